@@ -1,0 +1,1 @@
+"""The vocabulary and the ports. Imports nothing of ours but the errors."""

@@ -1,0 +1,60 @@
+"""What a micro-batch engine reports of each finished batch: the evidence capacity is learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRun:
+    """One stage of one batch. Times are sums over its tasks unless they say otherwise."""
+
+    index: int
+    """Position within the batch; the same step of the query has the same index in every batch."""
+    tasks: int
+    task_time_s: float
+    """Σ over tasks of the time they held a slot."""
+    cpu_time_s: float
+    wall_s: float
+    """From the launch of the first task to the end of the last."""
+    longest_task_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorRun:
+    """Counts of one named operator in one batch; CPU only where it is a Python step."""
+
+    name: str
+    rows_in: int
+    rows_out: int
+    cpu_s: float | None = None
+    busiest_instance_cpu_s: float | None = None
+    instances: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A finished micro-batch of one query."""
+
+    query: str
+    batch_id: int
+    started_s: float
+    """When its offsets were taken."""
+    duration_s: float
+    rows: int
+    slots: int
+    """Slots that were there when it ended."""
+    trigger_interval_s: float
+    arrival_rate_per_s: float
+    """Rows that arrived at the source per second, between this batch's start and the one before."""
+    backlog_rows: float
+    """Rows that were already at the source when it started and that it left behind (read limits)."""
+    oldest_arrival_s: float
+    """When the oldest of its rows arrived."""
+    stages: tuple[StageRun, ...] = ()
+    operators: tuple[OperatorRun, ...] = ()
+
+    @property
+    def ended_s(self) -> float:
+        """When its results were committed."""
+        return self.started_s + self.duration_s

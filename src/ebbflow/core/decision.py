@@ -1,0 +1,100 @@
+"""What a strategy answers, and what the ledger keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What a decision should do to a metric of the pipeline, and by when that can be checked."""
+
+    metric: Metric
+    value: float
+    at_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """Something that made the decision smaller, larger or later than the strategy wanted."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The wanted layout, why, from which numbers, by which formula, and what it should bring.
+
+    A hold is a decision too: its layout is the one already planned, and it has its reason.
+    """
+
+    wanted: Layout
+    reason: str
+    formula: str = ""
+    inputs: Mapping[str, float | str] = field(default_factory=dict)
+    bound_by: tuple[Constraint, ...] = ()
+    expected: Effect | None = None
+
+    def bound(self, wanted: Layout, name: str, why: str) -> Decision:
+        """The same decision, restrained to another layout, with the constraint written down."""
+        return replace(self, wanted=wanted, bound_by=(*self.bound_by, Constraint(name=name, why=why)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of asking: the layout now requested, and what cannot be had, with the reason."""
+
+    requested: Layout
+    infeasible_nodes: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One line of the ledger: a decision, what was done about it, and later what it achieved."""
+
+    entry_id: int
+    time_s: float
+    strategy: str
+    verdict: str
+    """``act`` or ``hold``."""
+    before: Layout
+    decision: Decision
+    outcome: Outcome | None = None
+    achieved: float | None = None
+    """Measured value of ``decision.expected.metric`` when its time had come."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        decision = self.decision
+        return {
+            "id": self.entry_id,
+            "time_s": self.time_s,
+            "strategy": self.strategy,
+            "verdict": self.verdict,
+            "before": self.before.to_json(),
+            "wanted": decision.wanted.to_json(),
+            "reason": decision.reason,
+            "formula": decision.formula,
+            "inputs": dict(decision.inputs),
+            "bound_by": [{"name": c.name, "why": c.why} for c in decision.bound_by],
+            "expected": decision.expected
+            and {
+                "metric": decision.expected.metric.key,
+                "value": decision.expected.value,
+                "at_s": decision.expected.at_s,
+            },
+            "achieved": self.achieved,
+            "outcome": self.outcome
+            and {
+                "requested": self.outcome.requested.to_json(),
+                "infeasible_nodes": self.outcome.infeasible_nodes,
+                "note": self.outcome.note,
+            },
+        }

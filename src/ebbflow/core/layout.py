@@ -1,0 +1,99 @@
+"""A layout: how many nodes each cluster has, and how many instances of each operator run where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAIN = "main"
+"""Name of the only cluster where there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Nodes of each cluster; parallelism and cluster of each operator.
+
+    Planned, requested and observed are three layouts. An operator that is not in ``parallelism`` is
+    fused with its upstream; one that is not in ``placement`` runs on the main cluster.
+
+    >>> Layout.of(3).main_nodes
+    3
+    """
+
+    nodes: Mapping[str, int]
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    placement: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nodes: int, **parallelism: int) -> Layout:
+        """A layout with one cluster."""
+        return cls(nodes={MAIN: nodes}, parallelism=parallelism)
+
+    @property
+    def main_nodes(self) -> int:
+        """Nodes of the main cluster."""
+        return self.nodes.get(MAIN, 0)
+
+    def with_nodes(self, nodes: int, cluster: str = MAIN) -> Layout:
+        """The same layout with another number of nodes in a cluster."""
+        return Layout(
+            nodes={**self.nodes, cluster: nodes}, parallelism=self.parallelism, placement=self.placement
+        )
+
+    def difference(self, other: Layout) -> LayoutDifference:
+        """What must change to get from ``other`` to this one.
+
+        >>> str(Layout.of(4, split=8).difference(Layout.of(2, split=4)))
+        'main +2 nodes, split ×4→8'
+        """
+        nodes = {
+            cluster: self.nodes.get(cluster, 0) - other.nodes.get(cluster, 0)
+            for cluster in sorted({*self.nodes, *other.nodes})
+        }
+        parallelism = {
+            name: (other.parallelism.get(name, 1), count)
+            for name, count in sorted(self.parallelism.items())
+            if other.parallelism.get(name, 1) != count
+        }
+        moved = {
+            name: (other.placement.get(name, MAIN), cluster)
+            for name, cluster in sorted(self.placement.items())
+            if other.placement.get(name, MAIN) != cluster
+        }
+        return LayoutDifference(
+            nodes={cluster: change for cluster, change in nodes.items() if change},
+            parallelism=parallelism,
+            moved=moved,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, for the ledger and ``--json``."""
+        return {
+            "nodes": dict(self.nodes),
+            "parallelism": dict(self.parallelism),
+            "placement": dict(self.placement),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutDifference:
+    """Node changes by cluster; (from, to) parallelism and cluster by operator. Empty is falsy."""
+
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    parallelism: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    moved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.parallelism or self.moved)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a query has to stop and start again for it."""
+        return bool(self.parallelism or self.moved)
+
+    def __str__(self) -> str:
+        parts = [f"{cluster} {change:+d} nodes" for cluster, change in self.nodes.items()]
+        parts += [f"{name} ×{old}→{new}" for name, (old, new) in self.parallelism.items()]
+        parts += [f"{name}: {old} → {new}" for name, (old, new) in self.moved.items()]
+        return ", ".join(parts) or "nothing"

@@ -1,0 +1,50 @@
+"""How small and how large a cluster may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ebbflow.errors import LimitsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Fewest and most nodes; every size in between is allowed.
+
+    >>> Limits.parse("1:20")
+    Limits(min_nodes=1, max_nodes=20)
+    >>> Limits.parse("5:2")
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.LimitsError: 5:2 has its minimum above its maximum; did you mean 2:5?
+    """
+
+    min_nodes: int
+    max_nodes: int
+
+    def __post_init__(self) -> None:
+        if self.min_nodes < 1:
+            raise LimitsError(
+                f"{self.min_nodes}:{self.max_nodes} would leave nothing to work with; the minimum is 1"
+            )
+        if self.min_nodes > self.max_nodes:
+            raise LimitsError(
+                f"{self.min_nodes}:{self.max_nodes} has its minimum above its maximum; "
+                f"did you mean {self.max_nodes}:{self.min_nodes}?"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Limits:
+        """Read ``MIN:MAX``."""
+        match = re.fullmatch(r"\s*(\d{1,6})\s*:\s*(\d{1,6})\s*", text)
+        if match is None:
+            raise LimitsError(f"'{text}' is not a range; write it like 1:20 (fewest:most)")
+        return cls(min_nodes=int(match[1]), max_nodes=int(match[2]))
+
+    def clamp(self, nodes: int) -> int:
+        """The nearest allowed size."""
+        return min(max(nodes, self.min_nodes), self.max_nodes)
+
+    def __str__(self) -> str:
+        return f"{self.min_nodes}:{self.max_nodes}"

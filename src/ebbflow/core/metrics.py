@@ -1,0 +1,103 @@
+"""The catalogue of metrics: every number that travels through Ebbflow, declared once with its unit.
+
+The reference page ``docs/metrics.md`` is generated from here (``ebbflow metrics --markdown``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+from ebbflow.errors import UnknownNameError
+
+
+class Unit(StrEnum):
+    """What a value counts."""
+
+    ROWS = "rows"
+    ROWS_PER_S = "rows/s"
+    SECONDS = "s"
+    COUNT = "count"
+    SHARE = "share of 1"
+    BYTES = "bytes"
+
+
+class SubjectKind(StrEnum):
+    """What a reading is about."""
+
+    PIPELINE = "pipeline"
+    OPERATOR = "operator"
+    CLUSTER = "cluster"
+    NODE = "node"
+
+
+class Metric(Enum):
+    """A metric: its key in files and rules, its unit, what it is about, what it means.
+
+    >>> Metric.FRESHNESS.key, Metric.FRESHNESS.unit.value
+    ('freshness', 's')
+    >>> Metric.of("queue-length") is Metric.QUEUE_LENGTH
+    True
+    """
+
+    key: str
+    unit: Unit
+    about: SubjectKind
+    meaning: str
+
+    def __init__(self, key: str, unit: Unit, about: SubjectKind, meaning: str) -> None:
+        self.key = key
+        self.unit = unit
+        self.about = about
+        self.meaning = meaning
+
+    ARRIVAL_RATE = (
+        "arrival-rate", Unit.ROWS_PER_S, SubjectKind.PIPELINE,
+        "rows that arrive at the sources, per second, whether or not a batch took them yet",
+    )  # fmt: skip
+    QUEUE_LENGTH = (
+        "queue-length", Unit.ROWS, SubjectKind.PIPELINE,
+        "rows at the sources that no finished batch has processed, as of the last offsets seen",
+    )  # fmt: skip
+    FRESHNESS = (
+        "freshness", Unit.SECONDS, SubjectKind.PIPELINE,
+        "now minus the arrival of the oldest row that is not processed yet",
+    )  # fmt: skip
+    BATCH_ROWS = ("batch-rows", Unit.ROWS, SubjectKind.PIPELINE, "source rows of a finished batch")
+    BATCH_TIME = (
+        "batch-time", Unit.SECONDS, SubjectKind.PIPELINE,
+        "processing latency: how long a finished batch took, planning and commit included",
+    )  # fmt: skip
+    SCHEDULING_LATENCY = (
+        "scheduling-latency", Unit.SECONDS, SubjectKind.PIPELINE,
+        "how much later than its trigger a batch started because the one before still ran",
+    )  # fmt: skip
+    STATE_ROWS = ("state-rows", Unit.ROWS, SubjectKind.PIPELINE, "keys held by the stateful operators")
+    STATE_SIZE = ("state-size", Unit.BYTES, SubjectKind.PIPELINE, "memory held by the state stores")
+    ROWS_IN = ("rows-in", Unit.ROWS, SubjectKind.OPERATOR, "rows that entered the operator in a batch")
+    ROWS_OUT = ("rows-out", Unit.ROWS, SubjectKind.OPERATOR, "rows that left the operator in a batch")
+    OPERATOR_CPU = (
+        "operator-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
+        "CPU seconds of all instances of a Python operator in a batch",
+    )  # fmt: skip
+    BUSIEST_INSTANCE_CPU = (
+        "busiest-instance-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
+        "CPU seconds of the busiest instance of a Python operator in a batch",
+    )  # fmt: skip
+    INSTANCES = ("instances", Unit.COUNT, SubjectKind.OPERATOR, "instances of a Python operator in a batch")
+    NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes that are there and can work")
+    NODES_REQUESTED = ("nodes-requested", Unit.COUNT, SubjectKind.CLUSTER, "nodes asked for")
+    SLOTS = ("slots", Unit.COUNT, SubjectKind.CLUSTER, "tasks that can run at the same time")
+    LEAD_TIME = ("lead-time", Unit.SECONDS, SubjectKind.NODE, "from asking for a node to its first work")
+    ACTIVE_TASKS = ("active-tasks", Unit.COUNT, SubjectKind.NODE, "tasks running on the node now")
+    TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds the node has worked so far")
+
+    @classmethod
+    def of(cls, key: str) -> Metric:
+        """The metric with this key."""
+        try:
+            return _BY_KEY[key]
+        except KeyError:
+            raise UnknownNameError("metric", key, _BY_KEY) from None
+
+
+_BY_KEY = {metric.key: metric for metric in Metric}

@@ -1,0 +1,68 @@
+"""The ports: what the loop needs of a strategy, a guard and a target. Small on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ebbflow.core.batches import Batch
+from ebbflow.core.decision import Decision, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading
+from ebbflow.core.snapshot import ActionUnderWay, Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What a monitor saw in one look."""
+
+    time_s: float
+    pipeline: Pipeline
+    layout: Layout
+    """Nodes that are there and can work, not those asked for."""
+    slots_per_node: int
+    lead_time_s: float
+    readings: Sequence[Reading] = ()
+    batches: Sequence[Batch] = ()
+    under_way: Sequence[ActionUnderWay] = ()
+    running_since_s: float | None = None
+    active: bool = True
+    """False while there is nothing to scale: no query runs."""
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """Decides. Pure: no I/O, no clock, no globals; it may learn from what it is shown."""
+
+    name: str
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The wanted layout, with its reason."""
+        ...
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """Restrains: returns the decision as it is, or a smaller step with the constraint named."""
+
+    def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
+        """The decision that may be carried out."""
+        ...
+
+
+class Target(Protocol):
+    """What is scaled: a monitor and an actuator behind one door."""
+
+    def observe(self) -> Observation:
+        """Look once. Raises ``TargetError`` when nothing can be seen."""
+        ...
+
+    def apply(self, planned: Layout) -> Outcome:
+        """Ask for a layout. Returns at once; what is still to come shows in the next observations."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the target, leaving it running as it is."""
+        ...

@@ -1,0 +1,126 @@
+"""Readings, and windows of recent ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ebbflow.core.metrics import Metric
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """One value of one metric of one subject at one time."""
+
+    time_s: float
+    subject: str
+    metric: Metric
+    value: float
+
+
+class Window:
+    """The readings of one series over the last ``span_s`` seconds, oldest first.
+
+    A reading older than the newest one is dropped: late data must not rewrite the present.
+
+    >>> window = Window(span_s=10.0)
+    >>> for t in range(5):
+    ...     window.add(float(t), 2.0 * t)
+    >>> window.last, window.mean(), window.slope_per_s()
+    (8.0, 4.0, 2.0)
+    >>> window.add(100.0, 1.0)
+    >>> len(window)
+    1
+    """
+
+    def __init__(self, span_s: float) -> None:
+        self.span_s = span_s
+        self._points: deque[tuple[float, float]] = deque()
+
+    def add(self, time_s: float, value: float) -> None:
+        """Append a reading and forget those that fell out of the span."""
+        points = self._points
+        if points and time_s < points[-1][0]:
+            return
+        points.append((time_s, value))
+        horizon_s = time_s - self.span_s
+        while points[0][0] < horizon_s:
+            points.popleft()
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return iter(self._points)
+
+    @property
+    def last(self) -> float | None:
+        """The newest value, None if there is none: nothing is not zero."""
+        return self._points[-1][1] if self._points else None
+
+    @property
+    def last_time_s(self) -> float | None:
+        """When the newest value was read."""
+        return self._points[-1][0] if self._points else None
+
+    def since(self, time_s: float) -> list[tuple[float, float]]:
+        """The readings at or after a time."""
+        return [point for point in self._points if point[0] >= time_s]
+
+    def mean(self) -> float | None:
+        """Mean of the values."""
+        return sum(v for _, v in self._points) / len(self._points) if self._points else None
+
+    def maximum(self) -> float | None:
+        """Largest of the values."""
+        return max((v for _, v in self._points), default=None)
+
+    def slope_per_s(self) -> float:
+        """Least-squares slope; 0 where two distinct times are not there yet."""
+        return slope_per_s(self._points)
+
+
+def slope_per_s(points: Iterable[tuple[float, float]]) -> float:
+    """Least-squares slope of (time, value) points: Σ(t−t̄)(v−v̄) / Σ(t−t̄)².
+
+    >>> slope_per_s([(0.0, 1.0), (2.0, 5.0)])
+    2.0
+    """
+    pairs = list(points)
+    if len(pairs) < 2:
+        return 0.0
+    mean_t = sum(t for t, _ in pairs) / len(pairs)
+    mean_v = sum(v for _, v in pairs) / len(pairs)
+    spread = sum((t - mean_t) ** 2 for t, _ in pairs)
+    return sum((t - mean_t) * (v - mean_v) for t, v in pairs) / spread if spread > 0 else 0.0
+
+
+class Windows:
+    """All windows by (subject, metric); what the loop fills and strategies read."""
+
+    def __init__(self, span_s: float = 600.0) -> None:
+        self._span_s = span_s
+        self._by_series: dict[tuple[str, Metric], Window] = {}
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Sort readings into their windows."""
+        for reading in readings:
+            key = (reading.subject, reading.metric)
+            window = self._by_series.get(key)
+            if window is None:
+                window = self._by_series[key] = Window(self._span_s)
+            window.add(reading.time_s, reading.value)
+
+    def of(self, subject: str, metric: Metric) -> Window:
+        """The window of a series; an empty one where nothing was read."""
+        return self._by_series.get((subject, metric)) or Window(self._span_s)
+
+    def forget_before(self, time_s: float) -> None:
+        """Drop series that have been silent since ``time_s``: nodes that left, queries that ended."""
+        silent = [k for k, w in self._by_series.items() if w.last_time_s is None or w.last_time_s < time_s]
+        for key in silent:
+            del self._by_series[key]
+
+    def __len__(self) -> int:
+        return len(self._by_series)

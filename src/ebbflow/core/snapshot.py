@@ -1,0 +1,61 @@
+"""The whole world a strategy may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbflow.core.batches import Batch
+from ebbflow.core.layout import MAIN, Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Windows
+from ebbflow.core.slo import Slo
+
+
+class ActionKind(StrEnum):
+    """What can be under way."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionUnderWay:
+    """Something asked for that is not there yet."""
+
+    kind: ActionKind
+    since_s: float
+    nodes: int = 0
+    """How many nodes are still to come (grow) or to go (shrink)."""
+    cluster: str = MAIN
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Everything a strategy may use; it gets nothing else, and may keep what it learned from it."""
+
+    now_s: float
+    pipeline: Pipeline
+    planned: Layout
+    requested: Layout
+    observed: Layout
+    windows: Windows
+    batches: Sequence[Batch]
+    """Batches that finished since the last decision, oldest first."""
+    under_way: Sequence[ActionUnderWay]
+    limits: Limits
+    slo: Slo
+    slots_per_node: int
+    lead_time_s: float
+    """How long a node takes from being asked for to its first work, as seen so far."""
+    data_age_s: float
+    """Seconds since the target last answered; grows when the monitor cannot see."""
+    running_since_s: float | None = None
+    """When the batch that runs now started; None between batches."""
+    last_out_s: float | None = None
+    """When nodes were last added, and last removed."""
+    last_in_s: float | None = None

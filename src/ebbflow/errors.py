@@ -1,0 +1,81 @@
+"""Everything Ebbflow raises on purpose.
+
+::
+
+    EbbflowError
+    ├── InputError            a person wrote something that cannot be meant; commands exit with code 2
+    │   ├── DurationError     "5 parsecs"
+    │   ├── LoadError         "sinus(...)", a trace that goes back in time
+    │   ├── SloError          "freshness below 30"
+    │   ├── LimitsError       executors 5:2
+    │   ├── PipelineError     a cycle, a stream to nowhere
+    │   └── UnknownNameError  a strategy, option or shape that does not exist
+    ├── TargetError           the thing that is scaled does not answer as it should
+    │   └── UnreachableError  no Spark master at that address
+    └── StoreError            readings or ledger cannot be written or read
+
+    EbbflowWarning            something works, but not the way it was meant to
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EbbflowError(Exception):
+    """Base of all errors of Ebbflow. Its text is one line that a person can act on."""
+
+
+class InputError(EbbflowError, ValueError):
+    """Something a person wrote is wrong; the text says what, where, and what would be right."""
+
+
+class DurationError(InputError):
+    """A duration that does not parse."""
+
+
+class LoadError(InputError):
+    """A load expression or trace that makes no sense."""
+
+
+class SloError(InputError):
+    """A service level objective that does not parse."""
+
+
+class LimitsError(InputError):
+    """Bounds that contradict themselves or each other."""
+
+
+class PipelineError(InputError):
+    """A graph of operators that is not a pipeline."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not in its catalogue.
+
+    >>> str(UnknownNameError("strategy", "capasity", ["capacity", "static"]))
+    "unknown strategy 'capasity': did you mean 'capacity'? There are: capacity, static"
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        super().__init__(f"unknown {what} '{name}': {hint}There are: {', '.join(names)}")
+
+
+class TargetError(EbbflowError):
+    """The thing that is scaled does not answer as it should."""
+
+
+class UnreachableError(TargetError):
+    """Nothing answers at the address of a cluster."""
+
+
+class StoreError(EbbflowError):
+    """Readings or ledger cannot be written or read."""
+
+
+class EbbflowWarning(UserWarning):
+    """Something works, but not the way it was meant to."""
