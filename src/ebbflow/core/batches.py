@@ -44,6 +44,9 @@ class Batch:
     rows: int
     slots: int
     """Slots that were there when it ended."""
+    steady: bool = True
+    """Whether the nodes were the same throughout and none of them did its first work in it. A new
+    node's first tasks load classes and start Python; they tell nothing about the next ones."""
     trigger_interval_s: float
     arrival_rate_per_s: float
     """Rows that arrived at the source per second, between this batch's start and the one before."""

@@ -56,7 +56,12 @@ class Metric(Enum):
     )  # fmt: skip
     QUEUE_LENGTH = (
         "queue-length", Unit.ROWS, SubjectKind.PIPELINE,
-        "rows at the sources that no finished batch has processed, as of the last offsets seen",
+        "rows at the sources that no finished batch has processed: those counted from the last offsets, "
+        "plus what the arrival rate has brought since",
+    )  # fmt: skip
+    BACKLOG = (
+        "backlog", Unit.ROWS, SubjectKind.PIPELINE,
+        "rows that had arrived when the last batch started and that it left behind (read limits)",
     )  # fmt: skip
     FRESHNESS = (
         "freshness", Unit.SECONDS, SubjectKind.PIPELINE,

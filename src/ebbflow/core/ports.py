@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ebbflow.core.batches import Batch
@@ -22,12 +22,17 @@ class Observation:
     pipeline: Pipeline
     layout: Layout
     """Nodes that are there and can work, not those asked for."""
+    requested: Layout
+    """Nodes asked for and not taken back."""
     slots_per_node: int
     lead_time_s: float
     readings: Sequence[Reading] = ()
     batches: Sequence[Batch] = ()
     under_way: Sequence[ActionUnderWay] = ()
-    running_since_s: float | None = None
+    queries: Mapping[str, float | None] = field(default_factory=dict)
+    """As in the snapshot: the queries that run, and since when their current batch does."""
+    given_up_nodes: int = 0
+    """Requests that were not met for so long that they were taken back."""
     active: bool = True
     """False while there is nothing to scale: no query runs."""
 

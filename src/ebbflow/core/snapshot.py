@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ebbflow.core.batches import Batch
@@ -54,8 +54,8 @@ class Snapshot:
     """How long a node takes from being asked for to its first work, as seen so far."""
     data_age_s: float
     """Seconds since the target last answered; grows when the monitor cannot see."""
-    running_since_s: float | None = None
-    """When the batch that runs now started; None between batches."""
+    queries: Mapping[str, float | None] = field(default_factory=dict)
+    """The queries that run, each with the time since which its current batch runs; None between batches."""
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None

@@ -1,0 +1,262 @@
+"""The scores of a run, computed one way for real and simulated ones.
+
+A run is three curves: rows arrived A(t), on straight lines; rows processed P(t), a step at each commit; nodes
+held n(t), as steps. Rows are numbered in the order of their arrival and leave in that order, so row x that
+the commit at e took has waited e − A⁻¹(x). Between two neighbouring points of either curve that wait is a
+straight line in x: a run is a few uniform pieces per commit, and everything below is exact on them, without
+one entry per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.run import Run
+
+Bools = npt.NDArray[np.bool_]
+
+LATE_TOLERANCE_S = 1e-6
+"""A row is late when it waited longer than the SLO by more than this: clocks of 1.7·10⁹ s are no finer."""
+
+_DUST_ROWS = 1e-6
+"""Less than this is a rounding error of a fluid simulation, not a row whose wait could be the longest."""
+
+_ELYSIUM_WINDOW_S = 60.0
+_SAMPLES_PER_WINDOW = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What a run cost and how it served. None where a score is not defined (no rows, no time)."""
+
+    node_seconds: float
+    """∫ nodes held dt, paid from asking for a node until it is gone."""
+    cost_ratio: float | None
+    """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
+    violation: float | None
+    """Share of the rows that were later than the SLO; rows that still wait at the end count by their age."""
+    latency_p50_s: float | None
+    """Half of the processed rows waited at most this long."""
+    latency_p95_s: float | None
+    latency_max_s: float | None
+    throughput_degradation: float | None
+    """Mean over time of |in − out| / in, in windows of a minute, each counted as 1 at most."""
+    nodes_saved: float | None
+    """1 − node_seconds ÷ (max_nodes × duration)."""
+    reconfigurations: int
+    rows_in: int
+    rows_out: int
+    rows_lost: int
+    rows_repeated: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) -> Scores:
+    """Score a run.
+
+    ``oracle_node_seconds`` comes from :func:`ebbflow.bench.oracle.cheapest_schedule`; None leaves
+    ``cost_ratio`` open. ``rows_lost`` comes from an audit of the sink against the offsets of the source: rows
+    that merely wait when the run ends are left over (rows_in − rows_out), not lost.
+
+    100 rows/s for 10 s, committed at 5 s and at 10 s, on two nodes of at most four:
+
+    >>> from ebbflow.core.limits import Limits
+    >>> from ebbflow.core.slo import Slo
+    >>> run = Run(
+    ...     strategy="static", pipeline="count", slo=Slo(freshness_s=4.0), limits=Limits.parse("1:4"),
+    ...     started_s=0.0, ended_s=10.0, arrived=Curve.of([(0, 0), (10, 1000)]),
+    ...     processed=Curve.of([(0, 0), (5, 500), (10, 1000)]),
+    ...     nodes=Curve.of([(0, 2)]), nodes_working=Curve.of([(0, 2)]),
+    ... )
+    >>> scores = score(run, oracle_node_seconds=16.0)
+    >>> scores.node_seconds, scores.cost_ratio, scores.nodes_saved
+    (20.0, 1.25, 0.5)
+    >>> scores.latency_p50_s, scores.latency_p95_s, scores.latency_max_s, round(scores.violation, 3)
+    (2.5, 4.75, 5.0, 0.2)
+    """
+    duration_s = run.ended_s - run.started_s
+    arrived = _spanning(run.arrived)
+    commits = _commits(run)
+    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else 0.0
+    held_throughout = run.limits.max_nodes * duration_s
+    rows_in = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
+    rows_out = float(commits.values[-1] - commits.values[0])
+    waits = Waits.of(arrived, commits)
+    return Scores(
+        node_seconds=node_seconds,
+        cost_ratio=node_seconds / oracle_node_seconds if oracle_node_seconds else None,
+        violation=_violation(run, arrived, commits, waits),
+        latency_p50_s=waits.quantile_s(0.50),
+        latency_p95_s=waits.quantile_s(0.95),
+        latency_max_s=waits.longest_s,
+        throughput_degradation=_throughput_degradation(run, arrived, commits),
+        nodes_saved=1.0 - node_seconds / held_throughout if held_throughout > 0 else None,
+        reconfigurations=run.reconfigurations,
+        rows_in=round(rows_in),
+        rows_out=round(rows_out),
+        rows_lost=rows_lost,
+        rows_repeated=run.rows_repeated,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Waits:
+    """How long the processed rows waited: pieces of ``rows`` spread evenly over shortest … longest.
+
+    >>> waits = Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)]))  # all at 12 s
+    >>> waits.quantile_s(0.5), waits.longest_s, round(waits.rows_within(4.0))
+    (7.0, 12.0, 20)
+    """
+
+    shortest_s: Floats
+    spread_s: Floats
+    rows: Floats
+
+    @classmethod
+    def of(cls, arrived: Curve, commits: Curve) -> Waits:
+        """Cut the rows at every point of both curves; in between, A⁻¹ is one line and e one commit."""
+        first, last = commits.values[0], commits.values[-1]
+        inner = arrived.values[(arrived.values > first) & (arrived.values < last)]
+        cuts = np.unique(np.concatenate((commits.values, inner)))
+        solid = np.diff(cuts) > _DUST_ROWS
+        low, high = cuts[:-1][solid], cuts[1:][solid]
+        middle = 0.5 * (low + high)
+        committed_s = commits.times_s[np.searchsorted(commits.values, middle)]
+        piece = np.clip(np.searchsorted(arrived.values, middle, side="right") - 1, 0, len(arrived) - 2)
+        base, rise = arrived.values[piece], np.diff(arrived.values)[piece]
+        run_s = np.diff(arrived.times_s)[piece]
+        # Rows outside of the arrival curve (a count that lags behind the sink) arrived at its nearest end.
+        share_low = np.clip((low - base) / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
+        share_high = np.clip((high - base) / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
+        longest = np.maximum(committed_s - arrived.times_s[piece] - share_low * run_s, 0.0)
+        shortest = np.maximum(committed_s - arrived.times_s[piece] - share_high * run_s, 0.0)
+        return cls(shortest_s=shortest, spread_s=longest - shortest, rows=high - low)
+
+    def rows_within(self, wait_s: float) -> float:
+        """Rows that waited at most ``wait_s``: Σ rows × the part of their piece that is below it."""
+        share = (wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9)
+        return float(np.dot(self.rows, np.clip(share, 0.0, 1.0)))
+
+    def among(self, chosen: Bools) -> Waits:
+        """Some of the pieces."""
+        return Waits(
+            shortest_s=self.shortest_s[chosen], spread_s=self.spread_s[chosen], rows=self.rows[chosen]
+        )
+
+    @property
+    def longest_s(self) -> float | None:
+        """The longest wait, to the microsecond."""
+        return round(float(np.max(self.shortest_s + self.spread_s)), 6) if len(self.rows) else None
+
+    def quantile_s(self, quantile: float) -> float | None:
+        """The shortest wait that this share of the rows did not exceed, to the microsecond.
+
+        By bisection; pieces that are wholly below or above what is left of the range are settled.
+        """
+        longest_s = self.longest_s
+        if longest_s is None:
+            return None
+        open_pieces, missing_rows = self, quantile * float(np.sum(self.rows))
+        low_s, high_s = 0.0, longest_s
+        while high_s - low_s > 2e-7:
+            middle_s = 0.5 * (low_s + high_s)
+            if open_pieces.rows_within(middle_s) < missing_rows:
+                low_s = middle_s
+            else:
+                high_s = middle_s
+            below = open_pieces.shortest_s + open_pieces.spread_s <= low_s - 1e-9
+            missing_rows -= float(np.sum(open_pieces.rows[below]))
+            open_pieces = open_pieces.among(~below & (open_pieces.shortest_s < high_s))
+        return round(high_s, 6)
+
+
+def _spanning(curve: Curve) -> Curve:
+    """A non-decreasing curve of two points or more, so that there is always a line to read."""
+    if len(curve) == 0:
+        return Curve.of([(0.0, 0.0), (0.0, 0.0)])
+    values = np.maximum.accumulate(curve.values)
+    if len(curve) == 1:
+        return Curve(np.repeat(curve.times_s, 2), np.repeat(values, 2))
+    return Curve(curve.times_s, values)
+
+
+def _commits(run: Run) -> Curve:
+    """What was processed when the run began, then every commit within it that brought rows."""
+    processed = run.processed
+    within = (processed.times_s > run.started_s) & (processed.times_s <= run.ended_s)
+    before = float(processed.stepped(run.started_s)) if len(processed) else 0.0
+    times_s = np.concatenate(([run.started_s], processed.times_s[within]))
+    values = np.maximum.accumulate(np.concatenate(([before], processed.values[within])))
+    brought_rows = np.concatenate(([True], np.diff(values) > 0))
+    return Curve(times_s[brought_rows], values[brought_rows])
+
+
+def _violation(run: Run, arrived: Curve, commits: Curve, waits: Waits) -> float | None:
+    """(rows that waited too long + rows that have waited too long already) ÷ all rows of the run.
+
+    All rows: those that arrived, and those that were waiting when the run began.
+    """
+    limit_s = run.slo.freshness_s + LATE_TOLERANCE_S
+    done = float(commits.values[-1])
+    rows = max(float(arrived.interpolated(run.ended_s)), done) - float(commits.values[0])
+    if rows <= 0:
+        return None
+    late = float(np.sum(waits.rows)) - waits.rows_within(limit_s)
+    overdue = max(float(arrived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
+    # A commit that took every row at its very arrival leaves a rounding error, not a late row.
+    return min(max((late + overdue) / rows, 0.0), 1.0)
+
+
+def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float | None:
+    """Mean of |in − out| / in over sliding windows (Elysium: one minute, sampled every 10 s).
+
+    The window is one minute; two typical gaps between commits where that is longer; a third of the run where
+    that is shorter; always sampled six times per window. A commit's rows count as leaving evenly since the
+    commit before, yet over one window at most: micro-batches at a steady rate then score 0, and a stall
+    scores what it is. Windows without input are left out, and none counts for more than 1: the drain after
+    a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last
+    commit, unless the run went on for two typical gaps without another one.
+    """
+    duration_s = run.ended_s - run.started_s
+    if duration_s <= 0:
+        return None
+    gaps_s = np.diff(commits.times_s)
+    typical_gap_s = float(np.median(gaps_s)) if len(gaps_s) else duration_s
+    window_s = min(max(_ELYSIUM_WINDOW_S, 2.0 * typical_gap_s), duration_s / 3.0)
+    last_s = float(commits.times_s[-1])
+    until_s = last_s if len(gaps_s) and run.ended_s - last_s < 2.0 * typical_gap_s else run.ended_s
+    until_s = max(until_s, run.started_s + window_s)
+    step_s = window_s / _SAMPLES_PER_WINDOW
+    samples = int((until_s - run.started_s - window_s) / step_s + 1e-9) + 1
+    ends_s = run.started_s + window_s + step_s * np.arange(samples, dtype=np.float64)
+    leaving = _spread(commits, window_s)
+    begins_s = ends_s - window_s
+    rows_in = arrived.interpolated(ends_s) - arrived.interpolated(begins_s)
+    rows_out = leaving.interpolated(ends_s) - leaving.interpolated(begins_s)
+    fed = rows_in > 0
+    if not fed.any():
+        return None
+    return float(np.mean(np.minimum(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed], 1.0)))
+
+
+def _spread(commits: Curve, longest_s: float) -> Curve:
+    """The commits as a curve for straight lines: rows leave since the commit before, at most ``longest_s``.
+
+    >>> spread = _spread(Curve.of([(0, 0), (5, 50), (100, 60)]), 10.0)
+    >>> [(float(t), float(v)) for t, v in zip(spread.times_s, spread.values)]
+    [(0.0, 0.0), (5.0, 50.0), (90.0, 50.0), (100.0, 60.0)]
+    """
+    stalled = np.flatnonzero(np.diff(commits.times_s) > longest_s)
+    where = stalled + 1
+    return Curve(
+        np.insert(commits.times_s, where, commits.times_s[where] - longest_s),
+        np.insert(commits.values, where, commits.values[stalled]),
+    )

@@ -1,0 +1,96 @@
+"""The ledger: every act and every hold, what was expected of it and what it achieved.
+
+An entry is written before the act it describes (so that a crash in between leaves a trace), amended
+with the outcome right after, and once more when the time of its expected effect has come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ebbflow.core.decision import Decision, LedgerEntry, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.readings import Windows
+
+ACT, HOLD = "act", "hold"
+
+
+class LedgerStore(Protocol):
+    """Where ledger rows go; ``monitoring.store.Store`` is one."""
+
+    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+        """Write a row durably and return its id."""
+        ...
+
+    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
+        """Replace the body of a row."""
+        ...
+
+
+class Ledger:
+    """Writes entries through to a store and keeps the recent ones at hand."""
+
+    def __init__(self, store: LedgerStore, *, keep: int = 10_000) -> None:
+        self._store = store
+        self._recent: deque[LedgerEntry] = deque(maxlen=keep)
+        self._unsettled: list[LedgerEntry] = []
+        self.reconfigurations = 0
+
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        """Recent entries, oldest first."""
+        return list(self._recent)
+
+    @property
+    def last(self) -> LedgerEntry | None:
+        """The newest entry."""
+        return self._recent[-1] if self._recent else None
+
+    def open(self, time_s: float, strategy: str, before: Layout, decision: Decision) -> LedgerEntry:
+        """Record a decision before anything is done about it."""
+        verdict = ACT if decision.wanted.difference(before) else HOLD
+        entry = LedgerEntry(
+            entry_id=0, time_s=time_s, strategy=strategy, verdict=verdict, before=before, decision=decision
+        )
+        entry = replace(entry, entry_id=self._store.append_ledger(time_s, verdict, entry.to_json()))
+        self._recent.append(entry)
+        if verdict == ACT:
+            self.reconfigurations += 1
+            if decision.expected is not None:
+                self._unsettled.append(entry)
+        return entry
+
+    def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
+        """Record what came of asking."""
+        return self._amend(entry, replace(entry, outcome=outcome))
+
+    def settle(self, now_s: float, subject: str, windows: Windows) -> list[LedgerEntry]:
+        """Write the achieved effect beside the expected one, where its time has come.
+
+        The value is the first reading at or after the expected time, so it is a measurement of the
+        world the decision made and not of the one before it.
+        """
+        settled: list[LedgerEntry] = []
+        for entry in list(self._unsettled):
+            expected = entry.decision.expected
+            assert expected is not None
+            after = windows.of(subject, expected.metric).since(expected.at_s)
+            if after:
+                settled.append(self._amend(entry, replace(self._current(entry), achieved=after[0][1])))
+                self._unsettled = [e for e in self._unsettled if e.entry_id != entry.entry_id]
+            elif now_s - expected.at_s > 3600.0:  # nothing was measured; it never will be
+                self._unsettled = [e for e in self._unsettled if e.entry_id != entry.entry_id]
+        return settled
+
+    def _current(self, entry: LedgerEntry) -> LedgerEntry:
+        return next((e for e in self._recent if e.entry_id == entry.entry_id), entry)
+
+    def _amend(self, old: LedgerEntry, new: LedgerEntry) -> LedgerEntry:
+        self._store.amend_ledger(new.entry_id, new.to_json())
+        for index in range(len(self._recent) - 1, -1, -1):
+            if self._recent[index].entry_id == old.entry_id:
+                self._recent[index] = new
+                break
+        return new

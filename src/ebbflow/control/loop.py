@@ -1,0 +1,191 @@
+"""The control loop: observe → store → decide → restrain → record → ask; once a cycle.
+
+Three layouts are kept apart. *Planned* is what the last decision, after the guards, wants. *Requested*
+is what the target was asked for. *Observed* is what the monitor sees. A decision is made when there is
+something new to decide on: a finished batch, a node that came or went, or, at the latest, every
+``decide_at_least_every_s``, because a batch that never ends is news too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ebbflow.control.ledger import ACT, Ledger
+from ebbflow.core.batches import Batch
+from ebbflow.core.clock import Clock
+from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.ports import Guard, Observation, Strategy, Target
+from ebbflow.core.readings import Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.errors import TargetError
+from ebbflow.monitoring.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleReport:
+    """What one cycle saw and did: for live views and tests."""
+
+    observation: Observation | None
+    entry: LedgerEntry | None
+    planned: Layout | None
+
+
+class ControlLoop:
+    """One pipeline on one target under one strategy."""
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        strategy: Strategy,
+        guards: Sequence[Guard],
+        store: Store,
+        clock: Clock,
+        limits: Limits,
+        slo: Slo,
+        cycle_s: float = 1.0,
+        decide_at_least_every_s: float = 5.0,
+        on_cycle: Callable[[CycleReport], None] | None = None,
+    ) -> None:
+        self._target = target
+        self._strategy = strategy
+        self._guards = tuple(guards)
+        self._store = store
+        self._clock = clock
+        self._limits = limits
+        self._slo = slo
+        self._cycle_s = cycle_s
+        self._decide_every_s = decide_at_least_every_s
+        self._on_cycle = on_cycle
+        self.ledger = Ledger(store)
+        self.windows = Windows()
+        self._planned: Layout | None = None
+        self._last: Observation | None = None
+        self._undecided: list[Batch] = []
+        self._decided_s = float("-inf")
+        self._last_out_s: float | None = None
+        self._last_in_s: float | None = None
+        self._failures = 0
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event) -> None:
+        """Cycle until told to stop. No failure of ours ends the loop, let alone the job."""
+        while not stop.is_set():
+            started_s = self._clock.now_s()
+            try:
+                report = self.cycle()
+                self._failures = 0
+                if self._on_cycle is not None:
+                    self._on_cycle(report)
+            except Exception:
+                self._failures += 1
+                if self._failures in (1, 10, 100) or self._failures % 1000 == 0:
+                    log.exception("cycle failed (%d in a row); the job goes on untouched", self._failures)
+            self._clock.wait(self._cycle_s - (self._clock.now_s() - started_s), stop)
+
+    def cycle(self) -> CycleReport:
+        """Look once, decide if there is something to decide on, and act on it."""
+        now_s = self._clock.now_s()
+        news = self._observe()
+        if self._last is None or not self._last.active:
+            return CycleReport(observation=self._last, entry=None, planned=self._planned)
+        self.ledger.settle(now_s, self._last.pipeline.name, self.windows)
+        entry = None
+        if news or now_s - self._decided_s >= self._decide_every_s:
+            entry = self._decide(now_s, self._last)
+        return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+
+    # -- observing -----------------------------------------------------------------------------
+
+    def _observe(self) -> bool:
+        """Take in what the target shows. True if there is something new to decide on."""
+        try:
+            seen = self._target.observe()
+        except TargetError as error:
+            log.warning("the target cannot be seen: %s", error)
+            return False
+        before, self._last = self._last, seen
+        if seen.readings:
+            self.windows.add(seen.readings)
+            self._store.add(seen.readings)
+        self._undecided += seen.batches
+        if self._planned is None and seen.active:
+            # What is there when we arrive is taken as planned: we inherit it, nobody is to blame for it.
+            self._planned = seen.requested
+        if seen.given_up_nodes:
+            self._give_up(seen)
+        return bool(seen.batches) or before is None or before.layout != seen.layout
+
+    def _give_up(self, seen: Observation) -> None:
+        """Nodes were asked for and never came: plan with those there are, and say so."""
+        assert self._planned is not None
+        decision = Decision(
+            wanted=seen.requested,
+            reason=f"gave up on {seen.given_up_nodes} node(s) that were asked for and never came",
+            bound_by=(Constraint(name="infeasible", why="the cluster did not deliver them in time"),),
+        )
+        self.ledger.open(self._clock.now_s(), self._strategy.name, self._planned, decision)
+        self._planned = seen.requested
+
+    # -- deciding ------------------------------------------------------------------------------
+
+    def _decide(self, now_s: float, seen: Observation) -> LedgerEntry:
+        snapshot = self._snapshot(now_s, seen)
+        self._undecided.clear()
+        self._decided_s = now_s
+        decision = self._strategy.decide(snapshot)
+        for guard in self._guards:
+            decision = guard.restrain(snapshot, decision)
+        entry = self.ledger.open(now_s, self._strategy.name, snapshot.planned, decision)
+        if entry.verdict == ACT:
+            self._note_direction(now_s, decision.wanted, entry.before)
+            self._planned = decision.wanted
+            return self._ask(entry, decision)
+        if decision.wanted.difference(seen.requested):
+            return self._ask(entry, decision)  # planned before and not granted: the plan stands, ask again
+        return entry
+
+    def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
+        try:
+            outcome = self._target.apply(decision.wanted)
+        except TargetError as error:
+            requested = self._last.requested if self._last is not None else entry.before
+            outcome = Outcome(requested=requested, note=f"not carried out: {error}")
+        return self.ledger.close(entry, outcome)
+
+    def _note_direction(self, now_s: float, wanted: Layout, before: Layout) -> None:
+        grown = sum(wanted.nodes.values()) - sum(before.nodes.values())
+        if grown > 0:
+            self._last_out_s = now_s
+        elif grown < 0:
+            self._last_in_s = now_s
+
+    def _snapshot(self, now_s: float, seen: Observation) -> Snapshot:
+        assert self._planned is not None
+        return Snapshot(
+            now_s=now_s,
+            pipeline=seen.pipeline,
+            planned=self._planned,
+            requested=seen.requested,
+            observed=seen.layout,
+            windows=self.windows,
+            batches=tuple(self._undecided),
+            under_way=tuple(seen.under_way),
+            limits=self._limits,
+            slo=self._slo,
+            slots_per_node=seen.slots_per_node,
+            lead_time_s=seen.lead_time_s,
+            data_age_s=now_s - seen.time_s,
+            queries=seen.queries,
+            last_out_s=self._last_out_s,
+            last_in_s=self._last_in_s,
+        )

@@ -1,0 +1,32 @@
+"""Guards restrain what strategies want; safety lives here and not in each strategy.
+
+They are asked in order, each seeing what the one before left. A guard that changes nothing returns
+the decision it was given. To add one: a file with one class that has ``restrain``, a line here, a test.
+"""
+
+from __future__ import annotations
+
+from ebbflow.core.ports import Guard
+from ebbflow.guards.backlog import FreezeScaleInOnBacklog
+from ebbflow.guards.bounds import Bounds
+from ebbflow.guards.cooldown import CoolDown
+from ebbflow.guards.missing_data import HoldOnMissingData
+from ebbflow.guards.step_cap import StepCap
+
+__all__ = [
+    "Bounds",
+    "CoolDown",
+    "FreezeScaleInOnBacklog",
+    "HoldOnMissingData",
+    "StepCap",
+    "default_guards",
+]
+
+
+def default_guards() -> tuple[Guard, ...]:
+    """The guards of every loop, in their order.
+
+    Missing data comes first, because nothing may be done on it. Bounds come last, because nothing may
+    go past them, whatever the others left.
+    """
+    return (HoldOnMissingData(), FreezeScaleInOnBacklog(), CoolDown(), StepCap(), Bounds())

@@ -1,0 +1,23 @@
+"""Never below the fewest, never above the most nodes allowed."""
+
+from __future__ import annotations
+
+from ebbflow.core.decision import Decision
+from ebbflow.core.snapshot import Snapshot
+
+
+class Bounds:
+    """Clamp the number of nodes of every cluster to the limits."""
+
+    def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
+        """The nearest allowed size."""
+        for cluster, nodes in decision.wanted.nodes.items():
+            allowed = snapshot.limits.clamp(nodes)
+            if allowed != nodes:
+                side = "at most" if nodes > allowed else "at least"
+                decision = decision.bound(
+                    decision.wanted.with_nodes(allowed, cluster),
+                    "bounds",
+                    f"{nodes} nodes wanted, {side} {allowed} allowed",
+                )
+        return decision

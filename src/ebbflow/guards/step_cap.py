@@ -1,0 +1,36 @@
+"""No leap further than anyone could want in one step."""
+
+from __future__ import annotations
+
+import math
+
+from ebbflow.core.decision import Decision
+from ebbflow.core.snapshot import Snapshot
+
+
+class StepCap:
+    """Grow to at most ``out_factor`` times (and by ``out_nodes`` in any case), shrink by ``in_share``, at once.
+
+    A wrong estimate then costs one step and not the whole cluster, and nodes that start together on one
+    machine do not starve each other; the next batch, seconds later, can ask for more.
+    """
+
+    def __init__(self, *, out_factor: float = 2.0, out_nodes: int = 2, in_share: float = 0.5) -> None:
+        self._out_factor = out_factor
+        self._out_nodes = out_nodes
+        self._in_share = in_share
+
+    def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
+        """The wanted size, or the largest step towards it."""
+        for cluster, nodes in decision.wanted.nodes.items():
+            now = snapshot.planned.nodes.get(cluster, 0)
+            most = max(now + self._out_nodes, math.floor(now * self._out_factor))
+            fewest = now - max(1, math.ceil(now * self._in_share))
+            allowed = min(max(nodes, fewest), most)
+            if allowed != nodes:
+                decision = decision.bound(
+                    decision.wanted.with_nodes(allowed, cluster),
+                    "step cap",
+                    f"{now} → {nodes} is more than one step; {allowed} for now",
+                )
+        return decision

@@ -1,0 +1,188 @@
+"""The store: readings and ledger in one SQLite file that other processes can read while the loop writes.
+
+Two connections, because the two kinds of rows deserve different care. Readings are buffered and
+committed at most a second later without waiting for the disk; a ledger row is committed and synced
+before the call returns. So a crash at any moment loses at most the readings of the last second, and
+never a line of the ledger.
+
+::
+
+    series(id, subject, metric)                      readings(series, time_s, value)
+    ledger(id, time_s, verdict, body JSON)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ebbflow.core.clock import Clock
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
+from ebbflow.errors import StoreError
+
+FLUSH_EVERY_S = 1.0
+PRUNE_EVERY_S = 60.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS series(
+    id INTEGER PRIMARY KEY, subject TEXT NOT NULL, metric TEXT NOT NULL, UNIQUE(subject, metric));
+CREATE TABLE IF NOT EXISTS readings(
+    series INTEGER NOT NULL, time_s REAL NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY(series, time_s)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger(
+    id INTEGER PRIMARY KEY AUTOINCREMENT, time_s REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL);
+"""
+
+
+class Store:
+    """Readings and ledger of one pipeline.
+
+    >>> import tempfile
+    >>> from ebbflow.core.clock import ManualClock
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = Store(Path(folder.name) / "run.sqlite", ManualClock())
+    >>> store.add([Reading(1.0, "main", Metric.NODES, 2.0)])
+    >>> store.flush()
+    >>> store.readings("main", Metric.NODES)
+    [(1.0, 2.0)]
+    >>> store.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        keep_readings_s: float = 7 * 86400.0,
+        keep_holds_s: float = 30 * 86400.0,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._keep_readings_s = keep_readings_s
+        self._keep_holds_s = keep_holds_s
+        self._lock = threading.RLock()
+        self._series: dict[tuple[str, Metric], int] = {}
+        self._buffer: list[tuple[int, float, float]] = []
+        self._flushed_s = self._pruned_s = clock.now_s()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fast = _connect(path, synchronous="NORMAL")
+            self._fast.executescript(_SCHEMA)
+            self._safe = _connect(path, synchronous="FULL")
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot open the store {path}: {error}") from error
+
+    # -- readings ------------------------------------------------------------------------------
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Keep readings; they are on disk within a second as long as ``add`` or ``flush`` is called."""
+        with self._lock:
+            series = self._series
+            self._buffer += [
+                (series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric), r.time_s, r.value)
+                for r in readings
+            ]
+            if self._clock.now_s() - self._flushed_s >= FLUSH_EVERY_S:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is buffered, and now and then forget what is too old."""
+        with self._lock, _as_store_error(self.path):
+            now_s = self._clock.now_s()
+            if self._buffer:
+                with self._fast:
+                    self._fast.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", self._buffer)
+                self._buffer.clear()
+            self._flushed_s = now_s
+            if now_s - self._pruned_s >= PRUNE_EVERY_S:
+                self._prune(now_s)
+
+    def readings(
+        self, subject: str, metric: Metric, since_s: float = float("-inf")
+    ) -> list[tuple[float, float]]:
+        """(time, value) of one series, oldest first."""
+        with self._lock, _as_store_error(self.path):
+            rows = self._fast.execute(
+                "SELECT time_s, value FROM readings WHERE series = "
+                "(SELECT id FROM series WHERE subject = ? AND metric = ?) AND time_s >= ? ORDER BY time_s",
+                (subject, metric.key, since_s),
+            )
+            return [(float(t), float(v)) for t, v in rows]
+
+    def _series_id(self, subject: str, metric: Metric) -> int:
+        with _as_store_error(self.path), self._fast:
+            self._fast.execute(
+                "INSERT OR IGNORE INTO series(subject, metric) VALUES (?, ?)", (subject, metric.key)
+            )
+            row = self._fast.execute(
+                "SELECT id FROM series WHERE subject = ? AND metric = ?", (subject, metric.key)
+            ).fetchone()
+        self._series[subject, metric] = int(row[0])
+        return int(row[0])
+
+    def _prune(self, now_s: float) -> None:
+        with self._fast:
+            ids = [row[0] for row in self._fast.execute("SELECT id FROM series")]
+            self._fast.executemany(
+                "DELETE FROM readings WHERE series = ? AND time_s < ?",
+                [(i, now_s - self._keep_readings_s) for i in ids],
+            )
+            # Acts are the history of the system and stay; holds are its heartbeat and may go.
+            self._fast.execute(
+                "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
+            )
+        self._pruned_s = now_s
+
+    # -- ledger --------------------------------------------------------------------------------
+
+    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+        """Write one ledger row; it is on the disk when this returns. Returns its id."""
+        with self._lock, _as_store_error(self.path), self._safe:
+            cursor = self._safe.execute(
+                "INSERT INTO ledger(time_s, verdict, body) VALUES (?, ?, ?)",
+                (time_s, verdict, msgspec.json.encode(body).decode()),
+            )
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid
+
+    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
+        """Write what became of a ledger row: its outcome, later its achieved effect."""
+        with self._lock, _as_store_error(self.path), self._safe:
+            self._safe.execute(
+                "UPDATE ledger SET body = ? WHERE id = ?", (msgspec.json.encode(body).decode(), entry_id)
+            )
+
+    def ledger(self, since_id: int = 0) -> list[dict[str, Any]]:
+        """Ledger rows after an id, oldest first, as plain values."""
+        with self._lock, _as_store_error(self.path):
+            rows = self._fast.execute("SELECT id, body FROM ledger WHERE id > ? ORDER BY id", (since_id,))
+            return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in rows]
+
+    def close(self) -> None:
+        """Flush and let go of the file."""
+        with self._lock:
+            self.flush()
+            self._fast.close()
+            self._safe.close()
+
+
+def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, timeout=10.0)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    return connection
+
+
+@contextlib.contextmanager
+def _as_store_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"store {path}: {error}") from error

@@ -1,0 +1,1 @@
+"""The PySpark applications: of the demo, and of the seeds."""

@@ -1,0 +1,1 @@
+"""What a pipeline costs, learned while it runs."""

@@ -1,0 +1,199 @@
+"""How long a batch takes: the micro-batch capacity model, learned online.
+
+For a query whose stage i has p_i tasks, on S slots, a batch of n source rows takes
+
+    batch(n, S) = d + Σ_i ceil(p_i / S) · (o_i + c_i · n / p_i)                         (DESIGN.md)
+
+d: driver seconds a batch (planning, commits), o_i: seconds a task costs before its first row, c_i:
+task seconds a source row costs in stage i. The tasks of a stage spend together
+
+    task_time_i = p_i · o_i + c_i · n
+
+which is linear in (p_i, n) and free of S: so o and c are learned by weighted least squares from sums
+that fade with every batch, and what was learned on one executor holds on ten.
+
+Two corrections keep it honest. A stage is never shorter than its longest task, so where that is k
+times the mean one, its waves are max(ceil(p/S), k): skew that no executor can cure. And d is what is
+left of the measured batch when the stages are taken out, so the launching of tasks is in it too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ebbflow.core.batches import Batch, StageRun
+from ebbflow.core.curve import Floats
+
+FADE = 0.9
+"""Weight that a batch keeps when the next one arrives: about the last 20 batches count."""
+SURPRISE = 3.0
+"""A task time beyond this many times the expected one is taken for this many: a new executor's first
+tasks load classes and start Python; a true change of cost still gets through within a few batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchTime:
+    """batch(n) = fixed_s + per_row_s · n, for one number of slots."""
+
+    fixed_s: float
+    per_row_s: float
+
+    def of(self, rows: float) -> float:
+        """Seconds that a batch of ``rows`` takes."""
+        return self.fixed_s + self.per_row_s * rows
+
+
+class StageModel:
+    """o and c of one stage, from fading sums of (1, x, y, xx, xy) with x = n/p, y = task_time/p."""
+
+    def __init__(self) -> None:
+        self._w = self._x = self._y = self._xx = self._xy = 0.0
+        self.tasks = 1
+        self.skew = 1.0
+        """Longest task ÷ mean task, fading; 1 where all are alike."""
+
+    def learn(self, rows: int, run: StageRun) -> None:
+        """Take in one run of the stage; what is far off all before it counts only in part."""
+        x, y = rows / run.tasks, run.task_time_s / run.tasks
+        if self._w:
+            o, c = self.costs
+            y = min(y, SURPRISE * (o + c * x) + 0.05)
+        sums = (1.0, x, y, x * x, x * y)
+        self._w, self._x, self._y, self._xx, self._xy = (
+            FADE * old + new
+            for old, new in zip((self._w, self._x, self._y, self._xx, self._xy), sums, strict=True)
+        )
+        skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
+        self.skew = max(1.0, FADE * self.skew + (1 - FADE) * skew) if self.tasks == run.tasks else skew
+        self.tasks = run.tasks
+
+    def waves(self, slots: int) -> float:
+        """Rounds of tasks the stage needs, and no fewer than its longest task is mean tasks long."""
+        return max(math.ceil(self.tasks / max(1, slots)), self.skew)
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """(o, c): seconds a task, seconds a row; both at least 0.
+
+        With too little spread in the batch sizes the two cannot be told apart; then all is put on the
+        rows. That asks for more nodes when the load grows, never for fewer.
+        """
+        if self._w == 0 or self._x <= 0:
+            return (self._y / self._w if self._w else 0.0, 0.0)
+        mean_x, mean_y = self._x / self._w, self._y / self._w
+        spread = self._xx / self._w - mean_x**2
+        if spread < (0.1 * mean_x) ** 2:
+            return 0.0, mean_y / mean_x
+        c = (self._xy / self._w - mean_x * mean_y) / spread
+        c = min(max(c, 0.0), mean_y / mean_x)
+        return mean_y - c * mean_x, c
+
+
+class BatchModel:
+    """The model of one query.
+
+    >>> model = BatchModel()
+    >>> for rows in (50, 100, 200, 300, 400):  # 4 tasks of 0.1 s + 10 ms a row, on 2 slots, 0.5 s driver
+    ...     task_s = 4 * 0.1 + 0.01 * rows
+    ...     stage = StageRun(index=0, tasks=4, task_time_s=task_s, cpu_time_s=0.0,
+    ...                      wall_s=task_s / 2, longest_task_s=task_s / 4)
+    ...     model.learn(Batch(query="q", batch_id=rows, started_s=0.0, duration_s=0.5 + task_s / 2,
+    ...         rows=rows, slots=2, trigger_interval_s=1.0, arrival_rate_per_s=100.0,
+    ...         backlog_rows=0.0, oldest_arrival_s=0.0, stages=(stage,)))
+    >>> [round(model.on(slots).of(400), 3) for slots in (1, 2, 3, 4, 8)]
+    [4.9, 2.7, 2.7, 1.6, 1.6]
+    """
+
+    def __init__(self) -> None:
+        self._stages: dict[int, StageModel] = {}
+        self._driver_s = 0.0
+        self._driver_weight = 0.0
+        self.batches_seen = 0
+        self._columns: tuple[Floats, Floats, Floats, Floats] | None = None
+
+    def learn(self, batch: Batch) -> None:
+        """Take in a finished batch that had rows.
+
+        The very first only warms up the machinery, and one in which nodes came, went or did their first
+        work mixes two worlds; from those nothing is learned once there is something to go by.
+        """
+        self.batches_seen += 1
+        if self.batches_seen == 1 or (self.ready and not batch.steady):
+            return
+        for run in batch.stages:
+            self._stages.setdefault(run.index, StageModel()).learn(batch.rows, run)
+        for index in [i for i in self._stages if i >= len(batch.stages)]:
+            del self._stages[index]  # the plan of the query changed
+        in_stages_s = sum(
+            max(math.ceil(run.tasks / max(1, batch.slots)) * run.task_time_s / run.tasks, run.longest_task_s)
+            for run in batch.stages
+        )
+        self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
+        self._driver_weight = FADE * self._driver_weight + 1.0
+        self._columns = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has learned enough to be asked."""
+        return self._driver_weight > 0
+
+    @property
+    def driver_s(self) -> float:
+        """d: seconds a batch costs whatever its size and whatever the slots."""
+        return self._driver_s / self._driver_weight if self._driver_weight else 0.0
+
+    @property
+    def stages(self) -> list[StageModel]:
+        """The stages in their order."""
+        return [self._stages[i] for i in sorted(self._stages)]
+
+    @property
+    def most_tasks(self) -> int:
+        """Slots beyond this many cannot be used by any stage."""
+        return max((stage.tasks for stage in self._stages.values()), default=1)
+
+    def on(self, slots: int, share: float = 1.0) -> BatchTime:
+        """Batch time as a line in the number of rows, for a number of slots.
+
+        ``share`` is the part of the slots' time that other queries leave to this one.
+        """
+        tasks, skews, per_task_s, per_row_s = self._as_columns()
+        waves = np.maximum(np.ceil(tasks / max(1, slots)), skews) / max(0.05, share)
+        fixed_s = self.driver_s + float(np.dot(waves, per_task_s))
+        return BatchTime(fixed_s=fixed_s, per_row_s=float(np.dot(waves, per_row_s)))
+
+    def busy_share(self, slots: int, rate_per_s: float, interval_s: float) -> float:
+        """Part of the time in which its stages hold the slots, at a rate of arrival."""
+        time = self.on(slots)
+        in_stages_s = time.fixed_s - self.driver_s
+        period_s = max(interval_s, 1.0)
+        return in_stages_s / period_s + time.per_row_s * rate_per_s
+
+    def useful_slots(self, most: int) -> list[int]:
+        """Slot counts up to ``most`` at which some stage saves a wave, ascending.
+
+        Any other count costs more and takes as long: ceil(p/S) moves only at S = ceil(p/k).
+
+        >>> model = BatchModel(); model._stages[0] = StageModel(); model._stages[0].tasks = 12
+        >>> model.useful_slots(20)
+        [1, 2, 3, 4, 6, 12]
+        """
+        edges = {
+            math.ceil(tasks / waves)
+            for tasks in {stage.tasks for stage in self._stages.values()}
+            for waves in range(1, tasks + 1)
+        }
+        return sorted(edge for edge in edges | {1} if edge <= most)
+
+    def _as_columns(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """(tasks, skew, o_i, c_i/p_i) of all stages, as arrays."""
+        if self._columns is None:
+            stages = self.stages
+            tasks = np.array([s.tasks for s in stages], dtype=np.float64)
+            costs = np.array([s.costs for s in stages], dtype=np.float64).reshape(-1, 2)
+            skews = np.array([s.skew for s in stages], dtype=np.float64)
+            self._columns = (tasks, skews, costs[:, 0], costs[:, 1] / np.maximum(tasks, 1.0))
+        return self._columns

@@ -1,0 +1,1 @@
+"""Pictures and pages from runs, and the live view of one that is still going."""

@@ -1,0 +1,256 @@
+"""The live view of a running loop in a terminal, and one line at a time where there is none.
+
+A state goes in, a picture comes out; nothing here watches a clock or asks Spark. What is not known is shown
+as a dash, and never as a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ebbflow.core.limits import Limits
+from ebbflow.report.numbers import UNKNOWN, clock, number, seconds, whole
+from ebbflow.report.sparkline import Sparkline, limit_style
+
+_LABEL_STYLE = "dim"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveState:
+    """All the live view shows, at one moment. None means not known (yet)."""
+
+    title: str
+    strategy: str
+    elapsed_s: float
+    total_s: float | None = None
+    load_per_s: float | None = None
+    load_history: Sequence[float | None] = ()
+    """Histories are oldest first, one value per update; the view shows as many as fit."""
+    backlog_rows: float | None = None
+    backlog_history: Sequence[float | None] = ()
+    freshness_s: float | None = None
+    freshness_history: Sequence[float | None] = ()
+    slo_s: float | None = None
+    nodes_working: int | None = None
+    nodes_requested: int | None = None
+    nodes_history: Sequence[float | None] = ()
+    limits: Limits | None = None
+    batch_id: int | None = None
+    batch_rows: int | None = None
+    batch_duration_s: float | None = None
+    verdict: str | None = None
+    """Of the last decision: ``act`` or ``hold``."""
+    reason: str | None = None
+    bound_by: str | None = None
+    """Name of the constraint that bound the last decision; None where it was free."""
+    decision_age_s: float | None = None
+    top_items: Sequence[tuple[str, int]] = ()
+    """(word, count), the most frequent first."""
+    message: str | None = None
+
+
+def render(state: LiveState) -> RenderableType:
+    """The state as a picture, made to fit any width from 60 columns up."""
+    rows = Table.grid(padding=(0, 1), expand=True)
+    rows.add_column(width=10, style=_LABEL_STYLE, no_wrap=True)
+    rows.add_column(ratio=1)
+    rows.add_column(min_width=22, max_width=34, no_wrap=True, justify="right")
+    load = f"{number(state.load_per_s)} rows/s" if state.load_per_s is not None else UNKNOWN
+    backlog = f"{whole(state.backlog_rows)} rows" if state.backlog_rows is not None else UNKNOWN
+    rows.add_row("load", Sparkline(state.load_history, style="cyan"), Text(load, "bold"))
+    rows.add_row("backlog", Sparkline(state.backlog_history, style="magenta"), Text(backlog, "bold"))
+    rows.add_row("freshness", Sparkline(state.freshness_history, limit=state.slo_s), _freshness(state))
+    most = state.limits.max_nodes if state.limits else None
+    rows.add_row("executors", Sparkline(state.nodes_history, style="blue", top=most), _node_counts(state))
+    rows.add_row("", _NodeBlocks(state, most), Text(_batch(state), _LABEL_STYLE))
+    parts: list[RenderableType] = [_progress(state), Text(), rows, Text(), _decision(state)]
+    if state.top_items:
+        parts += [Text(), _TopItems(state.top_items)]
+    if state.message:
+        parts += [Text(), Text(_clean(state.message), "yellow")]
+    title = Text.assemble(("ebbflow", "bold"), f" · {_clean(state.title)} · {_clean(state.strategy)}")
+    title.truncate(60, overflow="ellipsis")
+    return Panel(Group(*parts), title=title, title_align="left", border_style="dim", padding=(0, 1))
+
+
+def plain_line(state: LiveState) -> str:
+    """The state in one line, for logs."""
+    total = f"/{clock(state.total_s)}" if state.total_s is not None else ""
+    parts = [
+        f"{clock(state.elapsed_s)}{total}",
+        f"load {number(state.load_per_s)} rows/s",
+        f"backlog {whole(state.backlog_rows)}",
+        f"freshness {seconds(state.freshness_s)}"
+        + (f" (SLO {seconds(state.slo_s)})" if state.slo_s is not None else ""),
+        f"executors {_count(state.nodes_working)}"
+        + (f"→{state.nodes_requested}" if _changing(state) else "")
+        + (f" of {state.limits}" if state.limits else ""),
+    ]
+    if state.batch_id is not None:
+        parts.append(_batch(state))
+    if state.verdict is not None:
+        bound = f" [bound by {state.bound_by}]" if state.bound_by else ""
+        parts.append(f"{state.verdict}: {state.reason or UNKNOWN}{bound}")
+    if state.message:
+        parts.append(state.message)
+    return _clean(" | ".join(parts))
+
+
+class LiveView:
+    """Shows each state it is given: in place on a terminal, else as a line now and then.
+
+    Used as a context manager::
+
+        with LiveView(console) as view:
+            view.update(state)
+    """
+
+    def __init__(self, console: Console, *, line_every_s: float = 10.0) -> None:
+        self._console = console
+        self._line_every_s = line_every_s
+        self._last_line_s: float | None = None
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> LiveView:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, state: LiveState) -> None:
+        """Show a state. Off a terminal, only once in ``line_every_s`` seconds of the state's own time."""
+        if self._console.is_terminal:
+            self._live.update(render(state), refresh=True)
+        elif self._last_line_s is None or state.elapsed_s - self._last_line_s >= self._line_every_s:
+            self._last_line_s = state.elapsed_s
+            self._console.print(Text(plain_line(state)), soft_wrap=True)
+
+
+def _progress(state: LiveState) -> RenderableType:
+    if state.total_s is None or state.total_s <= 0:
+        return Text.assemble((clock(state.elapsed_s), "bold"), (" running", _LABEL_STYLE))
+    done = min(max(state.elapsed_s / state.total_s, 0.0), 1.0)
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(no_wrap=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True, justify="right")
+    bar = ProgressBar(total=1.0, completed=done, complete_style="cyan", finished_style="green")
+    times = Text.assemble((clock(state.elapsed_s), "bold"), (f" of {clock(state.total_s)}", _LABEL_STYLE))
+    row.add_row(times, bar, Text(f"{done * 100:.0f} %"))
+    return row
+
+
+def _freshness(state: LiveState) -> Text:
+    slo = f"  SLO {seconds(state.slo_s)}" if state.slo_s is not None else ""
+    style = limit_style(state.freshness_s, state.slo_s)
+    return Text.assemble((seconds(state.freshness_s), f"bold {style}"), (slo, _LABEL_STYLE))
+
+
+def _node_counts(state: LiveState) -> Text:
+    text = Text.assemble((_count(state.nodes_working), "bold"))
+    if _changing(state):
+        text.append(f" → {state.nodes_requested}", "bold yellow")
+    if state.limits:
+        text.append(f"  of {state.limits}", _LABEL_STYLE)
+    return text
+
+
+def _changing(state: LiveState) -> bool:
+    return state.nodes_requested is not None and state.nodes_requested != state.nodes_working
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _batch(state: LiveState) -> str:
+    if state.batch_id is None:
+        return f"batch {UNKNOWN}"
+    return f"batch {state.batch_id}: {whole(state.batch_rows)} rows, {seconds(state.batch_duration_s)}"
+
+
+def _decision(state: LiveState) -> RenderableType:
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(width=10, style=_LABEL_STYLE, no_wrap=True)
+    row.add_column(ratio=1)
+    if state.verdict is None:
+        row.add_row("decision", Text("none yet", _LABEL_STYLE))
+        return row
+    text = Text(overflow="fold")
+    text.append(f" {_clean(state.verdict)} ", "black on cyan" if state.verdict == "act" else "reverse dim")
+    if state.decision_age_s is not None:
+        text.append(f" {clock(state.decision_age_s)} ago", _LABEL_STYLE)
+    text.append(f"  {_clean(state.reason or UNKNOWN)}")
+    if state.bound_by:
+        text.append(f"  bound by {_clean(state.bound_by)}", "yellow")
+    row.add_row("decision", text)
+    return row
+
+
+class _NodeBlocks:
+    """Executors as blocks: ■ working, □ starting, ▣ leaving, · free up to the maximum."""
+
+    def __init__(self, state: LiveState, most: int | None) -> None:
+        self._working = state.nodes_working
+        self._requested = state.nodes_requested
+        self._most = most
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Block by block if they fit, else counted."""
+        if self._working is None:
+            yield Text(UNKNOWN, _LABEL_STYLE)
+            return
+        requested = self._working if self._requested is None else self._requested
+        staying = min(self._working, requested)
+        counts = (
+            ("■", "blue", staying),
+            ("▣", "dim blue", self._working - staying),
+            ("□", "yellow", max(requested - self._working, 0)),
+            ("·", "dim", max((self._most or 0) - max(self._working, requested), 0)),
+        )
+        total = sum(count for _, _, count in counts)
+        gap = " " if 2 * total <= options.max_width else ""
+        text = Text(no_wrap=True, overflow="crop")
+        for block, style, count in counts:
+            if total > options.max_width:
+                text.append(f"{block}×{count} " if count else "", style)
+            else:
+                text.append((block + gap) * count, style)
+        yield text
+
+
+class _TopItems:
+    """The most frequent words with their counts, as many as fit in one line."""
+
+    def __init__(self, items: Sequence[tuple[str, int]]) -> None:
+        self._items = items
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Whole items only: half a count is a wrong count."""
+        text = Text(no_wrap=True, overflow="crop").append(f"{'top':<10} ", _LABEL_STYLE)
+        for word, count in self._items:
+            item = Text.assemble((_clean(word), ""), (f" {whole(count)}   ", _LABEL_STYLE))
+            if cell_len(text.plain) + cell_len(item.plain.rstrip()) > options.max_width:
+                break
+            text.append_text(item)
+        text.rstrip()
+        yield text
+
+
+def _clean(text: str) -> str:
+    """Text from data without anything a terminal would obey: escape sequences, line breaks."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,0 +1,1 @@
+"""What is scaled. Each target is a monitor and an actuator behind ``core.ports.Target``."""

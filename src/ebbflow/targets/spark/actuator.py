@@ -1,0 +1,222 @@
+"""What is done to a Spark application: executors are added, and leave without disturbing a batch.
+
+Growing is a request; what the cluster has no room for is not requested but reported. Shrinking takes
+three steps, each only as rough as it must be: wait for a moment between batches, decommission
+(running tasks finish, no new ones start), and at a deadline kill. The victims are those whose leaving
+moves the least state.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ebbflow.core.clock import Clock
+from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark.capacity import ClusterRoom
+from ebbflow.targets.spark.driver import Driver, ExecutorInfo
+from ebbflow.targets.spark.monitor import SparkMonitor
+from ebbflow.targets.spark.tracking import ExecutorTracker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrinkTimes:
+    """How patient shrinking is."""
+
+    between_batches_within_s: float = 10.0
+    """How long to wait for a moment in which no batch runs."""
+    gone_within_s: float = 30.0
+    """How long after decommissioning an executor is killed."""
+    look_every_s: float = 0.02
+
+
+def choose_victims(
+    executors: Sequence[ExecutorInfo], state_partitions: Mapping[str, int], count: int
+) -> list[str]:
+    """The executors whose leaving costs least: fewest state partitions to load elsewhere, then fewest
+    cached blocks, then the youngest, whose JVM is the coldest.
+
+    >>> a = ExecutorInfo("a", True, 1, 0, 9, 0, 0, 0, 100)
+    >>> b = ExecutorInfo("b", True, 1, 0, 9, 0, 0, 0, 200)
+    >>> choose_victims([a, b], {"b": 3}, 1)
+    ['a']
+    >>> choose_victims([a, b], {}, 1)
+    ['b']
+    """
+    ranked = sorted(
+        executors, key=lambda e: (state_partitions.get(e.id, 0), e.rdd_blocks, e.memory_used, -e.add_time)
+    )
+    return [executor.id for executor in ranked[:count]]
+
+
+class _Drain(threading.Thread):
+    """Lets some executors go, in a thread of its own because the moment between batches is short."""
+
+    def __init__(
+        self, driver: Driver, clock: Clock, monitor: SparkMonitor, victims: list[str], times: ShrinkTimes
+    ):
+        super().__init__(name="ebbflow-drain", daemon=True)
+        self.victims = set(victims)
+        self.since_s = clock.now_s()
+        self.decommissioned = False
+        self._driver = driver
+        self._clock = clock
+        self._queries = list(monitor.queries)
+        self._times = times
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+
+    def cancel(self) -> bool:
+        """Call it off. False if it is too late: the executors have been told."""
+        with self._lock:
+            if not self.decommissioned:
+                self._cancelled.set()
+            return not self.decommissioned
+
+    def run(self) -> None:
+        try:
+            self._await(self._between_batches, self._times.between_batches_within_s)
+            with self._lock:
+                if self._cancelled.is_set():
+                    return
+                self.decommissioned = True
+                for victim in sorted(self.victims):
+                    self._driver.decommission(victim)
+            if not self._await(self._gone, self._times.gone_within_s):
+                left = self._still_there()
+                log.warning("executors %s did not leave in time and are killed", ", ".join(sorted(left)))
+                self._driver.kill(sorted(left))
+        except TargetError as error:
+            log.warning("letting executors go was cut short: %s", error)
+
+    def _between_batches(self) -> bool:
+        return not any(
+            self._driver.status(query).is_trigger_active for query in self._queries if query.isActive
+        )
+
+    def _still_there(self) -> set[str]:
+        return self.victims & {e.id for e in self._driver.executors() if e.is_active}
+
+    def _gone(self) -> bool:
+        return not self._still_there()
+
+    def _await(self, condition: object, within_s: float) -> bool:
+        assert callable(condition)
+        deadline_s = self._clock.now_s() + within_s
+        every_s = self._times.look_every_s if condition == self._between_batches else 0.25
+        while self._clock.now_s() < deadline_s and not self._cancelled.is_set():
+            if condition():
+                return True
+            self._clock.wait(every_s, self._cancelled)
+        return False
+
+
+class SparkActuator:
+    """Asks Spark for executors and lets them go."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Clock,
+        monitor: SparkMonitor,
+        executors: ExecutorTracker,
+        room: ClusterRoom,
+        *,
+        shrink_times: ShrinkTimes | None = None,
+        give_up_after_s: float = 120.0,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._monitor = monitor
+        self._executors = executors
+        self._room = room
+        self._shrink_times = shrink_times or ShrinkTimes()
+        self._give_up_after_s = give_up_after_s
+        self._drain: _Drain | None = None
+        self.requested = 0
+
+    @property
+    def leaving(self) -> set[str]:
+        """Executors that have been told to leave, or are about to be."""
+        drain = self._drain
+        return set(drain.victims) if drain is not None and drain.is_alive() else set()
+
+    def staying(self) -> list[ExecutorInfo]:
+        """Executors that are there and stay."""
+        leaving = self.leaving
+        return [e for e in self._monitor.present if e.id not in leaving]
+
+    def set_nodes(self, wanted: int) -> tuple[int, int, str]:
+        """Ask for a number of executors. (now requested, not to be had, why)."""
+        staying = len(self.staying())
+        if wanted > self.requested and self._drain is not None and self._drain.cancel():
+            self._drain = None
+            staying = len(self.staying())
+        if wanted >= max(staying, self.requested):
+            return self._grow(wanted)
+        if wanted >= staying:  # fewer than asked for, but no fewer than there are: take requests back
+            self._executors.gave_up(self.requested - wanted)
+            self._driver.request_total(wanted)
+            self.requested = wanted
+            return wanted, 0, ""
+        return self._shrink(wanted, staying)
+
+    def _grow(self, wanted: int) -> tuple[int, int, str]:
+        missing = wanted - self.requested
+        fit, why = self._room.fits(missing)
+        granted = self.requested + fit
+        if fit > 0:
+            self._driver.request_total(granted)
+            self._executors.asked(self._clock.now_s(), fit)
+            self.requested = granted
+        return granted, missing - fit, why
+
+    def _shrink(self, wanted: int, staying: int) -> tuple[int, int, str]:
+        if self._drain is not None and self._drain.is_alive():
+            return self.requested, 0, "the last scale-in is still under way"
+        state = self._driver.state_partitions_by_executor(self._monitor.last_progress())
+        victims = choose_victims(self.staying(), state, staying - wanted)
+        self._executors.gave_up(self.requested - staying)
+        self._drain = _Drain(self._driver, self._clock, self._monitor, victims, self._shrink_times)
+        self._drain.start()
+        self.requested = wanted
+        moved = sum(state.get(victim, 0) for victim in victims)
+        who = ", ".join(f"executor {victim}" for victim in victims)
+        return wanted, 0, f"letting go {who}, with {moved} state partition(s) to load elsewhere"
+
+    def under_way(self) -> list[ActionUnderWay]:
+        """What was asked for and is not there yet."""
+        actions = []
+        asked = self._executors.asked_since_s
+        if asked:
+            actions.append(ActionUnderWay(kind=ActionKind.GROW, since_s=asked[-1], nodes=len(asked)))
+        drain = self._drain
+        if drain is not None and drain.is_alive():
+            note = "decommissioned" if drain.decommissioned else "waiting for a moment between batches"
+            actions.append(
+                ActionUnderWay(
+                    kind=ActionKind.SHRINK, since_s=drain.since_s, nodes=len(drain.victims), note=note
+                )
+            )
+        return actions
+
+    def give_up_on_overdue(self) -> int:
+        """Take back requests that were not met for long. How many that were."""
+        asked = self._executors.asked_since_s
+        now_s = self._clock.now_s()
+        overdue = [t for t in asked if now_s - t > self._give_up_after_s]
+        if overdue:
+            self._executors.gave_up(len(overdue))
+            self.requested = max(1, self.requested - len(overdue))
+            self._driver.request_total(self.requested)
+        return len(overdue)
+
+    def close(self) -> None:
+        """Let a drain that has begun end."""
+        if self._drain is not None and self._drain.is_alive() and not self._drain.cancel():
+            self._drain.join(self._shrink_times.gone_within_s + 5.0)

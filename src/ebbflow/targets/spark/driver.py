@@ -1,0 +1,246 @@
+"""Every call into the driver's JVM, in one place, answered with types.
+
+Spark has no public Python API for executors, stages of a batch, or where state lives. It has public
+Scala ones (``SparkContext.requestTotalExecutors``), the application's status store behind its web page
+(there even when the page is off), and the scheduler backend. Objects cross as JSON made by the JVM's
+own Jackson, one call for a whole list, because each single call costs a quarter of a millisecond.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+
+class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """An executor as the status store knows it; times in ms, as Spark gives them."""
+
+    id: str
+    is_active: bool
+    max_tasks: int
+    active_tasks: int
+    total_tasks: int
+    total_duration: int
+    rdd_blocks: int
+    memory_used: int
+    add_time: int
+    executor_logs: dict[str, str] = {}
+
+
+class JobInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A job: which stages, and in its description which batch."""
+
+    job_id: int
+    stage_ids: list[int]
+    description: str | None = None
+
+
+class StageInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A stage: sums over its tasks; times in ms, CPU in ns, as Spark gives them."""
+
+    status: str
+    stage_id: int
+    attempt_id: int
+    num_complete_tasks: int
+    executor_run_time: int
+    executor_deserialize_time: int
+    executor_cpu_time: int
+    first_task_launched_time: int | None = None
+    completion_time: int | None = None
+
+
+class _Durations(msgspec.Struct, frozen=True):
+    duration: list[float]
+
+
+class QueryStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a query is doing at this moment."""
+
+    message: str
+    is_data_available: bool
+    is_trigger_active: bool
+
+
+class Driver:
+    """A window into the JVM of one Spark session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        try:
+            context: Any = spark.sparkContext
+            self._jvm: Any = context._jvm
+            self._jsc: Any = context._jsc.sc()
+        except Exception as error:
+            raise TargetError(
+                "this session has no driver JVM in reach (Spark Connect?); attach in the driver itself"
+            ) from error
+        self.spark = spark
+        self.app_name: str = context.appName
+        self.master: str = context.master
+        self._context = context
+        self._store: Any = self._jsc.statusStore()
+        self._mapper: Any = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        scala_module = getattr(self._jvm.com.fasterxml.jackson.module.scala, "DefaultScalaModule$")
+        self._mapper.registerModule(getattr(scala_module, "MODULE$"))
+        self._longest = context._gateway.new_array(self._jvm.double, 1)
+        self._longest[0] = 1.0
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def setting(self, key: str, default: str = "") -> str:
+        """A Spark setting of the application."""
+        return str(self._context.getConf().get(key, default))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the application has ended."""
+        return self._context._jsc is None or bool(self._call(self._jsc.isStopped))
+
+    def executors(self) -> list[ExecutorInfo]:
+        """Executors that are there now, without the driver."""
+        text = self._json(lambda: self._store.executorList(True))
+        return [e for e in msgspec.json.decode(text, type=list[ExecutorInfo]) if e.id != "driver"]
+
+    def queries(self) -> list[StreamingQuery]:
+        """Streaming queries that run in this session."""
+        with _answers():
+            return list(self.spark.streams.active)
+
+    def status(self, query: StreamingQuery) -> QueryStatus:
+        """What the query does right now."""
+        with _answers():
+            return msgspec.json.decode(_java(query).status().json(), type=QueryStatus)
+
+    def trigger_interval_s(self, query: StreamingQuery) -> float:
+        """Interval of a processing-time trigger; 0 where batches follow each other at once."""
+        with _answers():
+            trigger = _java(query).streamingQuery().trigger()
+            if "ProcessingTime" not in str(trigger.getClass().getName()):
+                return 0.0
+            return float(trigger.intervalMs()) / 1000
+
+    def progress_after(self, query: StreamingQuery, batch_id: int) -> list[Progress]:
+        """Progress of the batches after ``batch_id``, oldest first."""
+        found: list[Progress] = []
+        with _answers():
+            recent = _java(query).recentProgress()
+            for index in range(len(recent) - 1, -1, -1):
+                progress = msgspec.json.decode(recent[index].json(), type=Progress)
+                if progress.batch_id <= batch_id:
+                    break
+                found.append(progress)
+        return found[::-1]
+
+    def jobs_after(self, run_id: str, job_id: int) -> list[JobInfo]:
+        """Jobs of a query's run after ``job_id``, oldest first."""
+        with _answers():
+            text = self._json(lambda: self._jsc.statusTracker().getJobIdsForGroup(run_id))
+            ids = sorted(i for i in msgspec.json.decode(text, type=list[int]) if i > job_id)
+            return [
+                msgspec.json.decode(self._json(lambda i=i: self._store.job(i)), type=JobInfo) for i in ids
+            ]
+
+    def stage(self, stage_id: int) -> StageInfo | None:
+        """The last attempt of a stage; None once the status store has forgotten it."""
+        try:
+            text = self._mapper.writeValueAsString(self._store.lastStageAttempt(stage_id))
+        except Py4JJavaError:
+            return None
+        except Py4JError as error:
+            raise TargetError(f"the driver does not answer: {error}") from error
+        return msgspec.json.decode(text, type=StageInfo)
+
+    def longest_task_s(self, stage: StageInfo) -> float | None:
+        """Duration of the longest task of a stage."""
+        try:
+            summary = self._store.taskSummary(stage.stage_id, stage.attempt_id, self._longest)
+            if summary.isEmpty():
+                return None
+            text = self._mapper.writeValueAsString(summary.get())
+        except Py4JError:
+            return None
+        return msgspec.json.decode(text, type=_Durations).duration[0] / 1000
+
+    def state_partitions_by_executor(
+        self, progress: Sequence[tuple[StreamingQuery, Progress]]
+    ) -> dict[str, int]:
+        """How many state store partitions each executor holds loaded, from the state coordinator."""
+        held: dict[str, int] = {}
+        with _answers():
+            coordinator = self.spark._jsparkSession.streams().stateStoreCoordinator()
+            state = self._jvm.org.apache.spark.sql.execution.streaming.state
+            for query, last in progress:
+                execution = _java(query).streamingQuery().lastExecution()
+                if execution is None:
+                    continue
+                root = execution.checkpointLocation()
+                run_id = _java(query).runId()
+                for operator_index, operator in enumerate(last.state_operators):
+                    for partition in range(operator.num_shuffle_partitions):
+                        store_id = state.StateStoreId(root, operator_index, partition, "default")
+                        where = coordinator.getLocation(state.StateStoreProviderId(store_id, run_id))
+                        if where.isDefined():  # "executor_<host>_<id>"
+                            executor_id = str(where.get()).rsplit("_", 1)[-1]
+                            held[executor_id] = held.get(executor_id, 0) + 1
+        return held
+
+    # -- acting --------------------------------------------------------------------------------
+
+    def request_total(self, executors: int) -> bool:
+        """Ask for a total; grows, and lowers what a lost executor is replaced up to. Never kills."""
+        empty = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
+        return bool(self._call(lambda: self._jsc.requestTotalExecutors(executors, 0, empty)))
+
+    def decommission(self, executor_id: str) -> bool:
+        """Give an executor no more tasks, let it finish those it has, then let it go; none replaces it."""
+        none = self._jvm.scala.Option.apply(None)
+        info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("ebbflow: scale-in", none)
+        backend = self._call(self._jsc.schedulerBackend)
+        return bool(self._call(lambda: backend.decommissionExecutor(executor_id, info, True, False)))
+
+    def kill(self, executor_ids: Sequence[str]) -> None:
+        """End executors at once; their running tasks run again elsewhere."""
+        ids = self._jvm.PythonUtils.toSeq(list(executor_ids))
+        backend = self._call(self._jsc.schedulerBackend)
+        self._call(lambda: backend.killExecutors(ids, True, False, True))
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _call(self, what: Any) -> Any:
+        with _answers():
+            return what()
+
+    def _json(self, what: Any) -> str:
+        with _answers():
+            return str(self._mapper.writeValueAsString(what()))
+
+
+def _java(query: StreamingQuery) -> Any:
+    return query._jsq
+
+
+@contextmanager
+def _answers() -> Iterator[None]:
+    """Turn every way in which the JVM can fail to answer into one error of ours."""
+    try:
+        yield
+    except TargetError:
+        raise
+    except (Py4JError, OSError, AttributeError, msgspec.MsgspecError) as error:
+        text = str(error).strip()
+        raise TargetError(
+            f"the driver does not answer: {text.splitlines()[0] if text else error!r}"
+        ) from error

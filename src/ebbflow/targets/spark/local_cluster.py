@@ -1,0 +1,213 @@
+"""A real Spark standalone cluster on this machine: a master and workers as child processes.
+
+Not ``local[*]``: executors are processes of their own that join, leave and die, as on any cluster.
+Everything listens on the loopback address only, the REST submission port is off, and nothing is
+left behind: each process runs under a supervisor that ends it when we are gone (``supervisor.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark import supervisor
+
+LOOPBACK = "127.0.0.1"
+_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+
+
+@dataclass
+class _Process:
+    name: str
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+
+class LocalCluster:
+    """A master and ``workers`` workers, each offering ``cores`` cores and ``memory_mb`` of memory.
+
+    A worker may offer more cores than the machine has: executors that wait rather than compute
+    scale all the same. Use it as a context manager::
+
+        with LocalCluster(cores=6) as cluster:
+            spark = SparkSession.builder.master(cluster.master_url)...
+    """
+
+    def __init__(
+        self,
+        *,
+        cores: int,
+        workers: int = 1,
+        memory_mb: int = 8192,
+        start_within_s: float = 90.0,
+    ) -> None:
+        self._cores = cores
+        self._workers = workers
+        self._memory_mb = memory_mb
+        self._start_within_s = start_within_s
+        self._processes: list[_Process] = []
+        self._folder: Path | None = None
+        self.master_url = ""
+        self.web_url = ""
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> LocalCluster:
+        """Start everything and return when all workers have registered."""
+        self._folder = Path(tempfile.mkdtemp(prefix="ebbflow-cluster-"))
+        deadline_s = time.monotonic() + self._start_within_s
+        try:
+            port, web_port = _free_port(), _free_port()
+            self.master_url = f"spark://{LOOPBACK}:{port}"
+            self.web_url = f"http://{LOOPBACK}:{web_port}"
+            self._spawn(
+                "master",
+                "org.apache.spark.deploy.master.Master",
+                *("--host", LOOPBACK, "--port", str(port), "--webui-port", str(web_port)),
+            )
+            self._await("the master to answer", lambda state: state["status"] == "ALIVE", deadline_s)
+            for index in range(self._workers):
+                self._spawn(
+                    f"worker-{index}",
+                    "org.apache.spark.deploy.worker.Worker",
+                    *("--host", LOOPBACK, "--webui-port", "0"),
+                    *("--cores", str(self._cores), "--memory", f"{self._memory_mb}m"),
+                    *("--work-dir", str(self._folder / f"work-{index}"), self.master_url),
+                )
+            self._await(
+                f"{self._workers} worker(s) to register",
+                lambda state: state["aliveworkers"] == self._workers,
+                deadline_s,
+            )
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End all processes, workers before the master, and remove what they wrote."""
+        processes, self._processes = self._processes, []
+        workers, masters = processes[1:], processes[:1]
+        for group in (workers, masters):
+            for process in group:
+                assert process.popen.stdin is not None
+                process.popen.stdin.close()
+            for process in group:
+                try:
+                    process.popen.wait(supervisor.GRACE_S + 5.0)
+                except subprocess.TimeoutExpired:
+                    process.popen.kill()
+                    process.popen.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of itself: workers, applications, cores in use."""
+        return read_master_state(self.web_url)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Ids of our direct children, one for the master and each worker."""
+        return [process.popen.pid for process in self._processes]
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _spawn(self, name: str, main_class: str, *arguments: str) -> None:
+        assert self._folder is not None
+        home = spark_home()
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("SPARK_")},
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_PUBLIC_DNS": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.master.rest.enabled=false "
+            "-Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
+        }
+        log = self._folder / f"{name}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    supervisor.__file__,
+                    str(home / "bin" / "spark-class"),
+                    main_class,
+                    *arguments,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        self._processes.append(_Process(name, popen, log))
+
+    def _await(self, what: str, condition: Any, deadline_s: float) -> None:
+        tick = threading.Event()
+        while time.monotonic() < deadline_s:
+            for process in self._processes:
+                if process.popen.poll() is not None:
+                    raise TargetError(
+                        f"the local {process.name} ended while starting: {_last_line(process.log)}"
+                    )
+            try:
+                if condition(self.state()):
+                    return
+            except (OSError, ValueError, KeyError):
+                pass  # not up yet
+            tick.wait(0.05)
+        raise TargetError(f"waited {self._start_within_s:g} s in vain for {what}")
+
+
+def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:
+    """The JSON that a standalone master's web page gives at ``/json/``."""
+    if not web_url.startswith(("http://", "https://")):
+        raise ValueError(f"not a web address: {web_url}")
+    with urllib.request.urlopen(f"{web_url}/json/", timeout=timeout_s) as answer:  # noqa: S310
+        state: dict[str, Any] = json.load(answer)
+    return state
+
+
+def spark_home() -> Path:
+    """Where the Spark that belongs to this Python lives."""
+    named = os.environ.get("SPARK_HOME")
+    if named:
+        return Path(named)
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it wrote nothing"

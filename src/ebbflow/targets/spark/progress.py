@@ -1,0 +1,148 @@
+"""Query progress decoded, and rows counted from offsets.
+
+Offsets differ by source: a number (socket, rate), a number for each partition (Kafka), a document
+(ours). What they share is that numbers in them grow with rows. So the distance between two offsets is
+the sum of the differences of their numbers, and rows per unit of distance follow from each batch, which
+says both: ``numInputRows / distance(startOffset, endOffset)``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ebbflow.core.batches import OperatorRun
+
+OBSERVED = "ebbflow:"
+"""Prefix of the metrics that ``operator()`` observes: ``ebbflow:<name>:in`` and ``…:out``."""
+
+
+class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """What one source of a query gave to a batch."""
+
+    description: str = ""
+    start_offset: Any = None
+    end_offset: Any = None
+    latest_offset: Any = None
+    num_input_rows: int = 0
+
+
+class StateProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """What one stateful operator holds."""
+
+    operator_name: str = ""
+    num_rows_total: int = 0
+    memory_used_bytes: int = 0
+    num_shuffle_partitions: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True, rename="camel"):
+    """The progress of one batch."""
+
+    id: str
+    run_id: str
+    batch_id: int
+    timestamp: str
+    num_input_rows: int
+    name: str | None = None
+    batch_duration: int = 0
+    duration_ms: dict[str, int] = {}
+    sources: list[SourceProgress] = []
+    state_operators: list[StateProgress] = []
+    observed_metrics: dict[str, dict[str, Any]] = {}
+
+    @property
+    def query(self) -> str:
+        """Its name, or the start of its id where nobody named it."""
+        return self.name or self.id[:8]
+
+    @property
+    def started_s(self) -> float:
+        """When the trigger fired."""
+        return datetime.fromisoformat(self.timestamp).timestamp()
+
+    @property
+    def duration_s(self) -> float:
+        """From the trigger to the commit."""
+        return self.duration_ms.get("triggerExecution", self.batch_duration) / 1000
+
+
+def distance(start: Any, end: Any) -> float:
+    """Sum of the differences of all numbers in two offsets; what is missing in one counts from 0.
+
+    >>> distance({"t": {"0": 5, "1": 7}}, {"t": {"0": 9, "1": 7, "2": 3}})
+    7.0
+    >>> distance(None, 12)
+    12.0
+    """
+    return _total(end) - _total(start)
+
+
+def _total(offset: Any) -> float:
+    if isinstance(offset, bool):
+        return 0.0
+    if isinstance(offset, int | float):
+        return float(offset)
+    if isinstance(offset, dict):
+        return sum(_total(value) for value in offset.values())
+    if isinstance(offset, list):
+        return sum(_total(value) for value in offset)
+    if isinstance(offset, str):
+        try:
+            return _total(msgspec.json.decode(offset))
+        except msgspec.DecodeError:
+            return 0.0
+    return 0.0
+
+
+def rows_left_behind(progress: Progress) -> float | None:
+    """Rows that were at the sources when the batch started and that it did not take.
+
+    None where no source tells its latest offset. A source that gave no rows cannot say what its
+    offsets are worth; its distance then counts as rows.
+
+    >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
+    >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
+    1500.0
+    """
+    left: float | None = None
+    for source in progress.sources:
+        if source.latest_offset is None:
+            continue
+        taken = distance(source.start_offset, source.end_offset)
+        rows_per_unit = source.num_input_rows / taken if taken > 0 and source.num_input_rows else 1.0
+        behind = max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
+        left = behind if left is None else left + behind
+    return left
+
+
+def operator_runs(progress: Progress) -> tuple[OperatorRun, ...]:
+    """Counts of the named operators, from what ``operator()`` observed.
+
+    >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
+    ...     "ebbflow:split:in": {"rows": 5}, "ebbflow:split:out": {"rows": 40}})
+    >>> operator_runs(p)[0].rows_out
+    40
+    """
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for key, values in progress.observed_metrics.items():
+        if key.startswith(OBSERVED):
+            name, _, side = key.removeprefix(OBSERVED).rpartition(":")
+            by_name.setdefault(name, {})[side] = values
+    runs = []
+    for name, sides in by_name.items():
+        came, went = sides.get("in", {}), sides.get("out", {})
+        instances = went.get("instances")
+        runs.append(
+            OperatorRun(
+                name=name,
+                rows_in=int(came.get("rows") or 0),
+                rows_out=int(went.get("rows") or 0),
+                cpu_s=None if instances is None else float(went.get("cpu_s") or 0.0),
+                busiest_instance_cpu_s=None if instances is None else float(went.get("busiest_cpu_s") or 0.0),
+                instances=None if instances is None else int(instances),
+            )
+        )
+    return tuple(runs)

@@ -1,0 +1,121 @@
+"""Restart of a query from its checkpoint with another parallelism: the third thing that can be resized.
+
+Spark fixes a query's plan when it starts, and the number of its state partitions when its checkpoint is
+made. So: stop between two batches, repartition the state if its number is to change (RocksDB
+state store, Spark 4.2 or later), and start the same query on the same checkpoint. Spark's offset
+log makes that exact: what was committed is not read again, what was not is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ebbflow.core.duration import format_duration
+from ebbflow.errors import TargetError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+
+class ManagedQuery:
+    """A query that Ebbflow may stop and start again.
+
+    ``start`` builds and starts it for a given parallelism of its operators, always on ``checkpoint``.
+    ``stateful`` names those operators whose parallelism is the number of state partitions; Spark has one
+    such number for a query, so they share it. Wait for its end with ``await_termination`` of this object:
+    that of the Spark query returns at every restart.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        name: str,
+        checkpoint: str | Path,
+        parallelism: Mapping[str, int],
+        start: Callable[[Mapping[str, int]], StreamingQuery],
+        stateful: tuple[str, ...] = (),
+        stop_within_s: float = 30.0,
+    ) -> None:
+        self.name = name
+        self.parallelism: dict[str, int] = dict(parallelism)
+        self._spark = spark
+        self._checkpoint = str(checkpoint)
+        self._start = start
+        self._stateful = stateful
+        self._stop_within_s = stop_within_s
+        self._restarting = threading.RLock()
+        self.query = start(self.parallelism)
+
+    def differs(self, parallelism: Mapping[str, int]) -> bool:
+        """Whether a layout wants another parallelism of one of its operators."""
+        return any(parallelism.get(name, now) != now for name, now in self.parallelism.items())
+
+    def restart(self, parallelism: Mapping[str, int]) -> float:
+        """Restart with another parallelism; returns the seconds in which nothing was processed.
+
+        If the new shape cannot be had, the old one is started again: a job is never left stopped.
+        """
+        with self._restarting:
+            wanted = {name: parallelism.get(name, now) for name, now in self.parallelism.items()}
+            began_s = time.monotonic()
+            self._stop_between_batches()
+            try:
+                self._repartition_state(wanted)
+                self.query = self._start(wanted)
+            except Exception as error:
+                log.exception("query %s cannot run with %s; starting it as it was", self.name, wanted)
+                self._repartition_state(self.parallelism)
+                self.query = self._start(self.parallelism)
+                raise TargetError(f"query {self.name} cannot run with {wanted}: {error}") from error
+            self.parallelism = wanted
+            stopped_s = time.monotonic() - began_s
+            log.info("query %s restarted in %s", self.name, format_duration(stopped_s))
+            return stopped_s
+
+    def await_termination(self) -> None:
+        """Return when the query has ended and is not being restarted."""
+        while True:
+            query = self.query
+            query.awaitTermination()
+            with self._restarting:
+                if self.query is query:
+                    return
+
+    def stop(self) -> None:
+        """Stop it for good, between two batches."""
+        with self._restarting:
+            self._stop_between_batches()
+
+    def _stop_between_batches(self) -> None:
+        deadline_s = time.monotonic() + self._stop_within_s
+        pause = threading.Event()
+        while time.monotonic() < deadline_s and self.query.status["isTriggerActive"]:
+            pause.wait(0.01)
+        self.query.stop()
+
+    def _repartition_state(self, wanted: Mapping[str, int]) -> None:
+        partitions = {wanted[name] for name in self._stateful if name in wanted}
+        if len(partitions) > 1:
+            raise TargetError(
+                f"query {self.name}: its stateful operators {', '.join(self._stateful)} share one number of "
+                f"state partitions, but {sorted(partitions)} were wanted"
+            )
+        for count in partitions:
+            if count != self._state_partitions():
+                manager: Any = self._spark._streamingCheckpointManager
+                manager.repartition(self._checkpoint, count)
+
+    def _state_partitions(self) -> int | None:
+        """State partitions of the checkpoint, from the settings its newest offset log entry carries."""
+        progress: Any = self.query.lastProgress
+        operators = (progress or {}).get("stateOperators") or []
+        return int(operators[0]["numShufflePartitions"]) if operators else None

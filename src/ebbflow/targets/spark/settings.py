@@ -1,0 +1,68 @@
+"""The Spark settings under which executors start few and then change on request.
+
+On a standalone master the only way to start with fewer executors than there are cores is Spark's
+dynamic allocation. It is switched on for that alone and put to sleep: its backlog timeout never comes
+and executors never count as idle, so it adds none and removes none, and Ebbflow has the wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_NEVER = "3650d"
+
+
+def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
+    """Settings for a session that Ebbflow scales from its first executor on.
+
+    Decommissioning is on so that a leaving executor finishes its tasks. Moving its blocks is off: between
+    batches it holds only shuffle files nobody reads again, and state lives in the checkpoint.
+
+    >>> scaling_settings(initial_executors=2, master="spark://host:7077")["spark.dynamicAllocation.enabled"]
+    'true'
+    >>> "spark.dynamicAllocation.enabled" in scaling_settings(initial_executors=2, master="yarn")
+    False
+    """
+    settings = {
+        "spark.decommission.enabled": "true",
+        "spark.storage.decommission.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.speculation": "false",
+    }
+    if master.startswith("spark://"):
+        count = str(initial_executors)
+        settings |= {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.initialExecutors": count,
+            "spark.dynamicAllocation.minExecutors": count,
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.schedulerBacklogTimeout": _NEVER,
+            "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": _NEVER,
+            "spark.dynamicAllocation.executorIdleTimeout": _NEVER,
+            "spark.dynamicAllocation.cachedExecutorIdleTimeout": _NEVER,
+            "spark.dynamicAllocation.shuffleTracking.timeout": _NEVER,
+        }
+    else:
+        settings["spark.executor.instances"] = str(initial_executors)
+    return settings
+
+
+def local_settings(*, cores_per_executor: int = 1, memory: str = "640m") -> dict[str, str]:
+    """Settings that make executors cheap to start on one machine.
+
+    Serial GC and the first compiler tier halve the start of a JVM whose work is waiting or Python.
+    """
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.cores": str(cores_per_executor),
+        "spark.executor.memory": memory,
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+    }
+
+
+def use_this_python() -> None:
+    """Let executors run the Python that runs us, unless the user chose one."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

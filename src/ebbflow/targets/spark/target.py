@@ -1,0 +1,106 @@
+"""A Spark application behind the target port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ebbflow.core.clock import Clock
+from ebbflow.core.decision import Outcome
+from ebbflow.core.layout import MAIN, Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Observation
+from ebbflow.core.readings import Reading
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
+from ebbflow.targets.spark.capacity import ClusterRoom
+from ebbflow.targets.spark.driver import Driver
+from ebbflow.targets.spark.monitor import SparkMonitor
+from ebbflow.targets.spark.restart import ManagedQuery
+from ebbflow.targets.spark.tracking import ExecutorTracker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PRIOR_LEAD_TIME_S = 12.0
+"""Assumed lead time of an executor until one has been seen."""
+
+
+class SparkTarget:
+    """One Spark application: its queries are watched, its executors scaled.
+
+    Queries given as ``managed`` can also be restarted with another parallelism of their operators.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        clock: Clock,
+        *,
+        managed: tuple[ManagedQuery, ...] = (),
+        master_web_url: str | None = None,
+        shrink_times: ShrinkTimes | None = None,
+    ) -> None:
+        self._driver = Driver(spark)
+        if self._driver.master.startswith("local"):
+            raise TargetError(
+                f"master {self._driver.master} runs everything in one process and has no executors to scale; "
+                "use a standalone master, YARN or Kubernetes"
+            )
+        self._clock = clock
+        self._managed = managed
+        self._executors = ExecutorTracker(PRIOR_LEAD_TIME_S)
+        self._monitor = SparkMonitor(self._driver, clock, self._executors)
+        room = ClusterRoom(self._driver, self._monitor, master_web_url)
+        self._actuator = SparkActuator(
+            self._driver, clock, self._monitor, self._executors, room, shrink_times=shrink_times
+        )
+        self._adopted = False
+
+    def observe(self) -> Observation:
+        """Look once."""
+        readings, batches = self._monitor.look()
+        now_s = self._clock.now_s()
+        nodes = len(self._actuator.staying())
+        if not self._adopted and nodes:
+            self._actuator.requested = nodes
+            self._adopted = True
+        gave_up = self._actuator.give_up_on_overdue()
+        requested = self._actuator.requested or nodes
+        readings.append(Reading(now_s, MAIN, Metric.NODES, float(nodes)))
+        readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(requested)))
+        return Observation(
+            time_s=now_s,
+            pipeline=self._monitor.pipeline,
+            layout=self._layout(nodes),
+            requested=self._layout(requested),
+            slots_per_node=self._monitor.slots_per_node,
+            lead_time_s=self._executors.lead_time_s,
+            readings=readings,
+            batches=batches,
+            under_way=self._actuator.under_way(),
+            queries=self._monitor.running(),
+            active=bool(self._monitor.queries) and self._adopted,
+            given_up_nodes=gave_up,
+        )
+
+    def apply(self, planned: Layout) -> Outcome:
+        """Ask for the executors, and restart managed queries whose operators change."""
+        notes = []
+        for query in self._managed:
+            if query.differs(planned.parallelism):
+                query.restart(planned.parallelism)
+                notes.append(f"restarted {query.name} from its checkpoint")
+        requested, infeasible, note = self._actuator.set_nodes(planned.main_nodes)
+        return Outcome(
+            requested=self._layout(requested),
+            infeasible_nodes=infeasible,
+            note="; ".join(filter(None, [*notes, note])),
+        )
+
+    def close(self) -> None:
+        """Let a scale-in that has begun end; the application goes on."""
+        self._actuator.close()
+
+    def _layout(self, nodes: int) -> Layout:
+        parallelism = {name: n for query in self._managed for name, n in query.parallelism.items()}
+        return Layout(nodes={MAIN: nodes}, parallelism=parallelism)

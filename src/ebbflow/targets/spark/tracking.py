@@ -1,0 +1,183 @@
+"""What is followed from one look to the next: a query's arrivals, an executor's life."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+from ebbflow.core.batches import Batch, StageRun
+from ebbflow.targets.spark.driver import ExecutorInfo, JobInfo, StageInfo
+from ebbflow.targets.spark.progress import Progress, operator_runs, rows_left_behind
+
+_BATCH = re.compile(r"^batch = (\d+)$", re.MULTILINE)
+_CURVE_POINTS = 2000
+
+
+def batch_of(job: JobInfo) -> int | None:
+    """Which batch a job belongs to, from the description that Spark's stream thread gives it.
+
+    >>> batch_of(JobInfo(1, [2], "\\nid = a\\nrunId = b\\nbatch = 17"))
+    17
+    """
+    match = _BATCH.search(job.description or "")
+    return int(match[1]) if match else None
+
+
+def stage_run(index: int, stage: StageInfo, longest_task_s: float | None) -> StageRun:
+    """A stage in the words of the batch model."""
+    task_time_s = (stage.executor_run_time + stage.executor_deserialize_time) / 1000
+    tasks = max(1, stage.num_complete_tasks)
+    first, last = stage.first_task_launched_time, stage.completion_time
+    return StageRun(
+        index=index,
+        tasks=tasks,
+        task_time_s=task_time_s,
+        cpu_time_s=stage.executor_cpu_time / 1e9,
+        wall_s=(last - first) / 1000 if first is not None and last is not None else task_time_s / tasks,
+        longest_task_s=task_time_s / tasks if longest_task_s is None else longest_task_s,
+    )
+
+
+class QueryTracker:
+    """Follows one query: how many rows have arrived and when, how many are done, since when it works.
+
+    Rows that arrived by the start of batch k: all rows taken so far, plus those it left behind. Between
+    those points arrivals are taken as even; with them the oldest unprocessed row can be dated even where
+    a read limit keeps the batches small and the lag out of sight.
+    """
+
+    def __init__(self, trigger_interval_s: float) -> None:
+        self.trigger_interval_s = trigger_interval_s
+        self.last: Progress | None = None
+        self.last_job_id = -1
+        self.running_since_s: float | None = None
+        self.rate_per_s = 0.0
+        self.left_behind = 0.0
+        self._arrived = 0.0
+        self._processed = 0.0
+        self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
+
+    @property
+    def last_batch_id(self) -> int:
+        """Id of the newest batch seen, −1 before the first."""
+        return -1 if self.last is None else self.last.batch_id
+
+    def finished(
+        self, progress: Progress, stages: tuple[StageRun, ...], *, slots: int, steady: bool
+    ) -> Batch | None:
+        """Take in a finished batch. None for the first one: nothing says over what time its rows came."""
+        left = rows_left_behind(progress) or 0.0
+        rows = progress.num_input_rows
+        arrived_now = self._processed + rows + left
+        before_s = self._curve[-1][0] if self._curve else None
+        oldest_s = self._arrival_of(self._processed) if self._curve else progress.started_s
+        new_rows = max(0.0, arrived_now - self._arrived)
+        self._processed += rows
+        self._arrived = arrived_now
+        self._curve.append((progress.started_s, arrived_now))
+        self.left_behind = left
+        self.last = progress
+        self.running_since_s = None
+        if before_s is None or progress.started_s <= before_s:
+            return None
+        self.rate_per_s = new_rows / (progress.started_s - before_s)
+        return Batch(
+            query=progress.query,
+            batch_id=progress.batch_id,
+            started_s=progress.started_s,
+            duration_s=progress.duration_s,
+            rows=rows,
+            slots=slots,
+            steady=steady,
+            trigger_interval_s=self.trigger_interval_s,
+            arrival_rate_per_s=self.rate_per_s,
+            backlog_rows=left,
+            oldest_arrival_s=oldest_s if rows else progress.started_s,
+            stages=stages,
+            operators=operator_runs(progress),
+        )
+
+    def idle(self) -> None:
+        """Nothing runs and nothing is there to run."""
+        self.running_since_s = None
+        self.rate_per_s = 0.0
+
+    def oldest_unprocessed_s(self) -> float | None:
+        """When the oldest row arrived that no finished batch has processed; None before the first batch."""
+        return self._arrival_of(self._processed) if self._curve else None
+
+    def queue_rows(self, now_s: float) -> float:
+        """Rows not processed: those left behind, and what the rate has brought since the last offsets."""
+        if not self._curve:
+            return 0.0
+        return self.left_behind + self.rate_per_s * max(0.0, now_s - self._curve[-1][0])
+
+    def _arrival_of(self, row: float) -> float:
+        """When a row arrived, on straight lines between the points of the arrival curve."""
+        later_s, later_rows = self._curve[-1]
+        if row >= later_rows:
+            return later_s
+        for index in range(len(self._curve) - 2, -1, -1):
+            time_s, rows = self._curve[index]
+            if rows <= row:
+                span = later_rows - rows
+                return time_s + (later_s - time_s) * ((row - rows) / span if span > 0 else 1.0)
+            later_s, later_rows = time_s, rows
+        return later_s
+
+
+@dataclass
+class ExecutorTracker:
+    """Follows executors from being asked for to their first work."""
+
+    prior_lead_time_s: float
+    _asked: deque[float] = field(default_factory=deque)
+    _waiting: dict[str, float] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+    _at_work: set[str] = field(default_factory=set)
+    _estimate_s: float | None = None
+
+    @property
+    def lead_time_s(self) -> float:
+        """From asking to first work: a fading mean of what was seen, the prior before."""
+        return self.prior_lead_time_s if self._estimate_s is None else self._estimate_s
+
+    @property
+    def asked_since_s(self) -> list[float]:
+        """When each executor that has not come yet was asked for, oldest first."""
+        return list(self._asked)
+
+    def changed(self, executors: list[ExecutorInfo]) -> bool:
+        """Whether someone came to work or left since this was last asked."""
+        at_work = {e.id for e in executors if e.total_tasks > 0}
+        before, self._at_work = self._at_work, at_work
+        return at_work != before
+
+    def asked(self, now_s: float, count: int) -> None:
+        """``count`` more were asked for."""
+        self._asked.extend([now_s] * count)
+
+    def gave_up(self, count: int) -> None:
+        """The newest ``count`` requests were taken back."""
+        for _ in range(min(count, len(self._asked))):
+            self._asked.pop()
+
+    def seen(self, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
+        """Take in who is there. Returns (executor, lead time) of those that did their first work."""
+        measured = []
+        for executor in executors:
+            if executor.id not in self._known:
+                self._known.add(executor.id)
+                if self._asked:
+                    self._waiting[executor.id] = self._asked.popleft()
+            if executor.id in self._waiting and executor.total_tasks > 0:
+                lead_s = max(0.0, executor.add_time / 1000 - self._waiting.pop(executor.id))
+                measured.append((executor.id, lead_s))
+                old = self._estimate_s
+                self._estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s
+        present = {executor.id for executor in executors}
+        self._known &= present
+        for gone in [i for i in self._waiting if i not in present]:
+            del self._waiting[gone]
+        return measured

@@ -1,0 +1,265 @@
+"""Traces: what files may look like, what is said of bad ones, and how they are played."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebbflow.errors import LoadError
+from ebbflow.workloads import Arrivals, Trace
+from ebbflow.workloads.trace import Draws
+from ebbflow.workloads.trace_file import read_samples
+
+Write = Callable[[str], str]
+MINUTES = "minute,events\n0,60\n1,240\n2,120\n"
+
+
+def rates(trace: Trace, *times_s: float) -> list[float]:
+    return [float(rate) for rate in trace.rate_per_s(np.array(times_s))]
+
+
+@pytest.mark.parametrize(
+    ("text", "step_s"),
+    [
+        ("second,events\n0,1\n1,2\n2,3\n", 1),
+        ("0,1\n1,2\n2,3\n", 1),
+        ("1661724000,1\n1661724010,2\n1661724020,3", 10),
+        ("minute,events\n10,1\n11,2\n12,3\n", 60),
+        ("time (min),events\n0,1\n5,2\n10,3\n", 300),
+        ("hour,events\n0,1\n1,2\n2,3\n", 3600),
+        ("time,events\n2019-10-06 22:00:00,1\n2019-10-06 22:05:00,2\n2019-10-06 22:10:00,3\n", 300),
+        ("2019-10-06T22:00:00Z,1\n2019-10-06T22:00:30Z,2\n2019-10-06T22:01:00Z,3\n", 30),
+        ("time,events\n2019-10-06T23:00:00+02:00,1\n2019-10-06T22:00:00+00:00,2\n2019-10-07,3\n", 5400),
+        ('"time", "events"\r\n"0", "1"\r\n\r\n"1", "2"\r\n2,3\r\n', 1),
+        ("\ufefftime,events\n0,1\n0.5,2\n1,3e0\n", 0.5),
+    ],
+)
+def test_times_may_be_seconds_minutes_or_timestamps(text: str, step_s: float, trace_file: Write) -> None:
+    samples = read_samples(trace_file(text))
+    assert samples.step_s == step_s
+    assert samples.times_s[0] == 0
+    assert samples.events.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "has no rows; it needs at least two"),
+        ("second,events\n", "has no rows; it needs at least two"),
+        ("second,events\n0,1\n", "has only one row"),
+        ("0,1\n1,-2\n2,3\n", "line 2 has -2 events; there cannot be fewer than 0"),
+        ("0,1\n1,two\n2,3\n", "line 2: 'two' is not a number of events"),
+        ("0,1\n1,nan\n2,3\n", "line 2: 'nan' is not a number of events"),
+        ("0,1\n1,inf\n2,3\n", "line 2: 'inf' is not a number of events"),
+        ("0,1\n1,\n2,3\n", "line 2: '' is not a number of events"),
+        ("second,events\n0,1\n\nx,2\n", "line 4: 'x' is neither a number nor a timestamp"),
+        ("x,5\n0,1\n1,2\n", "line 1: 'x' is neither a number nor a timestamp"),
+        ("nan,5\n0,1\n1,2\n", "line 1: 'nan' is neither a number nor a timestamp"),
+        ("second,events\n0,1\n2,1\n1,1\n", "line 4 goes back in time: '1' is not later"),
+        ("second,events\n0,1\n1,1\n1,1\n", "line 4 goes back in time"),
+        ("0,1\n1,2,3\n2,3\n", "line 2 has 3 columns; a trace has two columns, time,events"),
+        ("0,1\n1\n2,3\n", "line 2 has 1 column; a trace has two columns"),
+        ("a,b,c\n1,2,3\n", "line 1 has 3 columns"),
+    ],
+)
+def test_bad_trace_names_its_line(text: str, problem: str, trace_file: Write) -> None:
+    file = trace_file(text)
+    with pytest.raises(LoadError) as caught:
+        Trace(file=file)
+    assert file in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_trace_that_goes_back_in_time_names_its_line(trace_file: Write) -> None:
+    file = trace_file("time,events\n2020-01-01 00:00,1\n2020-01-01 00:01,1\n2019-12-31 23:59,1\n")
+    with pytest.raises(LoadError, match="line 4 goes back in time: '2019-12-31 23:59'"):
+        Trace(file=file)
+
+
+def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"there is no trace file 'nowhere\.csv'"):
+        Trace(file="nowhere.csv")
+    with pytest.raises(LoadError, match="cannot be read: Is a directory"):
+        Trace(file=str(tmp_path))
+    whole = gzip.compress(MINUTES.encode())
+    for broken in (whole[:-12], whole[:15] + b"\0\0\0\0" + whole[19:], b"\x1f\x8bnonsense"):
+        file = tmp_path / "broken.csv.gz"
+        file.unlink(missing_ok=True)
+        file.write_bytes(broken)
+        with pytest.raises(LoadError, match=r"broken.csv.gz is not a whole gzip file"):
+            Trace(file=str(file))
+
+
+def test_gzip_is_known_by_its_content_not_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_bytes(gzip.compress(MINUTES.encode()))
+    assert rates(Trace(file=str(file)), 60) == [4.0]
+
+
+def test_changed_file_is_read_again(trace_file: Write) -> None:
+    assert rates(Trace(file=trace_file("0,1\n1,2\n")), 0) == [1.0]
+    assert rates(Trace(file=trace_file("0,10\n1,20\n")), 0) == [10.0]
+
+
+def test_events_become_rates_held_within_their_interval(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES))
+    assert rates(trace, 0, 59.9, 60, 119, 120, 179.9, 180) == [1, 1, 4, 4, 2, 2, 0]
+    assert trace.duration_s == 180
+
+
+def test_peak_stretches_the_highest_sample(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), peak_per_s=1000)
+    assert rates(trace, 0, 60, 120) == [250, 1000, 500]
+
+
+def test_speed_brings_the_same_events_in_less_time(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), speed=60)
+    assert trace.duration_s == 3
+    assert rates(trace, 0, 1, 2) == [60, 240, 120]
+    assert Arrivals(trace).total_rows == 420
+
+
+def test_speed_leaves_the_peak_where_it_was_asked_to_be(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), peak_per_s=1000, speed=60)
+    assert rates(trace, 0, 1, 2, 3) == [250, 1000, 500, 0]
+
+
+def test_section_is_cut_in_the_time_of_the_trace(trace_file: Write) -> None:
+    file = trace_file(MINUTES)
+    assert rates(Trace(file=file, start_s=60), 0, 60, 120) == [4, 2, 0]
+    cut = Trace(file=file, start_s=30, end_s=90, speed=10)
+    assert cut.duration_s == 6
+    assert rates(cut, 0, 2.9, 3.1, 5.9) == [10, 10, 40, 40]
+    assert rates(Trace(file=file, end_s=60, peak_per_s=50), 0) == [50]  # the peak of what is shown
+    assert Trace(file=file, end_s=1e9).duration_s == 180
+
+
+def test_section_outside_the_trace_is_refused(trace_file: Write) -> None:
+    file = trace_file(MINUTES)
+    with pytest.raises(LoadError, match="is over at 3m; start=1h must lie before that"):
+        Trace(file=file, start_s=3600)
+    with pytest.raises(LoadError, match="would end at 1m, before it starts at 2m"):
+        Trace(file=file, start_s=120, end_s=60)
+    with pytest.raises(LoadError, match="has no events in its section, so it cannot be stretched"):
+        Trace(file=trace_file("0,0\n1,0\n2,5\n"), end_s=2, peak_per_s=10)
+
+
+def test_nothing_arrives_in_a_gap(trace_file: Write) -> None:
+    trace = Trace(file=trace_file("0,10\n1,10\n2,10\n6,10\n7,10\n"))
+    assert rates(trace, 0, 2, 2.9, 3, 5.9, 6, 7.9) == [10, 10, 10, 0, 0, 10, 10]
+    assert Arrivals(trace).total_rows == 50
+
+
+def test_uneven_steps_are_no_gaps(trace_file: Write) -> None:
+    trace = Trace(file=trace_file("0,10\n1,10\n2.2,12\n3.1,10\n4.1,10\n"))
+    assert rates(trace, 1.1) == pytest.approx([10 / 1.2])
+    assert Arrivals(trace).total_rows == 52
+
+
+def test_repeated_trace_starts_again_for_ever(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), repeat=True)
+    assert trace.duration_s == math.inf
+    assert trace.span_s == 180
+    assert rates(trace, 0, 180, 60 + 180_000) == [1, 1, 4]
+    assert Arrivals(trace).rows_by(1800) == 4200
+
+
+def test_line_moves_straight_from_sample_to_sample(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), between="line")
+    assert rates(trace, 0, 30, 60, 90, 120, 150) == [1, 2.5, 4, 3, 2, 2]
+    assert trace.rows_between(np.array([0.0, 60.0, 90.0])).tolist() == [150, 105]
+
+
+def test_draw_keeps_the_sum_of_each_interval(trace_file: Write) -> None:
+    trace = Trace(file=trace_file(MINUTES), between="draw", seed=4)
+    assert trace.rows_between(np.array([0.0, 60.0, 120.0, 180.0])).tolist() == [60, 240, 120]
+    seconds = trace.rate_per_s(np.arange(180.0))
+    assert seconds.sum() == 420
+    assert len(set(seconds)) > 5
+    assert (seconds == np.floor(seconds)).all()
+    np.testing.assert_allclose(trace.rows_between(np.arange(181.0)), seconds, atol=1e-9)
+
+
+def test_draw_depends_on_the_seed_alone(trace_file: Write) -> None:
+    file = trace_file(MINUTES)
+    times_s = np.arange(180.0)
+    first = Trace(file=file, between="draw", seed=4)
+    assert rates(first, 100) == [first.rate_per_s(times_s)[100]]
+    again, other = (Trace(file=file, between="draw", seed=seed).rate_per_s(times_s) for seed in (4, 5))
+    assert (first.rate_per_s(times_s) == again).all()
+    assert (again != other).any()
+
+
+def test_draw_of_a_fine_trace_is_a_hold(trace_file: Write) -> None:
+    file = trace_file(MINUTES)
+    assert rates(Trace(file=file, between="draw", speed=60), 0.1, 0.9) == [60, 60]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=200),
+    st.integers(2, 3000),
+    st.integers(0, 2**63 - 1),
+)
+def test_drawn_blocks_do_not_depend_on_the_order_of_asking(rows: list[float], cells: int, seed: int) -> None:
+    index = np.arange(len(rows))
+    way = np.full(len(rows), 0.37)
+    one, other = (Draws(rows=np.array(rows), cells=cells, seed=seed) for _ in range(2))
+    forward = one.rows_until(index, way)
+    backward = other.rows_until(index[::-1].copy(), way)[::-1]
+    assert (forward == backward).all()
+    np.testing.assert_allclose(one.rows_until(index, np.ones(len(rows))), rows)
+
+
+def test_pickled_trace_needs_its_file_no_more(trace_file: Write) -> None:
+    file = trace_file(MINUTES)
+    for between in ("hold", "draw", "line"):
+        trace = Trace(file=file, between=between)
+        packed = pickle.dumps(trace)
+        before = trace.rate_per_s(np.arange(180.0))
+        Path(file).rename(f"{file}.away")
+        unpacked = pickle.loads(packed)
+        Path(f"{file}.away").rename(file)
+        assert unpacked == trace
+        assert (unpacked.rate_per_s(np.arange(180.0)) == before).all()
+
+
+def test_every_shared_trace_is_read_whole(shared_data: Path) -> None:
+    files = sorted((shared_data / "loads").glob("*.csv.gz"))
+    assert files
+    for file in files:
+        samples = read_samples(str(file))
+        step = file.name.removesuffix(".csv.gz").rsplit("_", 1)[1]
+        expected_s = {"1s": 1, "1min": 60, "5min": 300, "30min": 1800}[step]
+        assert samples.step_s == expected_s, file.name
+        with gzip.open(file) as lines:
+            assert len(samples.events) == sum(1 for _ in lines) - 1, file.name
+        trace = Trace(file=str(file), peak_per_s=2000, speed=3600)
+        peak = trace.rate_per_s(samples.times_s[[samples.events.argmax()]] / 3600 + 1e-9)
+        assert peak[0] == pytest.approx(2000), file.name
+
+
+def test_gaps_of_the_world_cup_hold_nothing(shared_data: Path) -> None:
+    file = str(shared_data / "loads" / "worldcup98_1min.csv.gz")
+    samples = read_samples(file)
+    before = int(np.flatnonzero(np.diff(samples.times_s) > 60)[0])
+    trace = Trace(file=file)
+    assert rates(trace, samples.times_s[before] + 61) == [0]
+    assert Arrivals(trace).total_rows == int(samples.events.sum())
+
+
+def test_nine_days_of_seconds_load_in_well_under_a_second_and_a_half(shared_data: Path) -> None:
+    file = str(shared_data / "loads" / "twitter_1s.csv.gz")
+    started = time.perf_counter()
+    trace = Trace(file=file)
+    assert time.perf_counter() - started < 1.5
+    assert trace.duration_s == 9 * 86400
