@@ -1,0 +1,38 @@
+"""Ebbflow keeps a Spark streaming pipeline exactly as large as its load needs.
+
+In a job, one line::
+
+    import ebbflow
+    ebbflow.attach(spark, executors=(1, 20), slo="freshness p95 <= 30s")
+
+Around a job nobody changed: ``ebbflow submit --executors 1:20 job.py``. To see it: ``ebbflow demo``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ebbflow.control.attach import Attached, attach
+    from ebbflow.targets.spark.operator import operator
+    from ebbflow.targets.spark.restart import ManagedQuery
+
+__all__ = ["Attached", "ManagedQuery", "__version__", "attach", "operator"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Attached": "ebbflow.control.attach",
+    "ManagedQuery": "ebbflow.targets.spark.restart",
+    "attach": "ebbflow.control.attach",
+    "operator": "ebbflow.targets.spark.operator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for: ``import ebbflow`` stays cheap and needs no Spark."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ebbflow' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

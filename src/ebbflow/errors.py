@@ -11,7 +11,8 @@
     │   ├── PipelineError     a cycle, a stream to nowhere
     │   └── UnknownNameError  a strategy, option or shape that does not exist
     ├── TargetError           the thing that is scaled does not answer as it should
-    │   └── UnreachableError  no Spark master at that address
+    │   ├── UnreachableError  no Spark master at that address
+    │   └── TargetGoneError   it has ended; there is nothing left to scale
     └── StoreError            readings or ledger cannot be written or read
 
     EbbflowWarning            something works, but not the way it was meant to
@@ -71,6 +72,10 @@ class TargetError(EbbflowError):
 
 class UnreachableError(TargetError):
     """Nothing answers at the address of a cluster."""
+
+
+class TargetGoneError(TargetError):
+    """The target has ended for good."""
 
 
 class StoreError(EbbflowError):

@@ -35,7 +35,7 @@ class Ledger:
     def __init__(self, store: LedgerStore, *, keep: int = 10_000) -> None:
         self._store = store
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
-        self._unsettled: list[LedgerEntry] = []
+        self._unsettled: dict[int, LedgerEntry] = {}
         self.reconfigurations = 0
 
     @property
@@ -58,8 +58,8 @@ class Ledger:
         self._recent.append(entry)
         if verdict == ACT:
             self.reconfigurations += 1
-            if decision.expected is not None:
-                self._unsettled.append(entry)
+        if decision.expected is not None:
+            self._unsettled[entry.entry_id] = entry
         return entry
 
     def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
@@ -73,22 +73,23 @@ class Ledger:
         world the decision made and not of the one before it.
         """
         settled: list[LedgerEntry] = []
-        for entry in list(self._unsettled):
+        for entry in list(self._unsettled.values()):
             expected = entry.decision.expected
             assert expected is not None
+            if now_s < expected.at_s:
+                continue
             after = windows.of(subject, expected.metric).since(expected.at_s)
             if after:
-                settled.append(self._amend(entry, replace(self._current(entry), achieved=after[0][1])))
-                self._unsettled = [e for e in self._unsettled if e.entry_id != entry.entry_id]
+                settled.append(self._amend(entry, replace(entry, achieved=after[0][1])))
+                del self._unsettled[entry.entry_id]
             elif now_s - expected.at_s > 3600.0:  # nothing was measured; it never will be
-                self._unsettled = [e for e in self._unsettled if e.entry_id != entry.entry_id]
+                del self._unsettled[entry.entry_id]
         return settled
-
-    def _current(self, entry: LedgerEntry) -> LedgerEntry:
-        return next((e for e in self._recent if e.entry_id == entry.entry_id), entry)
 
     def _amend(self, old: LedgerEntry, new: LedgerEntry) -> LedgerEntry:
         self._store.amend_ledger(new.entry_id, new.to_json())
+        if new.entry_id in self._unsettled:
+            self._unsettled[new.entry_id] = new
         for index in range(len(self._recent) - 1, -1, -1):
             if self._recent[index].entry_id == old.entry_id:
                 self._recent[index] = new

@@ -23,10 +23,13 @@ from ebbflow.core.ports import Guard, Observation, Strategy, Target
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.errors import TargetError
+from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.monitoring.store import Store
 
 log = logging.getLogger(__name__)
+
+REMEMBER_S = 600.0
+"""How far back the windows reach; a series that was silent for so long (a node that left) is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class ControlLoop:
         self._decide_every_s = decide_at_least_every_s
         self._on_cycle = on_cycle
         self.ledger = Ledger(store)
-        self.windows = Windows()
+        self.windows = Windows(REMEMBER_S)
         self._planned: Layout | None = None
         self._last: Observation | None = None
         self._undecided: list[Batch] = []
@@ -74,6 +77,7 @@ class ControlLoop:
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
         self._failures = 0
+        self._blind = 0
 
     # -- running -------------------------------------------------------------------------------
 
@@ -86,6 +90,9 @@ class ControlLoop:
                 self._failures = 0
                 if self._on_cycle is not None:
                     self._on_cycle(report)
+            except TargetGoneError as error:
+                log.info("the loop ends: %s", error)
+                return
             except Exception:
                 self._failures += 1
                 if self._failures in (1, 10, 100) or self._failures % 1000 == 0:
@@ -110,36 +117,41 @@ class ControlLoop:
         """Take in what the target shows. True if there is something new to decide on."""
         try:
             seen = self._target.observe()
+        except TargetGoneError:
+            raise
         except TargetError as error:
-            log.warning("the target cannot be seen: %s", error)
+            self._blind += 1
+            if self._blind in (1, 10) or self._blind % 100 == 0:
+                log.warning("the target cannot be seen (%d in a row): %s", self._blind, error)
+            self._store.add(())  # what was seen before must not wait in memory until the target is back
             return False
+        self._blind = 0
         before, self._last = self._last, seen
-        if seen.readings:
-            self.windows.add(seen.readings)
-            self._store.add(seen.readings)
         self._undecided += seen.batches
+        self.windows.add(seen.readings)
+        self._store.add(seen.readings)
         if self._planned is None and seen.active:
             # What is there when we arrive is taken as planned: we inherit it, nobody is to blame for it.
             self._planned = seen.requested
-        if seen.given_up_nodes:
-            self._give_up(seen)
+        if seen.given_up_nodes and self._planned is not None:
+            self._give_up(seen, self._planned)
         return bool(seen.batches) or before is None or before.layout != seen.layout
 
-    def _give_up(self, seen: Observation) -> None:
+    def _give_up(self, seen: Observation, planned: Layout) -> None:
         """Nodes were asked for and never came: plan with those there are, and say so."""
-        assert self._planned is not None
         decision = Decision(
             wanted=seen.requested,
             reason=f"gave up on {seen.given_up_nodes} node(s) that were asked for and never came",
             bound_by=(Constraint(name="infeasible", why="the cluster did not deliver them in time"),),
         )
-        self.ledger.open(self._clock.now_s(), self._strategy.name, self._planned, decision)
+        self.ledger.open(self._clock.now_s(), self._strategy.name, planned, decision)
         self._planned = seen.requested
 
     # -- deciding ------------------------------------------------------------------------------
 
     def _decide(self, now_s: float, seen: Observation) -> LedgerEntry:
         snapshot = self._snapshot(now_s, seen)
+        self.windows.forget_before(now_s - REMEMBER_S)
         self._undecided.clear()
         self._decided_s = now_s
         decision = self._strategy.decide(snapshot)
@@ -150,8 +162,9 @@ class ControlLoop:
             self._note_direction(now_s, decision.wanted, entry.before)
             self._planned = decision.wanted
             return self._ask(entry, decision)
-        if decision.wanted.difference(seen.requested):
-            return self._ask(entry, decision)  # planned before and not granted: the plan stands, ask again
+        # Planned before and not granted: the plan stands, so ask again, but never on an old look.
+        if snapshot.data_age_s < self._cycle_s and decision.wanted.difference(seen.requested):
+            return self._ask(entry, decision)
         return entry
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:

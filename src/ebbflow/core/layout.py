@@ -52,14 +52,14 @@ class Layout:
             for cluster in sorted({*self.nodes, *other.nodes})
         }
         parallelism = {
-            name: (other.parallelism.get(name, 1), count)
-            for name, count in sorted(self.parallelism.items())
-            if other.parallelism.get(name, 1) != count
+            name: (other.parallelism.get(name, 1), self.parallelism.get(name, 1))
+            for name in sorted({*self.parallelism, *other.parallelism})
+            if other.parallelism.get(name, 1) != self.parallelism.get(name, 1)
         }
         moved = {
-            name: (other.placement.get(name, MAIN), cluster)
-            for name, cluster in sorted(self.placement.items())
-            if other.placement.get(name, MAIN) != cluster
+            name: (other.placement.get(name, MAIN), self.placement.get(name, MAIN))
+            for name in sorted({*self.placement, *other.placement})
+            if other.placement.get(name, MAIN) != self.placement.get(name, MAIN)
         }
         return LayoutDifference(
             nodes={cluster: change for cluster, change in nodes.items() if change},

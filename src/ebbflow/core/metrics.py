@@ -92,7 +92,12 @@ class Metric(Enum):
     NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes that are there and can work")
     NODES_REQUESTED = ("nodes-requested", Unit.COUNT, SubjectKind.CLUSTER, "nodes asked for")
     SLOTS = ("slots", Unit.COUNT, SubjectKind.CLUSTER, "tasks that can run at the same time")
-    LEAD_TIME = ("lead-time", Unit.SECONDS, SubjectKind.NODE, "from asking for a node to its first work")
+    LEAD_TIME = (
+        "lead-time",
+        Unit.SECONDS,
+        SubjectKind.NODE,
+        "from asking for a node to its first finished work",
+    )
     ACTIVE_TASKS = ("active-tasks", Unit.COUNT, SubjectKind.NODE, "tasks running on the node now")
     TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds the node has worked so far")
 

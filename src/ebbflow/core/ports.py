@@ -31,6 +31,8 @@ class Observation:
     under_way: Sequence[ActionUnderWay] = ()
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """As in the snapshot: the queries that run, and since when their current batch does."""
+    held_nodes: int | None = None
+    """Nodes paid for: those there, those leaving, and those asked for that have not come."""
     given_up_nodes: int = 0
     """Requests that were not met for so long that they were taken back."""
     active: bool = True
@@ -61,7 +63,7 @@ class Target(Protocol):
     """What is scaled: a monitor and an actuator behind one door."""
 
     def observe(self) -> Observation:
-        """Look once. Raises ``TargetError`` when nothing can be seen."""
+        """Look once. Raises ``TargetError`` when nothing can be seen, ``TargetGoneError`` when it has ended."""
         ...
 
     def apply(self, planned: Layout) -> Outcome:

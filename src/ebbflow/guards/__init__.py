@@ -26,7 +26,7 @@ __all__ = [
 def default_guards() -> tuple[Guard, ...]:
     """The guards of every loop, in their order.
 
-    Missing data comes first, because nothing may be done on it. Bounds come last, because nothing may
-    go past them, whatever the others left.
+    Bounds come after all that restrain a size, because nothing may go past them, whatever the others
+    left. Missing data comes last, because nothing at all may be done on it, not even to keep the bounds.
     """
-    return (HoldOnMissingData(), FreezeScaleInOnBacklog(), CoolDown(), StepCap(), Bounds())
+    return (FreezeScaleInOnBacklog(), CoolDown(), StepCap(), Bounds(), HoldOnMissingData())

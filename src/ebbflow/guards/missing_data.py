@@ -14,13 +14,14 @@ class HoldOnMissingData:
         self._stale_after_s = stale_after_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The decision, or the layout there was."""
-        if not decision.wanted.difference(snapshot.planned):
-            return decision
+        """The decision, or the layout there was (before the first node: within the limits)."""
+        held = snapshot.planned
         if snapshot.data_age_s > self._stale_after_s:
             why = f"nothing was measured for {format_duration(snapshot.data_age_s)}"
         elif snapshot.observed.main_nodes == 0:
             why = "no node is there yet, so nothing measured says how many are needed"
+            for cluster, nodes in snapshot.planned.nodes.items():
+                held = held.with_nodes(snapshot.limits.clamp(nodes), cluster)
         else:
             return decision
-        return decision.bound(snapshot.planned, "missing data", why)
+        return decision.bound(held, "missing data", why) if decision.wanted.difference(held) else decision

@@ -29,6 +29,8 @@ from ebbflow.errors import StoreError
 
 FLUSH_EVERY_S = 1.0
 PRUNE_EVERY_S = 60.0
+MOST_WAITING = 100_000
+"""Readings kept for later while the disk takes none (about 10 MB); beyond them the oldest go."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS series(
@@ -82,12 +84,16 @@ class Store:
     # -- readings ------------------------------------------------------------------------------
 
     def add(self, readings: Iterable[Reading]) -> None:
-        """Keep readings; they are on disk within a second as long as ``add`` or ``flush`` is called."""
+        """Keep readings; they are on disk within a second as long as ``add`` or ``flush`` is called.
+
+        A value that is not a number is no reading: nothing was measured, and nothing is kept.
+        """
         with self._lock:
             series = self._series
             self._buffer += [
                 (series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric), r.time_s, r.value)
                 for r in readings
+                if r.value == r.value
             ]
             if self._clock.now_s() - self._flushed_s >= FLUSH_EVERY_S:
                 self.flush()
@@ -97,8 +103,14 @@ class Store:
         with self._lock, _as_store_error(self.path):
             now_s = self._clock.now_s()
             if self._buffer:
-                with self._fast:
-                    self._fast.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", self._buffer)
+                try:
+                    with self._fast:
+                        self._fast.executemany(
+                            "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", self._buffer
+                        )
+                except sqlite3.Error:
+                    del self._buffer[:-MOST_WAITING]
+                    raise
                 self._buffer.clear()
             self._flushed_s = now_s
             if now_s - self._pruned_s >= PRUNE_EVERY_S:
@@ -162,15 +174,26 @@ class Store:
     def ledger(self, since_id: int = 0) -> list[dict[str, Any]]:
         """Ledger rows after an id, oldest first, as plain values."""
         with self._lock, _as_store_error(self.path):
-            rows = self._fast.execute("SELECT id, body FROM ledger WHERE id > ? ORDER BY id", (since_id,))
-            return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in rows]
+            return _ledger_rows(self._fast, since_id)
+
+    @staticmethod
+    def read_ledger(path: Path, since_id: int = 0) -> list[dict[str, Any]]:
+        """Ledger rows of a store that another process may be writing, without touching it."""
+        with (
+            _as_store_error(path),
+            contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader,
+        ):
+            return _ledger_rows(reader, since_id)
 
     def close(self) -> None:
         """Flush and let go of the file."""
-        with self._lock:
+        with self._lock, contextlib.closing(self._fast), contextlib.closing(self._safe):
             self.flush()
-            self._fast.close()
-            self._safe.close()
+
+
+def _ledger_rows(connection: sqlite3.Connection, since_id: int) -> list[dict[str, Any]]:
+    rows = connection.execute("SELECT id, body FROM ledger WHERE id > ? ORDER BY id", (since_id,))
+    return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in rows]
 
 
 def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:

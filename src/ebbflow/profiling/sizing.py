@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.profiling.outlook import QueryState, look_ahead
@@ -18,6 +19,11 @@ class Size:
     nodes: int
     freshness_s: float
     busy: float
+
+
+def settle_s(trigger_interval_s: float, slo: Slo) -> float:
+    """How long after a change its effect may be judged: the rows that waited before are through."""
+    return max(trigger_interval_s, slo.freshness_s / 3)
 
 
 class Sizing:
@@ -42,9 +48,8 @@ class Sizing:
         self._busy_limit = busy_limit
         self._per_node = max(1, snapshot.slots_per_node)
         interval_s = max(state.trigger_interval_s for state in states.values())
-        slo_s = snapshot.slo.freshness_s
-        self.judge_from_s = snapshot.now_s + snapshot.lead_time_s + max(interval_s, slo_s / 3)
-        self._until_s = self.judge_from_s + max(slo_s, 2 * interval_s)
+        self.judge_from_s = snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo)
+        self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
 
     def sizes(self) -> list[int]:
         """Numbers of nodes worth looking at: those at which a stage of some query saves a wave."""
@@ -69,7 +74,7 @@ class Sizing:
         best = self.judge(sizes[-1])
         reached = self.fits(best, budget_s)
         freshness_s = budget_s if reached else 1.1 * best.freshness_s
-        busy = self._busy_limit if reached else best.busy + 0.05
+        busy = self._busy_limit if reached else max(self._busy_limit, best.busy + 0.05)
         low, high = 0, len(sizes) - 1
         while low < high:
             middle = (low + high) // 2

@@ -8,8 +8,8 @@ smallest size whose worst predicted freshness stays within a budget of the objec
     n* = min { n : worst_freshness(n, rate, backlog, under way) ≤ β · SLO  and  busy(n) ≤ ρ }
 
 It spends the objective's slack instead of keeping a fixed head-room: on real traces that was the
-biggest lever by far. Shrinking needs more: the same test with a tighter budget and the highest rate
-of the last seconds, passed by every decision of ``hold_in_s``.
+biggest lever by far. Shrinking needs more: the same test with a tighter budget, passed by every
+decision of ``hold_in_s``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.profiling.outlook import QueryState
-from ebbflow.profiling.sizing import Size, Sizing
+from ebbflow.profiling.sizing import Size, Sizing, settle_s
 from ebbflow.strategies.diagnosis import why_more_cannot_help
 
 FORMULA = "n* = min { n : worst freshness(n) ≤ β·SLO and busy(n) ≤ ρ }"
@@ -67,7 +67,8 @@ class _Query:
 class Capacity:
     """Sized for an objective, by a learned model of the batches. See the module's text for the rule.
 
-    Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` (ρ),
+    Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` and
+    ``busy_limit_in`` (ρ likewise: noise in the load must not carry a size from one to the other),
     ``hold_in_s`` (how long shrinking must have been right), ``rate_window_s`` (over which the slope of
     the rate is taken).
     """
@@ -79,13 +80,15 @@ class Capacity:
         *,
         budget_out: float = 0.5,
         budget_in: float = 0.4,
-        busy_limit: float = 0.9,
+        busy_limit: float = 0.8,
+        busy_limit_in: float = 0.7,
         hold_in_s: float = 10.0,
         rate_window_s: float = 20.0,
     ) -> None:
         self._budget_out = budget_out
         self._budget_in = budget_in
         self._busy_limit = busy_limit
+        self._busy_limit_in = busy_limit_in
         self._hold_in_s = hold_in_s
         self._rate_window_s = rate_window_s
         self._queries: dict[str, _Query] = {}
@@ -107,7 +110,8 @@ class Capacity:
             self._would_do.clear()
             return self._grow(growing, needed, snapshot)
         overdue_s = max(query.overdue_s for query in self._queries.values())
-        smaller = [nodes for nodes in growing.sizes() if nodes < now]
+        # Never below what growing would ask for again at once.
+        smaller = [nodes for nodes in growing.sizes() if needed.nodes <= nodes < now]
         if smaller and overdue_s <= 0:
             shrinking = self._sizing(snapshot, for_shrinking=True)
             enough = shrinking.smallest(smaller, self._budget_in * slo_s)
@@ -138,9 +142,12 @@ class Capacity:
     def _shrink(self, sizing: Sizing, enough: Size, snapshot: Snapshot) -> Decision:
         now, now_s = snapshot.planned.main_nodes, snapshot.now_s
         self._would_do.append((now_s, enough.nodes))
+        while len(self._would_do) > 1 and self._would_do[1][0] <= now_s - self._hold_in_s:
+            self._would_do.popleft()
         held_s = now_s - self._would_do[0][0]
+        nodes = max(nodes for _, nodes in self._would_do)
         inputs = self._inputs(sizing, enough, snapshot, self._budget_in)
-        if held_s < self._hold_in_s:
+        if held_s < self._hold_in_s or nodes >= now:
             return Decision(
                 wanted=snapshot.planned,
                 reason=f"{enough.nodes} would do; shrinking waits until that held for {self._hold_in_s:g} s",
@@ -148,9 +155,6 @@ class Capacity:
                 inputs=inputs,
                 bound_by=(Constraint(name="hold", why=f"held for {held_s:.0f} s so far"),),
             )
-        while len(self._would_do) > 1 and self._would_do[1][0] <= now_s - self._hold_in_s:
-            self._would_do.popleft()
-        nodes = max(nodes for _, nodes in self._would_do)
         size, here = sizing.judge(nodes), sizing.judge(now)
         return Decision(
             wanted=snapshot.planned.with_nodes(nodes),
@@ -206,20 +210,21 @@ class Capacity:
             {name: query.model for name, query in ready.items()},
             {name: self._state(query, snapshot, for_shrinking) for name, query in ready.items()},
             snapshot,
-            busy_limit=self._busy_limit,
+            busy_limit=self._busy_limit_in if for_shrinking else self._busy_limit,
         )
 
     def _state(self, query: _Query, snapshot: Snapshot, for_shrinking: bool) -> QueryState:
-        """The query now, with the rate to grow for (rising on) or the one to shrink for (the highest)."""
+        """The query now, with the rate to grow for (rising on) or the one to shrink for (as it is)."""
         last, now_s = query.last, snapshot.now_s
         assert last is not None
         points = [rate for _, rate in query.rates]
         rate = max(points[-1], sum(points[-3:]) / len(points[-3:]))
         slope = 0.0
-        if for_shrinking:
-            rate = max([rate, *(r for _, r in query.rates.since(now_s - self._hold_in_s))])
-        else:  # a slope is believed, but not to more than double the load
-            slope = min(max(0.0, query.rates.slope_per_s()), rate / max(snapshot.lead_time_s, 1.0))
+        # Every growth disturbs a batch, so one that is needed is made for the whole time until its effect
+        # can be judged; a slope is believed, but not to more than three times the load.
+        ahead_s = snapshot.lead_time_s + settle_s(last.trigger_interval_s, snapshot.slo)
+        if not for_shrinking:
+            slope = min(max(0.0, query.rates.slope_per_s()), 2 * rate / ahead_s)
         return QueryState(
             now_s=now_s,
             offsets_taken_s=now_s if query.idle else last.started_s,
@@ -229,7 +234,7 @@ class Capacity:
             rows_per_batch_limit=float(max(last.rows, 1)) if last.backlog_rows > 0 else math.inf,
             rate_per_s=rate,
             slope_per_s2=slope,
-            slope_for_s=snapshot.lead_time_s,
+            slope_for_s=ahead_s,
         )
 
     # -- saying why ----------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
     max_tasks: int
     active_tasks: int
     total_tasks: int
+    completed_tasks: int
     total_duration: int
     rdd_blocks: int
     memory_used: int

@@ -149,7 +149,7 @@ class SparkMonitor:
             subject = f"executor-{executor.id}"
             readings.append(Reading(now_s, subject, Metric.ACTIVE_TASKS, float(executor.active_tasks)))
             readings.append(Reading(now_s, subject, Metric.TASK_TIME, executor.total_duration / 1000))
-        for executor_id, lead_s in self._executors.seen(self.present):
+        for executor_id, lead_s in self._executors.seen(now_s, self.present):
             readings.append(Reading(now_s, f"executor-{executor_id}", Metric.LEAD_TIME, lead_s))
         return readings
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ebbflow.targets.spark.class_archive import archive_path, using_option
+
 _NEVER = "3650d"
 
 
@@ -48,18 +50,39 @@ def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
     return settings
 
 
-def local_settings(*, cores_per_executor: int = 1, memory: str = "640m") -> dict[str, str]:
+def dynamic_allocation_settings(fewest: int, most: int) -> dict[str, str]:
+    """Spark's own dynamic allocation with its defaults, shuffle tracking, and bounds: the peer."""
+    return {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.initialExecutors": str(fewest),
+        "spark.dynamicAllocation.minExecutors": str(fewest),
+        "spark.dynamicAllocation.maxExecutors": str(most),
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def local_settings(
+    *, cores_per_executor: int = 1, memory: str = "640m", java_option: str | None = None
+) -> dict[str, str]:
     """Settings that make executors cheap to start on one machine.
 
-    Serial GC and the first compiler tier halve the start of a JVM whose work is waiting or Python.
+    Serial GC and the first compiler tier alone make a JVM start faster whose work is waiting or Python,
+    and so does the class archive where there is one.
     """
+    archive = using_option(archive_path()) if java_option is None else java_option
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.cores": str(cores_per_executor),
         "spark.executor.memory": memory,
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive}".strip(),
     }
+
+
+def use_loopback() -> None:
+    """Let the driver's ports be seen by this machine alone, as those of the local cluster are."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
 def use_this_python() -> None:

@@ -10,7 +10,7 @@ from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
-from ebbflow.errors import TargetError
+from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
 from ebbflow.targets.spark.capacity import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
@@ -58,6 +58,8 @@ class SparkTarget:
 
     def observe(self) -> Observation:
         """Look once."""
+        if self._driver.stopped:
+            raise TargetGoneError("the Spark application has ended")
         readings, batches = self._monitor.look()
         now_s = self._clock.now_s()
         nodes = len(self._actuator.staying())
@@ -80,6 +82,7 @@ class SparkTarget:
             under_way=self._actuator.under_way(),
             queries=self._monitor.running(),
             active=bool(self._monitor.queries) and self._adopted,
+            held_nodes=len(self._monitor.present) + len(self._executors.asked_since_s),
             given_up_nodes=gave_up,
         )
 

@@ -12,6 +12,7 @@ from ebbflow.targets.spark.progress import Progress, operator_runs, rows_left_be
 
 _BATCH = re.compile(r"^batch = (\d+)$", re.MULTILINE)
 _CURVE_POINTS = 2000
+LONGEST_WARM_UP_S = 15.0
 
 
 def batch_of(job: JobInfo) -> int | None:
@@ -150,7 +151,7 @@ class ExecutorTracker:
 
     def changed(self, executors: list[ExecutorInfo]) -> bool:
         """Whether someone came to work or left since this was last asked."""
-        at_work = {e.id for e in executors if e.total_tasks > 0}
+        at_work = {e.id for e in executors if e.completed_tasks > 0}
         before, self._at_work = self._at_work, at_work
         return at_work != before
 
@@ -163,16 +164,21 @@ class ExecutorTracker:
         for _ in range(min(count, len(self._asked))):
             self._asked.pop()
 
-    def seen(self, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
-        """Take in who is there. Returns (executor, lead time) of those that did their first work."""
+    def seen(self, now_s: float, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
+        """Take in who is there. Returns (executor, lead time) of those that have done their first work.
+
+        The first finished task counts, not the registration: in between, an executor loads classes
+        and starts Python. One that had nothing to do for long is taken to have been ready by then.
+        """
         measured = []
         for executor in executors:
             if executor.id not in self._known:
                 self._known.add(executor.id)
                 if self._asked:
                     self._waiting[executor.id] = self._asked.popleft()
-            if executor.id in self._waiting and executor.total_tasks > 0:
-                lead_s = max(0.0, executor.add_time / 1000 - self._waiting.pop(executor.id))
+            if executor.id in self._waiting and executor.completed_tasks > 0:
+                ready_s = min(now_s, executor.add_time / 1000 + LONGEST_WARM_UP_S)
+                lead_s = max(0.0, ready_s - self._waiting.pop(executor.id))
                 measured.append((executor.id, lead_s))
                 old = self._estimate_s
                 self._estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s

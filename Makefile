@@ -1,0 +1,49 @@
+# Everything goes through `make setup`, which makes .venv with ebbflow in it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test unit lint bench soak docs clean
+
+help:  ## Show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: java $(STAMP)  ## Make .venv with ebbflow in it; look for Java 17+
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "ebbflow needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(STAMP)
+
+java:
+	@./scripts/ensure-java
+
+demo: setup  ## A pipeline that resizes itself: about four minutes, ends with a report
+	$(BIN)/ebbflow demo
+
+test: setup lint  ## All tests, with a real Spark cluster; under ten minutes on two cores
+	$(BIN)/pytest -q
+
+unit: setup  ## The tests that need no Spark, in seconds
+	$(BIN)/pytest -q -m "not spark"
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## Speeds, and the side-by-side run against Spark's dynamic allocation
+	$(BIN)/python -m benchmarks
+
+soak: setup  ## An hour of the loop: memory and CPU stay flat
+	$(BIN)/python -m benchmarks.soak
+
+docs: setup  ## Make the generated reference pages anew
+	$(BIN)/ebbflow metrics --markdown > docs/metrics.md
+
+clean:  ## Remove what setup made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,284 @@
+"""One real run: the top-words application on a real cluster of this machine, under a strategy.
+
+The demo is one such run; the side-by-side comparison is three of them, alike in all but who scales.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebbflow.bench.oracle import cheapest_schedule
+from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.score import Scores, score
+from ebbflow.control.attach import attach
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.curve import Curve
+from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
+from ebbflow.errors import TargetError
+from ebbflow.pipelines.top_words import Ranker, TopWords
+from ebbflow.targets.spark.class_archive import archive_path, recording_option
+from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.session import local_session
+from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
+from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.expression import parse_load
+
+log = logging.getLogger(__name__)
+
+SPARK_DRA = "spark-dra"
+"""Not a strategy of ours: Spark's own dynamic allocation scales, Ebbflow only watches."""
+
+
+LIMITS = Limits(min_nodes=1, max_nodes=6)
+SLO = Slo(freshness_s=30.0, quantile=0.95)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveScenario:
+    """What is run. The load rises and falls like a day, in ``seconds``; the last part is the next night."""
+
+    seconds: float = 180.0
+    limits: Limits = LIMITS
+    slo: Slo = SLO
+    base_per_s: float = 40.0
+    peak_per_s: float = 300.0
+    lookup_wait_s: float = 0.008
+    trigger_s: float = 5.0
+    tasks: int = 8
+    seed: int = 0
+
+    @property
+    def load(self) -> str:
+        """A day that is over shortly before the run is, so that the run ends at night."""
+        return (
+            f"day(base={self.peak_per_s / 20:g}, peak={self.peak_per_s:g}, period={self.seconds * 0.78:g}s)"
+        )
+
+    @property
+    def application(self) -> TopWords:
+        """The application with the settings of this scenario."""
+        return TopWords(
+            load=self.load,
+            seed=self.seed,
+            source_partitions=self.tasks,
+            lookup_wait_s=self.lookup_wait_s,
+            trigger_s=self.trigger_s,
+            audit=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveResult:
+    """What came of it."""
+
+    run: Run
+    scores: Scores
+    executors: list[list[float]]
+    top: list[tuple[str, int]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Scores by their names, and what happened when."""
+        return {
+            "strategy": self.run.strategy,
+            "slo": str(self.run.slo),
+            **self.scores.to_json(),
+            "executors": self.executors,
+            "decisions": [entry.to_json() for entry in self.run.decisions],
+        }
+
+
+def run_live(
+    scenario: LiveScenario,
+    strategy: str,
+    *,
+    clock: Clock | None = None,
+    say: Callable[[str], None] = log.info,
+    on_start: Callable[[float, Ranker], None] | None = None,
+    on_cycle: Callable[[CycleReport], None] | None = None,
+    stop: threading.Event | None = None,
+) -> LiveResult:
+    """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts."""
+    time = clock or SystemClock()
+    recorder = RunRecorder()
+    ranker = Ranker(panes=6, top=10)
+    ended = stop or threading.Event()
+
+    def after_cycle(report: CycleReport) -> None:
+        recorder(report)
+        if on_cycle is not None:
+            on_cycle(report)
+
+    say("starting a Spark cluster on this machine (a master, a worker)")
+    with (
+        tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder,
+        LocalCluster(cores=scenario.limits.max_nodes) as cluster,
+    ):
+        say("starting the application with its first executor")
+        settings = _settings(scenario, strategy, cluster.master_url)
+        with local_session(cluster.master_url, settings, name="top-words") as spark:
+            query = scenario.application.start(spark, f"{folder}/checkpoint", ranker)
+            started_s = _load_start_s(query, time, ended)
+            if on_start is not None:
+                on_start(started_s, ranker)
+            attached = attach(
+                spark,
+                executors=(scenario.limits.min_nodes, scenario.limits.max_nodes),
+                slo=scenario.slo,
+                strategy="watch" if strategy == SPARK_DRA else strategy,
+                store=Path(folder) / "run.sqlite",
+                on_cycle=after_cycle,
+                master_web_url=cluster.web_url,
+            )
+            time.wait(started_s + scenario.seconds - time.now_s(), ended)
+            ended_s = time.now_s()
+            decisions = list(attached.decisions)
+            attached.stop()
+            progress = _stop_between_batches(query, time)
+            run = recorder.run(
+                strategy=strategy,
+                pipeline="top-words",
+                slo=scenario.slo,
+                limits=scenario.limits,
+                started_s=started_s,
+                ended_s=ended_s,
+                decisions=decisions,
+                arrived=_arrived(scenario, started_s, ended_s),
+                processed=_processed(progress, started_s),
+            )
+            rows = _end_row(progress[-1]) if progress else 0
+    lost, repeated = ranker.audit(rows)
+    run = replace(run, rows_repeated=repeated)
+    return LiveResult(
+        run=run,
+        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run), rows_lost=lost),
+        executors=recorder.executors(started_s),
+        top=ranker.top(),
+    )
+
+
+def prepare(say: Callable[[str], None]) -> None:
+    """Make the class archive with which executors start faster, once for this Spark and this Java."""
+    archive = archive_path()
+    if archive.exists():
+        return
+    say("preparing once for this machine: recording what executors load, so that they start in half the time")
+    scenario = LiveScenario(
+        limits=Limits(min_nodes=1, max_nodes=1), trigger_s=1.0, lookup_wait_s=0.0, tasks=2
+    )
+    fresh = archive.with_suffix(".new")
+    clock, never = SystemClock(), threading.Event()
+    with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder:
+        with LocalCluster(cores=1) as cluster:
+            settings = _settings(scenario, "watch", cluster.master_url)
+            settings |= local_settings(java_option=recording_option(fresh))
+            with local_session(cluster.master_url, settings, name="preparing") as spark:
+                query = scenario.application.start(spark, f"{folder}/checkpoint", Ranker(panes=1, top=1))
+                deadline_s = clock.now_s() + 90
+                while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
+                    clock.wait(0.2, never)
+                _stop_between_batches(query, clock)
+            # The executor writes the archive on its way out, once its application has ended.
+            deadline_s = clock.now_s() + 30
+            while clock.now_s() < deadline_s and not _is_complete(fresh):
+                clock.wait(0.5, never)
+        if fresh.exists():
+            fresh.replace(archive)
+
+
+def _is_complete(archive: Path) -> bool:
+    """The JVM makes the file read-only as it creates it and writes it in one go; it is done when it rests."""
+    try:
+        return archive.stat().st_size > 0 and archive.stat().st_mtime < SystemClock().now_s() - 2.0
+    except OSError:
+        return False
+
+
+def _settings(scenario: LiveScenario, strategy: str, master: str) -> dict[str, str]:
+    first = scenario.limits.max_nodes if strategy == "static" else scenario.limits.min_nodes
+    if strategy == SPARK_DRA:
+        scaling = dynamic_allocation_settings(scenario.limits.min_nodes, scenario.limits.max_nodes)
+    else:
+        scaling = scaling_settings(initial_executors=first, master=master)
+    return {
+        **local_settings(),
+        **scaling,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        "spark.log.level": "OFF",
+    }
+
+
+def _load_start_s(query: Any, clock: Clock, stop: threading.Event) -> float:
+    """When the load began: the source writes it into its offsets."""
+    deadline_s = clock.now_s() + 120
+    while clock.now_s() < deadline_s and not stop.is_set():
+        failed = query.exception()
+        if failed is not None:
+            raise TargetError(f"the application failed to start: {str(failed).splitlines()[0]}")
+        progress = query.lastProgress
+        if progress is not None:
+            return int(_offset(progress["sources"][0]["endOffset"])["startMs"]) / 1000
+        clock.wait(0.1, stop)
+    raise TargetError("the application did not finish its first batch within two minutes")
+
+
+def _stop_between_batches(query: Any, clock: Clock) -> list[Any]:
+    """Stop when no batch runs, so that none is torn; returns all progress."""
+    deadline_s = clock.now_s() + 60
+    never = threading.Event()
+    while clock.now_s() < deadline_s and query.status["isTriggerActive"]:
+        clock.wait(0.01, never)
+    progress = list(query.recentProgress)
+    query.stop()
+    return progress
+
+
+def _offset(offset: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(offset) if isinstance(offset, str) else offset
+    return found
+
+
+def _end_row(progress: Any) -> int:
+    return int(_offset(progress["sources"][0]["endOffset"])["row"])
+
+
+def _arrived(scenario: LiveScenario, started_s: float, ended_s: float) -> Curve:
+    arrivals = Arrivals(parse_load(scenario.load))
+    times_s = np.arange(0.0, ended_s - started_s + 1.0, 0.5)
+    return Curve(times_s + started_s, np.array([float(arrivals.rows_by(t)) for t in times_s]))
+
+
+def _processed(progress: list[Any], started_s: float) -> Curve:
+    from datetime import datetime
+
+    points = [(started_s, 0.0)]
+    for each in progress:
+        began_s = datetime.fromisoformat(each["timestamp"]).timestamp()
+        points.append((began_s + each["durationMs"]["triggerExecution"] / 1000, float(_end_row(each))))
+    return Curve.of(points)
+
+
+def _oracle_node_seconds(scenario: LiveScenario, run: Run) -> float:
+    """Cheapest schedule with hindsight, if every slot only ever waited for lookups."""
+    sizes = np.arange(scenario.limits.max_nodes + 1, dtype=np.float64)
+    best = cheapest_schedule(
+        run.arrived,
+        sizes / scenario.lookup_wait_s,
+        limits=scenario.limits,
+        slo=scenario.slo,
+        started_s=run.started_s,
+        ended_s=run.ended_s,
+    )
+    return best.node_seconds

@@ -1,0 +1,99 @@
+"""Keeps what a loop saw, so that a run can be scored and drawn when it has ended."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.batches import Batch
+from ebbflow.core.curve import Curve
+from ebbflow.core.decision import LedgerEntry
+from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
+
+_KEEP = 100_000
+"""Batches and changes kept; a day of one-second batches. Older ones are forgotten first."""
+
+
+class RunRecorder:
+    """Called after every cycle of a loop; ``run`` makes the record.
+
+    Rows are counted as the monitor saw them: what had arrived by the start of each batch, and what was
+    done by its end. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: deque[tuple[float, float]] = deque(maxlen=_KEEP)
+        self._working: deque[tuple[float, float]] = deque(maxlen=_KEEP)
+        self._batches: deque[Batch] = deque(maxlen=_KEEP)
+        self._last_s: float | None = None
+
+    def __call__(self, report: CycleReport) -> None:
+        """Take in one cycle."""
+        seen = report.observation
+        if seen is None or (self._last_s is not None and seen.time_s <= self._last_s):
+            return
+        self._last_s = seen.time_s
+        working = float(seen.layout.main_nodes)
+        held = float(working if seen.held_nodes is None else seen.held_nodes)
+        for curve, value in ((self._nodes, held), (self._working, working)):
+            if not curve or curve[-1][1] != value:
+                curve.append((seen.time_s, value))
+        self._batches.extend(seen.batches)
+
+    def executors(self, started_s: float) -> list[list[float]]:
+        """[second, count] at every change of the working nodes; changes before the start count at 0."""
+        before = [count for time_s, count in self._working if time_s <= started_s]
+        changes = [[0.0, before[-1]]] if before else []
+        changes += [[round(t - started_s, 1), count] for t, count in self._working if t > started_s]
+        return changes
+
+    def run(
+        self,
+        *,
+        strategy: str,
+        pipeline: str,
+        slo: Slo,
+        limits: Limits,
+        started_s: float,
+        ended_s: float,
+        decisions: list[LedgerEntry],
+        arrived: Curve | None = None,
+        processed: Curve | None = None,
+    ) -> Run:
+        """The record of what was seen between two times."""
+        batches = list(self._batches)
+        return Run(
+            strategy=strategy,
+            pipeline=pipeline,
+            slo=slo,
+            limits=limits,
+            started_s=started_s,
+            ended_s=ended_s,
+            arrived=self._arrived(started_s, ended_s) if arrived is None else arrived,
+            processed=self._processed(started_s) if processed is None else processed,
+            nodes=Curve.of(self._nodes),
+            nodes_working=Curve.of(self._working),
+            batches=batches,
+            decisions=[entry for entry in decisions if entry.time_s >= started_s],
+            reconfigurations=sum(1 for e in decisions if e.verdict == "act" and e.time_s >= started_s),
+        )
+
+    def _arrived(self, started_s: float, ended_s: float) -> Curve:
+        points, total = [(started_s, 0.0)], 0.0
+        for batch in sorted(self._batches, key=lambda b: b.started_s):
+            if batch.oldest_arrival_s > points[-1][0]:  # nothing came before the oldest of its rows
+                points.append((batch.oldest_arrival_s, points[-1][1]))
+            total += batch.rows
+            at_s = max(batch.started_s, points[-1][0])
+            points.append((at_s, max(points[-1][1], total + batch.backlog_rows)))
+        points.append((max(ended_s, points[-1][0]), points[-1][1]))
+        return Curve.of(points)
+
+    def _processed(self, started_s: float) -> Curve:
+        points, total = [(started_s, 0.0)], 0.0
+        for batch in sorted(self._batches, key=lambda b: b.ended_s):
+            total += batch.rows
+            points.append((max(batch.ended_s, points[-1][0]), total))
+        return Curve.of(points)

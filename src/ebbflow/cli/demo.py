@@ -1,0 +1,96 @@
+"""``ebbflow demo``: a pipeline that resizes itself, on a real cluster, in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ebbflow.bench.live_run import SLO, LiveResult, LiveScenario, prepare, run_live
+from ebbflow.cli.live_state import LiveFeed
+from ebbflow.cli.output import Json, errors, print_json, say
+from ebbflow.core.limits import Limits
+from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError
+from ebbflow.pipelines.top_words import Ranker
+from ebbflow.report.live import LiveView
+from ebbflow.report.page import write_page
+from ebbflow.strategies import make_strategy
+from ebbflow.targets.spark.java import check_java
+
+SHORTEST_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long the compressed day and its night last.")] = 180.0,
+    executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:6",
+    slo: Annotated[str, typer.Option(help="The objective.")] = str(SLO),
+    strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
+    report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("ebbflow-report.html"),
+    json: Json = False,
+) -> None:
+    """Watch a real Spark pipeline resize itself through a day compressed into three minutes.
+
+    Starts a Spark cluster on this machine, counts the top words of generated tweets with a lookup that
+    takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
+    """
+    make_strategy(strategy)
+    if seconds < SHORTEST_S:
+        raise InputError(f"--seconds {seconds:g} is too short for a day; at least {SHORTEST_S:g}")
+    scenario = LiveScenario(seconds=seconds, limits=Limits.parse(executors), slo=Slo.parse(slo))
+    if not report.parent.is_dir():
+        raise InputError(f"--report {report}: there is no folder {report.parent}")
+    check_java()
+    prepare(say)
+    feed = LiveFeed(title="top words of tweets", strategy=strategy, scenario=scenario)
+    with LiveView(errors) as view:
+
+        def started(at_s: float, ranker: Ranker) -> None:
+            feed.started(at_s, ranker)
+
+        result = run_live(
+            scenario,
+            strategy,
+            say=say,
+            on_start=started,
+            on_cycle=lambda cycle: view.update(feed.state(cycle)),
+        )
+    write_page(
+        report,
+        title="Ebbflow demo: top words of tweets, a day in three minutes",
+        runs=[result.run],
+        scores=[result.scores.to_json()],
+        notes=[
+            f"Load: {scenario.load}. Each tweet waits {scenario.lookup_wait_s * 1000:g} ms on a lookup.",
+            "Rows lost and repeated are counted by comparing the source's offsets with the sink, row by row.",
+        ],
+    )
+    if json:
+        print_json({**result.to_json(), "report": str(report)})
+    else:
+        _tell(result, report)
+
+
+def _tell(result: LiveResult, report: Path) -> None:
+    scores, slo = result.scores, result.run.slo
+    kept = scores.latency_p95_s is not None and scores.latency_p95_s <= slo.freshness_s
+    held = result.run.limits.max_nodes * (result.run.ended_s - result.run.started_s)
+    top = ", ".join(f"{escape(word)} {count}" for word, count in result.top[:5])
+    p95 = "–" if scores.latency_p95_s is None else f"{scores.latency_p95_s:.1f} s"
+    errors.print()
+    errors.print(f"[bold]{'Kept' if kept else 'Missed'} {slo}[/bold]: p95 of the row latencies was {p95}")
+    errors.print(
+        f"{scores.node_seconds:.0f} executor-seconds instead of {held:.0f} for holding the maximum "
+        f"([bold]{100 * (scores.nodes_saved or 0):.0f} % saved[/bold]), {scores.reconfigurations} changes of size"
+    )
+    errors.print(
+        f"{scores.rows_in} rows in, {scores.rows_lost} lost, {scores.rows_repeated} repeated   top words: {top}"
+    )
+    errors.print(f"Report with pictures and every decision: [bold]{escape(str(report))}[/bold]")

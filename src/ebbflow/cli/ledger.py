@@ -1,0 +1,57 @@
+"""``ebbflow ledger``: what was decided, why, and what came of it, from the store of a run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ebbflow.cli.output import Json, print_json
+from ebbflow.errors import InputError
+from ebbflow.monitoring.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("ledger")(ledger)
+
+
+def ledger(
+    store: Annotated[Path, typer.Argument(help="The SQLite file that attach or submit writes.")],
+    acts: Annotated[bool, typer.Option("--acts", help="Leave the holds out.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="How many entries.")] = 50,
+    json: Json = False,
+) -> None:
+    """Show the decisions of a run, also while it goes on."""
+    if not store.is_file():
+        raise InputError(f"there is no store {store}; name the file given with --store")
+    entries = Store.read_ledger(store)
+    chosen = [entry for entry in entries if not acts or entry["verdict"] == "act"][-last:]
+    if json:
+        print_json(chosen)
+        return
+    table = Table("time (UTC)", "verdict", "nodes", "why", "expected", "achieved", box=None, pad_edge=False)
+    for entry in chosen:
+        table.add_row(*_row(entry))
+    Console().print(table)
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    at = datetime.fromtimestamp(entry["time_s"], UTC).strftime("%m-%d %H:%M:%S")
+    before = sum(entry["before"]["nodes"].values())
+    after = sum(entry["wanted"]["nodes"].values())
+    bound = "".join(f" [{c['name']}: {c['why']}]" for c in entry["bound_by"])
+    expected, achieved = entry["expected"], entry["achieved"]
+    return (
+        at,
+        entry["verdict"],
+        f"{before} → {after}" if before != after else str(after),
+        escape(entry["reason"] + bound),
+        f"{expected['metric']} {expected['value']:.1f}" if expected else "",
+        f"{achieved:.1f}" if achieved is not None else "",
+    )

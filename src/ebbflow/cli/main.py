@@ -1,0 +1,76 @@
+"""``ebbflow``: the commands in one place, and one way in which all of them fail.
+
+What a person got wrong ends with one line and code 2, and before anything was started; what the world
+got wrong ends with one line and code 1.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+import ebbflow
+from ebbflow.cli import demo, ledger, metrics, submit
+from ebbflow.errors import EbbflowError, InputError, UnreachableError
+
+app = typer.Typer(
+    name="ebbflow",
+    help="Keeps a Spark streaming pipeline exactly as large as its load needs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+demo.register(app)
+submit.register(app)
+ledger.register(app)
+metrics.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ebbflow {ebbflow.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and leave.", callback=_show_version, is_eager=True),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+) -> None:
+    del version
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    # py4j reports every closed connection as an error; ours are reported by us.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = app(standalone_mode=False)
+    except (InputError, UnreachableError) as error:
+        _fail(str(error), 2)
+    except EbbflowError as error:
+        _fail(str(error), 1)
+    except click.ClickException as error:
+        _fail(error.format_message(), 2)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"ebbflow: {' '.join(message.split())}\n")
+    sys.exit(code)

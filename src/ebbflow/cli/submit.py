@@ -1,0 +1,138 @@
+"""``ebbflow submit``: runs a PySpark script that was not changed in any way, and scales it."""
+
+from __future__ import annotations
+
+import json as json_module
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.score import score
+from ebbflow.cli.output import say
+from ebbflow.control.attach import DEFAULT_SLO, Attached, attach
+from ebbflow.core.clock import SystemClock
+from ebbflow.core.limits import Limits
+from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError
+from ebbflow.report.page import write_page
+from ebbflow.strategies import make_strategy
+from ebbflow.targets.spark.java import check_java
+from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.settings import local_settings, scaling_settings, use_loopback, use_this_python
+from ebbflow.targets.spark.submit import check_master, check_script, run_script
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. What follows the script belongs to the script."""
+    app.command("submit", context_settings={"allow_interspersed_args": False})(submit)
+
+
+def submit(
+    script: Annotated[Path, typer.Argument(help="A PySpark script.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:10",
+    slo: Annotated[str, typer.Option(help="The objective.")] = DEFAULT_SLO,
+    strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
+    master: Annotated[
+        str | None,
+        typer.Option(help="spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."),
+    ] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
+    store: Annotated[Path | None, typer.Option(help="SQLite file for readings and ledger.")] = None,
+    json_report: Annotated[
+        Path | None, typer.Option(help="Write scores and decisions there at the end.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there at the end.")] = None,
+) -> int:
+    """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
+    limits, objective = Limits.parse(executors), Slo.parse(slo)
+    make_strategy(strategy)
+    settings = _settings(conf or [])
+    check_script(script)
+    for path in (json_report, report, store):
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    if master is not None:
+        check_master(master)
+    check_java()
+    clock, recorder = SystemClock(), RunRecorder()
+    started_s = clock.now_s()
+    attached: list[Attached] = []
+    with ExitStack() as stack:
+        own: dict[str, str] = {}
+        web_url = None
+        if master is None:
+            say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
+            cluster = stack.enter_context(
+                LocalCluster(cores=limits.max_nodes, memory_mb=1024 * limits.max_nodes)
+            )
+            master, web_url = cluster.master_url, cluster.web_url
+            use_loopback()
+            own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
+        use_this_python()
+        own |= scaling_settings(initial_executors=limits.min_nodes, master=master)
+
+        def on_session(spark: SparkSession) -> None:
+            attached.append(
+                attach(
+                    spark,
+                    executors=(limits.min_nodes, limits.max_nodes),
+                    slo=objective,
+                    strategy=strategy,
+                    store=store,
+                    on_cycle=recorder,
+                    master_web_url=web_url,
+                )
+            )
+
+        code = run_script(
+            script, arguments or [], master=master, settings={**own, **settings}, on_session=on_session
+        )
+        ended_s = clock.now_s()
+        decisions = [entry for each in attached for entry in each.decisions]
+        for each in attached:
+            each.stop(within_s=5.0)
+    run = recorder.run(
+        strategy=strategy,
+        pipeline=script.name,
+        slo=objective,
+        limits=limits,
+        started_s=started_s,
+        ended_s=ended_s,
+        decisions=decisions,
+    )
+    scores = score(run, oracle_node_seconds=None)
+    document: dict[str, Any] = {
+        "script": str(script),
+        "exit_code": code,
+        "strategy": strategy,
+        "slo": str(objective),
+        **scores.to_json(),
+        "executors": recorder.executors(started_s),
+        "decisions": [entry.to_json() for entry in decisions],
+    }
+    if json_report is not None:
+        json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
+    if report is not None:
+        write_page(report, title=f"Ebbflow: {script.name}", runs=[run], scores=[scores.to_json()])
+    say(
+        f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
+        f"{scores.reconfigurations} changes of size"
+    )
+    return code
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InputError(f"--conf {pair} is not a Spark setting; write --conf spark.some.key=value")
+        settings[key] = value
+    return settings

@@ -1,0 +1,39 @@
+"""Whether there is a Java that Spark can run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+from ebbflow.errors import InputError
+
+NEEDED = 17
+_ADVICE = "on Debian: apt-get install openjdk-17-jre-headless"
+
+
+def check_java() -> None:
+    """Raise, in words a person can act on, unless Java 17 or later is there."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None:
+        raise InputError(f"Spark needs Java {NEEDED} or later, and there is none on the PATH; {_ADVICE}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        raise InputError(f"JAVA_HOME leads to {java}, which cannot be run ({error}); {_ADVICE}") from None
+    version = java_version(answer)
+    if version is None or version < NEEDED:
+        first = answer.strip().splitlines()[0] if answer.strip() else "an unknown version"
+        raise InputError(f"Spark needs Java {NEEDED} or later, but {java} is {first}; {_ADVICE}")
+
+
+def java_version(answer: str) -> int | None:
+    """The feature release in what ``java -version`` says.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_202"')
+    (17, 8)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match[1]) if match else None

@@ -1,0 +1,30 @@
+"""Sessions that Ebbflow opens itself, for the demo and the benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ebbflow.targets.spark.settings import use_loopback, use_this_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def local_session(master: str, settings: Mapping[str, str], *, name: str) -> Iterator[SparkSession]:
+    """A session on a cluster of this machine, closed at the end."""
+    use_this_python()
+    use_loopback()
+    from pyspark.sql import SparkSession
+
+    builder: SparkSession.Builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()

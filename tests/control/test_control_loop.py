@@ -1,0 +1,450 @@
+"""The loop: planned, requested, observed; what is decided when; and what no trouble may lead to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_target import FakeTarget, MemoryStore, Wishing, a_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebbflow.control.loop import ControlLoop, CycleReport
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.decision import Decision, Effect
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Guard, Strategy
+from ebbflow.core.readings import Reading
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.errors import StoreError, TargetError, TargetGoneError
+from ebbflow.guards import default_guards
+from ebbflow.monitoring.store import Store
+
+STALE_AFTER_S = 15.0
+
+
+class World:
+    """A loop, its target and its clock."""
+
+    def __init__(
+        self,
+        strategy: Strategy | None = None,
+        *,
+        nodes: int = 2,
+        room: int = 1000,
+        limits: str = "1:20",
+        guards: tuple[Guard, ...] = (),
+        store: Any = None,
+        **options: Any,
+    ) -> None:
+        self.clock = ManualClock(100.0)
+        self.target = FakeTarget(self.clock, nodes, room)
+        self.wish = Wishing()
+        self.store = store or MemoryStore()
+        self.loop = ControlLoop(
+            target=self.target,
+            strategy=strategy or self.wish,
+            guards=guards,
+            store=self.store,
+            clock=self.clock,
+            limits=Limits.parse(limits),
+            slo=Slo(freshness_s=30.0),
+            **options,
+        )
+
+    def cycle(self, after_s: float = 1.0, **shown: Any) -> CycleReport:
+        """One second later, the target shows something, and the loop cycles."""
+        self.clock.advance(after_s)
+        if shown:
+            self.target.show(**shown)
+        return self.loop.cycle()
+
+    @property
+    def asked(self) -> list[int]:
+        return [layout.main_nodes for layout in self.target.applied]
+
+
+# -- planned, requested, observed ----------------------------------------------------------------
+
+
+def test_what_is_there_on_arrival_is_taken_as_planned_and_nothing_is_asked() -> None:
+    world = World(nodes=3)
+    report = world.cycle()
+    assert report.planned == Layout.of(3)
+    assert report.entry is not None
+    assert report.entry.verdict == "hold"
+    assert world.asked == []
+
+
+def test_planned_requested_and_observed_are_three_things() -> None:
+    world = World(nodes=1, room=3)
+    world.wish.nodes = 5
+    world.cycle()
+    world.cycle(batches=[a_batch()])
+    seen = world.wish.seen[-1]
+    assert seen.planned.main_nodes == 5
+    assert seen.requested.main_nodes == 3
+    assert seen.observed.main_nodes == 1
+
+
+def test_what_cannot_be_had_is_recorded_and_asked_for_again() -> None:
+    world = World(nodes=1, room=3)
+    world.wish.nodes = 5
+    first = world.cycle().entry
+    assert first is not None
+    assert first.outcome is not None
+    assert first.outcome.infeasible_nodes == 2
+    world.target.room = 5
+    second = world.cycle(batches=[a_batch()]).entry
+    assert second is not None
+    assert second.verdict == "hold"  # the plan stands
+    assert second.outcome is not None
+    assert second.outcome.infeasible_nodes == 0
+    assert world.asked == [5, 5]
+    world.cycle(batches=[a_batch(1)])
+    assert world.asked == [5, 5]  # granted, so nothing more to ask
+
+
+def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> None:
+    world = World(nodes=2)
+    world.wish.nodes = 5
+    world.cycle()
+    world.wish.nodes = None
+    world.target.requested = 2
+    report = world.cycle(given_up_nodes=3)
+    assert report.planned == Layout.of(2)
+    given_up = [row for row in world.store.rows if "never came" in row["reason"]]
+    assert len(given_up) == 1
+    assert given_up[0]["bound_by"][0]["name"] == "infeasible"
+    assert given_up[0]["before"]["nodes"] == {"main": 5}
+    assert world.asked == [5]
+
+
+def test_giving_up_before_anything_was_planned_is_no_trouble() -> None:
+    world = World()
+    world.cycle(active=False, given_up_nodes=1)
+    assert world.cycle().planned == Layout.of(2)
+
+
+def test_the_strategy_is_told_when_nodes_were_last_added_and_removed() -> None:
+    world = World(nodes=2)
+    world.wish.nodes = 4
+    world.cycle()
+    out_s = world.clock.now_s()
+    world.wish.nodes = 1
+    world.cycle(batches=[a_batch()])
+    in_s = world.clock.now_s()
+    world.cycle(batches=[a_batch(1)])
+    assert (world.wish.seen[-1].last_out_s, world.wish.seen[-1].last_in_s) == (out_s, in_s)
+
+
+# -- when ----------------------------------------------------------------------------------------
+
+
+def test_a_finished_batch_is_decided_on_at_once() -> None:
+    world = World()
+    world.cycle()
+    assert world.cycle().entry is None
+    assert world.cycle(batches=[a_batch(7)]).entry is not None
+    assert [b.batch_id for b in world.wish.seen[-1].batches] == [7]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_node_that_came_or_went_is_decided_on_at_once(nodes: int) -> None:
+    world = World(nodes=2)
+    world.cycle()
+    world.target.observed = nodes
+    assert world.cycle().entry is not None
+
+
+def test_without_news_there_is_a_decision_every_five_seconds() -> None:
+    world = World()
+    times = [world.clock.now_s() for _ in range(31) if world.cycle().entry is not None]
+    assert times == [101.0 + 5.0 * i for i in range(7)]
+
+
+def test_each_batch_is_shown_to_the_strategy_once() -> None:
+    world = World()
+    for i in range(5):
+        world.cycle(batches=[a_batch(2 * i), a_batch(2 * i + 1)])
+        world.cycle()
+    assert [b.batch_id for s in world.wish.seen for b in s.batches] == list(range(10))
+
+
+def test_nothing_is_decided_while_there_is_nothing_to_scale() -> None:
+    world = World()
+    world.wish.nodes = 9
+    for _ in range(30):
+        assert world.cycle(active=False).entry is None
+    assert (world.wish.seen, world.asked, world.store.rows) == ([], [], [])
+    assert world.cycle().entry is not None
+
+
+# -- the ledger and the store --------------------------------------------------------------------
+
+
+def test_the_ledger_row_is_on_disk_before_the_target_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    store = Store(path, ManualClock())
+    world = World(store=store)
+    found: list[Any] = []
+    world.target.on_apply = lambda planned: found.extend(Store.read_ledger(path))
+    world.wish.nodes = 4
+    world.cycle()
+    assert [row["wanted"]["nodes"]["main"] for row in found] == [4]
+    assert found[0]["outcome"] is None
+    assert Store.read_ledger(path)[0]["outcome"]["requested"]["nodes"] == {"main": 4}
+    store.close()
+
+
+def test_a_row_without_outcome_tells_of_a_crash_between_writing_and_asking() -> None:
+    world = World()
+    world.wish.nodes = 4
+
+    def crash(planned: Layout) -> None:
+        raise KeyboardInterrupt
+
+    world.target.on_apply = crash
+    with pytest.raises(KeyboardInterrupt):
+        world.cycle()
+    assert [(row["verdict"], row["outcome"]) for row in world.store.rows] == [("act", None)]
+
+
+def test_the_achieved_effect_is_filled_in_when_its_time_has_come() -> None:
+    class Promising(Wishing):
+        def decide(self, snapshot: Snapshot) -> Decision:
+            effect = Effect(metric=Metric.FRESHNESS, value=2.0, at_s=snapshot.now_s + 10.0)
+            nodes = 4 if snapshot.planned.main_nodes < 4 else snapshot.planned.main_nodes
+            return Decision(wanted=Layout.of(nodes), reason="r", expected=effect)
+
+    world = World(Promising())
+    for i in range(15):
+        world.cycle(readings=[Reading(101.0 + i, "words", Metric.FRESHNESS, float(i))])
+    assert world.store.rows[0]["verdict"] == "act"
+    assert world.store.rows[0]["achieved"] == 10.0
+
+
+def test_every_reading_reaches_the_store_and_the_strategy() -> None:
+    world = World()
+    reading = Reading(101.0, "words", Metric.FRESHNESS, 3.0)
+    world.cycle(readings=[reading])
+    assert world.store.readings == [reading]
+    assert world.wish.seen[0].windows.of("words", Metric.FRESHNESS).last == 3.0
+
+
+def test_readings_do_not_wait_in_memory_while_the_target_cannot_be_seen(tmp_path: Path) -> None:
+    world = World()
+    store = Store(tmp_path / "run.sqlite", world.clock)
+    world.loop._store = store
+    world.cycle(0.5, readings=[Reading(100.5, "words", Metric.FRESHNESS, 3.0)])
+    world.target.trouble = TargetError("gone for a while")
+    world.cycle(1.0)
+    assert store.readings("words", Metric.FRESHNESS) == [(100.5, 3.0)]
+    store.close()
+
+
+def test_nodes_that_left_long_ago_are_forgotten() -> None:
+    world = World()
+    for i in range(2000):
+        world.cycle(readings=[Reading(world.clock.now_s() + 1.0, f"executor-{i}", Metric.TASK_TIME, 1.0)])
+    assert len(world.loop.windows) < 1000
+
+
+# -- trouble -------------------------------------------------------------------------------------
+
+
+def test_a_target_that_cannot_be_seen_for_a_while_changes_nothing() -> None:
+    world = World(guards=default_guards())
+    world.cycle()
+    world.target.trouble = TargetError("no answer")
+    world.wish.nodes = 9
+    world.clock.advance(STALE_AFTER_S)
+    entries = [world.cycle().entry for _ in range(30)]
+    decided = [entry for entry in entries if entry is not None]
+    assert len(decided) >= 5  # holds are written all the while
+    assert all(entry.verdict == "hold" for entry in decided)
+    assert all(entry.decision.bound_by[-1].name == "missing data" for entry in decided)
+    assert world.asked == []
+
+
+def test_what_was_not_granted_is_not_asked_for_again_while_blind() -> None:
+    world = World(nodes=1, room=3, guards=default_guards())
+    world.wish.nodes = 3
+    world.target.room = 2
+    world.cycle()
+    assert world.asked == [3]
+    world.target.trouble = TargetError("no answer")
+    for _ in range(60):
+        world.cycle()
+    assert world.asked == [3]
+    world.target.trouble = None
+    world.cycle()
+    world.cycle(5.0)
+    assert world.asked == [3, 3]
+
+
+def test_an_act_that_the_target_refuses_is_in_the_ledger_with_the_reason() -> None:
+    world = World()
+    world.wish.nodes = 4
+
+    def refuse(planned: Layout) -> None:
+        raise TargetError("the master is restarting")
+
+    world.target.on_apply = refuse
+    entry = world.cycle().entry
+    assert entry is not None
+    assert entry.outcome is not None
+    assert "the master is restarting" in entry.outcome.note
+    assert entry.outcome.requested == Layout.of(2)
+
+
+def run_for(world: World, cycles: int) -> list[CycleReport]:
+    """``run`` until that many cycles came to their end."""
+    stop, reports = threading.Event(), []
+    left = [cycles]
+
+    def on_cycle(report: CycleReport) -> None:
+        reports.append(report)
+        left[0] -= 1
+        if left[0] == 0:
+            stop.set()
+
+    world.loop._on_cycle = on_cycle
+    world.loop.run(stop)
+    return reports
+
+
+def test_a_strategy_that_raises_stops_neither_the_loop_nor_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.wish.trouble = ZeroDivisionError("a bug of ours")
+    with caplog.at_level(logging.ERROR):
+        reports = run_for(world, 20)
+    assert len(reports) == 20
+    assert world.asked == []
+    assert 1 <= len(caplog.records) <= 10  # said, and not said every second
+    world.wish.trouble, world.wish.nodes = None, 4
+    run_for(world, 6)
+    assert world.asked == [4]
+
+
+def test_a_view_that_raises_does_not_stop_the_loop() -> None:
+    world = World()
+    stop, calls = threading.Event(), []
+
+    def broken(report: CycleReport) -> None:
+        calls.append(report)
+        if len(calls) == 5:
+            stop.set()
+        raise RuntimeError("terminal closed")
+
+    world.loop._on_cycle = broken
+    world.loop.run(stop)
+    assert len(calls) == 5
+
+
+def test_the_loop_ends_when_the_target_has_ended() -> None:
+    world = World()
+    run_for(world, 3)
+    world.target.trouble = TargetGoneError("the application has ended")
+    world.loop.run(threading.Event())  # returns
+
+
+def test_the_loop_keeps_its_pace_however_long_a_cycle_takes() -> None:
+    world = World(cycle_s=2.0)
+    starts: list[float] = []
+    slow = world.target.observe
+
+    def observe() -> Any:
+        starts.append(world.clock.now_s())
+        seen = slow()
+        world.clock.advance(0.5)
+        return seen
+
+    world.target.observe = observe  # type: ignore[method-assign]
+    run_for(world, 4)
+    assert starts == [100.0, 102.0, 104.0, 106.0]
+
+
+def test_a_full_disk_neither_asks_without_a_ledger_nor_loses_what_was_to_be_learned() -> None:
+    class FullDisk(MemoryStore):
+        full = True
+
+        def add(self, readings: Any) -> None:
+            if self.full:
+                raise StoreError("disk full")
+
+    world = World(store=FullDisk())
+    world.wish.nodes = 4
+    with pytest.raises(StoreError):
+        world.cycle(batches=[a_batch(1)], readings=[Reading(101.0, "words", Metric.FRESHNESS, 3.0)])
+    assert world.asked == []
+    world.store.full = False
+    world.cycle(batches=[a_batch(2)])
+    assert [b.batch_id for b in world.wish.seen[0].batches] == [1, 2]
+
+
+# -- the laws ------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "after_s": st.sampled_from([0.2, 1.0, 5.0, 14.0, 20.0]),
+            "fails": st.booleans(),
+            "lag_s": st.sampled_from([0.0, 0.0, 0.0, 3.0, 16.0, 100.0]),
+            "observed": st.integers(0, 30),
+            "lost": st.integers(-3, 3),
+            "active": st.sampled_from([True, True, True, False]),
+            "given_up_nodes": st.sampled_from([0, 0, 0, 2]),
+            "batch": st.booleans(),
+            "wish": st.integers(-5, 60),
+            "raises": st.sampled_from([False, False, False, True]),
+            "room": st.integers(1, 30),
+        }
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, start=st.integers(0, 40), low=st.integers(1, 5), more=st.integers(0, 20))
+def test_nothing_is_ever_asked_on_stale_data_or_outside_the_limits(
+    steps: list[dict[str, Any]], start: int, low: int, more: int
+) -> None:
+    world = World(nodes=start, limits=f"{low}:{low + more}", guards=default_guards())
+    seen_s: list[float] = []
+    world.target.on_apply = lambda planned: ages.append(world.clock.now_s() - seen_s[-1])
+    ages: list[float] = []
+    for step in steps:
+        world.clock.advance(step["after_s"])
+        world.wish.nodes = step["wish"]
+        world.wish.trouble = RuntimeError("bug") if step["raises"] else None
+        world.target.room = step["room"]
+        world.target.trouble = TargetError("no answer") if step["fails"] else None
+        time_s = world.clock.now_s() - step["lag_s"]
+        world.target.show(
+            time_s=time_s,
+            layout=Layout.of(step["observed"]),
+            requested=Layout.of(max(0, world.target.requested + step["lost"])),
+            active=step["active"],
+            given_up_nodes=step["given_up_nodes"],
+            batches=[a_batch()] if step["batch"] else [],
+        )
+        if not step["fails"]:
+            seen_s.append(time_s)
+        before = len(world.asked)
+        try:
+            world.loop.cycle()
+        except RuntimeError:
+            assert len(world.asked) == before
+    assert all(age_s <= STALE_AFTER_S for age_s in ages)
+    assert all(low <= nodes <= low + more for nodes in world.asked)
+    acts = [row for row in world.store.rows if row["verdict"] == "act"]
+    asked_by_act = [row for row in acts if "never came" not in row["reason"]]
+    assert all(row["outcome"] is not None for row in asked_by_act)

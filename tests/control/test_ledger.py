@@ -1,0 +1,118 @@
+"""The ledger: acts and holds, what was expected and what was achieved."""
+
+from __future__ import annotations
+
+from fake_target import MemoryStore
+
+from ebbflow.control.ledger import ACT, HOLD, Ledger
+from ebbflow.core.decision import Decision, Effect, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading, Windows
+
+
+def decision(nodes: int, expected_at_s: float | None = None) -> Decision:
+    effect = expected_at_s and Effect(metric=Metric.FRESHNESS, value=3.0, at_s=expected_at_s)
+    return Decision(wanted=Layout.of(nodes), reason="r", expected=effect or None)
+
+
+def freshness(*points: tuple[float, float]) -> Windows:
+    windows = Windows()
+    windows.add(Reading(t, "words", Metric.FRESHNESS, v) for t, v in points)
+    return windows
+
+
+def test_a_decision_that_changes_the_layout_is_an_act_and_any_other_a_hold() -> None:
+    ledger = Ledger(MemoryStore())
+    assert ledger.open(1.0, "s", Layout.of(2), decision(3)).verdict == ACT
+    assert ledger.open(2.0, "s", Layout.of(2), decision(2)).verdict == HOLD
+    assert ledger.reconfigurations == 1
+
+
+def test_another_parallelism_is_an_act_as_well() -> None:
+    ledger = Ledger(MemoryStore())
+    wish = Decision(wanted=Layout.of(2, split=8), reason="r")
+    assert ledger.open(1.0, "s", Layout.of(2, split=4), wish).verdict == ACT
+
+
+def test_an_entry_is_in_the_store_as_soon_as_it_is_open() -> None:
+    store = MemoryStore()
+    entry = Ledger(store).open(1.0, "s", Layout.of(2), decision(3))
+    assert entry.entry_id == 1
+    assert store.rows[0]["wanted"]["nodes"] == {"main": 3}
+    assert store.rows[0]["outcome"] is None
+
+
+def test_the_outcome_is_written_beside_the_decision() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    entry = ledger.open(1.0, "s", Layout.of(2), decision(4))
+    ledger.close(entry, Outcome(requested=Layout.of(3), infeasible_nodes=1, note="no free cores"))
+    assert store.rows[0]["outcome"] == {
+        "requested": {"nodes": {"main": 3}, "parallelism": {}, "placement": {}},
+        "infeasible_nodes": 1,
+        "note": "no free cores",
+    }
+    assert ledger.last is not None
+    assert ledger.last.outcome is not None
+
+
+def test_the_first_reading_at_or_after_the_expected_time_is_what_was_achieved() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    entry = ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
+    ledger.close(entry, Outcome(requested=Layout.of(3)))
+    assert ledger.settle(19.0, "words", freshness((5.0, 50.0), (19.0, 19.0))) == []
+    assert store.rows[0]["achieved"] is None
+    settled = ledger.settle(22.0, "words", freshness((19.0, 19.0), (20.0, 4.5), (21.0, 9.9)))
+    assert [e.achieved for e in settled] == [4.5]
+    assert store.rows[0]["achieved"] == 4.5
+    assert store.rows[0]["outcome"] is not None  # settling takes nothing away
+    assert ledger.entries[0].achieved == 4.5
+
+
+def test_an_entry_is_settled_once() -> None:
+    ledger = Ledger(MemoryStore())
+    ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
+    windows = freshness((20.0, 4.5))
+    assert len(ledger.settle(21.0, "words", windows)) == 1
+    assert ledger.settle(22.0, "words", windows) == []
+
+
+def test_a_hold_that_expected_something_is_held_to_it_too() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    ledger.open(1.0, "s", Layout.of(2), decision(2, expected_at_s=20.0))
+    ledger.settle(21.0, "words", freshness((20.5, 4.5)))
+    assert store.rows[0]["achieved"] == 4.5
+
+
+def test_each_entry_gets_its_own_effect_whatever_the_order() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=40.0))
+    ledger.open(2.0, "s", Layout.of(3), decision(4, expected_at_s=20.0))
+    ledger.settle(41.0, "words", freshness((21.0, 2.1), (41.0, 4.1)))
+    assert [row["achieved"] for row in store.rows] == [4.1, 2.1]
+
+
+def test_what_was_never_measured_stays_unknown_and_is_not_waited_for_for_ever() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
+    assert ledger.settle(1e6, "words", Windows()) == []
+    assert ledger.settle(1e6 + 1, "words", freshness((1e6, 5.0))) == []
+    assert store.rows[0]["achieved"] is None
+
+
+def test_the_outcome_of_an_entry_that_is_no_longer_at_hand_is_not_lost_when_it_is_settled() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store, keep=2)
+    entry = ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
+    ledger.close(entry, Outcome(requested=Layout.of(3)))
+    for t in range(2, 8):
+        ledger.open(float(t), "s", Layout.of(3), decision(3))
+    ledger.settle(21.0, "words", freshness((20.0, 4.5)))
+    assert store.rows[0]["achieved"] == 4.5
+    assert store.rows[0]["outcome"] is not None
+    assert len(ledger.entries) == 2

@@ -1,0 +1,35 @@
+"""Time that comes by constructor."""
+
+from __future__ import annotations
+
+import threading
+
+from ebbflow.core.clock import ManualClock, SystemClock
+
+
+def test_a_manual_clock_moves_only_when_told() -> None:
+    clock = ManualClock(10.0)
+    assert clock.now_s() == clock.now_s() == 10.0
+    clock.advance(2.5)
+    assert clock.now_s() == 12.5
+
+
+def test_waiting_on_a_manual_clock_passes_the_time_at_once() -> None:
+    clock = ManualClock(10.0)
+    assert clock.wait(5.0, threading.Event()) is False
+    assert clock.now_s() == 15.0
+
+
+def test_time_never_goes_back_by_waiting() -> None:
+    clock = ManualClock(10.0)
+    clock.wait(-5.0, threading.Event())
+    assert clock.now_s() == 10.0
+
+
+def test_a_wait_is_cut_short_by_its_event() -> None:
+    stop = threading.Event()
+    stop.set()
+    manual = ManualClock(10.0)
+    assert manual.wait(1000.0, stop) is True
+    assert manual.now_s() == 10.0
+    assert SystemClock().wait(1000.0, stop) is True

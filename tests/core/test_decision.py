@@ -1,0 +1,61 @@
+"""Decisions and what the ledger keeps of them."""
+
+from __future__ import annotations
+
+import json
+
+from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+
+
+def test_binding_a_decision_keeps_what_was_wanted_and_names_the_constraint() -> None:
+    wish = Decision(wanted=Layout.of(8), reason="load", formula="f", inputs={"rate_per_s": 5.0})
+    bound = wish.bound(Layout.of(4), "step cap", "too far").bound(Layout.of(3), "bounds", "at most 3")
+    assert bound.wanted == Layout.of(3)
+    assert [c.name for c in bound.bound_by] == ["step cap", "bounds"]
+    assert (bound.reason, bound.formula, bound.inputs) == (wish.reason, wish.formula, wish.inputs)
+    assert wish.bound_by == ()
+
+
+def test_an_entry_is_plain_values_with_all_that_was_known() -> None:
+    decision = Decision(
+        wanted=Layout.of(4),
+        reason="load",
+        formula="n = 4",
+        inputs={"rate_per_s": 5.0},
+        bound_by=(Constraint(name="bounds", why="at most 4"),),
+        expected=Effect(metric=Metric.FRESHNESS, value=3.0, at_s=20.0),
+    )
+    entry = LedgerEntry(
+        entry_id=7,
+        time_s=1.0,
+        strategy="capacity",
+        verdict="act",
+        before=Layout.of(2),
+        decision=decision,
+        outcome=Outcome(requested=Layout.of(3), infeasible_nodes=1, note="no free cores"),
+        achieved=3.5,
+    )
+    plain = json.loads(json.dumps(entry.to_json()))
+    assert plain["before"]["nodes"] == {"main": 2}
+    assert plain["wanted"]["nodes"] == {"main": 4}
+    assert plain["inputs"] == {"rate_per_s": 5.0}
+    assert plain["formula"] == "n = 4"
+    assert plain["bound_by"] == [{"name": "bounds", "why": "at most 4"}]
+    assert plain["expected"] == {"metric": "freshness", "value": 3.0, "at_s": 20.0}
+    assert plain["achieved"] == 3.5
+    assert plain["outcome"]["infeasible_nodes"] == 1
+
+
+def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
+    entry = LedgerEntry(
+        entry_id=1,
+        time_s=1.0,
+        strategy="s",
+        verdict="hold",
+        before=Layout.of(1),
+        decision=Decision(wanted=Layout.of(1), reason="r"),
+    )
+    plain = entry.to_json()
+    assert (plain["expected"], plain["achieved"], plain["outcome"]) == (None, None, None)

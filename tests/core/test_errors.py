@@ -1,0 +1,42 @@
+"""One tree of errors; what a person wrote wrong is told apart from what the world did."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from ebbflow import errors
+from ebbflow.errors import EbbflowError, InputError, StoreError, TargetError, UnknownNameError
+
+CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__]
+ERRORS = [c for c in CLASSES if not issubclass(c, Warning)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda c: c.__name__)
+def test_every_error_is_in_the_tree_and_in_its_drawing(error: type[Exception]) -> None:
+    assert issubclass(error, EbbflowError)
+    assert error.__name__ in (errors.__doc__ or "")
+    assert error.__doc__
+
+
+@pytest.mark.parametrize("name", ["Duration", "Load", "Slo", "Limits", "Pipeline", "UnknownName"])
+def test_what_a_person_wrote_wrong_is_an_input_error_and_a_value_error(name: str) -> None:
+    error = getattr(errors, f"{name}Error")
+    assert issubclass(error, InputError)
+    assert issubclass(error, ValueError)
+
+
+def test_what_the_world_did_is_no_input_error() -> None:
+    assert not issubclass(TargetError, InputError)
+    assert not issubclass(StoreError, InputError)
+    assert issubclass(errors.UnreachableError, TargetError)
+
+
+def test_an_unknown_name_lists_what_there_is_even_where_nothing_is_close() -> None:
+    assert str(UnknownNameError("strategy", "xyz", ["b", "a"])) == "unknown strategy 'xyz': There are: a, b"
+
+
+def test_the_warning_is_a_warning_and_no_error() -> None:
+    assert issubclass(errors.EbbflowWarning, UserWarning)
+    assert not issubclass(errors.EbbflowWarning, EbbflowError)

@@ -1,0 +1,368 @@
+"""The store: readable while it is written, and never short of a ledger row."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
+from ebbflow.errors import StoreError
+from ebbflow.monitoring.store import Store
+
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
+    store = Store(tmp_path / "run.sqlite", clock)
+    yield store
+    store.close()
+
+
+def nodes(time_s: float, value: float) -> Reading:
+    return Reading(time_s, "main", Metric.NODES, value)
+
+
+def in_another_process(path: Path, sql: str) -> list[list[object]]:
+    code = "import json,sqlite3,sys; print(json.dumps(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()))"
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(path), sql], capture_output=True, check=True, timeout=60
+    )
+    return list(json.loads(answer.stdout))
+
+
+# -- readings ------------------------------------------------------------------------------------
+
+
+def test_the_file_is_in_wal_mode(store: Store) -> None:
+    assert in_another_process(store.path, "PRAGMA journal_mode") == [["wal"]]
+
+
+def test_every_metric_comes_back_as_it_went_in(store: Store) -> None:
+    values = {metric: 1.5 + i for i, metric in enumerate(Metric)}
+    store.add(Reading(10.0, "it", metric, value) for metric, value in values.items())
+    store.flush()
+    assert {metric: store.readings("it", metric) for metric in Metric} == {
+        metric: [(10.0, value)] for metric, value in values.items()
+    }
+
+
+def test_a_series_nobody_wrote_is_empty(store: Store) -> None:
+    assert store.readings("nobody", Metric.NODES) == []
+
+
+def test_readings_since_a_time_come_oldest_first(store: Store) -> None:
+    store.add(nodes(t, t) for t in (3.0, 1.0, 2.0))
+    store.flush()
+    assert store.readings("main", Metric.NODES, since_s=2.0) == [(2.0, 2.0), (3.0, 3.0)]
+
+
+def test_of_two_readings_of_one_moment_the_later_word_counts(store: Store) -> None:
+    store.add([nodes(1.0, 5.0), nodes(1.0, 6.0)])
+    store.flush()
+    store.add([nodes(1.0, 7.0)])
+    store.flush()
+    assert store.readings("main", Metric.NODES) == [(1.0, 7.0)]
+
+
+def test_a_late_reading_finds_its_place(store: Store) -> None:
+    store.add([nodes(5.0, 5.0)])
+    store.flush()
+    store.add([nodes(4.0, 4.0)])
+    store.flush()
+    assert store.readings("main", Metric.NODES) == [(4.0, 4.0), (5.0, 5.0)]
+
+
+def test_readings_are_on_disk_after_a_second_of_adding(store: Store, clock: ManualClock) -> None:
+    start_s = clock.now_s()
+    for _ in range(25):
+        store.add([nodes(clock.now_s(), 1.0)])
+        written = in_store(store)
+        assert clock.now_s() - max((t for t, _ in written), default=start_s) <= 1.0 + 1e-9
+        clock.advance(0.1)
+
+
+def in_store(store: Store) -> list[tuple[float, float]]:
+    with sqlite3.connect(store.path) as other:
+        return other.execute("SELECT time_s, value FROM readings ORDER BY time_s").fetchall()
+
+
+def test_a_call_with_nothing_new_still_writes_what_has_waited(store: Store, clock: ManualClock) -> None:
+    store.add([nodes(clock.now_s(), 1.0)])
+    clock.advance(1.0)
+    store.add([])
+    assert len(in_store(store)) == 1
+
+
+def test_a_value_that_is_no_number_is_no_reading_and_spoils_no_other(store: Store) -> None:
+    store.add([nodes(1.0, 1.0), nodes(2.0, float("nan")), nodes(3.0, 3.0)])
+    store.flush()
+    assert store.readings("main", Metric.NODES) == [(1.0, 1.0), (3.0, 3.0)]
+
+
+def test_another_process_reads_while_we_write(store: Store, clock: ManualClock) -> None:
+    ids = [store.append_ledger(clock.now_s(), "act", {"n": n}) for n in range(3)]
+    store.add(nodes(clock.now_s() + t, float(t)) for t in range(5))
+    store.flush()
+    # A transaction of ours is open while the other process reads; neither waits for the other.
+    store._fast.execute("BEGIN IMMEDIATE")
+    store._fast.execute("INSERT INTO series(subject, metric) VALUES ('half', 'written')")
+    try:
+        assert in_another_process(store.path, "SELECT id FROM ledger") == [[i] for i in ids]
+        assert in_another_process(store.path, "SELECT count(*) FROM readings") == [[5]]
+        assert in_another_process(store.path, "SELECT count(*) FROM series") == [[1]]
+    finally:
+        store._fast.execute("ROLLBACK")
+
+
+def test_a_reader_with_an_open_view_does_not_keep_us_from_writing(store: Store, clock: ManualClock) -> None:
+    store.append_ledger(clock.now_s(), "hold", {})
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+    store.append_ledger(clock.now_s(), "act", {})
+    store.add([nodes(1.0, 1.0)])
+    store.flush()
+    assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (1,)  # its view stands still
+    reader.execute("COMMIT")
+    assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (2,)
+    reader.close()
+
+
+def test_threads_may_write_at_the_same_time(store: Store, clock: ManualClock) -> None:
+    def write(who: int) -> None:
+        for n in range(50):
+            store.add([Reading(float(n), f"node-{who}", Metric.TASK_TIME, float(n))])
+            store.append_ledger(clock.now_s(), "hold", {"who": who, "n": n})
+
+    threads = [threading.Thread(target=write, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.flush()
+    assert all(len(store.readings(f"node-{who}", Metric.TASK_TIME)) == 50 for who in range(4))
+    rows = store.ledger()
+    assert len({row["id"] for row in rows}) == 200
+    for who in range(4):
+        assert [row["n"] for row in rows if row["who"] == who] == list(range(50))
+
+
+# -- ledger --------------------------------------------------------------------------------------
+
+
+def test_a_ledger_row_is_there_for_others_when_its_append_returns(store: Store, clock: ManualClock) -> None:
+    entry_id = store.append_ledger(clock.now_s(), "act", {"reason": "ρ ≤ 1"})
+    with sqlite3.connect(store.path) as other:
+        rows = other.execute("SELECT id, verdict, body FROM ledger").fetchall()
+    assert rows == [(entry_id, "act", '{"reason":"ρ ≤ 1"}')]
+
+
+def test_an_amended_row_keeps_its_place(store: Store, clock: ManualClock) -> None:
+    first = store.append_ledger(clock.now_s(), "act", {"achieved": None})
+    second = store.append_ledger(clock.now_s(), "hold", {})
+    store.amend_ledger(first, {"achieved": 3.5})
+    assert store.ledger() == [{"id": first, "achieved": 3.5}, {"id": second}]
+    assert store.ledger(since_id=first) == [{"id": second}]
+
+
+def test_the_ledger_of_a_running_store_is_read_from_its_path_alone(store: Store, clock: ManualClock) -> None:
+    store.append_ledger(clock.now_s(), "act", {"n": 1})
+    assert Store.read_ledger(store.path) == store.ledger()
+
+
+def test_a_store_that_was_closed_goes_on_where_it_was(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "run.sqlite"
+    first = Store(path, clock)
+    first.add([nodes(1.0, 1.0)])
+    one = first.append_ledger(1.0, "act", {"n": 1})
+    first.close()
+    second = Store(path, clock)
+    second.add([nodes(2.0, 2.0)])
+    two = second.append_ledger(2.0, "act", {"n": 2})
+    second.flush()
+    assert two > one
+    assert second.readings("main", Metric.NODES) == [(1.0, 1.0), (2.0, 2.0)]
+    assert [row["n"] for row in second.ledger()] == [1, 2]
+    second.close()
+
+
+# -- retention -----------------------------------------------------------------------------------
+
+
+def test_old_readings_and_old_holds_go_and_acts_stay_for_ever(tmp_path: Path, clock: ManualClock) -> None:
+    store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=1 * DAY_S, keep_holds_s=2 * DAY_S)
+    start_s = clock.now_s()
+    for verdict in ("act", "hold"):
+        store.append_ledger(start_s, verdict, {"verdict": verdict, "old": True})
+    store.add([nodes(start_s, 1.0)])
+    clock.advance(400 * DAY_S)
+    for verdict in ("act", "hold"):
+        store.append_ledger(clock.now_s(), verdict, {"verdict": verdict, "old": False})
+    store.add([nodes(clock.now_s(), 2.0)])
+    assert store.readings("main", Metric.NODES) == [(clock.now_s(), 2.0)]
+    assert [(r["verdict"], r["old"]) for r in store.ledger()] == [
+        ("act", True),
+        ("act", False),
+        ("hold", False),
+    ]
+    store.close()
+
+
+def test_what_is_young_enough_is_kept(tmp_path: Path, clock: ManualClock) -> None:
+    store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=DAY_S, keep_holds_s=DAY_S)
+    store.append_ledger(clock.now_s(), "hold", {})
+    store.add([nodes(clock.now_s(), 1.0)])
+    clock.advance(DAY_S - 1.0)
+    store.add([nodes(clock.now_s(), 2.0)])
+    assert len(store.readings("main", Metric.NODES)) == 2
+    assert len(store.ledger()) == 1
+    store.close()
+
+
+# -- trouble -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["a folder", "below a file", "no database"])
+def test_a_path_that_cannot_be_a_store_is_one_clear_line(
+    tmp_path: Path, clock: ManualClock, kind: str
+) -> None:
+    path = tmp_path / "thing"
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "below a file":
+        path.write_text("x")
+        path = path / "run.sqlite"
+    else:
+        path.write_text("this is a letter and no database, however long one looks at it" * 50)
+    with pytest.raises(StoreError) as caught:
+        Store(path, clock)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_reading_the_ledger_of_no_store_is_a_store_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        Store.read_ledger(tmp_path / "nothing.sqlite")
+
+
+def test_closing_lets_go_of_the_file_even_if_the_last_readings_cannot_be_written(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    full = Store(tmp_path / "full.sqlite", clock)
+    full.add([nodes(1.0, 1.0)])
+    full._fast.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError):
+        full.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        full._safe.execute("SELECT 1")
+
+
+def test_a_store_that_is_gone_says_so_and_not_sqlite(store: Store, clock: ManualClock) -> None:
+    broken = Store(store.path.with_name("other.sqlite"), clock)
+    broken._fast.close()
+    broken._safe.close()
+    with pytest.raises(StoreError):
+        broken.append_ledger(0.0, "act", {})
+    with pytest.raises(StoreError):
+        broken.readings("main", Metric.NODES)
+
+
+def test_readings_that_could_not_be_written_are_written_when_it_works_again(
+    store: Store, clock: ManualClock
+) -> None:
+    store.add([nodes(1.0, 1.0)])
+    store._fast.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError):
+        store.flush()
+    store._fast.execute("PRAGMA query_only = OFF")
+    store.flush()
+    assert store.readings("main", Metric.NODES) == [(1.0, 1.0)]
+
+
+def test_a_disk_that_stays_full_does_not_eat_the_memory(store: Store, clock: ManualClock) -> None:
+    store.add([nodes(0.0, 0.0)])
+    store._fast.execute("PRAGMA query_only = ON")
+    times = itertools.count(1)
+    for _ in range(50):
+        clock.advance(2.0)
+        with pytest.raises(StoreError):
+            store.add([nodes(float(next(times)), 1.0) for _ in range(10_000)])
+    assert len(store._buffer) <= 200_000
+    store._fast.execute("PRAGMA query_only = OFF")
+    store.flush()
+    assert store.readings("main", Metric.NODES)[-1][0] == 500_000.0  # the newest are the ones kept
+
+
+WRITER = textwrap.dedent(
+    """
+    import os, signal, sys
+    from pathlib import Path
+    from ebbflow.core.clock import ManualClock
+    from ebbflow.core.metrics import Metric
+    from ebbflow.core.readings import Reading
+    from ebbflow.monitoring.store import Store
+
+    clock = ManualClock(0.0)
+    store = Store(Path(sys.argv[1]), clock)
+    for step in range(57):  # 5.7 s, ten readings and ledger rows a second
+        store.add([Reading(clock.now_s(), "main", Metric.NODES, float(step))])
+        entry = store.append_ledger(clock.now_s(), "act" if step % 2 else "hold", {"step": step})
+        os.write(1, b"%d %d\\n" % (entry, step))  # said only after the append returned
+        clock.advance(0.1)
+    if sys.argv[2] == "exit":
+        os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+)
+
+
+@pytest.mark.parametrize("death", ["exit", "kill"])
+def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings(
+    tmp_path: Path, death: str
+) -> None:
+    path = tmp_path / "run.sqlite"
+    told = subprocess.run(
+        [sys.executable, "-c", WRITER, str(path), death], capture_output=True, timeout=60, check=False
+    )
+    assert told.returncode == (1 if death == "exit" else -signal.SIGKILL), told.stderr.decode()
+    promised = [tuple(map(int, line.split())) for line in told.stdout.splitlines()]
+    assert len(promised) == 57
+    survivor = Store(path, ManualClock(100.0))
+    assert [(row["id"], row["step"]) for row in survivor.ledger()] == promised
+    kept = {value for _, value in survivor.readings("main", Metric.NODES)}
+    assert kept >= {float(step) for step in range(57) if step * 0.1 < 5.6 - 1.0}
+    survivor.close()
+
+
+def test_a_crash_in_the_middle_of_writing_leaves_every_promised_row(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    endless = WRITER.replace("range(57)", "__import__('itertools').count()")
+    child = subprocess.Popen([sys.executable, "-c", endless, str(path), "kill"], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    promised = [int(child.stdout.readline().split()[0]) for _ in range(40)]
+    os.kill(child.pid, signal.SIGKILL)
+    promised += [int(line.split()[0]) for line in child.stdout.read().splitlines() if b" " in line]
+    child.wait()
+    child.stdout.close()
+    survivor = Store(path, ManualClock(100.0))
+    assert {row["id"] for row in survivor.ledger()} >= set(promised)
+    survivor.close()

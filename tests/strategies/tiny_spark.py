@@ -1,0 +1,302 @@
+"""A micro-batch engine in miniature: known costs, a trigger, executors that take their time to come.
+
+Tasks are placed one by one on the slots there are, so a node that comes in the middle of a batch helps it
+from then on, as on Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ebbflow.control.loop import ControlLoop
+from ebbflow.core.batches import Batch, StageRun
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.curve import Curve
+from ebbflow.core.decision import LedgerEntry, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.ports import Observation, Strategy
+from ebbflow.core.readings import Reading
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.guards import default_guards
+from ebbflow.strategies.capacity import Capacity
+
+STEP_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """p tasks, o seconds a task, c seconds a row; the longest task ``skew`` times the mean of all."""
+
+    tasks: int
+    per_task_s: float = 0.05
+    per_row_s: float = 0.01
+    skew: float = 1.0
+
+    def task_times_s(self, rows: float) -> list[float]:
+        """Seconds of every task, the longest first."""
+        mean_s = self.per_task_s + self.per_row_s * rows / self.tasks
+        others_s = mean_s * (self.tasks - self.skew) / max(1, self.tasks - 1)
+        return [mean_s * self.skew] + [others_s] * (self.tasks - 1)
+
+
+@dataclass
+class Running:
+    """A batch at work: the tasks of its present stage, then the next stage."""
+
+    started_s: float
+    rows: float
+    first_row: float
+    rate_per_s: float
+    behind: float
+    slots: int
+    stages: list[list[float]]
+    ready_s: float
+    ends_s: list[float] = field(default_factory=list)
+    steady: bool = True
+
+    def work(self, now_s: float, slots: int) -> float | None:
+        """Place tasks until ``now_s``; when the batch ended, if it did."""
+        self.steady &= slots == self.slots
+        while self.stages:
+            tasks = self.stages[0]
+            while tasks:
+                busy = sorted(self.ends_s)[-slots:] if len(self.ends_s) >= slots else []
+                # A slot that is free was so since its last task; one that is new is so from now on.
+                start_s = max(busy[0] if busy else self.ready_s, self.ready_s)
+                if start_s > now_s:
+                    return None
+                if not busy and now_s - start_s > 2 * STEP_S:
+                    start_s = now_s
+                self.ends_s.append(start_s + tasks.pop(0))
+            last_s = max(self.ends_s)
+            if last_s > now_s:
+                return None
+            self.ready_s, self.ends_s = last_s, []
+            self.stages.pop(0)
+        return self.ready_s
+
+
+@dataclass
+class Query:
+    """One streaming query, and what became of its rows."""
+
+    load: Callable[[float], float]
+    stages: Sequence[Stage]
+    name: str = "q"
+    driver_s: float = 0.3
+    trigger_s: float = 5.0
+    read_limit: float = math.inf
+    arrived: float = 0.0
+    taken: float = 0.0
+    running: Running | None = None
+    last_start_s: float = 0.0
+    arrived_then: float = 0.0
+    batch_id: int = 0
+    curve: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])
+    freshness: list[tuple[float, float, float]] = field(default_factory=list)
+    """(end, end − arrival of the oldest row, rows) of every batch."""
+
+    def step(self, now_s: float, slots: int) -> Batch | None:
+        """Let ``STEP_S`` pass on a number of slots; the batch, if one ended in it."""
+        self.arrived += self.load(now_s) * STEP_S
+        self.curve.append((now_s, self.arrived))
+        if self.running is not None:
+            ended_s = self.running.work(now_s, slots)
+            return None if ended_s is None else self._finish(self.running, ended_s)
+        last_s, interval_s = self.last_start_s, self.trigger_s
+        due = interval_s == 0 or math.floor(now_s / interval_s + 1e-9) > math.floor(last_s / interval_s + 1e-9)
+        if due and self.arrived - self.taken >= 1:
+            rows = min(self.arrived - self.taken, self.read_limit)
+            behind = self.arrived - self.taken - rows
+            self.running = Running(
+                started_s=now_s,
+                rows=rows,
+                first_row=self.taken,
+                rate_per_s=(self.arrived - self.arrived_then) / (now_s - last_s),
+                behind=behind if behind >= 1 else 0.0,
+                slots=slots,
+                stages=[stage.task_times_s(rows) for stage in self.stages],
+                ready_s=now_s + self.driver_s,
+            )
+            self.taken += rows
+            self.last_start_s, self.arrived_then = now_s, self.arrived
+        return None
+
+    def arrival_s(self, row: float) -> float:
+        """When a row arrived."""
+        return float(Curve.of(self.curve[-4000:]).time_of(row))
+
+    def _finish(self, run: Running, ended_s: float) -> Batch:
+        self.running, self.batch_id = None, self.batch_id + 1
+        oldest_s = self.arrival_s(run.first_row)
+        self.freshness.append((ended_s, ended_s - oldest_s, run.rows))
+        times = [stage.task_times_s(run.rows) for stage in self.stages]
+        return Batch(
+            query=self.name,
+            batch_id=self.batch_id,
+            started_s=run.started_s,
+            duration_s=ended_s - run.started_s,
+            rows=round(run.rows),
+            slots=run.slots,
+            steady=run.steady,
+            trigger_interval_s=self.trigger_s,
+            arrival_rate_per_s=run.rate_per_s,
+            backlog_rows=run.behind,
+            oldest_arrival_s=oldest_s,
+            stages=tuple(
+                StageRun(
+                    index=index,
+                    tasks=len(tasks),
+                    task_time_s=sum(tasks),
+                    cpu_time_s=0.0,
+                    wall_s=sum(tasks) / run.slots,
+                    longest_task_s=max(tasks),
+                )
+                for index, tasks in enumerate(times)
+            ),
+        )
+
+
+class TinySpark:
+    """The target: nodes that come ``lead_time_s`` after they were asked for, and leave at once."""
+
+    def __init__(
+        self, clock: ManualClock, *queries: Query, nodes: int = 1, lead_time_s: float = 12.0, slots: int = 1
+    ) -> None:
+        self.clock, self.queries, self.lead_time_s, self.slots = clock, queries, lead_time_s, slots
+        self.nodes = nodes
+        self.coming: list[float] = []
+        self.asked: list[tuple[float, int]] = [(0.0, nodes)]
+        self.now_s = clock.now_s()
+
+    def observe(self) -> Observation:
+        batches: list[Batch] = []
+        while self.now_s + STEP_S <= self.clock.now_s() + 1e-9:
+            self.now_s = round(self.now_s + STEP_S, 6)
+            there = [t for t in self.coming if t + self.lead_time_s <= self.now_s]
+            self.coming = self.coming[len(there) :]
+            self.nodes += len(there)
+            busy = sum(query.running is not None for query in self.queries) or 1
+            for query in self.queries:  # batches that run at the same time share the slots evenly
+                ended = query.step(self.now_s, max(1, self.nodes * self.slots // busy))
+                batches += [ended] if ended else []
+        now_s = self.clock.now_s()
+        waiting = [q.arrival_s(q.running.first_row if q.running else q.taken) for q in self.queries]
+        readings = [Reading(now_s, "tiny", Metric.FRESHNESS, now_s - min(waiting))]
+        if batches:
+            readings.append(Reading(now_s, "tiny", Metric.BACKLOG, sum(b.backlog_rows for b in batches)))
+            readings.append(Reading(now_s, "tiny", Metric.BATCH_ROWS, float(sum(b.rows for b in batches))))
+        return Observation(
+            time_s=now_s,
+            pipeline=Pipeline.chain("tiny", "read", "count"),
+            layout=Layout.of(self.nodes),
+            requested=Layout.of(self.nodes + len(self.coming)),
+            slots_per_node=self.slots,
+            lead_time_s=self.lead_time_s,
+            readings=readings,
+            batches=batches,
+            under_way=[ActionUnderWay(kind=ActionKind.GROW, since_s=t, nodes=1) for t in self.coming],
+            queries={q.name: q.running.started_s if q.running else None for q in self.queries},
+        )
+
+    def apply(self, planned: Layout) -> Outcome:
+        wanted = planned.main_nodes
+        more = wanted - self.nodes - len(self.coming)
+        self.coming = (self.coming + [self.clock.now_s()] * more)[: max(0, wanted - self.nodes)]
+        self.nodes = min(self.nodes, wanted)
+        self.asked.append((self.clock.now_s(), wanted))
+        return Outcome(requested=planned)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Forgetful:
+    """A store that only counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, readings: Any) -> None:
+        """Forget them."""
+
+    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+        self.count += 1
+        return self.count
+
+    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
+        """Forget it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What happened."""
+
+    spark: TinySpark
+    entries: Sequence[LedgerEntry]
+    slo: Slo
+
+    def acts(self, start_s: float = 0.0, end_s: float = math.inf) -> list[LedgerEntry]:
+        """Changes of the layout in a stretch of time."""
+        return [e for e in self.entries if e.verdict == "act" and start_s <= e.time_s < end_s]
+
+    def nodes_at(self, time_s: float) -> int:
+        """Nodes asked for at a time."""
+        return [nodes for asked_s, nodes in self.spark.asked if asked_s <= time_s][-1]
+
+    @property
+    def nodes(self) -> int:
+        """Nodes asked for in the end."""
+        return self.spark.asked[-1][1]
+
+    @property
+    def most_nodes(self) -> int:
+        """Nodes asked for at most."""
+        return max(nodes for _, nodes in self.spark.asked)
+
+    def worst_s(self, start_s: float = 0.0) -> float:
+        """Oldest row of all batches that ended after a time."""
+        return max(f for q in self.spark.queries for end_s, f, _ in q.freshness if end_s >= start_s)
+
+    def late_share(self) -> float:
+        """Share of the rows in batches that broke the objective."""
+        batches = [(f, rows) for q in self.spark.queries for _, f, rows in q.freshness]
+        late = sum(rows for f, rows in batches if f > self.slo.freshness_s)
+        return late / max(1.0, sum(rows for _, rows in batches))
+
+    def constraints(self, start_s: float = 0.0) -> set[str]:
+        """Names of all that bound a decision."""
+        return {c.name for e in self.entries if e.time_s >= start_s for c in e.decision.bound_by}
+
+
+def play(
+    *queries: Query,
+    seconds: float = 300.0,
+    limits: str = "1:20",
+    slo_s: float = 30.0,
+    strategy: Strategy | None = None,
+    **spark: Any,
+) -> Story:
+    """Run the loop on the tiny engine, a cycle a second."""
+    clock, slo = ManualClock(0.0), Slo(freshness_s=slo_s)
+    target = TinySpark(clock, *queries, **spark)
+    loop = ControlLoop(
+        target=target,
+        strategy=strategy or Capacity(),
+        guards=default_guards(),
+        store=Forgetful(),  # type: ignore[arg-type]
+        clock=clock,
+        limits=Limits.parse(limits),
+        slo=slo,
+    )
+    for _ in range(round(seconds)):
+        clock.advance(1.0)
+        loop.cycle()
+    return Story(spark=target, entries=loop.ledger.entries, slo=slo)
