@@ -169,6 +169,17 @@ def test_without_news_there_is_a_decision_every_five_seconds() -> None:
     assert times == [101.0 + 5.0 * i for i in range(7)]
 
 
+def test_after_a_growth_there_is_a_decision_every_cycle_for_a_few_seconds() -> None:
+    world = World(nodes=1, guards=default_guards())
+    world.wish.nodes = 12
+    while world.clock.now_s() < 112.0:
+        world.cycle()
+    assert world.asked == [3, 6, 12]  # the step cap, with nothing but the cool-down of 3 s in between
+    assert [row["time_s"] for row in world.store.rows if row["verdict"] == "act"] == [101.0, 104.0, 107.0]
+    quiet_s = [row["time_s"] for row in world.store.rows if row["time_s"] >= 112.0]
+    assert quiet_s == [] or quiet_s == [112.0]
+
+
 def test_each_batch_is_shown_to_the_strategy_once() -> None:
     world = World()
     for i in range(5):

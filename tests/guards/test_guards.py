@@ -165,6 +165,13 @@ def test_rows_that_merely_came_since_the_trigger_are_no_backlog() -> None:
     assert FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4)).wanted.main_nodes == 4
 
 
+def test_where_no_row_waits_the_lateness_of_the_last_ones_keeps_nobody() -> None:
+    for waiting, nodes in ((0.0, 4), (10.0, 8)):
+        windows = measured(queue_length=waiting, freshness=29.0)
+        decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4))
+        assert decision.wanted.main_nodes == nodes
+
+
 def test_only_the_shrinking_cluster_is_frozen() -> None:
     planned = Layout(nodes={"main": 4, "spare": 2})
     wanted = Layout(nodes={"main": 2, "spare": 3})

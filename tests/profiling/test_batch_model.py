@@ -81,6 +81,14 @@ def test_where_sizes_do_not_differ_all_cost_is_put_on_the_rows() -> None:
     assert model.on(2).of(4000) >= true_s((MAP,), 4000, 2)  # never too few nodes
 
 
+def test_a_steady_load_does_not_unteach_what_a_changing_one_taught() -> None:
+    model = taught(MAP)
+    for i in range(200):
+        model.learn(made_batch(1000, [MAP], batch_id=i))
+    assert model.stages[0].costs == pytest.approx((MAP.per_task_s, MAP.per_row_s), rel=0.02)
+    assert model.on(8).of(8000) == pytest.approx(true_s((MAP,), 8000, 8), rel=0.02)
+
+
 def test_the_first_batch_only_warms_the_machinery_up() -> None:
     model = BatchModel()
     model.learn(made_batch(1000, [TrueStage(tasks=8, per_task_s=5.0, per_row_s=1.0)]))

@@ -6,6 +6,7 @@ from then on, as on Spark.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from typing import Any
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.core.clock import ManualClock
-from ebbflow.core.curve import Curve
 from ebbflow.core.decision import LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
@@ -99,19 +99,21 @@ class Query:
     last_start_s: float = 0.0
     arrived_then: float = 0.0
     batch_id: int = 0
-    curve: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])
+    rows_by_step: list[float] = field(default_factory=lambda: [0.0])
     freshness: list[tuple[float, float, float]] = field(default_factory=list)
     """(end, end − arrival of the oldest row, rows) of every batch."""
 
     def step(self, now_s: float, slots: int) -> Batch | None:
         """Let ``STEP_S`` pass on a number of slots; the batch, if one ended in it."""
         self.arrived += self.load(now_s) * STEP_S
-        self.curve.append((now_s, self.arrived))
+        self.rows_by_step.append(self.arrived)
         if self.running is not None:
             ended_s = self.running.work(now_s, slots)
             return None if ended_s is None else self._finish(self.running, ended_s)
         last_s, interval_s = self.last_start_s, self.trigger_s
-        due = interval_s == 0 or math.floor(now_s / interval_s + 1e-9) > math.floor(last_s / interval_s + 1e-9)
+        due = interval_s == 0 or math.floor(now_s / interval_s + 1e-9) > math.floor(
+            last_s / interval_s + 1e-9
+        )
         if due and self.arrived - self.taken >= 1:
             rows = min(self.arrived - self.taken, self.read_limit)
             behind = self.arrived - self.taken - rows
@@ -129,9 +131,18 @@ class Query:
             self.last_start_s, self.arrived_then = now_s, self.arrived
         return None
 
+    @property
+    def done(self) -> float:
+        """Rows that finished batches have processed."""
+        return self.taken if self.running is None else self.running.first_row
+
     def arrival_s(self, row: float) -> float:
         """When a row arrived."""
-        return float(Curve.of(self.curve[-4000:]).time_of(row))
+        at = bisect.bisect_left(self.rows_by_step, row)
+        if at == 0 or at == len(self.rows_by_step):
+            return STEP_S * at
+        before, after = self.rows_by_step[at - 1 : at + 1]
+        return STEP_S * (at - 1 + (row - before) / (after - before))
 
     def _finish(self, run: Running, ended_s: float) -> Batch:
         self.running, self.batch_id = None, self.batch_id + 1
@@ -188,11 +199,22 @@ class TinySpark:
                 ended = query.step(self.now_s, max(1, self.nodes * self.slots // busy))
                 batches += [ended] if ended else []
         now_s = self.clock.now_s()
-        waiting = [q.arrival_s(q.running.first_row if q.running else q.taken) for q in self.queries]
-        readings = [Reading(now_s, "tiny", Metric.FRESHNESS, now_s - min(waiting))]
-        if batches:
-            readings.append(Reading(now_s, "tiny", Metric.BACKLOG, sum(b.backlog_rows for b in batches)))
-            readings.append(Reading(now_s, "tiny", Metric.BATCH_ROWS, float(sum(b.rows for b in batches))))
+        readings = [
+            Reading(now_s, "tiny", Metric.QUEUE_LENGTH, sum(q.arrived - q.done for q in self.queries))
+        ]
+        for batch in batches:
+            readings.append(
+                Reading(batch.ended_s, "tiny", Metric.FRESHNESS, batch.ended_s - batch.oldest_arrival_s)
+            )
+            readings.append(Reading(batch.ended_s, "tiny", Metric.BACKLOG, batch.backlog_rows))
+            readings.append(Reading(batch.ended_s, "tiny", Metric.BATCH_ROWS, float(batch.rows)))
+        late_s = [
+            now_s - q.arrival_s(q.done)
+            for q in self.queries
+            if q.running and now_s - q.running.started_s > 10
+        ]
+        if late_s:  # a batch that takes long is known to be late before it ends
+            readings.append(Reading(now_s, "tiny", Metric.FRESHNESS, max(late_s)))
         return Observation(
             time_s=now_s,
             pipeline=Pipeline.chain("tiny", "read", "count"),

@@ -32,6 +32,7 @@ from ebbflow.targets.spark.class_archive import archive_path, recording_option
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
+from ebbflow.targets.spark.stopping import stop_between_batches
 from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import parse_load
 
@@ -145,7 +146,8 @@ def run_live(
             ended_s = time.now_s()
             decisions = list(attached.decisions)
             attached.stop()
-            progress = _stop_between_batches(query, time)
+            stop_between_batches(query)
+            progress = list(query.recentProgress)
             run = recorder.run(
                 strategy=strategy,
                 pipeline="top-words",
@@ -188,7 +190,7 @@ def prepare(say: Callable[[str], None]) -> None:
                 deadline_s = clock.now_s() + 90
                 while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
                     clock.wait(0.2, never)
-                _stop_between_batches(query, clock)
+                stop_between_batches(query)
             # The executor writes the archive on its way out, once its application has ended.
             deadline_s = clock.now_s() + 30
             while clock.now_s() < deadline_s and not _is_complete(fresh):
@@ -232,17 +234,6 @@ def _load_start_s(query: Any, clock: Clock, stop: threading.Event) -> float:
             return int(_offset(progress["sources"][0]["endOffset"])["startMs"]) / 1000
         clock.wait(0.1, stop)
     raise TargetError("the application did not finish its first batch within two minutes")
-
-
-def _stop_between_batches(query: Any, clock: Clock) -> list[Any]:
-    """Stop when no batch runs, so that none is torn; returns all progress."""
-    deadline_s = clock.now_s() + 60
-    never = threading.Event()
-    while clock.now_s() < deadline_s and query.status["isTriggerActive"]:
-        clock.wait(0.01, never)
-    progress = list(query.recentProgress)
-    query.stop()
-    return progress
 
 
 def _offset(offset: Any) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 Three layouts are kept apart. *Planned* is what the last decision, after the guards, wants. *Requested*
 is what the target was asked for. *Observed* is what the monitor sees. A decision is made when there is
-something new to decide on: a finished batch, a node that came or went, or, at the latest, every
-``decide_at_least_every_s``, because a batch that never ends is news too.
+something new to decide on: a finished batch, a node that came or went, a growth seconds ago of which
+guards may have held back a part, or, at the latest, every ``decide_at_least_every_s``, because a batch
+that never ends is news too.
 """
 
 from __future__ import annotations
@@ -107,9 +108,14 @@ class ControlLoop:
             return CycleReport(observation=self._last, entry=None, planned=self._planned)
         self.ledger.settle(now_s, self._last.pipeline.name, self.windows)
         entry = None
-        if news or now_s - self._decided_s >= self._decide_every_s:
+        if news or self._still_growing(now_s) or now_s - self._decided_s >= self._decide_every_s:
             entry = self._decide(now_s, self._last)
         return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+
+    def _still_growing(self, now_s: float) -> bool:
+        """Whether a growth is so recent that guards may have held back a part of it: who waits for nodes
+        must not wait for the next look as well."""
+        return self._last_out_s is not None and now_s - self._last_out_s < self._decide_every_s
 
     # -- observing -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ class FreezeScaleInOnBacklog:
     """No shrinking while rows wait that no batch has taken, or while freshness uses up the objective.
 
     Rows that merely arrived since the last trigger are no backlog: a micro-batch engine always has some.
+    And where no row waits at all, how late the last ones were keeps nobody.
     ``share`` is the part of the objective that freshness may use before shrinking is frozen.
     """
 
@@ -34,6 +35,8 @@ class FreezeScaleInOnBacklog:
         per_batch = snapshot.windows.of(name, Metric.BATCH_ROWS).last or 0.0
         if waiting > max(1.0, per_batch):
             return f"{waiting:.0f} rows left behind, more than a batch of {per_batch:.0f}"
+        if snapshot.windows.of(name, Metric.QUEUE_LENGTH).last == 0.0:
+            return ""
         freshness_s = snapshot.windows.of(name, Metric.FRESHNESS).last or 0.0
         if freshness_s > self._share * snapshot.slo.freshness_s:
             return f"freshness {freshness_s:.1f} s uses up the objective of {snapshot.slo.freshness_s:g} s"

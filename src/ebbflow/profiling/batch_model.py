@@ -51,6 +51,8 @@ class StageModel:
 
     def __init__(self) -> None:
         self._w = self._x = self._y = self._xx = self._xy = 0.0
+        self._split: tuple[float, float] | None = None
+        """(o, c) when batch sizes last differed enough to tell them apart."""
         self.tasks = 1
         self.skew = 1.0
         """Longest task ÷ mean task, fading; 1 where all are alike."""
@@ -66,6 +68,7 @@ class StageModel:
             FADE * old + new
             for old, new in zip((self._w, self._x, self._y, self._xx, self._xy), sums, strict=True)
         )
+        self._split = self._fit() or self._split
         skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
         self.skew = max(1.0, FADE * self.skew + (1 - FADE) * skew) if self.tasks == run.tasks else skew
         self.tasks = run.tasks
@@ -78,15 +81,28 @@ class StageModel:
     def costs(self) -> tuple[float, float]:
         """(o, c): seconds a task, seconds a row; both at least 0.
 
-        With too little spread in the batch sizes the two cannot be told apart; then all is put on the
-        rows. That asks for more nodes when the load grows, never for fewer.
+        With too little spread in the batch sizes the two cannot be told apart. Then they keep the
+        proportion they last had: a steady load must not unteach what a changing one taught. Before there
+        was one, all is put on the rows; that asks for more nodes when the load grows, never for fewer.
         """
         if self._w == 0 or self._x <= 0:
             return (self._y / self._w if self._w else 0.0, 0.0)
+        fitted = self._fit()
+        if fitted is not None:
+            return fitted
+        mean_x, mean_y = self._x / self._w, self._y / self._w
+        o, c = self._split or (0.0, 1.0)
+        level = o + c * mean_x
+        return (o * mean_y / level, c * mean_y / level) if level > 0 else (mean_y, 0.0)
+
+    def _fit(self) -> tuple[float, float] | None:
+        """(o, c) by least squares; None where the batch sizes differ too little."""
+        if self._x <= 0:
+            return None
         mean_x, mean_y = self._x / self._w, self._y / self._w
         spread = self._xx / self._w - mean_x**2
         if spread < (0.1 * mean_x) ** 2:
-            return 0.0, mean_y / mean_x
+            return None
         c = (self._xy / self._w - mean_x * mean_y) / spread
         c = min(max(c, 0.0), mean_y / mean_x)
         return mean_y - c * mean_x, c
@@ -181,12 +197,10 @@ class BatchModel:
         >>> model.useful_slots(20)
         [1, 2, 3, 4, 6, 12]
         """
-        edges = {
-            math.ceil(tasks / waves)
-            for tasks in {stage.tasks for stage in self._stages.values()}
-            for waves in range(1, tasks + 1)
-        }
-        return sorted(edge for edge in edges | {1} if edge <= most)
+        edges = {1}
+        for tasks in {stage.tasks for stage in self._stages.values()}:
+            edges.update(np.unique(-(-tasks // np.arange(1, tasks + 1))).tolist())
+        return sorted(edge for edge in edges if edge <= most)
 
     def _as_columns(self) -> tuple[Floats, Floats, Floats, Floats]:
         """(tasks, skew, o_i, c_i/p_i) of all stages, as arrays."""

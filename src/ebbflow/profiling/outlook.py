@@ -2,8 +2,9 @@
 
 The state of a query after its last batch is small: what it left behind, when its last offsets were
 taken, and how fast rows arrive. From there each next batch starts at its trigger (or at once, when the
-one before was late), takes what is there, and lasts as the batch model says. A row is freshest when it
-is processed right away and oldest just before its batch commits, so the freshness that matters is
+one before was late), takes what is there, and lasts as the batch model says; slots that come while it
+runs speed up the rest of it. A row is freshest when it is processed right away and oldest just before
+its batch commits, so the freshness that matters is
 
     freshness_k = end of batch k − arrival of its oldest row
 """
@@ -87,17 +88,32 @@ def look_ahead(
         start_s = max(free_s, (math.floor(taken_s / interval_s) + 1) * interval_s) if interval_s else free_s
         there = left + state.arrived_between(taken_s, start_s)
         take = min(there, state.rows_per_batch_limit)
-        while phase + 1 < len(phases) and start_s >= phases[phase + 1][0]:
-            phase += 1
-        duration_s = phases[phase][1].of(take)
+        done_s, phase = _end_of_batch(start_s, take, phases, phase)
         # A batch that should have ended by now and has not ends no earlier than now.
-        end_s = max(start_s + duration_s, state.now_s)
+        end_s = max(done_s, state.now_s)
         if end_s >= judge_from_s:
             worst_s = max(worst_s, end_s - oldest_s)
-            last_batch_s = duration_s
+            last_batch_s = done_s - start_s
         left = there - take
         oldest_s = start_s if left <= 0 else oldest_s + (start_s - oldest_s) * take / there
         taken_s, free_s = start_s, max(end_s, start_s + 0.001)
         if free_s > until_s:
             break
     return Outlook(worst_freshness_s=worst_s, last_batch_s=last_batch_s)
+
+
+def _end_of_batch(
+    start_s: float, rows: float, phases: Sequence[tuple[float, BatchTime]], phase: int
+) -> tuple[float, int]:
+    """(end, phase then): slots that come in the middle of a batch take over the tasks that still wait.
+
+    So the part of the batch that is not done yet goes on at the pace of the new phase.
+    """
+    at_s, left = start_s, 1.0
+    while True:
+        duration_s = phases[phase][1].of(rows)
+        if phase + 1 == len(phases) or phases[phase + 1][0] >= at_s + left * duration_s:
+            return at_s + left * duration_s, phase
+        change_s = max(at_s, phases[phase + 1][0])
+        left -= (change_s - at_s) / duration_s if duration_s > 0 else 0.0
+        at_s, phase = change_s, phase + 1

@@ -47,8 +47,10 @@ class Sizing:
         self._snapshot = snapshot
         self._busy_limit = busy_limit
         self._per_node = max(1, snapshot.slots_per_node)
-        interval_s = max(state.trigger_interval_s for state in states.values())
+        interval_s = self._interval_s = max(state.trigger_interval_s for state in states.values())
         self.judge_from_s = snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo)
+        # Without a trigger a batch may last as long as two of them fit into half of the objective.
+        self._patience_s = snapshot.slo.freshness_s / 4
         self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
 
     def sizes(self) -> list[int]:
@@ -63,6 +65,12 @@ class Sizing:
         return sorted(
             {limits.clamp(math.ceil(count / self._per_node)) for count in slots} | {limits.min_nodes}
         )
+
+    def budget_s(self, share: float) -> float:
+        """The wait for the trigger, and a share of what it leaves of the objective: T + β·(SLO − T)."""
+        slo_s = self._snapshot.slo.freshness_s
+        wait_s = min(self._interval_s, slo_s)
+        return wait_s + share * (slo_s - wait_s)
 
     def fits(self, size: Size, budget_s: float) -> bool:
         """Whether a size keeps within the budget and is not too busy to keep up."""
@@ -90,7 +98,9 @@ class Sizing:
         slots = nodes * self._per_node
         busy = {
             name: model.busy_share(
-                slots, self.states[name].rate_ahead_per_s, self.states[name].trigger_interval_s
+                slots,
+                self.states[name].rate_ahead_per_s,
+                self.states[name].trigger_interval_s or self._patience_s,
             )
             for name, model in self.models.items()
         }

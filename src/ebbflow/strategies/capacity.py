@@ -5,7 +5,10 @@ upward slope, the rows left behind and the nodes already under way, and plays th
 (``profiling.outlook``) for every size that would cut a wave (``profiling.sizing``). It takes the
 smallest size whose worst predicted freshness stays within a budget of the objective:
 
-    n* = min { n : worst_freshness(n, rate, backlog, under way) ≤ β · SLO  and  busy(n) ≤ ρ }
+    n* = min { n : worst_freshness(n, rate, backlog, under way) ≤ T + β · (SLO − T)  and  busy(n) ≤ ρ }
+
+with T the trigger interval, which every row may have to wait whatever the size. Where no size keeps the
+budget, it is the smallest that does nearly as well as the largest, and the decision says what is in the way.
 
 It spends the objective's slack instead of keeping a fixed head-room: on real traces that was the
 biggest lever by far. Shrinking needs more: the same test with a tighter budget, passed by every
@@ -27,7 +30,7 @@ from ebbflow.profiling.outlook import QueryState
 from ebbflow.profiling.sizing import Size, Sizing, settle_s
 from ebbflow.strategies.diagnosis import why_more_cannot_help
 
-FORMULA = "n* = min { n : worst freshness(n) ≤ β·SLO and busy(n) ≤ ρ }"
+FORMULA = "n* = min { n : worst freshness(n) ≤ T + β·(SLO − T) and busy(n) ≤ ρ }"
 
 
 class _Query:
@@ -43,7 +46,8 @@ class _Query:
 
     def learn(self, batch: Batch) -> None:
         self.last = batch
-        self.rates.add(batch.started_s, batch.arrival_rate_per_s)
+        # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
+        self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
         if batch.rows > 0 and batch.stages:
             self.model.learn(batch)
 
@@ -78,8 +82,8 @@ class Capacity:
     def __init__(
         self,
         *,
-        budget_out: float = 0.5,
-        budget_in: float = 0.4,
+        budget_out: float = 0.4,
+        budget_in: float = 0.3,
         busy_limit: float = 0.8,
         busy_limit_in: float = 0.7,
         hold_in_s: float = 10.0,
@@ -103,19 +107,20 @@ class Capacity:
         if not any(query.model.ready for query in self._queries.values()):
             reason = "learning: no query has finished two batches with rows yet"
             return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
-        now, slo_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s
+        now = snapshot.planned.main_nodes
         growing = self._sizing(snapshot, for_shrinking=False)
-        needed = growing.smallest(growing.sizes(), self._budget_out * slo_s)
+        sizes = growing.sizes()
+        needed = growing.smallest(sizes, growing.budget_s(self._budget_out))
         if needed.nodes > now:
             self._would_do.clear()
             return self._grow(growing, needed, snapshot)
         overdue_s = max(query.overdue_s for query in self._queries.values())
-        # Never below what growing would ask for again at once.
-        smaller = [nodes for nodes in growing.sizes() if needed.nodes <= nodes < now]
-        if smaller and overdue_s <= 0:
+        if needed.nodes < now and overdue_s <= 0:
             shrinking = self._sizing(snapshot, for_shrinking=True)
-            enough = shrinking.smallest(smaller, self._budget_in * slo_s)
-            if shrinking.fits(enough, self._budget_in * slo_s):
+            enough = shrinking.smallest(sizes, shrinking.budget_s(self._budget_in))
+            if enough.nodes < needed.nodes:  # never below what growing would ask for again at once
+                enough = shrinking.judge(needed.nodes)
+            if enough.nodes < now:
                 return self._shrink(shrinking, enough, snapshot)
         self._would_do.clear()
         return self._keep(growing, overdue_s, snapshot)
@@ -123,9 +128,6 @@ class Capacity:
     def _grow(self, sizing: Sizing, needed: Size, snapshot: Snapshot) -> Decision:
         now = snapshot.planned.main_nodes
         here = sizing.judge(now)
-        expected = Effect(
-            metric=Metric.FRESHNESS, value=round(needed.freshness_s, 3), at_s=sizing.judge_from_s
-        )
         return Decision(
             wanted=snapshot.planned.with_nodes(needed.nodes),
             reason=(
@@ -136,7 +138,7 @@ class Capacity:
             formula=FORMULA,
             inputs=self._inputs(sizing, needed, snapshot, self._budget_out),
             bound_by=self._bottleneck(sizing, needed, snapshot),
-            expected=expected,
+            expected=_effect(sizing, needed),
         )
 
     def _shrink(self, sizing: Sizing, enough: Size, snapshot: Snapshot) -> Decision:
@@ -153,7 +155,11 @@ class Capacity:
                 reason=f"{enough.nodes} would do; shrinking waits until that held for {self._hold_in_s:g} s",
                 formula=FORMULA,
                 inputs=inputs,
-                bound_by=(Constraint(name="hold", why=f"held for {held_s:.0f} s so far"),),
+                bound_by=(
+                    Constraint(name="hold", why=f"held for {held_s:.0f} s so far"),
+                    *self._bottleneck(sizing, enough, snapshot),
+                ),
+                expected=_effect(sizing, sizing.judge(now)),
             )
         size, here = sizing.judge(nodes), sizing.judge(now)
         return Decision(
@@ -165,9 +171,8 @@ class Capacity:
             ),
             formula=FORMULA,
             inputs=inputs,
-            expected=Effect(
-                metric=Metric.FRESHNESS, value=round(size.freshness_s, 3), at_s=sizing.judge_from_s
-            ),
+            bound_by=self._bottleneck(sizing, size, snapshot),
+            expected=_effect(sizing, size),
         )
 
     def _keep(self, sizing: Sizing, overdue_s: float, snapshot: Snapshot) -> Decision:
@@ -178,7 +183,7 @@ class Capacity:
             reason = (
                 f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
             )
-        elif sizing.fits(here, self._budget_out * snapshot.slo.freshness_s):
+        elif sizing.fits(here, sizing.budget_s(self._budget_out)):
             reason = f"right size: {expected}"
         else:
             limit = self._bottleneck(sizing, here, snapshot)
@@ -190,6 +195,7 @@ class Capacity:
             formula=FORMULA,
             inputs=self._inputs(sizing, here, snapshot, self._budget_out),
             bound_by=limit,
+            expected=_effect(sizing, here),
         )
 
     # -- what is known -------------------------------------------------------------------------
@@ -241,7 +247,7 @@ class Capacity:
 
     def _bottleneck(self, sizing: Sizing, size: Size, snapshot: Snapshot) -> tuple[Constraint, ...]:
         """What keeps more nodes from helping, where the size misses the budget."""
-        if sizing.fits(size, self._budget_out * snapshot.slo.freshness_s):
+        if sizing.fits(size, sizing.budget_s(self._budget_out)):
             return ()
         slots = size.nodes * snapshot.slots_per_node
         name = max(sizing.models, key=lambda n: sizing.models[n].on(slots).of(sizing.states[n].rate_per_s))
@@ -272,8 +278,12 @@ class Capacity:
             "batch_per_row_ms": round(time.per_row_s * 1000, 4),
             "busy": round(size.busy, 3),
             "predicted_freshness_s": round(size.freshness_s, 2),
-            "budget_s": round(budget * snapshot.slo.freshness_s, 2),
+            "budget_s": round(sizing.budget_s(budget), 2),
         }
+
+
+def _effect(sizing: Sizing, size: Size) -> Effect:
+    return Effect(metric=Metric.FRESHNESS, value=round(size.freshness_s, 3), at_s=sizing.judge_from_s)
 
 
 def _rate(sizing: Sizing) -> float:

@@ -44,7 +44,7 @@ def why_more_cannot_help(
     if slowest is None:
         return None
     waves = -(-slowest.tasks // max(1, slots))
-    if slowest.skew > 2.0 and slowest.skew > waves:
+    if slowest.skew > 2.0 and slowest.skew > 0.9 * waves:  # another slot would cut waves it does not have
         return Constraint(
             name="skew",
             why=f"one task runs {slowest.skew:.1f} times as long as the mean of its stage; "

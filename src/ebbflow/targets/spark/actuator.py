@@ -58,9 +58,17 @@ class _Drain(threading.Thread):
     """Lets some executors go, in a thread of its own because the moment between batches is short."""
 
     def __init__(
-        self, driver: Driver, clock: Clock, monitor: SparkMonitor, victims: list[str], times: ShrinkTimes
-    ):
+        self,
+        driver: Driver,
+        clock: Clock,
+        monitor: SparkMonitor,
+        *,
+        victims: list[str],
+        staying: int,
+        times: ShrinkTimes,
+    ) -> None:
         super().__init__(name="ebbflow-drain", daemon=True)
+        self._staying = staying
         self.victims = set(victims)
         self.since_s = clock.now_s()
         self.decommissioned = False
@@ -87,6 +95,9 @@ class _Drain(threading.Thread):
                 self.decommissioned = True
                 for victim in sorted(self.victims):
                     self._driver.decommission(victim)
+                # Each decommissioning lowers Spark's target by one, but two in a row have been seen to
+                # leave it too high, and the leavers were replaced. So the target is said once more, outright.
+                self._driver.request_total(self._staying)
             if not self._await(self._gone, self._times.gone_within_s):
                 left = self._still_there()
                 log.warning("executors %s did not leave in time and are killed", ", ".join(sorted(left)))
@@ -182,7 +193,14 @@ class SparkActuator:
         state = self._driver.state_partitions_by_executor(self._monitor.last_progress())
         victims = choose_victims(self.staying(), state, staying - wanted)
         self._executors.gave_up(self.requested - staying)
-        self._drain = _Drain(self._driver, self._clock, self._monitor, victims, self._shrink_times)
+        self._drain = _Drain(
+            self._driver,
+            self._clock,
+            self._monitor,
+            victims=victims,
+            staying=wanted,
+            times=self._shrink_times,
+        )
         self._drain.start()
         self.requested = wanted
         moved = sum(state.get(victim, 0) for victim in victims)

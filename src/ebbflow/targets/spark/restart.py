@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.stopping import stop_between_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ class ManagedQuery:
         parallelism: Mapping[str, int],
         start: Callable[[Mapping[str, int]], StreamingQuery],
         stateful: tuple[str, ...] = (),
-        stop_within_s: float = 30.0,
+        stop_within_s: float = 60.0,
     ) -> None:
         self.name = name
         self.parallelism: dict[str, int] = dict(parallelism)
@@ -67,7 +68,7 @@ class ManagedQuery:
         with self._restarting:
             wanted = {name: parallelism.get(name, now) for name, now in self.parallelism.items()}
             began_s = time.monotonic()
-            self._stop_between_batches()
+            stop_between_batches(self.query, self._stop_within_s)
             try:
                 self._repartition_state(wanted)
                 self.query = self._start(wanted)
@@ -93,14 +94,7 @@ class ManagedQuery:
     def stop(self) -> None:
         """Stop it for good, between two batches."""
         with self._restarting:
-            self._stop_between_batches()
-
-    def _stop_between_batches(self) -> None:
-        deadline_s = time.monotonic() + self._stop_within_s
-        pause = threading.Event()
-        while time.monotonic() < deadline_s and self.query.status["isTriggerActive"]:
-            pause.wait(0.01)
-        self.query.stop()
+            stop_between_batches(self.query, self._stop_within_s)
 
     def _repartition_state(self, wanted: Mapping[str, int]) -> None:
         partitions = {wanted[name] for name in self._stateful if name in wanted}

@@ -1,0 +1,59 @@
+"""Named operators: counts on both sides of each step, and the CPU seconds of a Python step.
+
+    ebbflow submit --executors 1:4 examples/operators_example.py        # until Ctrl-C
+    ebbflow submit --executors 1:4 examples/operators_example.py 30     # ends by itself after 30 s
+    python examples/operators_example.py 30                             # without scaling, in local mode
+
+It prints what each operator did in each batch. Nothing but the names was added to the pipeline, except
+for "shout": its parallelism makes it a stage of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ebbflow import operator
+from ebbflow.targets.spark.source import register
+
+
+def split(df: DataFrame) -> DataFrame:
+    return df.select(sf.explode(sf.split("text", " ")).alias("word"))
+
+
+def shout(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pc.utf8_upper(batch.column("word"))], ["word"])
+
+
+def main(seconds: int | None) -> None:
+    spark = SparkSession.builder.appName("operators-example").getOrCreate()
+    register(spark)
+    tweets = (
+        spark.readStream.format("ebbflow").option("load", "constant(100)").option("rows", "tweets").load()
+    )
+    words = tweets.transform(operator("split")(split))
+    loud = words.transform(operator("shout", parallelism=4).map_in_arrow(shout, "word string"))
+    query = loud.writeStream.format("noop").trigger(processingTime="2 seconds").start()
+
+    ends_s = time.monotonic() + seconds if seconds else float("inf")
+    shown = -1
+    while time.monotonic() < ends_s and not query.awaitTermination(1):
+        progress = query.lastProgress
+        if progress is None or progress["batchId"] == shown:
+            continue
+        shown = progress["batchId"]
+        for name, values in sorted(progress["observedMetrics"].items()):
+            print(f"batch {shown}  {name:<22} {values}")
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -1,0 +1,64 @@
+"""One Spark cluster and one session for the whole run; unit tests never see them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ebbflow.targets.spark.local_cluster import LocalCluster
+
+SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+CORES = 3
+
+
+def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.0) -> None:
+    """Wait for a condition, not for a time; say what did not come."""
+    deadline_s = time.monotonic() + within_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {within_s:g} s in vain for {what}"
+        pause.wait(0.05)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """A standalone master and one worker that offers three cores."""
+    from ebbflow.targets.spark.local_cluster import LocalCluster
+
+    with LocalCluster(cores=CORES) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
+    """The session all Spark tests share; it starts with one executor."""
+    from ebbflow.targets.spark.session import local_session
+    from ebbflow.targets.spark.settings import local_settings, scaling_settings
+    from ebbflow.targets.spark.source import register
+
+    settings = {
+        **local_settings(),
+        **scaling_settings(initial_executors=1, master=cluster.master_url),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+    with local_session(cluster.master_url, settings, name="tests") as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    """``wait_until``, for tests."""
+    return wait_until

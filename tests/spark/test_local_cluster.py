@@ -1,0 +1,71 @@
+"""A cluster that starts, answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark import local_cluster
+from ebbflow.targets.spark.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.spark
+
+STARTER = """
+import sys
+from ebbflow.targets.spark.local_cluster import LocalCluster
+with LocalCluster(cores=1) as cluster:
+    print(cluster.master_url, *cluster.process_ids, flush=True)
+    sys.stdin.read()
+"""
+
+
+def tree(pids: list[int]) -> list[psutil.Process]:
+    found = []
+    for pid in pids:
+        process = psutil.Process(pid)
+        found += [process, *process.children(recursive=True)]
+    return found
+
+
+def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalCluster) -> None:
+    state = cluster.state()
+    assert state["status"] == "ALIVE"
+    assert state["aliveworkers"] == 1
+    for process in tree(cluster.process_ids):
+        for connection in process.net_connections(kind="tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                assert connection.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::1"), connection
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, wait) -> None:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert starter.stdout is not None
+    line = starter.stdout.readline().split()
+    processes = tree([int(pid) for pid in line[1:]])
+    assert any("java" in process.name() for process in processes)
+    os.kill(starter.pid, number)
+    starter.wait(30)
+    wait(
+        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes),
+        "all to end",
+        30,
+    )
+
+
+def test_a_master_that_cannot_start_is_told_in_one_line(monkeypatch, tmp_path) -> None:
+    fake = tmp_path / "bin" / "spark-class"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 3\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(local_cluster, "spark_home", lambda: tmp_path)
+    with pytest.raises(TargetError, match="the local master ended while starting: no such luck"):
+        LocalCluster(cores=1).start()

@@ -1,0 +1,208 @@
+"""The capacity strategy in closed loop with an engine whose costs are known."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from tiny_spark import Query, Stage, Story, play
+
+TWELVE = (Stage(tasks=12, per_task_s=0.05, per_row_s=0.01),)
+
+
+def constant(rate_per_s: float, *stages: Stage, **costs: float) -> Query:
+    return Query(lambda t: rate_per_s, stages or TWELVE, **costs)  # type: ignore[arg-type]
+
+
+def step(before: float, after: float, at_s: float, *stages: Stage, **costs: float) -> Query:
+    return Query(lambda t: before if t < at_s else after, stages or TWELVE, **costs)  # type: ignore[arg-type]
+
+
+def smallest(rate_per_s: float, busy_limit: float) -> int:
+    """By hand for TWELVE and a trigger of 5 s: the fewest nodes that are not busier than that."""
+    busy = {n: math.ceil(12 / n) * (0.05 / 5.0 + 0.01 * rate_per_s / 12) for n in (1, 2, 3, 4, 6, 12)}
+    return min((n for n, b in busy.items() if b <= busy_limit), default=12)
+
+
+# -- the right size ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate_per_s", [10, 80, 150, 300, 500])
+@pytest.mark.parametrize("start", [1, 12])
+def test_under_a_constant_load_it_settles_at_the_smallest_size_that_does(rate_per_s: int, start: int) -> None:
+    story = play(constant(rate_per_s), nodes=start, seconds=400)
+    # Coming from above it may stay at a size that growing would not have taken, and at none beyond it.
+    assert smallest(rate_per_s, 0.8) <= story.nodes <= smallest(rate_per_s, 0.7)
+    assert len(story.acts(200.0)) <= 1
+    assert story.worst_s(300.0) <= 30.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_in_the_load_does_not_make_it_flap(seed: int) -> None:
+    chance = random.Random(seed)
+    noise = [chance.gauss(1.0, 0.15) for _ in range(601)]
+    story = play(Query(lambda t: 300 * noise[int(t)], TWELVE), nodes=6, seconds=600)
+    assert len(story.acts(100.0)) <= 2
+    assert story.late_share() == 0.0
+
+
+@pytest.mark.parametrize("trigger_s", [0.0, 1.0, 5.0])
+def test_a_steady_load_is_left_alone_whatever_the_trigger(trigger_s: float) -> None:
+    story = play(constant(50, Stage(tasks=200, per_task_s=0.02), trigger_s=trigger_s), seconds=400)
+    assert len(story.acts(200.0)) <= 1
+    assert story.late_share() == 0.0
+
+
+def test_without_a_trigger_fixed_costs_alone_do_not_make_it_grow() -> None:
+    shuffle = Stage(tasks=200, per_task_s=0.02, per_row_s=0.01)  # 4 task seconds a batch, however small
+    with_trigger = play(constant(50, shuffle, trigger_s=5.0))
+    without = play(constant(50, shuffle, trigger_s=0.0))
+    assert without.nodes <= with_trigger.nodes
+
+
+def test_an_objective_of_twice_the_trigger_is_kept_with_less_than_everything() -> None:
+    story = play(constant(100), slo_s=10.0, nodes=12)
+    assert story.nodes <= 6
+    assert story.late_share() == 0.0
+
+
+# -- change --------------------------------------------------------------------------------------
+
+
+def test_after_a_step_it_reaches_its_size_in_three_acts_and_keeps_the_objective() -> None:
+    story = play(step(100, 300, at_s=100.0))
+    grown = [act for act in story.acts(100.0) if act.decision.wanted.main_nodes > act.before.main_nodes]
+    assert 1 <= len(grown) <= 3
+    assert story.late_share() == 0.0
+    assert smallest(300, 0.8) <= story.nodes <= smallest(300, 0.7)
+
+
+def test_after_a_step_nobody_could_see_it_is_fresh_again_soon_and_stays_so() -> None:
+    story = play(step(50, 400, at_s=100.0))
+    assert story.worst_s(170.0) <= 30.0  # its first sight of the step is at 126, when a long batch ends
+    assert story.late_share() <= 0.15
+
+
+def test_when_the_load_falls_it_shrinks_back_to_the_minimum() -> None:
+    story = play(step(300, 20, at_s=100.0), nodes=6, limits="1:20")
+    assert story.nodes == 1
+    assert story.late_share() == 0.0
+    sizes = [nodes for asked_s, nodes in story.spark.asked if asked_s >= 100.0]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("trigger_s", [1.0, 5.0, 30.0])
+def test_when_nothing_arrives_the_minimum_is_enough(trigger_s: float) -> None:
+    story = play(step(300, 0, at_s=90.0, trigger_s=trigger_s), nodes=8, limits="2:20")
+    assert story.nodes == 2
+
+
+def test_a_load_that_rises_and_falls_is_followed_without_a_late_row_and_without_flapping() -> None:
+    story = play(Query(lambda t: 200 - 150 * math.cos(t / 300 * 2 * math.pi), TWELVE), seconds=600)
+    assert story.late_share() == 0.0
+    sizes = [nodes for _, nodes in story.spark.asked]
+    turns = [b for a, b, c in zip(sizes, sizes[1:], sizes[2:], strict=False) if (b - a) * (c - b) < 0]
+    assert len(turns) <= 4  # two tops and a bottom, and no more turns than one to spare
+    assert story.most_nodes == 6
+
+
+def test_a_backlog_from_a_read_limit_is_worked_off_and_then_it_shrinks() -> None:
+    story = play(
+        Query(lambda t: 400 if 60 <= t < 100 else 60, TWELVE, read_limit=1500), seconds=400, limits="1:12"
+    )
+    assert story.most_nodes > 2
+    assert story.nodes <= 2
+    assert story.worst_s(250.0) <= 30.0
+
+
+# -- what more nodes cannot help -----------------------------------------------------------------
+
+
+def said(story: Story, name: str) -> bool:
+    return name in story.constraints()
+
+
+def test_with_too_few_partitions_it_says_so_and_grows_no_further() -> None:
+    story = play(constant(300, Stage(tasks=3, per_row_s=0.012)), nodes=2)
+    assert story.most_nodes == 3
+    assert said(story, "partitions")
+
+
+@pytest.mark.parametrize("start", [2, 6])
+def test_with_one_skewed_task_it_says_so_and_does_not_grow(start: int) -> None:
+    story = play(constant(200, Stage(tasks=12, per_row_s=0.01, skew=6.0)), nodes=start)
+    assert story.most_nodes == start
+    assert said(story, "skew")
+
+
+def test_when_the_driver_is_the_bottleneck_it_says_so_and_does_not_grow() -> None:
+    story = play(constant(10, driver_s=14.0))
+    assert story.most_nodes <= 2
+    assert said(story, "driver")
+
+
+def test_when_a_read_limit_is_the_bottleneck_it_says_so_and_does_not_grow() -> None:
+    story = play(constant(100, read_limit=300))
+    assert story.most_nodes <= 2
+    assert said(story, "read limit")
+
+
+def test_when_the_trigger_alone_uses_up_the_objective_it_says_so_and_does_not_grow() -> None:
+    story = play(constant(20, trigger_s=30.0))
+    assert story.most_nodes <= 2
+    assert said(story, "trigger")
+
+
+def test_when_the_limits_are_too_low_it_says_so() -> None:
+    story = play(constant(500), limits="1:3", nodes=3)
+    assert story.nodes == 3
+    assert said(story, "limit")
+
+
+# -- more than one query, more than one slot -----------------------------------------------------
+
+
+def test_two_queries_are_sized_together() -> None:
+    one, other = constant(100), Query(lambda t: 150.0, TWELVE, name="other")
+    both = play(one, other, nodes=4)
+    alone = play(constant(100), nodes=4)
+    assert both.nodes > alone.nodes
+    assert both.late_share() == 0.0
+
+
+def test_nodes_with_more_slots_are_needed_in_smaller_numbers() -> None:
+    thin, thick = play(constant(300), nodes=6, slots=1), play(constant(300), nodes=6, slots=3)
+    assert thick.nodes == math.ceil(thin.nodes / 3)
+    assert thick.late_share() == 0.0
+
+
+# -- the record ----------------------------------------------------------------------------------
+
+
+def test_every_decision_on_a_learned_model_has_formula_inputs_and_an_expected_effect() -> None:
+    story = play(step(100, 300, at_s=100.0))
+    learned = [entry for entry in story.entries if "learning" not in entry.decision.reason]
+    assert {entry.verdict for entry in learned} == {"act", "hold"}
+    for entry in learned:
+        assert entry.decision.formula
+        assert entry.decision.inputs
+        assert entry.decision.expected is not None
+        assert entry.decision.expected.at_s > entry.time_s
+
+
+def test_what_was_expected_is_compared_with_what_came() -> None:
+    story = play(step(100, 300, at_s=100.0))
+    due = [e for e in story.entries if e.decision.expected and e.decision.expected.at_s < 299.0]
+    assert due
+    assert all(entry.achieved is not None for entry in due)
+    calm = [e for e in due if e.time_s > 200.0 and e.decision.expected]
+    assert [e.achieved for e in calm] == [pytest.approx(e.decision.expected.value, rel=0.1) for e in calm]
+
+
+def test_the_same_world_leads_to_the_same_decisions() -> None:
+    def told() -> list[tuple[float, str, str]]:
+        story = play(step(80, 350, at_s=60.0), seconds=200)
+        return [(e.time_s, e.verdict, e.decision.reason) for e in story.entries]
+
+    assert told() == told()
