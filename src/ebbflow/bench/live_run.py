@@ -62,10 +62,9 @@ class LiveScenario:
 
     @property
     def load(self) -> str:
-        """A day that is over shortly before the run is, so that the run ends at night."""
-        return (
-            f"day(base={self.peak_per_s / 20:g}, peak={self.peak_per_s:g}, period={self.seconds * 0.78:g}s)"
-        )
+        """A day and four hours of the night after it, so that the run ends as quietly as it began."""
+        period_s = self.seconds * 24 / 28
+        return f"day(base={self.base_per_s:g}, peak={self.peak_per_s:g}, period={period_s:.3f}s)"
 
     @property
     def application(self) -> TopWords:

@@ -70,7 +70,8 @@ class StageModel:
         )
         self._split = self._fit() or self._split
         skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
-        self.skew = max(1.0, FADE * self.skew + (1 - FADE) * skew) if self.tasks == run.tasks else skew
+        faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == run.tasks else skew
+        self.skew = max(1.0, faded)
         self.tasks = run.tasks
 
     def waves(self, slots: int) -> float:
