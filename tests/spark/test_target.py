@@ -114,7 +114,7 @@ def test_the_victim_is_the_one_with_least_state(spark, query, wait) -> None:
     assert sum(held.values()) == 2, "two state partitions are loaded somewhere"
     holder = next(iter(held))
     assert holder in {e.id for e in executors}
-    newcomer = executors[0].__class__("99", True, 1, 0, 0, 0, 0, 0, 0, 1)
+    newcomer = executors[0].__class__("99", True, 1, 1, 0, 0, 0, 0, 0, 0, 1)
     assert choose_victims([*executors, newcomer], held, 1) == ["99"]
 
 

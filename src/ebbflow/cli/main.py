@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 import ebbflow
 from ebbflow.cli import demo, ledger, metrics, submit
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
+
+# Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
+_USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="ebbflow",
@@ -63,9 +65,9 @@ def main() -> None:
         _fail(str(error), 2)
     except EbbflowError as error:
         _fail(str(error), 1)
-    except click.ClickException as error:
+    except _USAGE_ERROR as error:
         _fail(error.format_message(), 2)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     else:
         sys.exit(code if isinstance(code, int) else 0)

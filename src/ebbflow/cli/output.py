@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -22,3 +25,17 @@ def print_json(document: Any) -> None:
 def say(message: str) -> None:
     """A line for the person watching."""
     errors.print(f"[dim]·[/dim] {message}")
+
+
+@contextmanager
+def standard_output_to_error() -> Iterator[None]:
+    """Send to standard error what others print meanwhile, child processes included."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -11,7 +11,7 @@ import typer
 
 from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
-from ebbflow.cli.output import say
+from ebbflow.cli.output import print_json, say, standard_output_to_error
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
@@ -49,6 +49,10 @@ def submit(
         Path | None, typer.Option(help="Write scores and decisions there at the end.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there at the end.")] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the JSON report; what the script prints goes to standard error."),
+    ] = False,
 ) -> int:
     """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
     limits, objective = Limits.parse(executors), Slo.parse(slo)
@@ -91,6 +95,8 @@ def submit(
                 )
             )
 
+        if json:
+            stack.enter_context(standard_output_to_error())
         code = run_script(
             script, arguments or [], master=master, settings={**own, **settings}, on_session=on_session
         )
@@ -119,6 +125,8 @@ def submit(
     }
     if json_report is not None:
         json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
+    if json:
+        print_json(document)
     if report is not None:
         write_page(report, title=f"Ebbflow: {script.name}", runs=[run], scores=[scores.to_json()])
     say(

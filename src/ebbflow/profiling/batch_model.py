@@ -2,7 +2,7 @@
 
 For a query whose stage i has p_i tasks, on S slots, a batch of n source rows takes
 
-    batch(n, S) = d + Σ_i ceil(p_i / S) · (o_i + c_i · n / p_i)                         (DESIGN.md)
+    batch(n, S) = d + Σ_i ceil(p_i / S) · (o_i + c_i · n / p_i)
 
 d: driver seconds a batch (planning, commits), o_i: seconds a task costs before its first row, c_i:
 task seconds a source row costs in stage i. The tasks of a stage spend together

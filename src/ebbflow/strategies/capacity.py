@@ -105,7 +105,7 @@ class Capacity:
         """The fewest nodes that keep the objective."""
         self._learn(snapshot)
         if not any(query.model.ready for query in self._queries.values()):
-            reason = "learning: no query has finished two batches with rows yet"
+            reason = "learning: no query has shown enough batches with rows yet"
             return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
         now = snapshot.planned.main_nodes
         growing = self._sizing(snapshot, for_shrinking=False)

@@ -29,7 +29,7 @@ class Trace(Shape):
     ``start`` and ``end`` cut a section, in the trace's own time from its first row.
     ``repeat`` starts again at the end, for ever.
 
-    ``between`` says how the load moves inside a coarse sample. FINDINGS.md, point 6: interpolation leaks the
+    ``between`` says how the load moves inside a coarse sample. Interpolation leaks the
     future through its slope and flatters whoever extrapolates.
 
     - ``hold``: constant within each interval.

@@ -41,8 +41,8 @@ def choose_victims(
     """The executors whose leaving costs least: fewest state partitions to load elsewhere, then fewest
     cached blocks, then the youngest, whose JVM is the coldest.
 
-    >>> a = ExecutorInfo("a", True, 1, 0, 9, 9, 0, 0, 0, 100)
-    >>> b = ExecutorInfo("b", True, 1, 0, 9, 9, 0, 0, 0, 200)
+    >>> a = ExecutorInfo("a", True, 1, 1, 0, 9, 9, 0, 0, 0, 100)
+    >>> b = ExecutorInfo("b", True, 1, 1, 0, 9, 9, 0, 0, 0, 200)
     >>> choose_victims([a, b], {"b": 3}, 1)
     ['a']
     >>> choose_victims([a, b], {}, 1)

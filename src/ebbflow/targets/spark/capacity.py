@@ -24,19 +24,19 @@ class ClusterRoom:
         self._monitor = monitor
         self._standalone = driver.master.startswith("spark://")
         self._web_url = master_web_url
-        self._cores = int(driver.setting("spark.executor.cores", "1"))
+        self._set_cores = int(driver.setting("spark.executor.cores", "0"))
         self._memory_mb = memory_mb(driver.setting("spark.executor.memory", "1g"))
-        cores_max = driver.setting("spark.cores.max")
-        self._most_executors = int(cores_max) // self._cores if cores_max else None
+        self._cores_max = int(driver.setting("spark.cores.max", "0"))
 
     def fits(self, executors: int) -> tuple[int, str]:
         """How many of this many more fit, and why not all."""
         if executors <= 0 or not self._standalone:
             return max(0, executors), ""
-        if self._most_executors is not None:
-            allowed = max(0, self._most_executors - len(self._monitor.present))
+        if self._cores_max:
+            most = self._cores_max // self._cores
+            allowed = max(0, most - len(self._monitor.present))
             if allowed < executors:
-                return allowed, f"spark.cores.max allows {self._most_executors} executors"
+                return allowed, f"spark.cores.max allows {most} executors"
         try:
             state = read_master_state(self._find_web_url(), timeout_s=1.0)
         except (OSError, ValueError, KeyError):
@@ -49,6 +49,11 @@ class ClusterRoom:
             f"the cluster has room for {room} more: {cores} core(s) free, an executor takes {self._cores} "
             f"and {self._memory_mb:.0f} MB"
         )
+
+    @property
+    def _cores(self) -> int:
+        """Cores of an executor; unset, a standalone master gives each all the cores of its worker."""
+        return self._set_cores or max((e.total_cores for e in self._monitor.present), default=1) or 1
 
     def _room_on(self, worker: dict[str, Any]) -> int:
         by_cores = int(worker["coresfree"]) // self._cores

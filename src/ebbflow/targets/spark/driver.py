@@ -31,6 +31,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
 
     id: str
     is_active: bool
+    total_cores: int
     max_tasks: int
     active_tasks: int
     total_tasks: int

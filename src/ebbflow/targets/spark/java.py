@@ -13,10 +13,15 @@ NEEDED = 17
 _ADVICE = "on Debian: apt-get install openjdk-17-jre-headless"
 
 
+def find_java() -> str | None:
+    """The Java that Spark's scripts would run: that of JAVA_HOME, else the first on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else shutil.which("java")
+
+
 def check_java() -> None:
     """Raise, in words a person can act on, unless Java 17 or later is there."""
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
+    java = find_java()
     if java is None:
         raise InputError(f"Spark needs Java {NEEDED} or later, and there is none on the PATH; {_ADVICE}")
     try:

@@ -70,11 +70,9 @@ class NamedOperator:
 
         def named(df: DataFrame) -> DataFrame:
             from pyspark.sql import functions as F  # noqa: N812
-            from pyspark.sql.pandas.types import to_arrow_schema
 
             fields = _nullable(schema)
-            timezone = df.sparkSession.conf.get("spark.sql.session.timeZone")
-            arrow_schema = to_arrow_schema(fields, timezone=timezone)
+            arrow_schema = _arrow_schema(df, schema)
 
             def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 return measured_step.with_cpu_row(function, batches, arrow_schema)
@@ -95,13 +93,18 @@ class NamedOperator:
     def map_in_pandas(self, function: PandasFunction, schema: StructType | str) -> Step:
         """Around a Python function over pandas frames; its CPU seconds are measured too."""
 
-        def over_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow as pa
+        def named(df: DataFrame) -> DataFrame:
+            declared = _arrow_schema(df, schema)
 
-            for frame in function(batch.to_pandas() for batch in batches):
-                yield from pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+            def over_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                import pyarrow as pa
 
-        return self.map_in_arrow(over_arrow, schema)
+                for frame in function(batch.to_pandas() for batch in batches):
+                    yield from pa.Table.from_pandas(frame, schema=declared, preserve_index=False).to_batches()
+
+            return self.map_in_arrow(over_arrow, schema)(df)
+
+        return named
 
     def _entered(self, df: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
@@ -114,6 +117,13 @@ class NamedOperator:
 def operator(name: str, *, parallelism: int | None = None, key: str | None = None) -> NamedOperator:
     """Name a step; with ``parallelism`` it becomes a stage of its own, rows dealt out evenly or by ``key``."""
     return NamedOperator(name, parallelism, key)
+
+
+def _arrow_schema(df: DataFrame, schema: StructType | str) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    timezone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(_nullable(schema), timezone=timezone)
 
 
 def _nullable(schema: StructType | str) -> StructType:

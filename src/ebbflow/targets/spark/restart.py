@@ -54,6 +54,7 @@ class ManagedQuery:
         self._stateful = stateful
         self._stop_within_s = stop_within_s
         self._restarting = threading.RLock()
+        self._state_partitions = next((self.parallelism[n] for n in stateful if n in self.parallelism), None)
         self.query = start(self.parallelism)
 
     def differs(self, parallelism: Mapping[str, int]) -> bool:
@@ -68,19 +69,27 @@ class ManagedQuery:
         with self._restarting:
             wanted = {name: parallelism.get(name, now) for name, now in self.parallelism.items()}
             began_s = time.monotonic()
+            self._note_state_partitions()
             stop_between_batches(self.query, self._stop_within_s)
             try:
                 self._repartition_state(wanted)
                 self.query = self._start(wanted)
             except Exception as error:
-                log.exception("query %s cannot run with %s; starting it as it was", self.name, wanted)
-                self._repartition_state(self.parallelism)
-                self.query = self._start(self.parallelism)
-                raise TargetError(f"query {self.name} cannot run with {wanted}: {error}") from error
+                self._start_as_it_was()
+                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise TargetError(f"query {self.name} cannot run with {wanted}: {first}") from error
             self.parallelism = wanted
             stopped_s = time.monotonic() - began_s
             log.info("query %s restarted in %s", self.name, format_duration(stopped_s))
             return stopped_s
+
+    def _start_as_it_was(self) -> None:
+        try:
+            self._repartition_state(self.parallelism)
+        except Exception:
+            # The query runs on any number of state partitions; running matters more than the number.
+            log.exception("the state of query %s stays in %s partitions", self.name, self._state_partitions)
+        self.query = self._start(self.parallelism)
 
     def await_termination(self) -> None:
         """Return when the query has ended and is not being restarted."""
@@ -97,19 +106,20 @@ class ManagedQuery:
             stop_between_batches(self.query, self._stop_within_s)
 
     def _repartition_state(self, wanted: Mapping[str, int]) -> None:
-        partitions = {wanted[name] for name in self._stateful if name in wanted}
-        if len(partitions) > 1:
+        counts = {wanted[name] for name in self._stateful if name in wanted}
+        if len(counts) > 1:
             raise TargetError(
                 f"query {self.name}: its stateful operators {', '.join(self._stateful)} share one number of "
-                f"state partitions, but {sorted(partitions)} were wanted"
+                f"state partitions, but {sorted(counts)} were wanted"
             )
-        for count in partitions:
-            if count != self._state_partitions():
-                manager: Any = self._spark._streamingCheckpointManager
-                manager.repartition(self._checkpoint, count)
+        for count in counts - {self._state_partitions}:
+            manager: Any = self._spark._streamingCheckpointManager
+            manager.repartition(self._checkpoint, count)
+            self._state_partitions = count
 
-    def _state_partitions(self) -> int | None:
-        """State partitions of the checkpoint, from the settings its newest offset log entry carries."""
+    def _note_state_partitions(self) -> None:
+        """Believe what the query says of itself, once it has said something."""
         progress: Any = self.query.lastProgress
         operators = (progress or {}).get("stateOperators") or []
-        return int(operators[0]["numShufflePartitions"]) if operators else None
+        if operators:
+            self._state_partitions = int(operators[0]["numShufflePartitions"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from ebbflow.targets.spark.class_archive import archive_path, using_option
 
@@ -48,6 +49,17 @@ def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
     else:
         settings["spark.executor.instances"] = str(initial_executors)
     return settings
+
+
+def own_allocation_is_awake(setting: Callable[[str, str], str]) -> bool:
+    """Whether Spark's own dynamic allocation is on and not put to sleep.
+
+    >>> own_allocation_is_awake(lambda key, default: scaling_settings(
+    ...     initial_executors=1, master="spark://h:1").get(key, default))
+    False
+    """
+    enabled = setting("spark.dynamicAllocation.enabled", "false") == "true"
+    return enabled and setting("spark.dynamicAllocation.schedulerBacklogTimeout", "1s") != _NEVER
 
 
 def dynamic_allocation_settings(fewest: int, most: int) -> dict[str, str]:

@@ -9,7 +9,7 @@
 =================  ==========  ==================================================================
 option             default     meaning
 =================  ==========  ==================================================================
-load               (needed)    a load as DESIGN writes it: a shape or a trace
+load               (needed)    a shape or a trace, as ``workloads.parse_load`` reads it
 rows               numbers     ``numbers`` (row, timestamp) or ``tweets`` (… and text)
 seed               0           of the generated rows
 partitions         4           tasks that a batch of it is read by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ebbflow.core.clock import Clock
@@ -16,10 +17,13 @@ from ebbflow.targets.spark.capacity import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.restart import ManagedQuery
+from ebbflow.targets.spark.settings import own_allocation_is_awake
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("ebbflow")
 
 PRIOR_LEAD_TIME_S = 12.0
 """Assumed lead time of an executor until one has been seen."""
@@ -45,6 +49,11 @@ class SparkTarget:
             raise TargetError(
                 f"master {self._driver.master} runs everything in one process and has no executors to scale; "
                 "use a standalone master, YARN or Kubernetes"
+            )
+        if own_allocation_is_awake(self._driver.setting):
+            log.warning(
+                "Spark's own dynamic allocation is on and will work against Ebbflow; start the job with "
+                "spark.dynamicAllocation.enabled=false, or with `ebbflow submit`, which sets what is needed"
             )
         self._clock = clock
         self._managed = managed

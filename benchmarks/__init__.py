@@ -1,0 +1,1 @@
+"""What Ebbflow costs, and what it brings; ``make bench`` runs all, ``python -m benchmarks NAME`` one."""

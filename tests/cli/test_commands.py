@@ -1,0 +1,126 @@
+"""Commands: each has help, and what a person gets wrong ends in one clear line with code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ebbflow.cli import main as cli
+from ebbflow.cli.metrics import markdown_page
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.metrics import Metric
+from ebbflow.monitoring.store import Store
+
+ROOT = Path(__file__).parent.parent.parent
+COMMANDS = [command.name for command in cli.app.registered_commands]
+
+
+def ebbflow(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
+    """Run the console script in this process."""
+    monkeypatch.setattr(sys, "argv", ["ebbflow", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch):
+    """Any attempt to start something is a failure of the test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("ebbflow.targets.spark.local_cluster.LocalCluster.start", refuse)
+    monkeypatch.setattr("ebbflow.cli.submit.run_script", refuse)
+    monkeypatch.setattr("ebbflow.cli.demo.prepare", refuse)
+    monkeypatch.setattr("ebbflow.cli.demo.run_live", refuse)
+
+
+JOB = str(ROOT / "examples" / "plain_job.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["demo", "--strategy", "capasity"], "did you mean 'capacity'?"),
+        (["demo", "--executors", "5:2"], "did you mean 2:5?"),
+        (["demo", "--executors", "0:3"], "the minimum is 1"),
+        (["demo", "--slo", "fast please"], "write it like 'freshness p95 <= 30s'"),
+        (["demo", "--slo", "freshness p95 <= 5 parsecs"], "write it like 500ms, 30s, 5m"),
+        (["demo", "--seconds", "5"], "at least 60"),
+        (["demo", "--report", "/no/such/folder/x.html"], "there is no folder"),
+        (["submit", "--executors", "5:2", JOB], "did you mean 2:5?"),
+        (["submit", "--executors", "many", JOB], "write it like 1:20"),
+        (["submit", "--strategy", "magic", JOB], "There are: capacity"),
+        (["submit", "--slo", "freshness p95 <= soon", JOB], "write it like"),
+        (["submit", "no-such-job.py"], "there is no script no-such-job.py"),
+        (["submit", str(ROOT)], "is a folder"),
+        (
+            ["submit", "--master", "spark://127.0.0.1:1", JOB],
+            "no Spark master answers at spark://127.0.0.1:1",
+        ),
+        (["submit", "--master", "local[2]", JOB], "no executors to scale"),
+        (["submit", "--master", "mesos://x", JOB], "write spark://HOST:PORT"),
+        (["submit", "--master", "spark://nowhere", JOB], "write spark://HOST:PORT"),
+        (["submit", "--conf", "shuffle=3", JOB], "write --conf spark.some.key=value"),
+        (["submit", "--json-report", "/no/such/folder/x.json", JOB], "there is no folder"),
+        (["submit"], "Missing argument"),
+        (["ledger", "no-such.sqlite"], "there is no store"),
+        (["demonstrate"], "No such command"),
+        (["demo", "--speed", "9"], "No such option"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2_and_nothing_starts(
+    monkeypatch, capsys, nothing_starts, arguments, words
+) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert words in err
+    assert err.startswith("ebbflow: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_takes_json_and_is_documented(command) -> None:
+    result = CliRunner().invoke(cli.app, [command, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output
+    assert f"ebbflow {command}" in (ROOT / "README.md").read_text()
+
+
+def test_metrics_are_listed_for_people_machines_and_the_reference_page(monkeypatch, capsys) -> None:
+    code, out, _ = ebbflow(monkeypatch, capsys, "metrics", "--json")
+    assert code == 0
+    assert [row["key"] for row in json.loads(out)] == [metric.key for metric in Metric]
+    page = markdown_page([(m.key, m.unit.value, m.about.value, m.meaning) for m in Metric])
+    assert (ROOT / "docs" / "metrics.md").read_text().strip() == page.strip(), "run `make docs`"
+
+
+def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_path) -> None:
+    store = Store(tmp_path / "run.sqlite", ManualClock())
+    layout = {"nodes": {"main": 1}, "parallelism": {}, "placement": {}}
+    body = {
+        "time_s": 5.0, "verdict": "act", "before": layout, "wanted": {**layout, "nodes": {"main": 3}},
+        "reason": "[red]grow", "bound_by": [{"name": "step cap", "why": "too far"}],
+        "expected": {"metric": "freshness", "value": 8.0, "at_s": 9.0}, "achieved": 7.5,
+    }  # fmt: skip
+    store.append_ledger(5.0, "act", body)
+    store.append_ledger(6.0, "hold", {**body, "verdict": "hold", "wanted": layout})
+    code, out, _ = ebbflow(monkeypatch, capsys, "ledger", str(tmp_path / "run.sqlite"))
+    assert code == 0
+    assert "1 → 3" in out
+    assert "[red]grow" in out.replace("\n", "")
+    code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", "--json", str(tmp_path / "run.sqlite"))
+    assert [entry["verdict"] for entry in json.loads(out)] == ["act"]
+    store.close()
+
+
+def test_version_is_told(monkeypatch, capsys) -> None:
+    code, out, _ = ebbflow(monkeypatch, capsys, "--version")
+    assert (code, out.strip()) == (0, "ebbflow 0.1.0")

@@ -1,0 +1,97 @@
+"""``attach`` scales a job it knows nothing of, and never gets in its way."""
+
+from __future__ import annotations
+
+import pytest
+
+import ebbflow
+from ebbflow.core.decision import Decision
+from ebbflow.errors import InputError
+from ebbflow.monitoring.store import Store
+from ebbflow.targets.spark.stopping import stop_between_batches
+
+pytestmark = pytest.mark.spark
+
+
+class TwoThenOne:
+    """Wants two executors until they are there, then one again."""
+
+    name = "two-then-one"
+
+    def __init__(self) -> None:
+        self.had_two = False
+
+    def decide(self, snapshot) -> Decision:
+        self.had_two = self.had_two or snapshot.observed.main_nodes == 2
+        return Decision(
+            wanted=snapshot.planned.with_nodes(1 if self.had_two else 2), reason="a test wants it"
+        )
+
+
+class Broken:
+    """Fails whenever it is asked."""
+
+    name = "broken"
+
+    def decide(self, snapshot) -> Decision:
+        raise RuntimeError("out of order")
+
+
+@pytest.fixture
+def query(spark, tmp_path):
+    rows = spark.readStream.format("ebbflow").option("load", "constant(50)").option("partitions", 4).load()
+    stream = (
+        rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).queryName("plain")
+    )
+    running = stream.trigger(processingTime="500 milliseconds").start()
+    yield running
+    stop_between_batches(running)
+
+
+def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wait) -> None:
+    path = tmp_path / "run.sqlite"
+    attached = ebbflow.attach(spark, executors=(1, 3), strategy=TwoThenOne(), store=path, cycle_s=0.5)
+    assert attached.active
+
+    def acts() -> list[dict]:
+        return (
+            [entry for entry in Store.read_ledger(path) if entry["verdict"] == "act"] if path.exists() else []
+        )
+
+    wait(lambda: len(acts()) == 2, "both acts", 90)
+    grew, shrank = acts()
+    assert (grew["before"]["nodes"], grew["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
+    assert grew["outcome"]["requested"]["nodes"] == {"main": 2}
+    assert shrank["wanted"]["nodes"] == {"main": 1}
+    assert "letting go" in shrank["outcome"]["note"]
+    attached.stop()
+    assert not attached.active
+    assert query.isActive
+    assert query.exception() is None
+
+
+def test_a_strategy_that_fails_leaves_the_job_alone(spark, query, wait) -> None:
+    attached = ebbflow.attach(spark, strategy=Broken(), cycle_s=0.2)
+    seen = query.lastProgress["batchId"] if query.lastProgress else -1
+    wait(lambda: query.lastProgress and query.lastProgress["batchId"] > seen + 3, "batches that go on")
+    assert attached.active, "the loop goes on too"
+    assert query.isActive
+    attached.stop()
+
+
+def test_what_a_person_gets_wrong_is_told_at_once(spark) -> None:
+    with pytest.raises(InputError, match="did you mean 'capacity'"):
+        ebbflow.attach(spark, strategy="capasity")
+    with pytest.raises(InputError, match="did you mean 2:5"):
+        ebbflow.attach(spark, executors=(5, 2))
+    with pytest.raises(InputError, match="is not an SLO"):
+        ebbflow.attach(spark, slo="soon")
+    with pytest.raises(InputError, match="write executors="):
+        ebbflow.attach(spark, executors=5)  # type: ignore[arg-type]
+
+
+def test_what_the_world_gets_wrong_leaves_the_job_unscaled(spark, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    attached = ebbflow.attach(spark, store=tmp_path / "file" / "run.sqlite")
+    assert not attached.active
+    attached.stop()

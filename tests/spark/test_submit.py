@@ -1,0 +1,119 @@
+"""``ebbflow submit`` runs scripts that nobody changed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+pytestmark = pytest.mark.spark
+
+EBBFLOW = str(Path(sys.executable).parent / "ebbflow")
+ROOT = Path(__file__).parent.parent.parent
+WORD_COUNT = (
+    Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming/structured_network_wordcount.py"
+)
+
+
+class Lines:
+    """A server that sends a line of words whenever it is asked to, to whoever connects."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        client, _ = self._server.accept()
+        with client:
+            while not self._stop.wait(0.2):
+                client.sendall(b"ebb flow ebb\n" * 5)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._server.close()
+
+
+def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> None:
+    lines, report = Lines(), tmp_path / "out.json"
+    output = tmp_path / "output.txt"
+    with output.open("w") as sink:
+        job = subprocess.Popen(
+            [EBBFLOW, "submit", "--executors", "1:4", "--json-report", str(report), "--store",
+             str(tmp_path / "run.sqlite"), str(WORD_COUNT), "127.0.0.1", str(lines.port)],
+            stdout=sink, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            from ebbflow.monitoring.store import Store
+
+            def decided() -> bool:
+                assert job.poll() is None, output.read_text()[-3000:]
+                store = tmp_path / "run.sqlite"
+                entries = Store.read_ledger(store) if store.exists() else []
+                return any("learning" not in entry["reason"] for entry in entries)
+
+            wait(lambda: "Batch: 2" in output.read_text(), "the script's own output", 150)
+            wait(decided, "decisions made on its batches", 60)
+            family = psutil.Process(job.pid).children(recursive=True)
+            job.send_signal(signal.SIGTERM)
+            assert job.wait(60) == 128 + signal.SIGTERM
+        finally:
+            job.kill()
+            lines.close()
+    wait(
+        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family),
+        "all to end",
+        30,
+    )
+    text = output.read_text()
+    assert "|  ebb|" in text, "it counted"
+    document = json.loads(report.read_text())
+    assert document["strategy"] == "capacity"
+    assert document["executors"][0][1] == 1
+    assert document["rows_in"] > 0
+    assert document["decisions"]
+    assert document["exit_code"] == 128 + signal.SIGTERM
+
+
+def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
+    cluster, spark, tmp_path
+) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import sys\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.appName('job').getOrCreate()\n"
+        "print('rows', spark.range(5).count(), sys.argv[1:])\n"
+        "spark.stop()\n"
+        "sys.exit(7)\n"
+    )
+    done = subprocess.run(
+        [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:2", "--json",
+         "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
+         "--conf", "spark.driver.host=127.0.0.1", str(job), "--its", "own"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr[-2000:]
+    assert json.loads(done.stdout)["exit_code"] == 7
+    assert "rows 5 ['--its', 'own']" in done.stderr
+
+
+@pytest.mark.parametrize("example", ["plain_job.py", "operators_example.py"])
+def test_examples_run(cluster, spark, example) -> None:
+    done = subprocess.run(
+        [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1",
+         "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
+         "--conf", "spark.driver.host=127.0.0.1", str(ROOT / "examples" / example), "8"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
