@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 from dataclasses import replace
 
-import pytest
 from report_runs import EPOCH_S, empty_run, scores_of, sine_run
 
 from ebbflow.core.curve import Curve
-from ebbflow.errors import EbbflowError
 from ebbflow.report import figures
 
 THREE = (sine_run(), sine_run("static", fixed_nodes=6), sine_run("rules", headroom=0.8))
@@ -109,16 +106,3 @@ def test_unknown_scores_have_no_bar_and_a_dash():
 def test_nothing_to_draw_is_drawn_as_nothing():
     assert figures.timeline([empty_run()]).data is not None
     assert not figures.timeline([]).data
-
-
-def test_without_plotly_the_error_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("plotly"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(EbbflowError, match=r"pip install 'ebbflow\[report\]'"):
-        figures.timeline([sine_run()])

@@ -131,23 +131,25 @@ class BatchModel:
         self.batches_seen = 0
         self._columns: tuple[Floats, Floats, Floats, Floats] | None = None
 
-    def learn(self, batch: Batch) -> None:
+    def learn(self, batch: Batch, patience_s: float = math.inf) -> None:
         """Take in a finished batch that had rows.
 
-        The very first only warms up the machinery, and one in which nodes came, went or did their first
-        work mixes two worlds; from those nothing is learned once there is something to go by.
+        The very first only warms up the machinery, unless its stages took longer than ``patience_s`` and a second
+        one cannot be waited for. One in which nodes came, went or did their first work mixes two worlds; from
+        those nothing is learned once there is something to go by.
         """
         self.batches_seen += 1
-        if self.batches_seen == 1 or (self.ready and not batch.steady):
+        in_stages_s = sum(
+            max(math.ceil(run.tasks / max(1, batch.slots)) * run.task_time_s / run.tasks, run.longest_task_s)
+            for run in batch.stages
+        )
+        warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
+        if warms_up or (self.ready and not batch.steady):
             return
         for run in batch.stages:
             self._stages.setdefault(run.index, StageModel()).learn(batch.rows, run)
         for index in [i for i in self._stages if i >= len(batch.stages)]:
             del self._stages[index]  # the plan of the query changed
-        in_stages_s = sum(
-            max(math.ceil(run.tasks / max(1, batch.slots)) * run.task_time_s / run.tasks, run.longest_task_s)
-            for run in batch.stages
-        )
         self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
         self._driver_weight = FADE * self._driver_weight + 1.0
         self._columns = None

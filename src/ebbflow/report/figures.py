@@ -1,6 +1,6 @@
 """Figures of runs: everything over one time axis, and bars that compare what runs cost and brought.
 
-Needs plotly (``pip install 'ebbflow[report]'``). Colours are those of Okabe and Ito, which people with any
+Colours are those of Okabe and Ito, which people with any
 kind of colour vision tell apart. The figures have no background of their own, so that a page can be dark.
 """
 
@@ -16,7 +16,6 @@ import numpy as np
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.run import Run
-from ebbflow.errors import EbbflowError
 from ebbflow.report import series
 from ebbflow.report.numbers import clock, seconds, whole
 from ebbflow.report.wording import Scores, bound_by, change, effect, inputs, labels
@@ -119,12 +118,9 @@ def plotly_js() -> str:
 
 
 def _graph_objects() -> Any:
-    try:
-        import plotly.graph_objects
-    except ImportError:
-        raise EbbflowError(
-            "pictures need plotly, which is not installed: pip install 'ebbflow[report]'"
-        ) from None
+    """Loaded when a picture is drawn: it takes a second that other commands need not wait for."""
+    import plotly.graph_objects
+
     return plotly.graph_objects
 
 

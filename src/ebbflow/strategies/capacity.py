@@ -44,12 +44,12 @@ class _Query:
         self.overdue_s = 0.0
         """How much longer its running batch has taken than it should."""
 
-    def learn(self, batch: Batch) -> None:
+    def learn(self, batch: Batch, patience_s: float) -> None:
         self.last = batch
         # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
         self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
         if batch.rows > 0 and batch.stages:
-            self.model.learn(batch)
+            self.model.learn(batch, patience_s)
 
     def look(self, running_since_s: float | None, now_s: float, slots: int) -> None:
         """Note whether it has nothing to do, or has been at one batch for too long."""
@@ -203,7 +203,8 @@ class Capacity:
     def _learn(self, snapshot: Snapshot) -> None:
         for batch in snapshot.batches:
             if batch.query in snapshot.queries:
-                self._queries.setdefault(batch.query, _Query(self._rate_window_s)).learn(batch)
+                query = self._queries.setdefault(batch.query, _Query(self._rate_window_s))
+                query.learn(batch, patience_s=snapshot.slo.freshness_s / 2)
         for gone in [name for name in self._queries if name not in snapshot.queries]:
             del self._queries[gone]
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
