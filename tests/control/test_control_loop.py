@@ -21,7 +21,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
 from ebbflow.errors import StoreError, TargetError, TargetGoneError
 from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import Store
@@ -109,6 +109,31 @@ def test_what_cannot_be_had_is_recorded_and_asked_for_again() -> None:
     assert world.asked == [5, 5]
     world.cycle(batches=[a_batch(1)])
     assert world.asked == [5, 5]  # granted, so nothing more to ask
+
+
+def test_a_node_that_comes_when_nobody_waits_for_it_any_more_is_let_go() -> None:
+    world = World(nodes=2)
+    world.cycle()
+    world.target.observed = 3
+    world.cycle()
+    assert world.asked == [2], "the plan is asked for again"
+    leaving = (ActionUnderWay(kind=ActionKind.SHRINK, since_s=0.0, nodes=1),)
+    world.cycle(under_way=leaving)
+    assert world.asked == [2], "while someone leaves there is nothing to ask"
+
+
+def test_a_dry_run_writes_down_what_it_would_do_and_asks_for_nothing() -> None:
+    world = World(nodes=2, dry_run=True)
+    world.wish.nodes = 5
+    entry = world.cycle().entry
+    assert entry is not None
+    assert entry.verdict == "hold"
+    assert entry.decision.bound_by[-1].name == "dry run"
+    assert "+3 nodes" in entry.decision.bound_by[-1].why
+    world.target.observed = 4  # someone else scales it
+    world.cycle()
+    assert world.wish.seen[-1].planned == Layout.of(4)
+    assert world.asked == []
 
 
 def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> None:

@@ -39,7 +39,7 @@ from ebbflow.workloads.expression import parse_load
 log = logging.getLogger(__name__)
 
 SPARK_DRA = "spark-dra"
-"""Not a strategy of ours: Spark's own dynamic allocation scales, Ebbflow only watches."""
+"""Not a strategy of ours: Spark's own dynamic allocation scales, Ebbflow is a dry run."""
 
 
 LIMITS = Limits(min_nodes=1, max_nodes=6)
@@ -136,7 +136,8 @@ def run_live(
                 spark,
                 executors=(scenario.limits.min_nodes, scenario.limits.max_nodes),
                 slo=scenario.slo,
-                strategy="watch" if strategy == SPARK_DRA else strategy,
+                strategy="capacity" if strategy == SPARK_DRA else strategy,
+                dry_run=strategy == SPARK_DRA,
                 store=Path(folder) / "run.sqlite",
                 on_cycle=after_cycle,
                 master_web_url=cluster.web_url,
@@ -182,7 +183,7 @@ def prepare(say: Callable[[str], None]) -> None:
     clock, never = SystemClock(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder:
         with LocalCluster(cores=1) as cluster:
-            settings = _settings(scenario, "watch", cluster.master_url)
+            settings = _settings(scenario, "static", cluster.master_url)
             settings |= local_settings(java_option=recording_option(fresh))
             with local_session(cluster.master_url, settings, name="preparing") as spark:
                 query = scenario.application.start(spark, f"{folder}/checkpoint", Ranker(panes=1, top=1))

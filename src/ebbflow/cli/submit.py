@@ -39,6 +39,9 @@ def submit(
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:10",
     slo: Annotated[str, typer.Option(help="The objective.")] = DEFAULT_SLO,
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide and write it down; change nothing.")
+    ] = False,
     master: Annotated[
         str | None,
         typer.Option(help="spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."),
@@ -90,6 +93,7 @@ def submit(
                     slo=objective,
                     strategy=strategy,
                     store=store,
+                    dry_run=dry_run,
                     on_cycle=recorder,
                     master_web_url=web_url,
                 )

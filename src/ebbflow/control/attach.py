@@ -78,6 +78,7 @@ def attach(
     strategy: str | Strategy = "capacity",
     queries: Sequence[ManagedQuery] = (),
     store: str | Path | None = None,
+    dry_run: bool = False,
     cycle_s: float = 1.0,
     clock: Clock | None = None,
     on_cycle: Callable[[CycleReport], None] | None = None,
@@ -89,6 +90,7 @@ def attach(
     What the world got wrong (a master without executors, a disk that is full) is logged and leaves the job
     as it was: the answer then is not ``active``.
 
+    With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
     for readings and ledger; without one they go to a temporary file.
     """
@@ -120,6 +122,7 @@ def attach(
         limits=limits,
         slo=objective,
         cycle_s=cycle_s,
+        dry_run=dry_run,
         on_cycle=on_cycle,
     )
 

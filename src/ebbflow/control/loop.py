@@ -23,7 +23,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Guard, Observation, Strategy, Target
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.monitoring.store import Store
 
@@ -57,8 +57,11 @@ class ControlLoop:
         slo: Slo,
         cycle_s: float = 1.0,
         decide_at_least_every_s: float = 5.0,
+        dry_run: bool = False,
         on_cycle: Callable[[CycleReport], None] | None = None,
     ) -> None:
+        """``dry_run``: decide and write it down, but ask the target for nothing."""
+        self._dry_run = dry_run
         self._target = target
         self._strategy = strategy
         self._guards = tuple(guards)
@@ -136,7 +139,9 @@ class ControlLoop:
         self._undecided += seen.batches
         self.windows.add(seen.readings)
         self._store.add(seen.readings)
-        if self._planned is None and seen.active:
+        if self._dry_run:
+            self._planned = seen.layout  # others decide how large it is; we only follow
+        elif self._planned is None and seen.active:
             # What is there when we arrive is taken as planned: we inherit it, nobody is to blame for it.
             self._planned = seen.requested
         if seen.given_up_nodes and self._planned is not None:
@@ -163,15 +168,26 @@ class ControlLoop:
         decision = self._strategy.decide(snapshot)
         for guard in self._guards:
             decision = guard.restrain(snapshot, decision)
+        change = decision.wanted.difference(snapshot.planned)
+        if self._dry_run and change:
+            decision = decision.bound(snapshot.planned, "dry run", f"recommended only: {change}")
         entry = self.ledger.open(now_s, self._strategy.name, snapshot.planned, decision)
         if entry.verdict == ACT:
             self._note_direction(now_s, decision.wanted, entry.before)
             self._planned = decision.wanted
             return self._ask(entry, decision)
-        # Planned before and not granted: the plan stands, so ask again, but never on an old look.
-        if snapshot.data_age_s < self._cycle_s and decision.wanted.difference(seen.requested):
+        if not self._dry_run and self._strayed(snapshot):
             return self._ask(entry, decision)
         return entry
+
+    def _strayed(self, snapshot: Snapshot) -> bool:
+        """Whether the world is not on its way to the plan: something was not granted, or a node came that
+        nobody waits for any more. The plan stands, so it is asked for again; but never on an old look."""
+        if snapshot.data_age_s >= self._cycle_s:
+            return False
+        leaving = any(action.kind is ActionKind.SHRINK for action in snapshot.under_way)
+        surplus = sum(snapshot.observed.nodes.values()) > sum(snapshot.planned.nodes.values())
+        return bool(snapshot.planned.difference(snapshot.requested)) or (surplus and not leaving)
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
         try:

@@ -11,14 +11,12 @@ from ebbflow.core.ports import Strategy
 from ebbflow.errors import UnknownNameError
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.static import Static
-from ebbflow.strategies.watch import Watch
 
-__all__ = ["STRATEGIES", "Capacity", "Static", "Watch", "make_strategy"]
+__all__ = ["STRATEGIES", "Capacity", "Static", "make_strategy"]
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     Capacity.name: Capacity,
     Static.name: Static,
-    Watch.name: Watch,
 }
 
 

@@ -150,6 +150,8 @@ class SparkActuator:
         self._give_up_after_s = give_up_after_s
         self._drain: _Drain | None = None
         self.requested = 0
+        self.in_charge = False
+        """Whether anything was ever asked of us; until then, others decide and we only look."""
 
     @property
     def leaving(self) -> set[str]:
@@ -164,10 +166,11 @@ class SparkActuator:
 
     def set_nodes(self, wanted: int) -> tuple[int, int, str]:
         """Ask for a number of executors. (now requested, not to be had, why)."""
-        staying = len(self.staying())
+        self.in_charge = True
         if wanted > self.requested and self._drain is not None and self._drain.cancel():
             self._drain = None
-            staying = len(self.staying())
+            self.requested = len(self.staying())  # those who were to leave stay
+        staying = len(self.staying())
         if wanted >= max(staying, self.requested):
             return self._grow(wanted)
         if wanted >= staying:  # fewer than asked for, but no fewer than there are: take requests back
@@ -222,6 +225,12 @@ class SparkActuator:
                 )
             )
         return actions
+
+    def note_losses(self) -> None:
+        """Executors that went without being told to: Spark replaces them, so they count as asked for."""
+        missing = self.requested - len(self.staying()) - len(self._executors.asked_since_s)
+        if missing > 0 and not self.leaving:
+            self._executors.asked(self._clock.now_s(), missing)
 
     def give_up_on_overdue(self) -> int:
         """Take back requests that were not met for long. How many that were."""

@@ -63,7 +63,6 @@ class SparkTarget:
         self._actuator = SparkActuator(
             self._driver, clock, self._monitor, self._executors, room, shrink_times=shrink_times
         )
-        self._adopted = False
 
     def observe(self) -> Observation:
         """Look once."""
@@ -72,11 +71,13 @@ class SparkTarget:
         readings, batches = self._monitor.look()
         now_s = self._clock.now_s()
         nodes = len(self._actuator.staying())
-        if not self._adopted and nodes:
+        gave_up = 0
+        if self._actuator.in_charge:
+            self._actuator.note_losses()
+            gave_up = self._actuator.give_up_on_overdue()
+        else:
             self._actuator.requested = nodes
-            self._adopted = True
-        gave_up = self._actuator.give_up_on_overdue()
-        requested = self._actuator.requested or nodes
+        requested = self._actuator.requested
         readings.append(Reading(now_s, MAIN, Metric.NODES, float(nodes)))
         readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(requested)))
         return Observation(
@@ -90,7 +91,7 @@ class SparkTarget:
             batches=batches,
             under_way=self._actuator.under_way(),
             queries=self._monitor.running(),
-            active=bool(self._monitor.queries) and self._adopted,
+            active=bool(self._monitor.queries) and (nodes > 0 or self._actuator.in_charge),
             held_nodes=len(self._monitor.present) + len(self._executors.asked_since_s),
             given_up_nodes=gave_up,
         )
