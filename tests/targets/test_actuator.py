@@ -1,0 +1,211 @@
+"""What is asked of Spark, in every order in which executors can come, stay away, go and die."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.snapshot import ActionKind
+from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
+from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
+from ebbflow.targets.spark.tracking import ExecutorTracker
+
+
+class FakeQuery:
+    isActive = True  # noqa: N815
+
+
+@dataclass
+class FakeSpark:
+    """Driver, monitor and cluster in one: executors come when told to, and leave when decommissioned."""
+
+    clock: ManualClock
+    room: int = 100
+    busy: bool = False
+    obedient: bool = True
+    ids: list[str] = field(default_factory=lambda: ["0"])
+    totals: list[int] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
+    state: dict[str, int] = field(default_factory=dict)
+    queries: list[Any] = field(default_factory=lambda: [FakeQuery()])
+
+    def executors(self) -> list[ExecutorInfo]:
+        return [ExecutorInfo(i, True, 1, 1, 0, 1, 1, 0, 0, 0, 1000 * int(i)) for i in self.ids]
+
+    @property
+    def present(self) -> list[ExecutorInfo]:
+        return self.executors()
+
+    def last_progress(self) -> list[Any]:
+        return []
+
+    def status(self, query: Any) -> QueryStatus:
+        return QueryStatus("", True, self.busy)
+
+    def state_partitions_by_executor(self, progress: Any) -> dict[str, int]:
+        return self.state
+
+    def request_total(self, count: int) -> bool:
+        self.totals.append(count)
+        return True
+
+    def decommission(self, executor_id: str) -> bool:
+        self.told.append(executor_id)
+        if self.obedient:
+            self.ids.remove(executor_id)
+        return True
+
+    def kill(self, executor_ids: Any) -> None:
+        self.killed += executor_ids
+        self.ids = [i for i in self.ids if i not in executor_ids]
+
+    def fits(self, executors: int) -> tuple[int, str]:
+        fit = max(0, min(executors, self.room - len(self.ids)))
+        return fit, "" if fit == executors else "no free cores"
+
+    def come(self, *ids: str) -> None:
+        self.ids += ids
+
+
+class Scene:
+    def __init__(self, **spark: Any) -> None:
+        self.clock = ManualClock(1000.0)
+        self.spark = FakeSpark(self.clock, **spark)
+        self.tracker = ExecutorTracker(12.0)
+        fake: Any = self.spark
+        self.actuator = SparkActuator(
+            fake, self.clock, fake, self.tracker, fake,
+            shrink_times=ShrinkTimes(between_batches_within_s=1.0, gone_within_s=5.0),
+        )  # fmt: skip
+        self.actuator.requested = len(self.spark.ids)
+        self.look()
+
+    def look(self) -> None:
+        self.tracker.seen(self.clock.now_s(), self.spark.executors())
+        if self.actuator.in_charge:
+            self.actuator.note_losses()
+
+    def drained(self) -> None:
+        drain = self.actuator._drain
+        assert drain is not None
+        drain.join(10)
+        assert not drain.is_alive()
+
+
+def test_growth_is_asked_for_once_and_shows_as_under_way_until_it_has_come() -> None:
+    scene = Scene()
+    assert scene.actuator.set_nodes(3) == (3, 0, "")
+    assert scene.spark.totals == [3]
+    assert [(a.kind, a.nodes) for a in scene.actuator.under_way()] == [(ActionKind.GROW, 2)]
+    scene.spark.come("1")
+    scene.look()
+    assert [a.nodes for a in scene.actuator.under_way()] == [1]
+    scene.spark.come("2")
+    scene.look()
+    assert scene.actuator.under_way() == []
+
+
+def test_what_does_not_fit_is_told_and_not_asked_for() -> None:
+    scene = Scene(room=2)
+    assert scene.actuator.set_nodes(5) == (2, 3, "no free cores")
+    assert scene.spark.totals == [2]
+
+
+def test_requests_not_met_yet_are_taken_back_without_touching_who_is_there() -> None:
+    scene = Scene()
+    scene.actuator.set_nodes(4)
+    assert scene.actuator.set_nodes(2) == (2, 0, "")
+    assert scene.spark.totals == [4, 2]
+    assert [a.nodes for a in scene.actuator.under_way()] == [1]
+    assert scene.spark.told == []
+
+
+def test_leavers_are_those_with_least_state_and_are_not_replaced() -> None:
+    scene = Scene(ids=["0", "1", "2"], state={"1": 4, "2": 1, "0": 2})
+    requested, infeasible, note = scene.actuator.set_nodes(2)
+    assert (requested, infeasible) == (2, 0)
+    assert "executor 2" in note
+    assert "1 state partition" in note
+    scene.drained()
+    assert scene.spark.told == ["2"]
+    assert scene.spark.totals[-1] == 2
+    assert scene.spark.killed == []
+
+
+def test_who_does_not_leave_in_time_is_killed() -> None:
+    scene = Scene(ids=["0", "1"], obedient=False)
+    scene.actuator.set_nodes(1)
+    scene.drained()
+    assert scene.spark.told == ["1"]
+    assert scene.spark.killed == ["1"]
+
+
+def test_a_batch_that_never_pauses_delays_leaving_but_does_not_prevent_it() -> None:
+    scene = Scene(ids=["0", "1"], busy=True)
+    scene.actuator.set_nodes(1)
+    scene.drained()
+    assert scene.clock.now_s() >= 1001.0, "it waited for a pause first"
+    assert scene.spark.told == ["1"]
+
+
+def test_growth_calls_off_a_leaving_that_has_not_begun_and_asks_only_for_the_rest() -> None:
+    scene = Scene(ids=["0", "1", "2"])
+    scene.actuator.set_nodes(3)
+    drain = scene.actuator._drain
+    assert drain is None
+
+    class Waiting:
+        victims = {"1", "2"}  # noqa: RUF012
+        since_s = 0.0
+        decommissioned = False
+        alive = True
+
+        def is_alive(self) -> bool:
+            return self.alive
+
+        def cancel(self) -> bool:
+            self.alive = False
+            return True
+
+    scene.actuator._drain = Waiting()  # type: ignore[assignment]
+    scene.actuator.requested = 1
+    assert scene.actuator.set_nodes(4) == (4, 0, "")
+    assert scene.spark.totals[-1] == 4
+    assert [a.nodes for a in scene.actuator.under_way()] == [1], "two of the four are there and stay"
+
+
+def test_an_executor_that_dies_counts_as_asked_for_until_it_is_replaced() -> None:
+    scene = Scene(ids=["0", "1"])
+    scene.actuator.set_nodes(2)
+    scene.spark.ids.remove("1")
+    scene.look()
+    assert [a.nodes for a in scene.actuator.under_way()] == [1]
+    scene.spark.come("7")
+    scene.look()
+    assert scene.actuator.under_way() == []
+
+
+def test_what_never_comes_is_given_up() -> None:
+    scene = Scene()
+    scene.actuator.set_nodes(3)
+    scene.clock.advance(119.0)
+    assert scene.actuator.give_up_on_overdue() == 0
+    scene.clock.advance(2.0)
+    assert scene.actuator.give_up_on_overdue() == 2
+    assert scene.actuator.requested == 1
+    assert scene.spark.totals[-1] == 1
+    assert scene.actuator.under_way() == []
+
+
+@pytest.mark.parametrize("completed", [0, 1])
+def test_lead_time_counts_to_the_first_finished_task(completed: int) -> None:
+    tracker = ExecutorTracker(12.0)
+    tracker.asked(100.0, 1)
+    newcomer = ExecutorInfo("1", True, 1, 1, 1, 1, completed, 0, 0, 0, 104_000)
+    measured = tracker.seen(109.0, [newcomer])
+    assert measured == ([("1", 9.0)] if completed else [])
+    assert tracker.lead_time_s == (9.0 if completed else 12.0)

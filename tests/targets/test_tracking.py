@@ -1,0 +1,60 @@
+"""Arrivals, freshness and backlog of a query, from nothing but its progress."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ebbflow.targets.spark.progress import Progress, SourceProgress
+from ebbflow.targets.spark.tracking import QueryTracker
+
+
+def progress(
+    batch_id: int, at_s: float, start: int, end: int, latest: int | None, duration_s: float = 1.0
+) -> Progress:
+    return Progress(
+        id="query-id", run_id="run", batch_id=batch_id,
+        timestamp=datetime.fromtimestamp(at_s, UTC).isoformat(),
+        num_input_rows=end - start, name="q", duration_ms={"triggerExecution": int(1000 * duration_s)},
+        sources=[SourceProgress(start_offset=start, end_offset=end, latest_offset=latest, num_input_rows=end - start)],
+    )  # fmt: skip
+
+
+def tracked(*all_progress: Progress):
+    tracker = QueryTracker(trigger_interval_s=10.0)
+    return tracker, [tracker.finished(p, (), slots=1, steady=True) for p in all_progress]
+
+
+def test_the_first_batch_tells_no_rate_because_nothing_says_since_when_its_rows_came() -> None:
+    _, batches = tracked(progress(0, 100.0, 0, 5000, 5000))
+    assert batches == [None]
+
+
+def test_rate_and_oldest_row_without_a_read_limit() -> None:
+    tracker, (_, batch) = tracked(progress(0, 100.0, 0, 50, 50), progress(1, 110.0, 50, 250, 250, 3.0))
+    assert batch is not None
+    assert batch.arrival_rate_per_s == pytest.approx(20.0)
+    assert batch.oldest_arrival_s == pytest.approx(100.0)
+    assert batch.backlog_rows == 0
+    assert tracker.oldest_unprocessed_s() == pytest.approx(110.0)
+    assert tracker.queue_rows(115.0) == pytest.approx(100.0)
+
+
+def test_lag_that_a_read_limit_hides_is_seen_and_dated() -> None:
+    # 100 rows/s arrive, a batch takes 500: by the fourth batch 1500 rows are left behind.
+    seen = [progress(k, 100.0 + 10 * k, 500 * (k - 1), 500 * k, 1000 * k) for k in range(1, 5)]
+    tracker, batches = tracked(progress(0, 100.0, 0, 0, 0), *seen)
+    last = batches[-1]
+    assert last is not None
+    assert last.arrival_rate_per_s == pytest.approx(100.0)
+    assert last.backlog_rows == pytest.approx(2000.0)
+    assert last.oldest_arrival_s == pytest.approx(115.0), "row 1500 arrived 15 s after the start"
+    assert tracker.oldest_unprocessed_s() == pytest.approx(120.0)
+
+
+def test_a_source_that_does_not_tell_its_latest_offset_counts_what_batches_take() -> None:
+    _, (_, batch) = tracked(progress(0, 100.0, 0, 50, None), progress(1, 105.0, 50, 150, None))
+    assert batch is not None
+    assert batch.arrival_rate_per_s == pytest.approx(20.0)
+    assert batch.backlog_rows == 0
