@@ -14,7 +14,7 @@ class CoolDown:
     points of node-seconds while saving almost no late rows.
     """
 
-    def __init__(self, *, out_s: float = 3.0, in_s: float = 10.0) -> None:
+    def __init__(self, *, out_s: float = 3.0, in_s: float = 5.0) -> None:
         self._out_s = out_s
         self._in_s = in_s
 
