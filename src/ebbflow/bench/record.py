@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
@@ -43,11 +44,9 @@ class RunRecorder:
         self._batches.extend(seen.batches)
 
     def executors(self, started_s: float) -> list[list[float]]:
-        """[second, count] at every change of the working nodes; changes before the start count at 0."""
-        before = [count for time_s, count in self._working if time_s <= started_s]
-        changes = [[0.0, before[-1]]] if before else []
-        changes += [[round(t - started_s, 1), count] for t, count in self._working if t > started_s]
-        return changes
+        """[second, count] of the working nodes, at the start and at every change."""
+        points = _from_start(self._working, started_s)
+        return [[round(max(0.0, time_s - started_s), 1), count] for time_s, count in points]
 
     def run(
         self,
@@ -73,8 +72,8 @@ class RunRecorder:
             ended_s=ended_s,
             arrived=self._arrived(started_s, ended_s) if arrived is None else arrived,
             processed=self._processed(started_s) if processed is None else processed,
-            nodes=Curve.of(self._nodes),
-            nodes_working=Curve.of(self._working),
+            nodes=Curve.of(_from_start(self._nodes, started_s)),
+            nodes_working=Curve.of(_from_start(self._working, started_s)),
             batches=batches,
             decisions=[entry for entry in decisions if entry.time_s >= started_s],
             reconfigurations=sum(1 for e in decisions if e.verdict == "act" and e.time_s >= started_s),
@@ -97,3 +96,14 @@ class RunRecorder:
             total += batch.rows
             points.append((max(batch.ended_s, points[-1][0]), total))
         return Curve.of(points)
+
+
+def _from_start(points: Iterable[tuple[float, float]], started_s: float) -> list[tuple[float, float]]:
+    """The curve from the start on. What was there at the first look is taken to have been there before it."""
+    before = [value for time_s, value in points if time_s <= started_s]
+    after = [(time_s, value) for time_s, value in points if time_s > started_s]
+    first = before[-1] if before else (after[0][1] if after else None)
+    if first is None:
+        return []
+    changes = [(started_s, first), *after]
+    return [p for i, p in enumerate(changes) if i == 0 or p[1] != changes[i - 1][1]]

@@ -86,6 +86,8 @@ def submit(
         own |= scaling_settings(initial_executors=limits.min_nodes, master=master)
 
         def on_session(spark: SparkSession) -> None:
+            nonlocal started_s
+            started_s = clock.now_s()
             attached.append(
                 attach(
                     spark,

@@ -1,0 +1,71 @@
+"""What a loop saw becomes a run that can be scored."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.score import score
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.batches import Batch
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.ports import Observation
+from ebbflow.core.slo import Slo
+
+
+def seen(time_s: float, nodes: int, held: int, *batches: Batch) -> CycleReport:
+    observation = Observation(
+        time_s=time_s,
+        pipeline=Pipeline(name="p", operators=()),
+        layout=Layout.of(nodes),
+        requested=Layout.of(nodes),
+        slots_per_node=1,
+        lead_time_s=10.0,
+        held_nodes=held,
+        batches=batches,
+    )
+    return CycleReport(observation=observation, entry=None, planned=None)
+
+
+def batch(number: int, started_s: float, rows: int) -> Batch:
+    return Batch(
+        query="q", batch_id=number, started_s=started_s, duration_s=2.0, rows=rows, slots=1,
+        trigger_interval_s=10.0, arrival_rate_per_s=rows / 10, backlog_rows=0.0, oldest_arrival_s=started_s - 10,
+    )  # fmt: skip
+
+
+def recorded() -> RunRecorder:
+    recorder = RunRecorder()
+    recorder(seen(103.0, 1, 1))
+    recorder(seen(112.5, 1, 2, batch(1, 110.0, 50)))
+    recorder(seen(120.0, 2, 2))
+    recorder(seen(122.5, 2, 2, batch(2, 120.0, 70)))
+    return recorder
+
+
+def as_run(recorder: RunRecorder):
+    return recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=100.0, ended_s=130.0, decisions=[],
+    )  # fmt: skip
+
+
+def test_nodes_are_held_from_the_start_and_paid_for_from_being_asked_for() -> None:
+    run = as_run(recorded())
+    assert recorded().executors(100.0) == [[0.0, 1.0], [20.0, 2.0]]
+    assert run.nodes.integral(100.0, 130.0) == pytest.approx(12.5 * 1 + 17.5 * 2)
+
+
+def test_rows_and_their_waits_come_from_the_batches() -> None:
+    scores = score(as_run(recorded()), oracle_node_seconds=None)
+    assert (scores.rows_in, scores.rows_out) == (120, 120)
+    assert scores.latency_max_s == pytest.approx(12.0, abs=0.01)
+    assert scores.violation == 0.0
+
+
+def test_nothing_seen_is_no_executors_and_no_rows() -> None:
+    recorder = RunRecorder()
+    assert recorder.executors(0.0) == []
+    assert score(as_run(recorder), oracle_node_seconds=None).rows_in == 0
