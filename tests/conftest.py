@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from ebbflow.targets.spark.local_cluster import LocalCluster
 
-SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 CORES = 3
 
 

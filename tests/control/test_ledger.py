@@ -26,6 +26,14 @@ def test_a_decision_that_changes_the_layout_is_an_act_and_any_other_a_hold() -> 
     ledger = Ledger(MemoryStore())
     assert ledger.open(1.0, "s", Layout.of(2), decision(3)).verdict == ACT
     assert ledger.open(2.0, "s", Layout.of(2), decision(2)).verdict == HOLD
+
+
+def test_only_what_was_granted_is_a_reconfiguration() -> None:
+    ledger = Ledger(MemoryStore())
+    entry = ledger.open(1.0, "s", Layout.of(2), decision(3))
+    ledger.close(entry, Outcome(requested=Layout.of(2), infeasible_nodes=1, note="no free cores"))
+    assert ledger.reconfigurations == 0
+    ledger.close(ledger.open(2.0, "s", Layout.of(2), decision(3)), Outcome(requested=Layout.of(3)))
     assert ledger.reconfigurations == 1
 
 

@@ -59,3 +59,23 @@ def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
     )
     plain = entry.to_json()
     assert (plain["expected"], plain["achieved"], plain["outcome"]) == (None, None, None)
+
+
+def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
+    def effect(value: float) -> Effect:
+        return Effect(metric=Metric.FRESHNESS, value=value, at_s=9.0)
+
+    wanted = Decision(
+        wanted=Layout.of(12),
+        reason="r",
+        expected=effect(4.0),
+        instead={1: effect(30.0), 3: effect(11.0), 12: effect(4.0)},
+    )
+    assert wanted.bound(Layout.of(4), "step cap", "too far").expected == effect(11.0)
+    assert wanted.bound(Layout.of(1), "cool-down", "too soon").expected == effect(30.0)
+    assert (
+        Decision(wanted=Layout.of(12), reason="r", expected=effect(4.0))
+        .bound(Layout.of(4), "x", "y")
+        .expected
+        is None
+    )

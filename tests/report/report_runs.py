@@ -136,6 +136,7 @@ def _entry(
             formula=formula,
             inputs=inputs,
             expected=Effect(metric=Metric.FRESHNESS, value=7.5, at_s=EPOCH_S + now_s + 25.0),
+            instead={1: Effect(metric=Metric.FRESHNESS, value=7.5, at_s=EPOCH_S + now_s + 25.0)},
         )
         allowed = min(max(wanted, before - 1, 1), before + 2, LIMITS.max_nodes)
         if allowed != wanted:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -20,7 +21,7 @@ STARTER = """
 import sys
 from ebbflow.targets.spark.local_cluster import LocalCluster
 with LocalCluster(cores=1) as cluster:
-    print(cluster.master_url, *cluster.process_ids, flush=True)
+    print(cluster.folder, *cluster.process_ids, flush=True)
     sys.stdin.read()
 """
 
@@ -59,6 +60,7 @@ def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, 
         "all to end",
         30,
     )
+    wait(lambda: not Path(line[0]).exists(), "its folder to go", 30)
 
 
 def test_a_master_that_cannot_start_is_told_in_one_line(monkeypatch, tmp_path) -> None:

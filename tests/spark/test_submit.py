@@ -108,6 +108,14 @@ def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
     assert "rows 5 ['--its', 'own']" in done.stderr
 
 
+def test_the_attach_example_runs(cluster, spark) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "attach_example.py"), "8", "--master", cluster.master_url],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 @pytest.mark.parametrize("example", ["plain_job.py", "operators_example.py"])
 def test_examples_run(cluster, spark, example) -> None:
     done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
@@ -14,7 +15,19 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 
 _KEEP = 100_000
-"""Batches and changes kept; a day of one-second batches. Older ones are forgotten first."""
+"""Batches and changes kept, in a few numbers each: a day of one-second batches. The oldest go first."""
+_KEEP_WHOLE = 1_000
+"""Batches kept with their stages and operators."""
+
+
+class _Rows(NamedTuple):
+    """What the curves need of a batch."""
+
+    started_s: float
+    ended_s: float
+    rows: int
+    backlog_rows: float
+    oldest_arrival_s: float
 
 
 class RunRecorder:
@@ -27,7 +40,8 @@ class RunRecorder:
     def __init__(self) -> None:
         self._nodes: deque[tuple[float, float]] = deque(maxlen=_KEEP)
         self._working: deque[tuple[float, float]] = deque(maxlen=_KEEP)
-        self._batches: deque[Batch] = deque(maxlen=_KEEP)
+        self._rows: deque[_Rows] = deque(maxlen=_KEEP)
+        self._batches: deque[Batch] = deque(maxlen=_KEEP_WHOLE)
         self._last_s: float | None = None
 
     def __call__(self, report: CycleReport) -> None:
@@ -42,6 +56,14 @@ class RunRecorder:
             if not curve or curve[-1][1] != value:
                 curve.append((seen.time_s, value))
         self._batches.extend(seen.batches)
+        self._rows.extend(
+            _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows, b.oldest_arrival_s) for b in seen.batches
+        )
+
+    @property
+    def saw_something(self) -> bool:
+        """Whether there was anything to see at all."""
+        return bool(self._nodes)
 
     def executors(self, started_s: float) -> list[list[float]]:
         """[second, count] of the working nodes, at the start and at every change."""
@@ -76,12 +98,14 @@ class RunRecorder:
             nodes_working=Curve.of(_from_start(self._working, started_s)),
             batches=batches,
             decisions=[entry for entry in decisions if entry.time_s >= started_s],
-            reconfigurations=sum(1 for e in decisions if e.verdict == "act" and e.time_s >= started_s),
+            reconfigurations=sum(
+                1 for e in decisions if e.verdict == "act" and e.changed and e.time_s >= started_s
+            ),
         )
 
     def _arrived(self, started_s: float, ended_s: float) -> Curve:
         points, total = [(started_s, 0.0)], 0.0
-        for batch in sorted(self._batches, key=lambda b: b.started_s):
+        for batch in sorted(self._rows):
             if batch.oldest_arrival_s > points[-1][0]:  # nothing came before the oldest of its rows
                 points.append((batch.oldest_arrival_s, points[-1][1]))
             total += batch.rows
@@ -92,7 +116,7 @@ class RunRecorder:
 
     def _processed(self, started_s: float) -> Curve:
         points, total = [(started_s, 0.0)], 0.0
-        for batch in sorted(self._batches, key=lambda b: b.ended_s):
+        for batch in sorted(self._rows, key=lambda b: b.ended_s):
             total += batch.rows
             points.append((max(batch.ended_s, points[-1][0]), total))
         return Curve.of(points)

@@ -10,7 +10,8 @@ from rich.markup import escape
 
 from ebbflow.bench.live_run import SLO, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.cli.live_state import LiveFeed
-from ebbflow.cli.output import Json, errors, print_json, say
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.core.duration import format_duration
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
@@ -20,7 +21,7 @@ from ebbflow.report.page import write_page
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.spark.java import check_java
 
-SHORTEST_S = 60.0
+SHORTEST_S, LONGEST_S = 60.0, 86400.0
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +43,10 @@ def demo(
     takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
     """
     make_strategy(strategy)
-    if seconds < SHORTEST_S:
-        raise InputError(f"--seconds {seconds:g} is too short for a day; at least {SHORTEST_S:g}")
+    if not SHORTEST_S <= seconds <= LONGEST_S:  # also where it is not a number
+        raise InputError(f"--seconds {seconds:g} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
     scenario = LiveScenario(seconds=seconds, limits=Limits.parse(executors), slo=Slo.parse(slo))
-    if not report.parent.is_dir():
-        raise InputError(f"--report {report}: there is no folder {report.parent}")
+    check_writable(report)
     check_java()
     prepare(say)
     feed = LiveFeed(title="top words of tweets", strategy=strategy, scenario=scenario)
@@ -64,7 +64,7 @@ def demo(
         )
     write_page(
         report,
-        title="Ebbflow demo: top words of tweets, a day in three minutes",
+        title=f"Ebbflow demo: top words of tweets, a day in {format_duration(seconds)}",
         runs=[result.run],
         scores=[result.scores.to_json()],
         notes=[

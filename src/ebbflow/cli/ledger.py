@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.cli.output import Json, print_json
-from ebbflow.errors import InputError
+from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 
 
@@ -30,7 +30,10 @@ def ledger(
     """Show the decisions of a run, also while it goes on."""
     if not store.is_file():
         raise InputError(f"there is no store {store}; name the file given with --store")
-    entries = Store.read_ledger(store)
+    try:
+        entries = Store.read_ledger(store)
+    except StoreError as error:
+        raise InputError(f"{store} is not a store of Ebbflow, or a broken one ({error})") from None
     chosen = [entry for entry in entries if not acts or entry["verdict"] == "act"][-last:]
     if json:
         print_json(chosen)
@@ -46,6 +49,8 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     before = sum(entry["before"]["nodes"].values())
     after = sum(entry["wanted"]["nodes"].values())
     bound = "".join(f" [{c['name']}: {c['why']}]" for c in entry["bound_by"])
+    note = (entry.get("outcome") or {}).get("note")
+    bound += f" → {note}" if note else ""
     expected, achieved = entry["expected"], entry["achieved"]
     return (
         at,

@@ -8,6 +8,7 @@ from ebbflow.bench.live_run import LiveScenario
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import LedgerEntry
+from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.pipelines.top_words import Ranker
@@ -75,7 +76,8 @@ class LiveFeed:
         )
 
     def _take(self, seen: Observation) -> None:
-        latest = {reading.metric: reading.value for reading in seen.readings}
+        about = {seen.pipeline.name, MAIN}
+        latest = {reading.metric: reading.value for reading in seen.readings if reading.subject in about}
         for metric, history in (
             (Metric.ARRIVAL_RATE, self._load),
             (Metric.QUEUE_LENGTH, self._backlog),

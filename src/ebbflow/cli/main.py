@@ -7,7 +7,9 @@ got wrong ends with one line and code 1.
 from __future__ import annotations
 
 import logging
+import signal
 import sys
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +61,8 @@ def _options(
 
 def main() -> None:
     """The console script."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)  # a polite kill ends like an exit: clusters are stopped on the way out
     try:
         code = app(standalone_mode=False)
     except (InputError, UnreachableError) as error:
@@ -71,6 +75,11 @@ def main() -> None:
         _fail("stopped", 130)
     else:
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    del frame
+    sys.exit(128 + number)
 
 
 def _fail(message: str, code: int) -> None:

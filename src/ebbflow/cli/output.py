@@ -7,14 +7,29 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from ebbflow.errors import InputError
+
 errors = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+
+
+def check_writable(path: Path | None) -> None:
+    """A file that is to be written at the end must be possible before anything is started."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"cannot write {path}: permission denied")
 
 
 def print_json(document: Any) -> None:

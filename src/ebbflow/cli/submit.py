@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 
 from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
-from ebbflow.cli.output import print_json, say, standard_output_to_error
+from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
@@ -26,6 +27,8 @@ from ebbflow.targets.spark.submit import check_master, check_script, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("ebbflow")
 
 
 def register(app: typer.Typer) -> None:
@@ -63,8 +66,7 @@ def submit(
     settings = _settings(conf or [])
     check_script(script)
     for path in (json_report, report, store):
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+        check_writable(path)
     if master is not None:
         check_master(master)
     check_java()
@@ -110,35 +112,48 @@ def submit(
         decisions = [entry for each in attached for entry in each.decisions]
         for each in attached:
             each.stop(within_s=5.0)
-    run = recorder.run(
-        strategy=strategy,
-        pipeline=script.name,
-        slo=objective,
-        limits=limits,
-        started_s=started_s,
-        ended_s=ended_s,
-        decisions=decisions,
-    )
-    scores = score(run, oracle_node_seconds=None)
-    document: dict[str, Any] = {
-        "script": str(script),
-        "exit_code": code,
-        "strategy": strategy,
-        "slo": str(objective),
-        **scores.to_json(),
-        "executors": recorder.executors(started_s),
-        "decisions": [entry.to_json() for entry in decisions],
-    }
-    if json_report is not None:
-        json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
-    if json:
-        print_json(document)
-    if report is not None:
-        write_page(report, title=f"Ebbflow: {script.name}", runs=[run], scores=[scores.to_json()])
-    say(
-        f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
-        f"{scores.reconfigurations} changes of size"
-    )
+    if not attached:
+        say(f"{script.name} opened no session through SparkSession.builder; there was nothing to scale")
+    try:
+        run = recorder.run(
+            strategy=strategy,
+            pipeline=script.name,
+            slo=objective,
+            limits=limits,
+            started_s=started_s,
+            ended_s=ended_s,
+            decisions=decisions,
+        )
+        scores = score(run, oracle_node_seconds=None)
+        # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
+        unknown: dict[str, Any] = {"rows_lost": None, "rows_repeated": None}
+        if not recorder.saw_something:
+            unknown |= {"node_seconds": None, "nodes_saved": None}
+        document = {
+            "script": str(script),
+            "exit_code": code,
+            "strategy": strategy,
+            "slo": str(objective),
+            **scores.to_json(),
+            **unknown,
+            "executors": recorder.executors(started_s),
+            "decisions": [entry.to_json() for entry in decisions],
+        }
+        if json_report is not None:
+            json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
+        if json:
+            print_json(document)
+        if report is not None:
+            write_page(
+                report, title=f"Ebbflow: {script.name}", runs=[run], scores=[{**scores.to_json(), **unknown}]
+            )
+        say(
+            f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
+            f"{scores.reconfigurations} changes of size"
+        )
+    except Exception:
+        # The job is done and its exit code is its own, whatever becomes of our report.
+        log.exception("the report could not be written")
     return code
 
 

@@ -92,7 +92,7 @@ def attach(
 
     With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings and ledger; without one they go to a temporary file.
+    for readings and ledger; without one they go to a temporary file that goes with the job.
     """
     try:
         limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
@@ -105,8 +105,8 @@ def attach(
         from ebbflow.targets.spark.target import SparkTarget
 
         target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
-        path = Path(store) if store else Path(tempfile.mkdtemp(prefix="ebbflow-")) / "run.sqlite"
-        kept = Store(path, time)
+        folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
+        kept = Store(Path(folder.name) / "run.sqlite" if folder else Path(store or ""), time)
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return Attached(None, None, lambda: None)
@@ -129,6 +129,8 @@ def attach(
     def close() -> None:
         target.close()
         kept.close()
+        if folder is not None:
+            folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
     return Attached(loop, kept, close)

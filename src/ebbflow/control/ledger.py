@@ -32,7 +32,7 @@ class LedgerStore(Protocol):
 class Ledger:
     """Writes entries through to a store and keeps the recent ones at hand."""
 
-    def __init__(self, store: LedgerStore, *, keep: int = 10_000) -> None:
+    def __init__(self, store: LedgerStore, *, keep: int = 1_000) -> None:
         self._store = store
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
@@ -56,15 +56,15 @@ class Ledger:
         )
         entry = replace(entry, entry_id=self._store.append_ledger(time_s, verdict, entry.to_json()))
         self._recent.append(entry)
-        if verdict == ACT:
-            self.reconfigurations += 1
         if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
         return entry
 
     def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
         """Record what came of asking."""
-        return self._amend(entry, replace(entry, outcome=outcome))
+        closed = self._amend(entry, replace(entry, outcome=outcome))
+        self.reconfigurations += closed.changed and closed.verdict == ACT
+        return closed
 
     def settle(self, now_s: float, subject: str, windows: Windows) -> list[LedgerEntry]:
         """Write the achieved effect beside the expected one, where its time has come.

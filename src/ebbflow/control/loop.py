@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ebbflow.control.ledger import ACT, Ledger
 from ebbflow.core.batches import Batch
@@ -80,6 +80,7 @@ class ControlLoop:
         self._decided_s = float("-inf")
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
+        self._has_asked = False
         self._failures = 0
         self._blind = 0
 
@@ -141,8 +142,8 @@ class ControlLoop:
         self._store.add(seen.readings)
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow
-        elif self._planned is None and seen.active:
-            # What is there when we arrive is taken as planned: we inherit it, nobody is to blame for it.
+        elif not self._has_asked:
+            # What is there when we arrive, and what still comes of what others asked for, is taken as planned.
             self._planned = seen.requested
         if seen.given_up_nodes and self._planned is not None:
             self._give_up(seen, self._planned)
@@ -190,11 +191,15 @@ class ControlLoop:
         return bool(snapshot.planned.difference(snapshot.requested)) or (surplus and not leaving)
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
+        self._has_asked = True
         try:
             outcome = self._target.apply(decision.wanted)
         except TargetError as error:
             requested = self._last.requested if self._last is not None else entry.before
             outcome = Outcome(requested=requested, note=f"not carried out: {error}")
+        if outcome.requested.parallelism != decision.wanted.parallelism:
+            # A shape that cannot be had is not planned any more; asking again would stop the query each time.
+            self._planned = replace(decision.wanted, parallelism=outcome.requested.parallelism)
         return self.ledger.close(entry, outcome)
 
     def _note_direction(self, now_s: float, wanted: Layout, before: Layout) -> None:

@@ -40,10 +40,22 @@ class Decision:
     inputs: Mapping[str, float | str] = field(default_factory=dict)
     bound_by: tuple[Constraint, ...] = ()
     expected: Effect | None = None
+    instead: Mapping[int, Effect] = field(default_factory=dict)
+    """What is expected on other numbers of nodes, in case the decision is restrained to one of them."""
 
     def bound(self, wanted: Layout, name: str, why: str) -> Decision:
-        """The same decision, restrained to another layout, with the constraint written down."""
-        return replace(self, wanted=wanted, bound_by=(*self.bound_by, Constraint(name=name, why=why)))
+        """The same decision, restrained to another layout, with the constraint written down.
+
+        What is expected is then what that layout brings: the effect known for its size, or for the next
+        smaller one; nothing where none is known.
+        """
+        known = [nodes for nodes in self.instead if nodes <= wanted.main_nodes]
+        return replace(
+            self,
+            wanted=wanted,
+            bound_by=(*self.bound_by, Constraint(name=name, why=why)),
+            expected=self.instead[max(known)] if known else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +81,11 @@ class LedgerEntry:
     outcome: Outcome | None = None
     achieved: float | None = None
     """Measured value of ``decision.expected.metric`` when its time had come."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the target was asked for something else than there was: a reconfiguration."""
+        return self.outcome is not None and bool(self.outcome.requested.difference(self.before))
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -103,14 +103,12 @@ class TopWords:
 class Ranker:
     """The sink: keeps the counts of the last panes and ranks them; writing the same batch twice is harmless."""
 
-    def __init__(
-        self, *, panes: int, top: int, on_top: Callable[[list[tuple[str, int]]], None] | None = None
-    ):
+    def __init__(self, *, panes: int, top: int) -> None:
         self._panes = panes
         self._top = top
-        self._on_top = on_top
         self._counts: dict[float, dict[str, int]] = {}
         self._rows: dict[int, int] = {}
+        self._ranked: list[tuple[str, int]] = []
 
     def take(self, batch: DataFrame, batch_id: int) -> None:  # noqa: ARG002
         """Take in the counts that a batch changed."""
@@ -122,15 +120,14 @@ class Ranker:
                 self._counts.setdefault(pane_s, {})[word] = count
         for old in sorted(self._counts)[: -self._panes]:
             del self._counts[old]
-        if self._on_top is not None:
-            self._on_top(self.top())
-
-    def top(self) -> list[tuple[str, int]]:
-        """The most frequent words of the last panes."""
         total: Counter[str] = Counter()
         for counts in self._counts.values():
             total.update(counts)
-        return total.most_common(self._top)
+        self._ranked = total.most_common(self._top)
+
+    def top(self) -> list[tuple[str, int]]:
+        """The most frequent words of the last panes, as of the last batch; safe from any thread."""
+        return self._ranked
 
     def audit(self, rows: int) -> tuple[int, int]:
         """(lost, repeated) among the first ``rows`` rows of the source."""

@@ -111,7 +111,8 @@ class Capacity:
         growing = self._sizing(snapshot, for_shrinking=False)
         sizes = growing.sizes()
         needed = growing.smallest(sizes, growing.budget_s(self._budget_out))
-        if needed.nodes > now:
+        # What was planned and could not be had does not count as there: it is wanted again, and said so.
+        if needed.nodes > min(now, snapshot.requested.main_nodes):
             self._would_do.clear()
             return self._grow(growing, needed, snapshot)
         overdue_s = max(query.overdue_s for query in self._queries.values())
@@ -126,7 +127,7 @@ class Capacity:
         return self._keep(growing, overdue_s, snapshot)
 
     def _grow(self, sizing: Sizing, needed: Size, snapshot: Snapshot) -> Decision:
-        now = snapshot.planned.main_nodes
+        now = min(snapshot.planned.main_nodes, snapshot.requested.main_nodes)
         here = sizing.judge(now)
         return Decision(
             wanted=snapshot.planned.with_nodes(needed.nodes),
@@ -139,6 +140,7 @@ class Capacity:
             inputs=self._inputs(sizing, needed, snapshot, self._budget_out),
             bound_by=self._bottleneck(sizing, needed, snapshot),
             expected=_effect(sizing, needed),
+            instead=_effects(sizing, now, needed.nodes),
         )
 
     def _shrink(self, sizing: Sizing, enough: Size, snapshot: Snapshot) -> Decision:
@@ -173,6 +175,7 @@ class Capacity:
             inputs=inputs,
             bound_by=self._bottleneck(sizing, size, snapshot),
             expected=_effect(sizing, size),
+            instead=_effects(sizing, nodes, now),
         )
 
     def _keep(self, sizing: Sizing, overdue_s: float, snapshot: Snapshot) -> Decision:
@@ -285,6 +288,13 @@ class Capacity:
 
 def _effect(sizing: Sizing, size: Size) -> Effect:
     return Effect(metric=Metric.FRESHNESS, value=round(size.freshness_s, 3), at_s=sizing.judge_from_s)
+
+
+def _effects(sizing: Sizing, fewest: int, most: int) -> dict[int, Effect]:
+    """What is expected on the sizes between two, both included; a few of them where there are many."""
+    between = [nodes for nodes in sizing.sizes() if fewest < nodes < most]
+    chosen = {fewest, most, *between[:: max(1, len(between) // 6)]}
+    return {nodes: _effect(sizing, sizing.judge(nodes)) for nodes in sorted(chosen)}
 
 
 def _rate(sizing: Sizing) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.clock import Clock
@@ -64,11 +64,11 @@ class _Drain(threading.Thread):
         monitor: SparkMonitor,
         *,
         victims: list[str],
-        staying: int,
+        total: Callable[[], int],
         times: ShrinkTimes,
     ) -> None:
         super().__init__(name="ebbflow-drain", daemon=True)
-        self._staying = staying
+        self._total = total
         self.victims = set(victims)
         self.since_s = clock.now_s()
         self.decommissioned = False
@@ -88,7 +88,9 @@ class _Drain(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._await(self._between_batches, self._times.between_batches_within_s)
+            self._await(
+                self._between_batches, self._times.between_batches_within_s, every_s=self._times.look_every_s
+            )
             with self._lock:
                 if self._cancelled.is_set():
                     return
@@ -97,11 +99,12 @@ class _Drain(threading.Thread):
                     self._driver.decommission(victim)
                 # Each decommissioning lowers Spark's target by one, but two in a row have been seen to
                 # leave it too high, and the leavers were replaced. So the target is said once more, outright.
-                self._driver.request_total(self._staying)
-            if not self._await(self._gone, self._times.gone_within_s):
+                self._driver.request_total(self._total())
+            if not self._await(self._gone, self._times.gone_within_s, every_s=0.25):
                 left = self._still_there()
                 log.warning("executors %s did not leave in time and are killed", ", ".join(sorted(left)))
                 self._driver.kill(sorted(left))
+                self._driver.request_total(self._total())
         except TargetError as error:
             log.warning("letting executors go was cut short: %s", error)
 
@@ -116,10 +119,8 @@ class _Drain(threading.Thread):
     def _gone(self) -> bool:
         return not self._still_there()
 
-    def _await(self, condition: object, within_s: float) -> bool:
-        assert callable(condition)
+    def _await(self, condition: Callable[[], bool], within_s: float, *, every_s: float) -> bool:
         deadline_s = self._clock.now_s() + within_s
-        every_s = self._times.look_every_s if condition == self._between_batches else 0.25
         while self._clock.now_s() < deadline_s and not self._cancelled.is_set():
             if condition():
                 return True
@@ -201,11 +202,11 @@ class SparkActuator:
             self._clock,
             self._monitor,
             victims=victims,
-            staying=wanted,
+            total=lambda: self.requested,
             times=self._shrink_times,
         )
-        self._drain.start()
         self.requested = wanted
+        self._drain.start()
         moved = sum(state.get(victim, 0) for victim in victims)
         who = ", ".join(f"executor {victim}" for victim in victims)
         return wanted, 0, f"letting go {who}, with {moved} state partition(s) to load elsewhere"
@@ -238,7 +239,7 @@ class SparkActuator:
         now_s = self._clock.now_s()
         overdue = [t for t in asked if now_s - t > self._give_up_after_s]
         if overdue:
-            self._executors.gave_up(len(overdue))
+            self._executors.never_came(len(overdue))
             self.requested = max(1, self.requested - len(overdue))
             self._driver.request_total(self.requested)
         return len(overdue)

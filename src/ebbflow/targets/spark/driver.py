@@ -214,10 +214,10 @@ class Driver:
         return bool(self._call(lambda: backend.decommissionExecutor(executor_id, info, True, False)))
 
     def kill(self, executor_ids: Sequence[str]) -> None:
-        """End executors at once; their running tasks run again elsewhere."""
+        """End executors at once; their running tasks run again elsewhere. Spark's target stays as it is."""
         ids = self._jvm.PythonUtils.toSeq(list(executor_ids))
         backend = self._call(self._jsc.schedulerBackend)
-        self._call(lambda: backend.killExecutors(ids, True, False, True))
+        self._call(lambda: backend.killExecutors(ids, False, False, True))
 
     # -- inside --------------------------------------------------------------------------------
 

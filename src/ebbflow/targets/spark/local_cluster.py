@@ -130,6 +130,11 @@ class LocalCluster:
         return read_master_state(self.web_url)
 
     @property
+    def folder(self) -> Path | None:
+        """Where logs and work folders are while it runs."""
+        return self._folder
+
+    @property
     def process_ids(self) -> list[int]:
         """Ids of our direct children, one for the master and each worker."""
         return [process.popen.pid for process in self._processes]
@@ -155,6 +160,8 @@ class LocalCluster:
                     sys.executable,
                     "-I",
                     supervisor.__file__,
+                    # The master is the last to end, so its supervisor cleans up, should we be gone by then.
+                    str(self._folder) if name == "master" else "",
                     str(home / "bin" / "spark-class"),
                     main_class,
                     *arguments,

@@ -104,6 +104,7 @@ class SparkMonitor:
                     progress, stages.get(progress.batch_id, ()), slots=slots, steady=steady
                 )
                 if batch is not None:
+                    tracker.last_batch = batch
                     batches.append(batch)
         status = self._driver.status(query)
         if status.is_trigger_active and status.is_data_available:
@@ -154,7 +155,7 @@ class SparkMonitor:
         return readings
 
     def _batch_readings(self, batch: Batch) -> list[Reading]:
-        at_s, name = batch.ended_s, self.name
+        at_s, name = batch.ended_s, batch.query
         due_s = (
             batch.started_s - batch.started_s % batch.trigger_interval_s if batch.trigger_interval_s else None
         )
@@ -177,6 +178,17 @@ class SparkMonitor:
                 readings.append(Reading(at_s, run.name, Metric.INSTANCES, float(run.instances or 0)))
         return readings
 
+    def _over_queries(self, at_s: float) -> list[Reading]:
+        """The last batch of every query, taken together: one that lags must not hide behind one that does not."""
+        last = [t.last_batch for t in self._trackers.values() if t.last_batch is not None]
+        freshness_s = [max(0.0, batch.ended_s - batch.oldest_arrival_s) for batch in last]
+        return [
+            Reading(at_s, self.name, Metric.BATCH_ROWS, float(sum(batch.rows for batch in last))),
+            Reading(at_s, self.name, Metric.BATCH_TIME, max(batch.duration_s for batch in last)),
+            Reading(at_s, self.name, Metric.BACKLOG, sum(batch.backlog_rows for batch in last)),
+            Reading(at_s, self.name, Metric.FRESHNESS, max(freshness_s)),
+        ]
+
     def _pipeline_readings(self, now_s: float, batches: list[Batch]) -> list[Reading]:
         """Sums over the queries; freshness of the running batch where it is already worse than the last."""
         trackers = list(self._trackers.values())
@@ -186,6 +198,8 @@ class SparkMonitor:
             Reading(now_s, self.name, Metric.ARRIVAL_RATE, sum(t.rate_per_s for t in trackers)),
             Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(t.queue_rows(now_s) for t in trackers)),
         ]
+        if batches:
+            readings += self._over_queries(max(batch.ended_s for batch in batches))
         state = [s for t in trackers if t.last is not None for s in t.last.state_operators]
         if state and batches:
             readings.append(

@@ -76,8 +76,18 @@ def distance(start: Any, end: Any) -> float:
     7.0
     >>> distance(None, 12)
     12.0
+    >>> distance(None, '{"startMs": "1794777451135", "row": 7}')  # texts inside are names, not counts
+    7.0
     """
-    return _total(end) - _total(start)
+    return _total(_document(end)) - _total(_document(start))
+
+
+def _document(offset: Any) -> Any:
+    """Some sources give their offset as JSON in a text."""
+    try:
+        return msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    except msgspec.DecodeError:
+        return None
 
 
 def _total(offset: Any) -> float:
@@ -89,11 +99,6 @@ def _total(offset: Any) -> float:
         return sum(_total(value) for value in offset.values())
     if isinstance(offset, list):
         return sum(_total(value) for value in offset)
-    if isinstance(offset, str):
-        try:
-            return _total(msgspec.json.decode(offset))
-        except msgspec.DecodeError:
-            return 0.0
     return 0.0
 
 

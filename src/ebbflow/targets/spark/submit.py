@@ -71,7 +71,7 @@ def run_script(
     settings: Mapping[str, str],
     on_session: Callable[[SparkSession], None],
 ) -> int:
-    """Run the script to its end; returns its exit code. ``on_session`` is called once."""
+    """Run the script to its end; returns its exit code. ``on_session`` is called once for each application it opens."""
     with (
         _submit_arguments(master, settings),
         _session_hook(on_session),
@@ -113,17 +113,17 @@ def _submit_arguments(master: str, settings: Mapping[str, str]) -> Iterator[None
 
 @contextmanager
 def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
-    """Be told of the first session the script opens. Nothing that goes wrong there reaches the script."""
+    """Be told of every application the script opens. Nothing that goes wrong there reaches the script."""
     from pyspark.sql import SparkSession
 
     original = SparkSession.Builder.getOrCreate
-    told = False
+    told: set[str] = set()
 
     def get_or_create(builder: SparkSession.Builder) -> SparkSession:
-        nonlocal told
         session = original(builder)
-        if not told:
-            told = True
+        application = str(session.sparkContext.applicationId) if hasattr(session, "_jsparkSession") else ""
+        if application not in told:
+            told.add(application)
             try:
                 on_session(session)
             except Exception:

@@ -1,15 +1,16 @@
 """Runs one child process and ends it when whoever started us is gone, however it went.
 
-Run by path, not as a module, so that it starts in milliseconds and imports nothing. Our standard input
-is a pipe that the starter holds open; it closes when the starter closes it, exits, or is killed.
-The child gets a session of its own, so that Ctrl-C in the terminal reaches the starter alone and
-the starter decides the order in which things end.
+Called with a folder to remove at the end (or nothing) and a command. Run by path, not as a module, so that
+it starts in milliseconds and imports nothing. Our standard input is a pipe that the starter holds open;
+it closes when the starter closes it, exits, or is killed. The child gets a session of its own, so that
+Ctrl-C in the terminal reaches the starter alone and the starter decides the order in which things end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,8 +28,8 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def main(command: list[str]) -> int:
-    """Run the command until it ends or standard input closes."""
+def main(folder: str, command: list[str]) -> int:
+    """Run the command until it ends or standard input closes; then remove the folder, if one is named."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -41,8 +42,11 @@ def main(command: list[str]) -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: _end_group(child))
-    return child.wait()
+    code = child.wait()
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -98,12 +98,15 @@ class SparkTarget:
 
     def apply(self, planned: Layout) -> Outcome:
         """Ask for the executors, and restart managed queries whose operators change."""
+        requested, infeasible, note = self._actuator.set_nodes(planned.main_nodes)
         notes = []
         for query in self._managed:
             if query.differs(planned.parallelism):
-                query.restart(planned.parallelism)
-                notes.append(f"restarted {query.name} from its checkpoint")
-        requested, infeasible, note = self._actuator.set_nodes(planned.main_nodes)
+                try:
+                    query.restart(planned.parallelism)
+                    notes.append(f"restarted {query.name} from its checkpoint")
+                except TargetError as error:
+                    notes.append(str(error))
         return Outcome(
             requested=self._layout(requested),
             infeasible_nodes=infeasible,

@@ -51,6 +51,7 @@ class QueryTracker:
     def __init__(self, trigger_interval_s: float) -> None:
         self.trigger_interval_s = trigger_interval_s
         self.last: Progress | None = None
+        self.last_batch: Batch | None = None
         self.last_job_id = -1
         self.running_since_s: float | None = None
         self.rate_per_s = 0.0
@@ -158,6 +159,11 @@ class ExecutorTracker:
     def asked(self, now_s: float, count: int) -> None:
         """``count`` more were asked for."""
         self._asked.extend([now_s] * count)
+
+    def never_came(self, count: int) -> None:
+        """The oldest ``count`` requests are waited for no longer."""
+        for _ in range(min(count, len(self._asked))):
+            self._asked.popleft()
 
     def gave_up(self, count: int) -> None:
         """The newest ``count`` requests were taken back."""
