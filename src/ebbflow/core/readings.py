@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 
@@ -78,22 +79,37 @@ class Window:
 
     def slope_per_s(self) -> float:
         """Least-squares slope; 0 where two distinct times are not there yet."""
-        return slope_per_s(self._points)
+        return slope_per_s(self._points)[0]
+
+    def rise_per_s(self) -> float:
+        """How fast the values surely rise: the slope less its standard error, never below 0."""
+        slope, error = slope_per_s(self._points)
+        return max(0.0, slope - error)
 
 
-def slope_per_s(points: Iterable[tuple[float, float]]) -> float:
-    """Least-squares slope of (time, value) points: Σ(t−t̄)(v−v̄) / Σ(t−t̄)².
+def slope_per_s(points: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Least-squares slope of (time, value) points and its standard error.
+
+    slope = Σ(t−t̄)(v−v̄) / Σ(t−t̄)²,  error = √(Σ residual² / (n−2) / Σ(t−t̄)²); 0 for fewer than three points
 
     >>> slope_per_s([(0.0, 1.0), (2.0, 5.0)])
-    2.0
+    (2.0, 0.0)
+    >>> slope_per_s([(0.0, 0.0), (1.0, 3.0), (2.0, 2.0)])  # doctest: +ELLIPSIS
+    (1.0, 1.15...)
     """
     pairs = list(points)
     if len(pairs) < 2:
-        return 0.0
+        return 0.0, 0.0
     mean_t = sum(t for t, _ in pairs) / len(pairs)
     mean_v = sum(v for _, v in pairs) / len(pairs)
     spread = sum((t - mean_t) ** 2 for t, _ in pairs)
-    return sum((t - mean_t) * (v - mean_v) for t, v in pairs) / spread if spread > 0 else 0.0
+    if spread <= 0:
+        return 0.0, 0.0
+    slope = sum((t - mean_t) * (v - mean_v) for t, v in pairs) / spread
+    if len(pairs) == 2:
+        return slope, 0.0
+    residual = sum((v - mean_v - slope * (t - mean_t)) ** 2 for t, v in pairs)
+    return slope, math.sqrt(residual / (len(pairs) - 2) / spread)
 
 
 class Windows:

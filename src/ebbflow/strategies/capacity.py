@@ -30,6 +30,11 @@ from ebbflow.profiling.outlook import QueryState
 from ebbflow.profiling.sizing import Size, Sizing, settle_s
 from ebbflow.strategies.diagnosis import why_more_cannot_help
 
+DISTURBANCE_S = 4.0
+"""Assumed disturbance by a growth until one has been seen."""
+WORTH = 6.0
+"""A growth is made for so many times as long as it disturbs: few and early ones, rather than many."""
+
 FORMULA = "n* = min { n : worst freshness(n) ≤ T + β·(SLO − T) and busy(n) ≤ ρ }"
 
 
@@ -43,13 +48,19 @@ class _Query:
         self.idle = False
         self.overdue_s = 0.0
         """How much longer its running batch has taken than it should."""
+        self.disturbance_s = DISTURBANCE_S
+        """How much longer a batch takes in which nodes come: their first tasks load classes, start Python."""
 
     def learn(self, batch: Batch, patience_s: float) -> None:
         self.last = batch
         # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
         self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
-        if batch.rows > 0 and batch.stages:
-            self.model.learn(batch, patience_s)
+        if batch.rows == 0 or not batch.stages:
+            return
+        if self.model.ready and not batch.steady:
+            extra_s = max(0.0, batch.duration_s - self.model.on(batch.slots).of(batch.rows))
+            self.disturbance_s = 0.5 * (self.disturbance_s + extra_s)
+        self.model.learn(batch, patience_s)
 
     def look(self, running_since_s: float | None, now_s: float, slots: int) -> None:
         """Note whether it has nothing to do, or has been at one batch for too long."""
@@ -87,7 +98,7 @@ class Capacity:
         busy_limit: float = 0.8,
         busy_limit_in: float = 0.7,
         hold_in_s: float = 10.0,
-        rate_window_s: float = 20.0,
+        rate_window_s: float = 30.0,
     ) -> None:
         self._budget_out = budget_out
         self._budget_in = budget_in
@@ -230,11 +241,13 @@ class Capacity:
         points = [rate for _, rate in query.rates]
         rate = max(points[-1], sum(points[-3:]) / len(points[-3:]))
         slope = 0.0
-        # Every growth disturbs a batch, so one that is needed is made for the whole time until its effect
-        # can be judged; a slope is believed, but not to more than three times the load.
+        # Every growth disturbs a batch. One that is needed is made for the time until its effect can be
+        # judged, and for as long after that as makes it worth the disturbance. A rise is believed as far
+        # as it is sure, and not to more than three times the load.
         ahead_s = snapshot.lead_time_s + settle_s(last.trigger_interval_s, snapshot.slo)
+        ahead_s += WORTH * query.disturbance_s
         if not for_shrinking:
-            slope = min(max(0.0, query.rates.slope_per_s()), 2 * rate / ahead_s)
+            slope = min(query.rates.rise_per_s(), 2 * rate / ahead_s)
         return QueryState(
             now_s=now_s,
             offsets_taken_s=now_s if query.idle else last.started_s,
@@ -275,6 +288,7 @@ class Capacity:
             "slope_per_s2": round(sum(state.slope_per_s2 for state in states), 3),
             "backlog_rows": round(sum(state.backlog_rows for state in states)),
             "lead_time_s": round(snapshot.lead_time_s, 2),
+            "ahead_s": round(max(state.slope_for_s for state in states), 1),
             "observed_nodes": snapshot.observed.main_nodes,
             "requested_nodes": snapshot.requested.main_nodes,
             "driver_s": round(model.driver_s, 3),
