@@ -70,6 +70,11 @@ def dynamic_allocation_settings(fewest: int, most: int) -> dict[str, str]:
         "spark.dynamicAllocation.initialExecutors": str(fewest),
         "spark.dynamicAllocation.minExecutors": str(fewest),
         "spark.dynamicAllocation.maxExecutors": str(most),
+        # Spark's defaults, said outright: a driver's JVM may remember other ones from an earlier session.
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.executorIdleTimeout": "60s",
+        "spark.decommission.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
 
