@@ -76,7 +76,7 @@ def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> Non
         30,
     )
     text = output.read_text()
-    assert "|  ebb|" in text, "it counted"
+    assert "| ebb|" in text, "it counted"
     document = json.loads(report.read_text())
     assert document["strategy"] == "capacity"
     assert document["executors"][0][1] == 1

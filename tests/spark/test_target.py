@@ -55,7 +55,11 @@ class Eyes:
 def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> None:
     target = SparkTarget(spark, SystemClock())
     eyes = Eyes(target, wait)
-    eyes.until(lambda o: o.active and eyes.batches, "the first batches")
+    eyes.until(lambda o: o.active, "the query to run")
+    target.apply(Layout.of(1))  # whatever other tests left
+    eyes.until(lambda o: o.held_nodes == 1, "one executor")
+    eyes.batches.clear()
+    eyes.until(lambda o: len(eyes.batches) > 1, "batches on one executor")
     batch = eyes.batches[-1]
     assert batch.query == "counts"
     assert batch.rows > 0
@@ -94,7 +98,8 @@ def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> No
     assert seen.layout == Layout.of(1), "those that leave do not count"
     assert ActionKind.SHRINK in [a.kind for a in seen.under_way]
     eyes.until(lambda o: o.held_nodes == 1, "two executors to leave")
-    eyes.until(lambda o: query.lastProgress["batchId"] > rows_before + 3, "batches after it")
+    wait(lambda: cluster.state()["activeapps"][0]["cores"] == 1, "their cores to be free", 30)
+    eyes.until(lambda o: query.lastProgress["batchId"] > rows_before + 5, "batches after it")
     assert query.exception() is None
     assert cluster.state()["activeapps"][0]["cores"] == 1, "nothing replaces them"
     assert target.observe().layout == Layout.of(1)

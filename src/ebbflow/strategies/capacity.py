@@ -201,8 +201,7 @@ class Capacity:
             reason = f"right size: {expected}"
         else:
             limit = self._bottleneck(sizing, here, snapshot)
-            why = limit[0].why if limit else f"nothing up to {snapshot.limits.max_nodes} does clearly better"
-            reason = f"{expected}, and more would not help: {why}"
+            reason = f"{expected}, and more would not help: {limit[0].why}"
         return Decision(
             wanted=snapshot.planned,
             reason=reason,
@@ -275,7 +274,11 @@ class Capacity:
             most_slots=snapshot.limits.max_nodes * snapshot.slots_per_node,
             slo_s=snapshot.slo.freshness_s,
         )
-        return (found,) if found else ()
+        if found is None:
+            most = snapshot.limits.max_nodes
+            why = f"no size up to {most} keeps the objective, and this one does nearly as well as {most}"
+            found = Constraint(name="objective", why=why)
+        return (found,)
 
     @staticmethod
     def _inputs(sizing: Sizing, size: Size, snapshot: Snapshot, budget: float) -> dict[str, float | str]:

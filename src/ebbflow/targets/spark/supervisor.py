@@ -34,16 +34,19 @@ def main(folder: str, command: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
+    abandoned = threading.Event()
+
     def watch() -> None:
         # A plain read: a buffered one would hold a lock at exit if it is still waiting then.
         while os.read(0, 1024):
             pass
+        abandoned.set()
         _end_group(child)
 
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: _end_group(child))
     code = child.wait()
-    if folder:
+    if folder and abandoned.is_set():  # else the starter still wants to read why it ended
         shutil.rmtree(folder, ignore_errors=True)
     return code
 
