@@ -1,0 +1,180 @@
+"""What the peers measure: the same few signals from batches of a micro-batch target or from operators.
+
+The unit is a stretch of work. On a micro-batch target it is a finished batch of a query: its span is
+max(duration, trigger interval), its busy time Σ task_time, its slots those it ran on, so that
+
+    busy fraction = Σ task_time / (slots × max(duration, trigger))
+
+On a continuous target it is what an operator did between two of its readings: ``rows-in`` and
+``operator-cpu`` since the reading before, ``instances`` as its slots. The lag is the pipeline's
+``queue-length``; where that is not read, the rows a batch left behind plus those that came while it ran.
+
+A query that is known, runs no batch and is well past its trigger has nothing to do: that is a measured
+zero. Everything else that is not there is missing, and stays ``None``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from ebbflow.core.batches import Batch
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import Snapshot
+
+IDLE_AFTER_S = 2.0
+"""How far past its trigger a query without a batch counts as having nothing to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One stretch of work of one query or operator."""
+
+    vertex: str
+    to_s: float
+    span_s: float
+    rows: float
+    rows_out: float | None = None
+    busy_s: float | None
+    """Slot-seconds of work; None where nobody counted them."""
+    slots: float
+
+    @property
+    def busy_slots(self) -> float | None:
+        """How many slots the work kept busy on the mean."""
+        return None if self.busy_s is None else self.busy_s / self.span_s
+
+
+class Signals:
+    """Follows a snapshot's batches or operator readings from look to look."""
+
+    def __init__(self, *, stale_after_s: float = 15.0) -> None:
+        self._stale_after_s = stale_after_s
+        self.batches: dict[str, Batch] = {}
+        """The last batch of each query that runs."""
+        self.last: dict[str, Work] = {}
+        """The last stretch of each query, or of each operator."""
+        self.new: list[Work] = []
+        """Those that came with the last look."""
+        self.lag_rows: float | None = None
+        self.rate_per_s: float | None = None
+        self._sources: tuple[str, ...] = ()
+
+    @property
+    def micro_batch(self) -> bool:
+        """Whether what was seen came in batches."""
+        return bool(self.batches)
+
+    @property
+    def busy_slots(self) -> float | None:
+        """Slots' worth of work going on in the whole pipeline; None if any part of it is unknown."""
+        parts = [work.busy_slots for work in self.last.values()]
+        known = [part for part in parts if part is not None]
+        return sum(known) if parts and len(known) == len(parts) else None
+
+    @property
+    def processed_per_s(self) -> float | None:
+        """Source rows taken in per second, in the last stretches of the queries or of the source operators."""
+        sources = [w for w in self.last.values() if self.micro_batch or w.vertex in self._sources]
+        return sum(work.rows / work.span_s for work in sources) if sources else None
+
+    @property
+    def most_tasks(self) -> int | None:
+        """Most tasks of a stage in the last batches: how many partitions there are to work on."""
+        return max((s.tasks for b in self.batches.values() for s in b.stages), default=None)
+
+    def look(self, snapshot: Snapshot) -> str:
+        """Take in a snapshot; the answer says what is missing, and is empty where nothing is."""
+        self.new, self._sources = [], snapshot.pipeline.sources
+        if snapshot.data_age_s > self._stale_after_s:
+            return f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
+        for gone in [name for name in self.batches if name not in snapshot.queries]:
+            del self.batches[gone]
+            self.last.pop(gone, None)
+        if snapshot.queries or snapshot.batches:
+            self._look_at_batches(snapshot)
+        else:
+            self._look_at_operators(snapshot)
+        self.last.update({work.vertex: work for work in self.new})
+        self._look_at_source(snapshot)
+        return "" if self.last else "no data: no batch has finished and no operator was read twice"
+
+    # -- micro-batch ---------------------------------------------------------------------------
+
+    def _look_at_batches(self, snapshot: Snapshot) -> None:
+        for operator in [name for name in self.last if name not in self.batches]:
+            del self.last[operator]
+        for batch in snapshot.batches:
+            if batch.query in snapshot.queries:
+                self.batches[batch.query] = batch
+                self.new.append(_work(batch))
+        fresh = {work.vertex for work in self.new}
+        for name, batch in self.batches.items():
+            if name not in fresh and self._idle(name, batch, snapshot):
+                since_s = max(self.last[name].to_s, batch.started_s + batch.trigger_interval_s)
+                if snapshot.now_s > since_s:
+                    slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
+                    span_s = snapshot.now_s - since_s
+                    self.new.append(
+                        Work(vertex=name, to_s=snapshot.now_s, span_s=span_s, rows=0, busy_s=0.0, slots=slots)
+                    )
+
+    @staticmethod
+    def _idle(name: str, batch: Batch, snapshot: Snapshot) -> bool:
+        due_s = max(batch.ended_s, batch.started_s + batch.trigger_interval_s)
+        return snapshot.queries[name] is None and snapshot.now_s > due_s + IDLE_AFTER_S
+
+    # -- continuous ----------------------------------------------------------------------------
+
+    def _look_at_operators(self, snapshot: Snapshot) -> None:
+        for name in snapshot.pipeline.order:
+            seen = self.last.get(name)
+            since_s = float("-inf") if seen is None else seen.to_s
+            busy = dict(snapshot.windows.of(name, Metric.OPERATOR_CPU).since(since_s))
+            out = dict(snapshot.windows.of(name, Metric.ROWS_OUT).since(since_s))
+            read = snapshot.windows.of(name, Metric.INSTANCES).last
+            instances = read or snapshot.planned.parallelism.get(name) or _slots(snapshot)
+            points = snapshot.windows.of(name, Metric.ROWS_IN).since(since_s)
+            for (from_s, _), (to_s, rows) in itertools.pairwise(points):
+                if to_s > from_s:
+                    self.new.append(
+                        Work(
+                            vertex=name,
+                            to_s=to_s,
+                            span_s=to_s - from_s,
+                            rows=rows,
+                            rows_out=out.get(to_s),
+                            busy_s=busy.get(to_s),
+                            slots=instances,
+                        )
+                    )
+
+    # -- the source ----------------------------------------------------------------------------
+
+    def _look_at_source(self, snapshot: Snapshot) -> None:
+        name = snapshot.pipeline.name
+        self.rate_per_s = snapshot.windows.of(name, Metric.ARRIVAL_RATE).last
+        self.lag_rows = snapshot.windows.of(name, Metric.QUEUE_LENGTH).last
+        if not self.batches:
+            return
+        idle = {name for name, batch in self.batches.items() if self._idle(name, batch, snapshot)}
+        working = [batch for name, batch in self.batches.items() if name not in idle]
+        self.rate_per_s = sum(batch.arrival_rate_per_s for batch in working)
+        if self.lag_rows is None:
+            self.lag_rows = sum(b.backlog_rows + b.arrival_rate_per_s * b.duration_s for b in working)
+
+
+def _work(batch: Batch) -> Work:
+    counted = bool(batch.stages) or batch.rows == 0
+    return Work(
+        vertex=batch.query,
+        to_s=batch.ended_s,
+        span_s=max(batch.duration_s, batch.trigger_interval_s, 1e-3),
+        rows=batch.rows,
+        busy_s=sum(stage.task_time_s for stage in batch.stages) if counted else None,
+        slots=max(1, batch.slots),
+    )
+
+
+def _slots(snapshot: Snapshot) -> int:
+    return max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
