@@ -23,7 +23,7 @@ def stage(tasks: int, task_time_s: float, wall_s: float = 1.0, index: int = 0) -
         task_time_s=task_time_s,
         cpu_time_s=task_time_s,
         wall_s=wall_s,
-        longest_task_s=wall_s,
+        longest_task_s=task_time_s / tasks,
     )
 
 

@@ -55,7 +55,7 @@ class Keda:
         """The size at which each node would have a threshold's worth of lag."""
         missing = self._signals.look(snapshot)
         if missing or self._signals.lag_rows is None:
-            self._lag_rows = None
+            self._lag_rows = self._active_s = None  # what was not seen was not quiet
             return hold(snapshot, missing or "no data: the lag is unknown", FORMULA)
         if self._poll.due(snapshot.now_s) or self._lag_rows is None:
             self._lag_rows = self._signals.lag_rows

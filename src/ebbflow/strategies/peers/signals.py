@@ -24,6 +24,15 @@ from ebbflow.core.snapshot import Snapshot
 
 IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
+STALE_AFTER_S = 15.0
+"""How old the last answer of the target may be before nothing is known any more."""
+
+
+def blind(snapshot: Snapshot) -> str:
+    """Why nothing can be said of the present; empty where something can."""
+    if snapshot.data_age_s > STALE_AFTER_S:
+        return f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +57,7 @@ class Work:
 class Signals:
     """Follows a snapshot's batches or operator readings from look to look."""
 
-    def __init__(self, *, stale_after_s: float = 15.0) -> None:
-        self._stale_after_s = stale_after_s
+    def __init__(self) -> None:
         self.batches: dict[str, Batch] = {}
         """The last batch of each query that runs."""
         self.last: dict[str, Work] = {}
@@ -59,11 +67,12 @@ class Signals:
         self.lag_rows: float | None = None
         self.rate_per_s: float | None = None
         self._sources: tuple[str, ...] = ()
+        self._in_batches = False
 
     @property
     def micro_batch(self) -> bool:
         """Whether what was seen came in batches."""
-        return bool(self.batches)
+        return self._in_batches
 
     @property
     def busy_slots(self) -> float | None:
@@ -86,12 +95,13 @@ class Signals:
     def look(self, snapshot: Snapshot) -> str:
         """Take in a snapshot; the answer says what is missing, and is empty where nothing is."""
         self.new, self._sources = [], snapshot.pipeline.sources
-        if snapshot.data_age_s > self._stale_after_s:
-            return f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
+        if why := blind(snapshot):
+            return why
         for gone in [name for name in self.batches if name not in snapshot.queries]:
             del self.batches[gone]
             self.last.pop(gone, None)
-        if snapshot.queries or snapshot.batches:
+        self._in_batches = self._in_batches or bool(snapshot.queries)
+        if self._in_batches:
             self._look_at_batches(snapshot)
         else:
             self._look_at_operators(snapshot)
@@ -102,8 +112,6 @@ class Signals:
     # -- micro-batch ---------------------------------------------------------------------------
 
     def _look_at_batches(self, snapshot: Snapshot) -> None:
-        for operator in [name for name in self.last if name not in self.batches]:
-            del self.last[operator]
         for batch in snapshot.batches:
             if batch.query in snapshot.queries:
                 self.batches[batch.query] = batch
@@ -155,7 +163,7 @@ class Signals:
         name = snapshot.pipeline.name
         self.rate_per_s = snapshot.windows.of(name, Metric.ARRIVAL_RATE).last
         self.lag_rows = snapshot.windows.of(name, Metric.QUEUE_LENGTH).last
-        if not self.batches:
+        if not self._in_batches:
             return
         idle = {name for name, batch in self.batches.items() if self._idle(name, batch, snapshot)}
         working = [batch for name, batch in self.batches.items() if name not in idle]

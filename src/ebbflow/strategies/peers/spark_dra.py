@@ -88,6 +88,9 @@ class SparkDra:
     def decide(self, snapshot: Snapshot) -> Decision:
         """What the seconds since the last look would have led to."""
         missing = self._signals.look(snapshot)
+        if missing:  # who was not seen did not idle
+            self._sizes.clear()
+            self._touched.clear()
         if missing or not self._signals.micro_batch:
             return hold(snapshot, missing or "no data: this engine has no tasks that end", FORMULA)
         here, now_s = snapshot.planned.main_nodes, snapshot.now_s
