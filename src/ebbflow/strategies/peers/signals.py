@@ -5,9 +5,10 @@ max(duration, trigger interval), its busy time Σ task_time, its slots those it 
 
     busy fraction = Σ task_time / (slots × max(duration, trigger))
 
-On a continuous target it is what an operator did between two of its readings: ``rows-in`` and
-``operator-cpu`` since the reading before, ``instances`` as its slots. The lag is the pipeline's
-``queue-length``; where that is not read, the rows a batch left behind plus those that came while it ran.
+On a continuous target it is what an operator did between two looks: the sums of its readings of ``rows-in``
+and ``operator-cpu``, each of which counts since the reading before, with ``instances`` as its slots.
+The lag is the pipeline's ``queue-length``; where that is not read, the rows a batch left behind plus those
+that came while it ran.
 
 A query that is known, runs no batch and is well past its trigger has nothing to do: that is a measured
 zero. Everything else that is not there is missing, and stays ``None``.
@@ -15,11 +16,11 @@ zero. Everything else that is not there is missing, and stays ``None``.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
 
 IDLE_AFTER_S = 2.0
@@ -138,24 +139,21 @@ class Signals:
         for name in snapshot.pipeline.order:
             seen = self.last.get(name)
             since_s = float("-inf") if seen is None else seen.to_s
-            busy = dict(snapshot.windows.of(name, Metric.OPERATOR_CPU).since(since_s))
-            out = dict(snapshot.windows.of(name, Metric.ROWS_OUT).since(since_s))
-            read = snapshot.windows.of(name, Metric.INSTANCES).last
-            instances = read or snapshot.planned.parallelism.get(name) or _slots(snapshot)
             points = snapshot.windows.of(name, Metric.ROWS_IN).since(since_s)
-            for (from_s, _), (to_s, rows) in itertools.pairwise(points):
-                if to_s > from_s:
-                    self.new.append(
-                        Work(
-                            vertex=name,
-                            to_s=to_s,
-                            span_s=to_s - from_s,
-                            rows=rows,
-                            rows_out=out.get(to_s),
-                            busy_s=busy.get(to_s),
-                            slots=instances,
-                        )
-                    )
+            if len(points) < 2 or points[-1][0] <= points[0][0]:
+                continue
+            read = snapshot.windows.of(name, Metric.INSTANCES).last
+            self.new.append(
+                Work(
+                    vertex=name,
+                    to_s=points[-1][0],
+                    span_s=points[-1][0] - points[0][0],
+                    rows=sum(rows for _, rows in points[1:]),
+                    rows_out=_same(points, snapshot.windows.of(name, Metric.ROWS_OUT)),
+                    busy_s=_same(points, snapshot.windows.of(name, Metric.OPERATOR_CPU)),
+                    slots=read or snapshot.planned.parallelism.get(name) or _slots(snapshot),
+                )
+            )
 
     # -- the source ----------------------------------------------------------------------------
 
@@ -182,6 +180,12 @@ def _work(batch: Batch) -> Work:
         busy_s=sum(stage.task_time_s for stage in batch.stages) if counted else None,
         slots=max(1, batch.slots),
     )
+
+
+def _same(points: list[tuple[float, float]], window: Window) -> float | None:
+    """The sum of another metric over the same readings, None unless it was read every time."""
+    others = window.since(points[0][0])
+    return sum(value for _, value in others[1:]) if len(others) == len(points) else None
 
 
 def _slots(snapshot: Snapshot) -> int:
