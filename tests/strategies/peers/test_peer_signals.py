@@ -35,10 +35,20 @@ def test_queries_add_up_and_one_that_ended_is_forgotten() -> None:
 def test_a_query_past_its_trigger_without_a_batch_is_idle_but_a_running_one_is_not() -> None:
     signals = Signals()
     signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 20.0))]))
-    signals.look(world(60.0, 4, queries={"q": 20.0}))
+    signals.look(world(60.0, 4, queries={"q": 55.0}))
     assert (signals.busy_slots, signals.rate_per_s) == (2.0, 100.0)
     signals.look(world(60.0, 4, queries={"q": None}))
     assert (signals.busy_slots, signals.rate_per_s, signals.lag_rows) == (0.0, 0.0, 0.0)
+
+
+def test_a_batch_that_outlasts_the_one_before_keeps_as_large_a_share_of_the_slots_busy() -> None:
+    signals = Signals()
+    signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 12.0))]))
+    signals.look(world(31.0, 6, queries={"q": 20.0}))
+    assert signals.busy_slots == 4.5  # 12 / (4 slots · 4 s) = 75 % of the 6 that are there now
+    assert signals.done_slots == 1.2  # 12 / 10
+    signals.look(world(31.0, 20, queries={"q": 20.0}))
+    assert signals.busy_slots == 6.0  # 75 % of 8: there are no more tasks
 
 
 def test_without_a_queue_length_the_lag_is_what_was_left_and_what_came_since() -> None:

@@ -77,6 +77,6 @@ class Dask:
 
     def _learn(self) -> None:
         """Busy seconds of a source row: of all operators together on a continuous target."""
-        rate, busy = self._signals.processed_per_s, self._signals.busy_slots
+        rate, busy = self._signals.processed_per_s, self._signals.done_slots
         if rate is not None and busy is not None and rate > 0:
             self._per_row_s = busy / rate

@@ -10,6 +10,8 @@ and ``operator-cpu``, each of which counts since the reading before, with ``inst
 The lag is the pipeline's ``queue-length``; where that is not read, the rows a batch left behind plus those
 that came while it ran.
 
+A batch that has run for longer than the one before (and than its trigger) is taken to keep as large a share
+of the present slots busy as that one did while it ran: a CPU meter would see it long before it ends.
 A query that is known, runs no batch and is well past its trigger has nothing to do: that is a measured
 zero. Everything else that is not there is missing, and stays ``None``.
 """
@@ -69,6 +71,8 @@ class Signals:
         self.rate_per_s: float | None = None
         self._sources: tuple[str, ...] = ()
         self._in_batches = False
+        self._overdue: dict[str, float] = {}
+        """Slots that batches keep busy which have run for longer than the ones before."""
 
     @property
     def micro_batch(self) -> bool:
@@ -78,7 +82,15 @@ class Signals:
     @property
     def busy_slots(self) -> float | None:
         """Slots' worth of work going on in the whole pipeline; None if any part of it is unknown."""
-        parts = [work.busy_slots for work in self.last.values()]
+        return self._sum(self._overdue)
+
+    @property
+    def done_slots(self) -> float | None:
+        """The same of finished work only: what goes with ``processed_per_s``."""
+        return self._sum({})
+
+    def _sum(self, instead: dict[str, float]) -> float | None:
+        parts = [instead.get(name, work.busy_slots) for name, work in self.last.items()]
         known = [part for part in parts if part is not None]
         return sum(known) if parts and len(known) == len(parts) else None
 
@@ -127,6 +139,14 @@ class Signals:
                     self.new.append(
                         Work(vertex=name, to_s=snapshot.now_s, span_s=span_s, rows=0, busy_s=0.0, slots=slots)
                     )
+
+        self._overdue = {
+            name: _slots_of(batch, _slots(snapshot))
+            for name, batch in self.batches.items()
+            if (begun_s := snapshot.queries[name]) is not None
+            and snapshot.now_s - begun_s > max(batch.duration_s, batch.trigger_interval_s)
+            and batch.stages
+        }
 
     @staticmethod
     def _idle(name: str, batch: Batch, snapshot: Snapshot) -> bool:
@@ -180,6 +200,13 @@ def _work(batch: Batch) -> Work:
         busy_s=sum(stage.task_time_s for stage in batch.stages) if counted else None,
         slots=max(1, batch.slots),
     )
+
+
+def _slots_of(batch: Batch, slots: int) -> float:
+    """How many of these slots a batch like this keeps busy while it runs."""
+    room_s = max(1, batch.slots) * max(batch.duration_s, 1e-3)
+    share = min(1.0, sum(stage.task_time_s for stage in batch.stages) / room_s)
+    return share * min(slots, max(stage.tasks for stage in batch.stages))
 
 
 def _same(points: list[tuple[float, float]], window: Window) -> float | None:
