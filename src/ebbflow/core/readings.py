@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -67,7 +68,9 @@ class Window:
 
     def since(self, time_s: float) -> list[tuple[float, float]]:
         """The readings at or after a time."""
-        return [point for point in self._points if point[0] >= time_s]
+        recent = list(itertools.takewhile(lambda point: point[0] >= time_s, reversed(self._points)))
+        recent.reverse()  # walked from the newest: who asks at every look must not pay for the whole span
+        return recent
 
     def mean(self) -> float | None:
         """Mean of the values."""

@@ -1,6 +1,7 @@
 """Strategies decide. One file each; to add one: the file, a line in ``STRATEGIES``, a test.
 
-A strategy is a class with a ``name``, a constructor that needs no arguments, and ``decide``.
+A strategy is a class with a ``name``, a constructor that needs no arguments, and ``decide``. One that sets
+``own_restraint = True`` brings its own periods, cool-downs and steps (see ``strategies.peers``).
 """
 
 from __future__ import annotations
@@ -10,13 +11,35 @@ from collections.abc import Callable
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import UnknownNameError
 from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.peers import (
+    Dask,
+    Dataflow,
+    Ds2,
+    ElasticScaling,
+    Flink,
+    Hpa,
+    Keda,
+    SparkDra,
+    SparkLegacy,
+)
 from ebbflow.strategies.static import Static
+from ebbflow.strategies.static_mean import StaticMean
 
-__all__ = ["STRATEGIES", "Capacity", "Static", "make_strategy"]
+__all__ = ["STRATEGIES", "Capacity", "Static", "StaticMean", "make_strategy"]
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     Capacity.name: Capacity,
     Static.name: Static,
+    StaticMean.name: StaticMean,
+    SparkDra.name: SparkDra,
+    SparkLegacy.name: SparkLegacy,
+    ElasticScaling.name: ElasticScaling,
+    Flink.name: Flink,
+    Ds2.name: Ds2,
+    Hpa.name: Hpa,
+    Keda.name: Keda,
+    Dataflow.name: Dataflow,
+    Dask.name: Dask,
 }
 
 

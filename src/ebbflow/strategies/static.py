@@ -10,6 +10,7 @@ class Static:
     """Always the most nodes allowed: the baseline that is never late and never cheap."""
 
     name = "static"
+    own_restraint = True
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The maximum."""

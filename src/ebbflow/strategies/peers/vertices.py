@@ -1,0 +1,116 @@
+"""Vertices as Flink's autoscaler and DS2 see them: how fast, how busy, how many, over a window of work.
+
+    true rate = rate / busy fraction,      demand(B) = Σ over streams (A, B) of demand(A) · ratio(A, B)
+
+A micro-batch target is one vertex: the tasks of every stage run on all its slots in turn, so that its
+parallelism is the number of slots and its busy fraction the share of their time. On a continuous target
+every operator that was read is one. A stream's ratio is what its operator put out per row it took in, where
+that was counted and only one stream leaves it; else the selectivity the pipeline declares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.strategies.peers.signals import Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vertex:
+    """Means over a window."""
+
+    name: str
+    parallelism: int
+    rate_per_s: float
+    busy: float | None
+    ratio: float | None = None
+    """Rows out per row in."""
+
+    @property
+    def true_rate_per_s(self) -> float | None:
+        """What it would take in if it were busy all the time; ∞ where it never was; None where unknown."""
+        if self.busy is None:
+            return None
+        return self.rate_per_s / self.busy if self.busy > 0 else math.inf
+
+
+def vertices(works: Iterable[Work], snapshot: Snapshot, *, micro_batch: bool) -> dict[str, Vertex]:
+    """The vertices that a window of work shows."""
+    by_name: dict[str, list[Work]] = {}
+    for work in works:
+        by_name.setdefault(work.vertex, []).append(work)
+    slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
+    parts = {
+        name: _mean(name, own, snapshot.planned.parallelism.get(name) or round(own[-1].slots))
+        for name, own in by_name.items()
+    }
+    if not micro_batch or not parts:
+        return parts
+    shares = [part.busy for part in parts.values()]
+    known = [share for share in shares if share is not None]
+    name = snapshot.pipeline.name
+    whole = Vertex(
+        name=name,
+        parallelism=slots,
+        rate_per_s=sum(part.rate_per_s for part in parts.values()),
+        busy=sum(known) if len(known) == len(shares) else None,
+    )
+    return {name: whole}
+
+
+def demands(pipeline: Pipeline, seen: Mapping[str, Vertex], source_demand_per_s: float) -> dict[str, float]:
+    """What each vertex should take in, from what the sources should, shared as they share it now."""
+    if pipeline.name in seen:
+        return {pipeline.name: source_demand_per_s}
+    sources = [name for name in pipeline.sources if name in seen]
+    total = sum(seen[name].rate_per_s for name in sources)
+    demand = dict.fromkeys(pipeline.order, 0.0)
+    for name in sources:
+        share = seen[name].rate_per_s / total if total > 0 else 1 / len(sources)
+        demand[name] = source_demand_per_s * share
+    for name in pipeline.order:
+        leaving = [stream for stream in pipeline.streams if stream.source == name]
+        for stream in leaving:
+            measured = seen[name].ratio if name in seen and len(leaving) == 1 else None
+            demand[stream.target] += demand[name] * (stream.selectivity if measured is None else measured)
+    return demand
+
+
+def layout_for(
+    parallelism: Mapping[str, int], snapshot: Snapshot, *, slot_sharing: bool
+) -> tuple[int, Layout]:
+    """The nodes whose slots hold these instances, and the layout with the operators that have a size.
+
+    With slot sharing one slot holds an instance of every operator, so the largest counts, else their sum.
+    """
+    planned = snapshot.planned
+    sized = {name: parallelism.get(name, old) for name, old in planned.parallelism.items()}
+    apart = not slot_sharing and any(name in planned.parallelism for name in parallelism)
+    slots = sum(parallelism.values()) if apart else max(parallelism.values())
+    nodes = max(1, math.ceil(slots / snapshot.slots_per_node))
+    return nodes, Layout(nodes=planned.nodes, parallelism=sized, placement=planned.placement)
+
+
+def readable(rate_per_s: float) -> float | str:
+    """A rate for the ledger, which knows no infinity."""
+    return round(rate_per_s, 3) if math.isfinite(rate_per_s) else "unbounded"
+
+
+def _mean(name: str, works: list[Work], parallelism: int) -> Vertex:
+    span_s = sum(work.span_s for work in works)
+    rows = sum(work.rows for work in works)
+    busy_s = [work.busy_s for work in works if work.busy_s is not None]
+    room_s = sum(work.slots * work.span_s for work in works)
+    out = [work.rows_out for work in works if work.rows_out is not None]
+    return Vertex(
+        name=name,
+        parallelism=max(1, parallelism),
+        rate_per_s=rows / span_s,
+        busy=sum(busy_s) / room_s if len(busy_s) == len(works) else None,
+        ratio=sum(out) / rows if rows > 0 and len(out) == len(works) else None,
+    )

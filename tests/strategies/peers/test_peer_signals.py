@@ -1,0 +1,92 @@
+"""What the peers measure, and what they do not take for a measurement."""
+
+from __future__ import annotations
+
+import pytest
+from peer_worlds import Operators, batch, stage, world
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.core.readings import Reading
+from ebbflow.strategies.peers.signals import Signals
+from ebbflow.strategies.peers.vertices import Vertex, demands, layout_for
+
+
+def test_a_batch_is_spread_over_its_trigger_or_over_its_own_time_if_that_is_longer() -> None:
+    signals = Signals()
+    signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 12.0), stage(4, 8.0, index=1))]))
+    assert signals.busy_slots == 2.0  # (12 + 8) / max(4, 10)
+    assert signals.most_tasks == 8
+    signals.look(world(50.0, 4, [batch(50.0, 40.0, stage(8, 20.0))]))
+    assert signals.busy_slots == 0.5  # 20 / 40
+
+
+def test_queries_add_up_and_one_that_ended_is_forgotten() -> None:
+    signals = Signals()
+    two = [batch(10.0, 4.0, stage(8, 10.0 * k), query=name) for k, name in ((1, "a"), (2, "b"))]
+    signals.look(world(10.0, 4, two, queries={"a": 10.0, "b": 10.0}))
+    assert signals.busy_slots == 3.0
+    signals.look(world(20.0, 4, queries={"b": 10.0}))
+    assert signals.busy_slots == 2.0
+    assert signals.look(world(30.0, 4, queries={})).startswith("no data")
+
+
+def test_a_query_past_its_trigger_without_a_batch_is_idle_but_a_running_one_is_not() -> None:
+    signals = Signals()
+    signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 20.0))]))
+    signals.look(world(60.0, 4, queries={"q": 55.0}))
+    assert (signals.busy_slots, signals.rate_per_s) == (2.0, 100.0)
+    signals.look(world(60.0, 4, queries={"q": None}))
+    assert (signals.busy_slots, signals.rate_per_s, signals.lag_rows) == (0.0, 0.0, 0.0)
+
+
+def test_a_batch_that_outlasts_the_one_before_keeps_as_large_a_share_of_the_slots_busy() -> None:
+    signals = Signals()
+    signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 12.0))]))
+    signals.look(world(31.0, 6, queries={"q": 20.0}))
+    assert signals.busy_slots == 4.5  # 12 / (4 slots · 4 s) = 75 % of the 6 that are there now
+    assert signals.done_slots == 1.2  # 12 / 10
+    signals.look(world(31.0, 20, queries={"q": 20.0}))
+    assert signals.busy_slots == 6.0  # 75 % of 8: there are no more tasks
+
+
+def test_without_a_queue_length_the_lag_is_what_was_left_and_what_came_since() -> None:
+    signals = Signals()
+    signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 20.0), backlog_rows=70.0)]))
+    assert signals.lag_rows == 470.0  # 70 + 100 rows/s · 4 s
+
+
+def test_operators_need_two_readings_and_busy_time_in_every_one() -> None:
+    target, signals = Operators(), Signals()
+    target.read(0.0, rate_per_s=10, lag_rows=0, read=(10, 10, 1, 1))
+    assert signals.look(target.world(0.0, Layout.of(2))).startswith("no data")
+    target.read(2.0, rate_per_s=10, lag_rows=0, read=(10, 10, 1, 1))
+    target.read(4.0, rate_per_s=10, lag_rows=0, read=(30, 10, 3, 1))
+    assert signals.look(target.world(4.0, Layout.of(2))) == ""
+    assert (signals.busy_slots, signals.processed_per_s) == (1.0, 10.0)  # 4 s and 40 rows in 4 s
+    target.windows.add([Reading(6.0, "read", Metric.ROWS_IN, 30.0)])
+    signals.look(target.world(6.0, Layout.of(2)))
+    assert signals.busy_slots is None
+
+
+def test_demand_follows_what_was_measured_and_declared_where_streams_part() -> None:
+    pipeline = Pipeline(
+        name="p",
+        operators=tuple(Operator(name=n) for n in "abc"),
+        streams=(Stream(source="a", target="b", selectivity=0.5), Stream(source="a", target="c")),
+    )
+    seen = {n: Vertex(name=n, parallelism=1, rate_per_s=10.0, busy=0.5, ratio=9.0) for n in "abc"}
+    assert demands(pipeline, seen, 100.0) == {"a": 100.0, "b": 50.0, "c": 100.0}
+    chain = Pipeline.chain("p", "a", "b")
+    assert demands(chain, seen, 100.0) == {"a": 100.0, "b": 900.0}
+
+
+@pytest.mark.parametrize(("slot_sharing", "nodes"), [(True, 3), (False, 4)])
+def test_shared_slots_count_the_largest_operator_and_own_slots_the_sum(
+    slot_sharing: bool, nodes: int
+) -> None:
+    seen = world(0.0, 1, planned=Layout.of(1, a=1, b=1), slots_per_node=2)
+    found, layout = layout_for({"a": 2, "b": 5}, seen, slot_sharing=slot_sharing)
+    assert found == nodes
+    assert dict(layout.parallelism) == {"a": 2, "b": 5}
