@@ -97,6 +97,9 @@ class NodePool:
         self._leads_unseen: list[Node] = []
         self._lead_estimate_s: float | None = None
         self._strength: Strength | None = None
+        self._some_leave = False
+        self._last_change_s = 0.0
+        """When the last change known so far takes effect."""
         for _ in range(initial):
             self._add(0.0, 0.0)
 
@@ -152,8 +155,9 @@ class NodePool:
 
     def changed_between(self, start_s: float, end_s: float) -> bool:
         """Whether a node came, went or was told to go in (start, end]."""
-        recent = self._history[-4 * max(8, len(self._alive)) :]
-        return any(start_s < n.join_s <= end_s or start_s < n.stop_s <= end_s for n in recent)
+        if start_s >= self._last_change_s:
+            return False
+        return any(start_s < n.join_s <= end_s or start_s < n.stop_s <= end_s for n in self._history[-400:])
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -195,6 +199,8 @@ class NodePool:
             if node in self._leads_unseen and not here:
                 self._leads_unseen.remove(node)
             node.stop_s = now_s + self.kind.drain_s if here and busy else now_s
+            self._some_leave = True
+            self._last_change_s = max(self._last_change_s, node.stop_s)
             if not (here and busy):
                 self._gone(node, now_s)
         if wanted != before:
@@ -207,10 +213,13 @@ class NodePool:
 
     def let_go(self, time_s: float, *, between_batches: bool) -> None:
         """Leaving nodes go: all of them between batches, within one those that take no more tasks."""
+        if not self._some_leave:
+            return
         for node in self.leaving:
             if between_batches or node.stop_s <= time_s:
                 node.stop_s = min(node.stop_s, time_s)
                 self._gone(node, time_s)
+        self._some_leave = bool(self.leaving)
 
     def held(self) -> Curve:
         """Nodes paid for, over time."""
@@ -222,6 +231,7 @@ class NodePool:
 
     def _add(self, asked_s: float, join_s: float) -> Node:
         number = len(self._history)
+        self._last_change_s = max(self._last_change_s, join_s)
         speed = self.kind.speeds[number % len(self.kind.speeds)]
         node = Node(number=number, asked_s=asked_s, join_s=join_s, speed=speed)
         self._history.append(node)
@@ -233,8 +243,9 @@ class NodePool:
         if isinstance(fault, SlowNode):
             node.slow = fault
         else:
-            node.died = True
+            node.died = self._some_leave = True
             node.stop_s = fault.at_s
+            self._last_change_s = max(self._last_change_s, fault.at_s)
             node.gone_s = fault.at_s  # it stays in sight until the stage that it was in is accounted for
             self._leads_unseen.append(self._add(fault.at_s, fault.at_s + self.kind.lead_time_s))
         self._changed()
