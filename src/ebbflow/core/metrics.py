@@ -50,6 +50,9 @@ class Metric(Enum):
         self.about = about
         self.meaning = meaning
 
+    __hash__ = object.__hash__
+    """Members are single objects; the hash of Enum is a call into Python at every look-up of a window."""
+
     ARRIVAL_RATE = (
         "arrival-rate", Unit.ROWS_PER_S, SubjectKind.PIPELINE,
         "rows that arrive at the sources, per second, whether or not a batch took them yet",

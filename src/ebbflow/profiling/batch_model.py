@@ -63,11 +63,11 @@ class StageModel:
         if self._w:
             o, c = self.costs
             y = min(y, SURPRISE * (o + c * x) + 0.05)
-        sums = (1.0, x, y, x * x, x * y)
-        self._w, self._x, self._y, self._xx, self._xy = (
-            FADE * old + new
-            for old, new in zip((self._w, self._x, self._y, self._xx, self._xy), sums, strict=True)
-        )
+        self._w = FADE * self._w + 1.0
+        self._x = FADE * self._x + x
+        self._y = FADE * self._y + y
+        self._xx = FADE * self._xx + x * x
+        self._xy = FADE * self._xy + x * y
         self._split = self._fit() or self._split
         skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
         faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == run.tasks else skew

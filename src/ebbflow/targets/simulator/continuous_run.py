@@ -178,7 +178,7 @@ class ContinuousRun:
         self._weigh(now_s)
         staying = self._pool.working(now_s)
         if self._stopping_since_s is None:
-            lost = any(node.stop_s < math.inf for node in self._placed)
+            lost = any(not node.stays_after(now_s) for node in self._placed)
             came = set(staying) - set(self._placed)
             if (lost and staying) or (came and not self._pool.coming(now_s)):
                 self._rebalance(now_s)
@@ -225,7 +225,7 @@ class ContinuousRun:
         self._shares, self._speeds = [], []
         self._capacity = [0.0] * len(self._names)
         for column, node in enumerate(self._placed):
-            if node.died or node not in alive:
+            if (node.died and node.stop_s <= now_s) or node not in alive:
                 continue
             on_node = [(i, row[column]) for i, row in enumerate(self._placement) if row[column]]
             speed = node.speed_at(now_s)

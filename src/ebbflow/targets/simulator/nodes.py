@@ -59,6 +59,10 @@ class Node:
     died: bool = False
     slow: SlowNode | None = None
 
+    def stays_after(self, time_s: float) -> bool:
+        """Whether nobody knows at a time that it will go; a death is not known before it happens."""
+        return self.stop_s == math.inf or (self.died and self.stop_s > time_s)
+
     def speed_at(self, time_s: float) -> float:
         """Its speed at a time; a task keeps the one it started with."""
         slow = self.slow
@@ -132,7 +136,7 @@ class NodePool:
 
     def working(self, time_s: float) -> list[Node]:
         """Nodes that are there and stay."""
-        return [n for n in self._alive if n.join_s <= time_s and n.stop_s == math.inf]
+        return [n for n in self._alive if n.join_s <= time_s and n.stays_after(time_s)]
 
     def coming(self, time_s: float) -> list[Node]:
         """Nodes asked for that have not come."""
@@ -216,7 +220,7 @@ class NodePool:
         if not self._some_leave:
             return
         for node in self.leaving:
-            if between_batches or node.stop_s <= time_s:
+            if node.stop_s <= time_s or (between_batches and not node.died):
                 node.stop_s = min(node.stop_s, time_s)
                 self._gone(node, time_s)
         self._some_leave = bool(self.leaving)
