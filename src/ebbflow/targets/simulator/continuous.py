@@ -54,7 +54,8 @@ class Continuous:
     queue_bound_rows: float | None = None
     """Most rows that wait before one instance; sources have no bound. None: no bound at all."""
     max_pending_rows: float | None = None
-    """Most source rows under way between the source and the sinks; None: no limit."""
+    """Most source rows under way between the source and the sinks, and so the most read in a step of 1 s;
+    None: no limit."""
     pause_s: tuple[float, float] = (5.0, 8.0)
     drain_limit_s: float = 10.0
     state_mb: Mapping[str, float] = field(default_factory=dict)

@@ -56,8 +56,8 @@ class Stage:
 
     def split(self, task_s: float) -> tuple[float, float]:
         """(the longest task, each of the others) at a mean task time."""
-        if self.tasks == 1:
-            return task_s, 0.0
+        if self.skew == 1.0 or self.tasks == 1:
+            return task_s, task_s
         skew = min(self.skew, float(self.tasks))
         return skew * task_s, (self.tasks - skew) / (self.tasks - 1) * task_s
 

@@ -93,6 +93,7 @@ class MicroBatchRun:
                 batch = self._begin(until_s)
                 if batch is None:
                     return
+                self._run_through(batch, until_s)
             while batch.stage < len(self._stages):
                 end_s = self._stage_end_s(batch)
                 if end_s > until_s:
@@ -142,6 +143,26 @@ class MicroBatchRun:
         self._last_start_s, self._arrived_then = start_s, arrived
         self._due_s = (math.floor(start_s / interval_s + 1e-9) + 1) * interval_s if interval_s else start_s
         return batch
+
+    def _run_through(self, batch: _Running, until_s: float) -> None:
+        """All stages at once, where equal nodes stay the same until the batch ends and it ends by then.
+
+        Else nothing is done, and the stages are looked at one by one. With noise they always are: factors
+        are drawn in the order of the stages, and must not be drawn for a batch that is then looked at again.
+        """
+        there = self._pool.strength(batch.stage_s)
+        if there.speed is None or not there.slots or self.query.noise or self._pool.some_leave:
+            return
+        end_s, rows, runs = batch.stage_s, batch.rows, []
+        for stage in self._stages:
+            task_s = (stage.per_task_s + stage.per_row_s * rows / stage.tasks) / there.speed
+            wall_s = stage.wall_s(task_s, there.slots)
+            if wall_s is None:
+                return
+            runs.append((stage.tasks, stage.tasks * task_s, wall_s, stage.split(task_s)[0]))
+            end_s += wall_s
+        if end_s <= until_s and end_s <= there.until_s:
+            batch.runs, batch.stage, batch.stage_s = runs, len(runs), end_s
 
     def _stage_end_s(self, batch: _Running) -> float:
         """When the current stage ends as far as is known; looked at anew when the nodes have changed."""

@@ -101,7 +101,8 @@ class NodePool:
         self._leads_unseen: list[Node] = []
         self._lead_estimate_s: float | None = None
         self._strength: Strength | None = None
-        self._some_leave = False
+        self.some_leave = False
+        """Whether a node was told to leave, or died, and is not accounted for."""
         self._last_change_s = 0.0
         """When the last change known so far takes effect."""
         for _ in range(initial):
@@ -203,7 +204,7 @@ class NodePool:
             if node in self._leads_unseen and not here:
                 self._leads_unseen.remove(node)
             node.stop_s = now_s + self.kind.drain_s if here and busy else now_s
-            self._some_leave = True
+            self.some_leave = True
             self._last_change_s = max(self._last_change_s, node.stop_s)
             if not (here and busy):
                 self._gone(node, now_s)
@@ -217,13 +218,13 @@ class NodePool:
 
     def let_go(self, time_s: float, *, between_batches: bool) -> None:
         """Leaving nodes go: all of them between batches, within one those that take no more tasks."""
-        if not self._some_leave:
+        if not self.some_leave:
             return
         for node in self.leaving:
             if node.stop_s <= time_s or (between_batches and not node.died):
                 node.stop_s = min(node.stop_s, time_s)
                 self._gone(node, time_s)
-        self._some_leave = bool(self.leaving)
+        self.some_leave = bool(self.leaving)
 
     def held(self) -> Curve:
         """Nodes paid for, over time."""
@@ -247,7 +248,7 @@ class NodePool:
         if isinstance(fault, SlowNode):
             node.slow = fault
         else:
-            node.died = self._some_leave = True
+            node.died = self.some_leave = True
             node.stop_s = fault.at_s
             self._last_change_s = max(self._last_change_s, fault.at_s)
             node.gone_s = fault.at_s  # it stays in sight until the stage that it was in is accounted for
