@@ -11,26 +11,34 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from ebbflow.control.ledger import ACT, Ledger
+from ebbflow.control.ledger import ACT, Ledger, LedgerStore
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Guard, Observation, Strategy, Target
-from ebbflow.core.readings import Windows
+from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import TargetError, TargetGoneError
-from ebbflow.monitoring.store import Store
 
 log = logging.getLogger(__name__)
 
 REMEMBER_S = 600.0
 """How far back the windows reach; a series that was silent for so long (a node that left) is dropped."""
+
+
+class LoopStore(LedgerStore, Protocol):
+    """Where a loop keeps what it saw and decided: ``monitoring.store.Store``, or one in memory."""
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Keep readings."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +59,7 @@ class ControlLoop:
         target: Target,
         strategy: Strategy,
         guards: Sequence[Guard],
-        store: Store,
+        store: LoopStore,
         clock: Clock,
         limits: Limits,
         slo: Slo,

@@ -50,6 +50,9 @@ class Metric(Enum):
         self.about = about
         self.meaning = meaning
 
+    __hash__ = object.__hash__
+    """Members are single objects; the hash of Enum is a call into Python at every look-up of a window."""
+
     ARRIVAL_RATE = (
         "arrival-rate", Unit.ROWS_PER_S, SubjectKind.PIPELINE,
         "rows that arrive at the sources, per second, whether or not a batch took them yet",
@@ -89,6 +92,18 @@ class Metric(Enum):
         "CPU seconds of the busiest instance of a Python operator in a batch",
     )  # fmt: skip
     INSTANCES = ("instances", Unit.COUNT, SubjectKind.OPERATOR, "instances of a Python operator in a batch")
+    OPERATOR_QUEUE = (
+        "operator-queue", Unit.ROWS, SubjectKind.OPERATOR,
+        "rows that wait before an operator of a continuous engine",
+    )  # fmt: skip
+    INSTANCE_CPU = (
+        "instance-cpu", Unit.SHARE, SubjectKind.OPERATOR,
+        "part of one core that an instance of the operator used since the last look, mean of its instances",
+    )  # fmt: skip
+    FAILED_ROWS = (
+        "failed-rows", Unit.ROWS, SubjectKind.PIPELINE,
+        "source rows given up so far because a queue between operators was full",
+    )  # fmt: skip
     NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes that are there and can work")
     NODES_REQUESTED = ("nodes-requested", Unit.COUNT, SubjectKind.CLUSTER, "nodes asked for")
     SLOTS = ("slots", Unit.COUNT, SubjectKind.CLUSTER, "tasks that can run at the same time")
@@ -97,6 +112,12 @@ class Metric(Enum):
         Unit.SECONDS,
         SubjectKind.NODE,
         "from asking for a node to its first finished work",
+    )
+    NODE_CPU = (
+        "node-cpu",
+        Unit.SHARE,
+        SubjectKind.NODE,
+        "part of the node's cores in use since the last look",
     )
     ACTIVE_TASKS = ("active-tasks", Unit.COUNT, SubjectKind.NODE, "tasks running on the node now")
     TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds the node has worked so far")

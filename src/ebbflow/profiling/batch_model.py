@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from ebbflow.core.batches import Batch, StageRun
-from ebbflow.core.curve import Floats
 
 FADE = 0.9
 """Weight that a batch keeps when the next one arrives: about the last 20 batches count."""
@@ -63,11 +63,11 @@ class StageModel:
         if self._w:
             o, c = self.costs
             y = min(y, SURPRISE * (o + c * x) + 0.05)
-        sums = (1.0, x, y, x * x, x * y)
-        self._w, self._x, self._y, self._xx, self._xy = (
-            FADE * old + new
-            for old, new in zip((self._w, self._x, self._y, self._xx, self._xy), sums, strict=True)
-        )
+        self._w = FADE * self._w + 1.0
+        self._x = FADE * self._x + x
+        self._y = FADE * self._y + y
+        self._xx = FADE * self._xx + x * x
+        self._xy = FADE * self._xy + x * y
         self._split = self._fit() or self._split
         skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
         faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == run.tasks else skew
@@ -129,7 +129,8 @@ class BatchModel:
         self._driver_s = 0.0
         self._driver_weight = 0.0
         self.batches_seen = 0
-        self._columns: tuple[Floats, Floats, Floats, Floats] | None = None
+        self._columns: list[tuple[int, float, float, float]] | None = None
+        self._times: dict[tuple[int, float], BatchTime] = {}
 
     def learn(self, batch: Batch, patience_s: float = math.inf) -> None:
         """Take in a finished batch that had rows.
@@ -153,6 +154,7 @@ class BatchModel:
         self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
         self._driver_weight = FADE * self._driver_weight + 1.0
         self._columns = None
+        self._times.clear()
 
     @property
     def ready(self) -> bool:
@@ -179,10 +181,17 @@ class BatchModel:
 
         ``share`` is the part of the slots' time that other queries leave to this one.
         """
-        tasks, skews, per_task_s, per_row_s = self._as_columns()
-        waves = np.maximum(np.ceil(tasks / max(1, slots)), skews) / max(0.05, share)
-        fixed_s = self.driver_s + float(np.dot(waves, per_task_s))
-        return BatchTime(fixed_s=fixed_s, per_row_s=float(np.dot(waves, per_row_s)))
+        known = self._times.get((slots, share))
+        if known is not None:
+            return known
+        at_once, slower = max(1, slots), 1.0 / max(0.05, share)
+        fixed_s, per_row_s = self.driver_s, 0.0
+        for tasks, skew, task_s, row_s in self._as_columns():  # too few stages for numpy to pay
+            waves = slower * max(-(-tasks // at_once), skew)
+            fixed_s += waves * task_s
+            per_row_s += waves * row_s
+        time = self._times[slots, share] = BatchTime(fixed_s=fixed_s, per_row_s=per_row_s)
+        return time
 
     def busy_share(self, slots: int, rate_per_s: float, interval_s: float) -> float:
         """Part of the time in which its stages hold the slots, at a rate of arrival."""
@@ -200,17 +209,22 @@ class BatchModel:
         >>> model.useful_slots(20)
         [1, 2, 3, 4, 6, 12]
         """
-        edges = {1}
-        for tasks in {stage.tasks for stage in self._stages.values()}:
-            edges.update(np.unique(-(-tasks // np.arange(1, tasks + 1))).tolist())
-        return sorted(edge for edge in edges if edge <= most)
+        return list(_wave_edges(frozenset(stage.tasks for stage in self._stages.values()), most))
 
-    def _as_columns(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """(tasks, skew, o_i, c_i/p_i) of all stages, as arrays."""
+    def _as_columns(self) -> list[tuple[int, float, float, float]]:
+        """(p_i, skew, o_i, c_i/p_i) of every stage."""
         if self._columns is None:
-            stages = self.stages
-            tasks = np.array([s.tasks for s in stages], dtype=np.float64)
-            costs = np.array([s.costs for s in stages], dtype=np.float64).reshape(-1, 2)
-            skews = np.array([s.skew for s in stages], dtype=np.float64)
-            self._columns = (tasks, skews, costs[:, 0], costs[:, 1] / np.maximum(tasks, 1.0))
+            self._columns = []
+            for stage in self.stages:
+                o, c = stage.costs
+                self._columns.append((stage.tasks, stage.skew, o, c / max(stage.tasks, 1)))
         return self._columns
+
+
+@lru_cache(maxsize=256)
+def _wave_edges(tasks: frozenset[int], most: int) -> tuple[int, ...]:
+    """Slot counts at which some stage saves a wave; asked at every decision, and seldom about other stages."""
+    edges = {1}
+    for count in tasks:
+        edges.update(np.unique(-(-count // np.arange(1, count + 1))).tolist())
+    return tuple(sorted(edge for edge in edges if edge <= most))

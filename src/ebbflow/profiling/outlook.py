@@ -40,9 +40,13 @@ class QueryState:
 
     def arrived_between(self, start_s: float, end_s: float) -> float:
         """Rows expected in an interval: ∫ rate + slope·min(t − now, slope_for) dt."""
+        if end_s <= start_s:
+            return 0.0
+        if not self.slope_per_s2:
+            return self.rate_per_s * (end_s - start_s)
         middle_s = (start_s + end_s) / 2 - self.now_s
         ahead_s = min(max(middle_s, 0.0), self.slope_for_s)
-        return (self.rate_per_s + self.slope_per_s2 * ahead_s) * max(0.0, end_s - start_s)
+        return (self.rate_per_s + self.slope_per_s2 * ahead_s) * (end_s - start_s)
 
     @property
     def rate_ahead_per_s(self) -> float:
@@ -83,16 +87,25 @@ def look_ahead(
     # Rows left behind arrived at about the present rate, so the oldest of them is this much older.
     oldest_s = taken_s - (left / state.rate_per_s if left and state.rate_per_s > 0 else 0.0)
     worst_s = last_batch_s = 0.0
-    phase = 0
+    phase, last_phase = 0, len(phases) - 1
+    now_s, limit, arrived_between = state.now_s, state.rows_per_batch_limit, state.arrived_between
+    final = phases[last_phase][1]
     for _ in range(most_batches):
-        start_s = max(free_s, (math.floor(taken_s / interval_s) + 1) * interval_s) if interval_s else free_s
-        there = left + state.arrived_between(taken_s, start_s)
-        take = min(there, state.rows_per_batch_limit)
-        done_s, phase = _end_of_batch(start_s, take, phases, phase)
+        start_s = free_s
+        if interval_s:
+            due_s = (math.floor(taken_s / interval_s) + 1) * interval_s
+            start_s = due_s if due_s > free_s else free_s
+        there = left + arrived_between(taken_s, start_s)
+        take = there if there < limit else limit
+        if phase == last_phase:
+            done_s = start_s + final.fixed_s + final.per_row_s * take
+        else:
+            done_s, phase = _end_of_batch(start_s, take, phases, phase)
         # A batch that should have ended by now and has not ends no earlier than now.
-        end_s = max(done_s, state.now_s)
+        end_s = done_s if done_s > now_s else now_s
         if end_s >= judge_from_s:
-            worst_s = max(worst_s, end_s - oldest_s)
+            if end_s - oldest_s > worst_s:
+                worst_s = end_s - oldest_s
             last_batch_s = done_s - start_s
         left = there - take
         oldest_s = start_s if left <= 0 else oldest_s + (start_s - oldest_s) * take / there

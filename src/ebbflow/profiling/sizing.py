@@ -51,6 +51,7 @@ class Sizing:
         self.judge_from_s = snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo)
         # Without a trigger a batch may last as long as two of them fit into half of the objective.
         self._patience_s = snapshot.slo.freshness_s / 4
+        self._judged: dict[int, Size] = {}
         self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
 
     def sizes(self) -> list[int]:
@@ -95,6 +96,11 @@ class Sizing:
 
     def judge(self, nodes: int) -> Size:
         """What freshness and how busy, on a number of nodes; the worst of all queries."""
+        if nodes not in self._judged:
+            self._judged[nodes] = self._play(nodes)
+        return self._judged[nodes]
+
+    def _play(self, nodes: int) -> Size:
         slots = nodes * self._per_node
         busy = {
             name: model.busy_share(

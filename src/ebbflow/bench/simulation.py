@@ -1,0 +1,105 @@
+"""Any strategy on any scenario, through the same loop as on Spark, as fast as the machine can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ebbflow.bench.oracle import Oracle, cheapest_schedule
+from ebbflow.control.loop import ControlLoop
+from ebbflow.core.batches import Batch
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.ports import Guard, Strategy
+from ebbflow.core.run import Run
+from ebbflow.guards import default_guards
+from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.targets.simulator.engine import Work
+from ebbflow.targets.simulator.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Simulation:
+    """A simulated run, and what only a simulator knows of it."""
+
+    run: Run
+    work: Work
+    """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
+
+
+def simulate(scenario: Scenario, strategy: Strategy) -> Run:
+    """The record of a strategy on a scenario; the same seed gives the same record.
+
+    >>> from ebbflow.strategies import make_strategy
+    >>> from ebbflow.targets.simulator import Scenario, built_in_engine
+    >>> from ebbflow.workloads import parse_load
+    >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=120)
+    >>> run = simulate(scenario, make_strategy("capacity"))
+    >>> run.reconfigurations > 0, run.arrived.values[-1].item()
+    (True, 36000.0)
+    """
+    return play(scenario, strategy).run
+
+
+def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None = None) -> Simulation:
+    """As ``simulate``, with what only a simulator knows. ``guards`` replaces the default ones."""
+    clock = ManualClock(0.0)
+    target = scenario.target(clock)
+    loop = ControlLoop(
+        target=target,
+        strategy=strategy,
+        guards=default_guards() if guards is None else guards,
+        store=MemoryStore(),
+        clock=clock,
+        limits=scenario.limits,
+        slo=scenario.slo,
+        cycle_s=scenario.cycle_s,
+        decide_at_least_every_s=scenario.cycle_s,
+    )
+    end_s = scenario.duration_s
+    batches: list[Batch] = []
+    last_s = -1.0
+    cycle = 0
+    while True:
+        seen = loop.cycle().observation
+        if seen is not None and seen.time_s > last_s:
+            batches += seen.batches
+            last_s = seen.time_s
+        cycle += 1
+        if cycle * scenario.cycle_s > end_s:
+            break
+        clock.advance(cycle * scenario.cycle_s - clock.now_s())
+    clock.advance(end_s - clock.now_s())
+    work = target.work()
+    entries = loop.ledger.entries
+    run = Run(
+        strategy=strategy.name,
+        pipeline=scenario.engine.pipeline.name,
+        slo=scenario.slo,
+        limits=scenario.limits,
+        started_s=0.0,
+        ended_s=end_s,
+        arrived=target.arrived(end_s),
+        processed=target.left(),
+        nodes=target.held(),
+        nodes_working=target.at_work(),
+        batches=batches,
+        decisions=entries,
+        reconfigurations=loop.ledger.reconfigurations,
+    )
+    return Simulation(run=run, work=work)
+
+
+def oracle_of(scenario: Scenario, run: Run, *, step_s: float = 1.0) -> Oracle:
+    """The cheapest schedule with hindsight for what arrived in a run.
+
+    Its lead time is 0 where lead times are noisy: the shortest that a node may take.
+    """
+    lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
+    return cheapest_schedule(
+        run.arrived,
+        scenario.capacity_rows_per_s,
+        limits=scenario.limits,
+        slo=scenario.slo,
+        lead_time_s=lead_s,
+        step_s=step_s,
+    )

@@ -1,0 +1,50 @@
+"""What can go wrong in a simulated cluster, and when. Times are seconds since the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbflow.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeDies:
+    """A node is gone at once; its running tasks are lost and run again. It is replaced after a lead time."""
+
+    at_s: float
+    node: int = 0
+    """Which of those that work then, oldest first; counted round where there are fewer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowNode:
+    """A node works at a part of its speed for a while."""
+
+    from_s: float
+    until_s: float
+    factor: float = 0.25
+    node: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise InputError(f"a slow node at {self.factor:g} times its speed; write a factor in (0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingMetrics:
+    """Nothing can be seen for a while; the pipeline goes on."""
+
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateMetrics:
+    """What is seen is ``delay_s`` old for a while."""
+
+    from_s: float
+    until_s: float
+    delay_s: float = 30.0
+
+
+Fault = NodeDies | SlowNode | MissingMetrics | LateMetrics

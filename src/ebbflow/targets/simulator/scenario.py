@@ -1,0 +1,101 @@
+"""A scenario: everything a simulated run depends on but the strategy. Values only, so runs can be repeated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ebbflow.core.clock import Clock
+from ebbflow.core.curve import Floats
+from ebbflow.core.limits import Limits
+from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.targets.simulator.catalogue import costed_pipeline
+from ebbflow.targets.simulator.engine import Engine
+from ebbflow.targets.simulator.faults import Fault
+from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.target import SimulatorTarget
+from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.load import Load
+
+MICRO_BATCH, CONTINUOUS = "micro-batch", "continuous"
+
+
+def built_in_engine(pipeline: str, engine: str = MICRO_BATCH, *, noise: float = 0.0) -> Engine:
+    """A built-in pipeline on an engine, both by name, with sensible costs.
+
+    >>> built_in_engine("top-words", "micro-bath")
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.UnknownNameError: unknown engine 'micro-bath': did you mean 'micro-batch'? \
+There are: continuous, micro-batch
+    """
+    costed = costed_pipeline(pipeline)
+    if engine == MICRO_BATCH:
+        return costed.micro_batch(noise=noise)
+    if engine == CONTINUOUS:
+        return costed.continuous(noise=noise)
+    raise UnknownNameError("engine", engine, (MICRO_BATCH, CONTINUOUS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A pipeline on an engine, a load, nodes, limits, an objective, a seed.
+
+    >>> from ebbflow.workloads import parse_load
+    >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(100)"), seconds=60.0)
+    >>> scenario.capacity_rows_per_s.round().tolist()[:3]
+    [0.0, 169.0, 336.0]
+    """
+
+    engine: Engine
+    load: Load
+    limits: Limits = field(default_factory=lambda: Limits(min_nodes=1, max_nodes=16))
+    slo: Slo = field(default_factory=lambda: Slo(freshness_s=30.0, quantile=0.95))
+    nodes: NodeKind = field(default_factory=NodeKind)
+    initial_nodes: int | None = None
+    """Nodes there at the start; the fewest allowed if not told."""
+    faults: tuple[Fault, ...] = ()
+    seconds: float | None = None
+    """How long it lasts; as long as the load, or its natural span where that has no end, if not told."""
+    cycle_s: float = 10.0
+    """How often the loop looks and decides."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.duration_s > 0 and math.isfinite(self.duration_s)):
+            raise InputError(f"a scenario of {self.duration_s:g} s; it must last some seconds, and end")
+        if not self.cycle_s > 0:
+            raise InputError(f"a cycle of {self.cycle_s:g} s never ends; it must be above 0s")
+        if self.initial_nodes is not None and self.initial_nodes < 1:
+            raise InputError(f"{self.initial_nodes} nodes at the start; the fewest is 1")
+
+    @property
+    def duration_s(self) -> float:
+        """How long it lasts."""
+        if self.seconds is not None:
+            return self.seconds
+        ends_s = self.load.duration_s
+        return ends_s if math.isfinite(ends_s) else self.load.span_s
+
+    @property
+    def first_nodes(self) -> int:
+        """Nodes there at the start."""
+        return self.limits.min_nodes if self.initial_nodes is None else self.initial_nodes
+
+    @property
+    def capacity_rows_per_s(self) -> Floats:
+        """The best rate that 0 … max_nodes nodes can ever reach, for the oracle."""
+        return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
+
+    def target(self, clock: Clock) -> SimulatorTarget:
+        """The simulated world at its start."""
+        return SimulatorTarget(
+            self.engine,
+            self.nodes,
+            Arrivals(self.load),
+            clock,
+            self.seed,
+            initial_nodes=self.first_nodes,
+            faults=self.faults,
+        )

@@ -1,0 +1,201 @@
+"""Queues grow by what comes and is not served; stops, drains and failures are accounted for."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_worlds import one_operator, world
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.errors import InputError
+from ebbflow.targets.simulator import Continuous, NodeDies, NodeKind
+from ebbflow.targets.simulator.placement import even
+
+
+def queue_after(seconds: float, target, clock) -> float:
+    clock.advance(seconds)
+    target.observe()
+    return target.work().waiting
+
+
+def test_the_queue_grows_by_what_comes_and_is_not_served() -> None:
+    target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
+    assert [queue_after(20.0, target, clock) for _ in range(4)] == pytest.approx([100, 200, 300, 400])
+
+
+def test_scale_out_of_the_rules_seed() -> None:
+    """Rules §5.2: λ 10, μ 5; the queue passes 300 at 60 s; with two instances it stays level."""
+    target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
+    assert queue_after(60.0, target, clock) == pytest.approx(300.0)
+    assert queue_after(30.0, target, clock) == pytest.approx(450.0)
+    target.apply(Layout.of(1, work=2))
+    assert queue_after(30.0, target, clock) == pytest.approx(450.0)
+
+
+def test_extra_capacity_of_the_rules_seed_drains_at_five_a_second() -> None:
+    target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
+    queue_after(90.0, target, clock)
+    target.apply(Layout.of(1, work=3))
+    assert queue_after(30.0, target, clock) == pytest.approx(450.0 - 5 * 30)
+
+
+def test_of_two_operators_only_the_slow_one_has_a_queue() -> None:
+    engine = Continuous(
+        pipeline=Pipeline.chain("p", "quick", "slow"), row_cost_s={"quick": 1 / 20, "slow": 1 / 5}
+    )
+    target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
+    clock.advance(60.0)
+    queues = {r.subject: r.value for r in target.observe().readings if r.metric is Metric.OPERATOR_QUEUE}
+    assert queues == pytest.approx({"quick": 0.0, "slow": 300.0})
+
+
+def test_a_rebalance_stops_the_world_for_five_to_eight_seconds() -> None:
+    target, clock = world(one_operator(50.0, pause_s=(5.0, 8.0)), "constant(10)", kind=NodeKind(slots=4))
+    clock.advance(20.0)
+    target.observe()
+    target.apply(Layout.of(1, work=2))
+    clock.advance(4.0)
+    assert [action.kind.value for action in target.observe().under_way] == ["restart"]
+    clock.advance(30.0)
+    assert target.observe().under_way == []
+    left = target.left()
+    stopped = [b - a == 0 for a, b in zip(left.values[20:40], left.values[21:41], strict=True)]
+    assert 5 <= sum(stopped) <= 9
+    assert left.values[-1] == pytest.approx(540.0)
+
+
+def test_moving_state_takes_its_time() -> None:
+    def stop_s(state_mb: float) -> float:
+        engine = one_operator(50.0, state_mb={"work": state_mb}, transfer_mb_per_s=10.0)
+        target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
+        clock.advance(20.0)
+        target.observe()
+        target.apply(Layout.of(1, work=2))
+        clock.advance(60.0)
+        target.observe()
+        values = target.left().values
+        return sum(a == b for a, b in itertools.pairwise(values[20:]))
+
+    assert stop_s(200.0) - stop_s(0.0) == pytest.approx(10.0)  # half of 200 MB at 10 MB/s
+
+
+def test_instances_share_the_cores_of_their_node() -> None:
+    pipeline = Pipeline.chain("p", "work")
+    engine = Continuous(pipeline=pipeline, row_cost_s={"work": 0.1}, parallelism={"work": 4})
+    for cores, rate in ((1, 10.0), (2, 20.0), (4, 40.0), (8, 40.0)):
+        target, clock = world(engine, "constant(100)", kind=NodeKind(slots=cores))
+        clock.advance(100.0)
+        target.observe()
+        assert target.left().values[-1] / 100 == pytest.approx(rate)
+
+
+def test_new_nodes_are_used_after_a_rebalance() -> None:
+    engine = Continuous(
+        pipeline=Pipeline.chain("p", "work"),
+        row_cost_s={"work": 0.1},
+        parallelism={"work": 4},
+        pause_s=(5.0, 5.0),
+    )
+    target, clock = world(engine, "constant(100)", kind=NodeKind(lead_time_s=10.0))
+    clock.advance(20.0)
+    target.observe()
+    target.apply(Layout.of(4))
+    clock.advance(100.0)
+    seen = target.observe()
+    assert seen.layout.main_nodes == 4
+    left = target.left().values
+    assert left[20] - left[10] == pytest.approx(100.0)
+    assert left[120] - left[110] == pytest.approx(400.0)
+
+
+def test_rows_beyond_the_bound_of_a_queue_fail() -> None:
+    engine = Continuous(
+        pipeline=Pipeline.chain("p", "quick", "slow"),
+        row_cost_s={"quick": 0.01, "slow": 0.2},
+        queue_bound_rows=50.0,
+    )
+    target, clock = world(engine, "constant(10)", kind=NodeKind(slots=2))
+    clock.advance(100.0)
+    target.observe()
+    work = target.work()
+    assert (work.processed, work.waiting, work.failed) == pytest.approx((500.0, 50.0, 450.0))
+
+
+def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
+    engine = Continuous(
+        pipeline=Pipeline.chain("p", "work"),
+        row_cost_s={"work": 0.1},
+        parallelism={"work": 2},
+        pause_s=(5.0, 5.0),
+    )
+    target, clock = world(engine, "constant(100)", 2, faults=(NodeDies(at_s=50.0),))
+    for _ in range(120):
+        clock.advance(1.0)
+        target.observe()
+    left = target.left().values
+    assert left[50] - left[40] == pytest.approx(200.0)
+    assert left[52] - left[50] <= 20.0
+    assert left[120] - left[110] == pytest.approx(200.0)  # a replacement has come
+
+
+diamond = Pipeline(
+    name="diamond",
+    operators=tuple(Operator(name=n) for n in "abcd"),
+    streams=(
+        Stream(source="a", target="b", selectivity=2.0),
+        Stream(source="a", target="c", selectivity=0.5),
+        Stream(source="b", target="d"),
+        Stream(source="c", target="d"),
+    ),
+)
+
+
+@given(
+    pipeline=st.sampled_from([Pipeline.chain("p", "a", "b", "c", "d"), diamond]),
+    cost_ms=st.lists(st.floats(1.0, 40.0), min_size=4, max_size=4),
+    bound=st.sampled_from([None, 20.0]),
+    pending=st.sampled_from([None, 300.0]),
+    changes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=6),
+)
+@settings(max_examples=50, deadline=None)
+def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pending, changes) -> None:
+    engine = Continuous(
+        pipeline=pipeline, row_cost_s={n: ms / 1000 for n, ms in zip("abcd", cost_ms, strict=True)},
+        queue_bound_rows=bound, max_pending_rows=pending, noise=0.1,
+    )  # fmt: skip
+    target, clock = world(engine, "sine(base=5, peak=80, period=1m)", kind=NodeKind(slots=2, lead_time_s=7.0))
+    for nodes, instances in changes:
+        clock.advance(25.0)
+        target.observe()
+        target.apply(Layout.of(nodes, b=instances, d=instances))
+    clock.advance(25.0)
+    target.observe()
+    run, work = target._running, target.work()
+    arrived = target.arrived(clock.now_s()).values[-1]
+    assert work.processed + work.waiting + work.failed == pytest.approx(arrived)
+    # at every operator: what entered is done, waits or failed
+    entered = [0.0] * 4
+    for i, name in enumerate(pipeline.order):
+        entered[i] += arrived if name in pipeline.sources else 0.0
+        for j, selectivity in run._streams[i]:
+            entered[i] += run._done[j] * selectivity
+        assert run._done[i] + run._queue[i] + run._failed[i] == pytest.approx(entered[i])
+    left = target.left()
+    assert (left.values <= target.arrived(clock.now_s()).interpolated(left.times_s) + 1e-6).all()
+
+
+def test_instances_are_dealt_evenly() -> None:
+    placement = even([5, 3, 4], 4)
+    assert [sum(row) for row in placement] == [5, 3, 4]
+    per_node = [sum(row[n] for row in placement) for n in range(4)]
+    assert max(per_node) - min(per_node) <= 1
+
+
+def test_an_operator_without_a_cost_is_an_error() -> None:
+    with pytest.raises(InputError, match="'b' has no cost"):
+        Continuous(pipeline=Pipeline.chain("p", "a", "b"), row_cost_s={"a": 0.1})

@@ -1,0 +1,201 @@
+"""Batches take what the formula says, take only rows that are there, and lose none."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_worlds import inflow, pool, query, world
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
+from ebbflow.targets.simulator.list_scheduling import list_schedule
+from ebbflow.targets.simulator.nodes import Node
+
+costs = st.floats(0.0, 0.05)
+stages = st.lists(
+    st.builds(Stage, tasks=st.integers(1, 40), per_task_s=costs, per_row_s=costs), min_size=1, max_size=4
+)
+
+
+@given(stages=stages, slots=st.integers(1, 30), rate=st.integers(1, 500), driver_s=st.floats(0.0, 2.0))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_takes_what_the_formula_says(
+    stages: list[Stage], slots: int, rate: int, driver_s: float
+) -> None:
+    engine = query(*stages, driver_s=driver_s)
+    run = engine.start(inflow(f"constant({rate})"), pool(slots), np.random.default_rng(0))
+    run.advance(200.0)
+    for batch in run.take_batches():
+        expected_s = driver_s + sum(
+            -(-s.tasks // slots) * (s.per_task_s + s.per_row_s * batch.rows / s.tasks) for s in stages
+        )
+        assert batch.duration_s == pytest.approx(expected_s, rel=1e-9)
+        assert engine.batch_s(batch.rows, slots) == pytest.approx(expected_s, rel=1e-9)
+
+
+@given(
+    tasks_s=st.lists(st.floats(0.01, 5.0), min_size=1, max_size=30).map(lambda t: [t[0]] * len(t)),
+    slots=st.integers(1, 12),
+)
+def test_one_by_one_is_as_long_as_the_formula(tasks_s: list[float], slots: int) -> None:
+    nodes = [Node(number=i, asked_s=0.0, join_s=0.0, speed=1.0) for i in range(slots)]
+    end_s = list_schedule(3.0, tasks_s, nodes, 1).end_s
+    assert end_s == pytest.approx(3.0 + -(-len(tasks_s) // slots) * tasks_s[0])
+
+
+@given(
+    tasks=st.integers(1, 40),
+    nodes=st.lists(st.tuples(st.floats(0.0, 10.0), st.sampled_from([0.5, 1.0])), min_size=1, max_size=10),
+    join_s=st.floats(0.0, 10.0),
+)
+def test_one_more_node_never_makes_equal_tasks_end_later(
+    tasks: int, nodes: list[tuple[float, float]], join_s: float
+) -> None:
+    there = [Node(number=i, asked_s=0.0, join_s=t, speed=1.0) for i, (t, _) in enumerate(nodes)]
+    more = [*there, Node(number=99, asked_s=0.0, join_s=join_s, speed=1.0)]
+    assert (
+        list_schedule(0.0, [1.0] * tasks, more, 1).end_s <= list_schedule(0.0, [1.0] * tasks, there, 1).end_s
+    )
+
+
+@given(stages=stages, rows=st.integers(1, 10_000))
+def test_more_slots_never_make_a_batch_longer(stages: list[Stage], rows: int) -> None:
+    times_s = [query(*stages).batch_s(rows, slots) for slots in range(1, 45)]
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(times_s))
+
+
+@given(
+    load=st.sampled_from(
+        ["constant(90)", "sine(base=0, peak=300, period=2m)", "square(base=0, peak=400, period=1m)"]
+    ),
+    nodes=st.integers(1, 4),
+    limit=st.sampled_from([None, 100, 1000]),
+    noise=st.sampled_from([0.0, 0.3]),
+    looks_s=st.lists(st.floats(0.1, 40.0), min_size=1, max_size=12),
+)
+@settings(max_examples=60, deadline=None)
+def test_rows_are_conserved_and_never_taken_before_they_arrive(
+    load: str, nodes: int, limit: int | None, noise: float, looks_s: list[float]
+) -> None:
+    engine = query(Stage(tasks=8, per_task_s=0.01, per_row_s=0.01), noise=noise, read_limit_rows=limit)
+    target, clock = world(engine, load, nodes)
+    arrivals, taken = inflow(load).arrivals, 0
+    for seconds in looks_s:
+        clock.advance(seconds)
+        seen, work = target.observe(), target.work()
+        assert work.processed + work.waiting + work.failed == pytest.approx(
+            target.arrived(clock.now_s()).values[-1]
+        )
+        for batch in seen.batches:
+            assert batch.oldest_arrival_s <= batch.started_s + 1e-6
+    left = target.left()
+    for ended_s, rows in zip(left.times_s, left.values, strict=True):
+        assert taken <= rows <= arrivals.rows_by(ended_s)
+        taken = rows
+
+
+def test_who_looks_how_often_does_not_change_what_happens() -> None:
+    def commits(every_s: float) -> list[float]:
+        target, clock = world(query(Stage(tasks=8, per_row_s=0.03), noise=0.4), "constant(100)", 3)
+        while clock.now_s() < 300:
+            clock.advance(every_s)
+            target.observe()
+        return target.left().times_s.tolist()
+
+    assert commits(1.0) == commits(10.0) == commits(300.0)
+
+
+def test_a_batch_starts_at_its_trigger_or_at_once_when_the_one_before_was_late() -> None:
+    target, clock = world(query(Stage(tasks=1, per_row_s=0.011), driver_s=0.0), "constant(100)")
+    clock.advance(60.0)
+    starts = [b.started_s for b in target.observe().batches]
+    assert starts[0] == pytest.approx(5.0 + 500 * 0.011)  # 5.5 s for the first: late, so at once
+    on_time, clock = world(query(Stage(tasks=1, per_row_s=0.001), driver_s=0.0), "constant(100)")
+    clock.advance(60.0)
+    assert [b.started_s for b in on_time.observe().batches] == [10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0,
+                                                                45.0, 50.0, 55.0]  # fmt: skip
+
+
+def test_nothing_arrives_and_no_batch_runs() -> None:
+    target, clock = world(query(Stage(tasks=1, per_row_s=0.001)), "step(base=0, peak=10, at=1h)")
+    clock.advance(3600.0)
+    assert target.observe().queries == {"q": None}
+    clock.advance(21.0)
+    assert [b.started_s for b in target.observe().batches] == [3610.0, 3615.0, 3620.0]
+
+
+def test_a_node_that_joins_within_a_batch_helps_it() -> None:
+    target, clock = world(
+        query(Stage(tasks=10, per_task_s=1.0), driver_s=0.0), "constant(10)", kind=NodeKind(lead_time_s=3.0)
+    )
+    clock.advance(5.0)
+    target.observe()
+    target.apply(Layout.of(2))  # joins at 8 s: three are done, four rounds of two for the rest
+    clock.advance(20.0)
+    target.observe()
+    assert target.left().times_s[1] == pytest.approx(12.0)
+
+
+def test_a_read_limit_leaves_rows_behind_and_says_so() -> None:
+    target, clock = world(query(Stage(tasks=1, per_row_s=0.001), read_limit_rows=200), "constant(100)")
+    clock.advance(21.0)
+    batches = target.observe().batches
+    assert [b.rows for b in batches] == [200, 200, 200]
+    assert [b.backlog_rows for b in batches] == [600.0, 900.0, 1200.0]
+
+
+def test_a_skewed_stage_is_no_shorter_than_its_longest_task() -> None:
+    skewed = query(Stage(tasks=10, per_task_s=1.0, skew=4.0), driver_s=0.0)
+    target, clock = world(skewed, "constant(10)", nodes=10)
+    clock.advance(30.0)
+    batch = target.observe().batches[0]
+    assert batch.duration_s == pytest.approx(4.0)
+    assert batch.stages[0].task_time_s == pytest.approx(10.0)
+    assert batch.stages[0].longest_task_s == pytest.approx(4.0)
+
+
+def test_a_restart_stops_the_query_and_loses_no_row() -> None:
+    pipeline = Pipeline.chain("q", "read", Operator(name="count", boundary=True))
+    engine = MicroBatch(
+        pipeline=pipeline,
+        stages=(Stage(tasks=4, per_row_s=0.004), Stage(tasks=2, per_row_s=0.004, operator="count")),
+        restart_s=7.0,
+    )
+    target, clock = world(engine, "constant(100)", nodes=4)
+    clock.advance(24.0)
+    target.observe()
+    outcome = target.apply(Layout.of(4, count=4))
+    assert "checkpoint" in outcome.note
+    clock.advance(36.0)
+    seen = target.observe()
+    assert seen.layout.parallelism == {"count": 4}
+    assert seen.batches[0].started_s == pytest.approx(31.0)
+    assert {b.stages[1].tasks for b in seen.batches} == {4}
+    assert sum(b.rows for b in seen.batches) == target.left().values[-1] - 2000
+
+
+def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
+    dying = (NodeDies(at_s=7.5),)
+    target, clock = world(
+        query(Stage(tasks=4, per_task_s=2.0), driver_s=0.0), "constant(10)", 2, faults=dying
+    )
+    clock.advance(8.0)
+    seen = target.observe()
+    assert (seen.layout.main_nodes, seen.requested.main_nodes, seen.held_nodes) == (1, 2, 2)
+    clock.advance(30.0)
+    # Four tasks of 2 s on two nodes from 5 s on; at 7.5 s one of the second pair is lost, and runs from 9 s.
+    assert target.observe().layout.main_nodes == 2
+    assert target.left().times_s[1] == pytest.approx(11.0)
+
+
+def test_a_slow_node_is_given_fewer_tasks() -> None:
+    slow = (SlowNode(from_s=0.0, until_s=1000.0, factor=0.25),)
+    target, clock = world(query(Stage(tasks=5, per_task_s=1.0), driver_s=0.0), "constant(10)", 2, faults=slow)
+    clock.advance(12.0)
+    target.observe()
+    assert target.left().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow
