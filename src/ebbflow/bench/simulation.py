@@ -45,6 +45,7 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
     clock = ManualClock(0.0)
     target = scenario.target(clock)
     loop = ControlLoop(
+        remember_decisions=10_000_000,
         target=target,
         strategy=strategy,
         guards=default_guards() if guards is None else guards,

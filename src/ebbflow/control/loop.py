@@ -66,9 +66,11 @@ class ControlLoop:
         cycle_s: float = 1.0,
         decide_at_least_every_s: float = 5.0,
         dry_run: bool = False,
+        remember_decisions: int = 1_000,
         on_cycle: Callable[[CycleReport], None] | None = None,
     ) -> None:
-        """``dry_run``: decide and write it down, but ask the target for nothing."""
+        """``dry_run``: decide and write it down, but ask the target for nothing. ``remember_decisions``: how
+        many are kept at hand; the store keeps them all."""
         self._dry_run = dry_run
         self._target = target
         self._strategy = strategy
@@ -80,7 +82,7 @@ class ControlLoop:
         self._cycle_s = cycle_s
         self._decide_every_s = decide_at_least_every_s
         self._on_cycle = on_cycle
-        self.ledger = Ledger(store)
+        self.ledger = Ledger(store, keep=remember_decisions)
         self.windows = Windows(REMEMBER_S)
         self._planned: Layout | None = None
         self._last: Observation | None = None
