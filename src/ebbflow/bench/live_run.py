@@ -53,7 +53,7 @@ class LiveScenario:
     seconds: float = 180.0
     limits: Limits = LIMITS
     slo: Slo = SLO
-    base_per_s: float = 40.0
+    base_per_s: float = 30.0
     peak_per_s: float = 300.0
     lookup_wait_s: float = 0.008
     trigger_s: float = 5.0
@@ -62,8 +62,8 @@ class LiveScenario:
 
     @property
     def load(self) -> str:
-        """A day and four hours of the night after it, so that the run ends as quietly as it began."""
-        period_s = self.seconds * 24 / 28
+        """A day and five hours of the night after it, so that the run ends as quietly as it began."""
+        period_s = self.seconds * 24 / 29
         return f"day(base={self.base_per_s:g}, peak={self.peak_per_s:g}, period={period_s:.3f}s)"
 
     @property
