@@ -175,7 +175,7 @@ def prepare(say: Callable[[str], None]) -> None:
     archive = archive_path()
     if archive.exists():
         return
-    say("preparing once for this machine: recording what executors load, so that they start in half the time")
+    say("preparing once for this machine: recording what executors load, so that they start faster")
     scenario = LiveScenario(
         limits=Limits(min_nodes=1, max_nodes=1), trigger_s=1.0, lookup_wait_s=0.0, tasks=2
     )

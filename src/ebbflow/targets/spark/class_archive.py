@@ -1,6 +1,6 @@
-"""Executors that start in half the time: a class data archive for the JVM, made once and kept.
+"""Executors that start faster: a class data archive for the JVM, made once and kept.
 
-Half of an executor's start is reading the same ten thousand classes from the same jars. The JVM can keep
+Much of an executor's start is reading the same ten thousand classes from the same jars. The JVM can keep
 them ready to map (JEP 350). A first executor, run with ``recording_option``, writes the archive when it
 exits; later ones, run with ``using_option``, map it. An archive that does not fit (another Spark, another
 Java) is ignored by the JVM, so nothing can break.
