@@ -67,4 +67,4 @@ def _rows_per_s(spark: Any, *, named: bool) -> float:
             query.awaitTermination(1)
         seconds = [p["durationMs"]["addBatch"] / 1000 for p in query.recentProgress if p["numInputRows"]]
         query.stop()
-    return ROWS_PER_BATCH / statistics.median(seconds[1:BATCHES])
+    return float(ROWS_PER_BATCH / statistics.median(seconds[1:BATCHES]))
