@@ -43,6 +43,17 @@ def test_time_begins_with_a_trigger_even_if_the_first_batch_was_late() -> None:
     assert flow.arrived.times_s[:3].tolist() == [0.0, 5.0, 10.0]
 
 
+def test_a_query_that_let_triggers_pass_had_nothing_to_do_unless_it_was_down() -> None:
+    starts = [0.0, 5.0, 10.0, 40.0, 45.0, 50.0, 55.0]
+    made = [batch(t) for t in starts]
+    ran = flow_of(recording(*made), 5.0).arrived
+    assert float(ran.interpolated(35.0)) == 200.0  # all of the batch at 40 s came after the trigger at 35 s
+    assert float(ran.interpolated(37.5)) == 250.0
+    made[3] = RecordedBatch(started_s=40.0, duration_s=2.0, rows=100, left_rows=0.0, first=True)
+    down = flow_of(recording(*made), 5.0).arrived
+    assert float(down.interpolated(25.0)) == 250.0  # nobody looked, so they came evenly
+
+
 @given(
     rows=st.lists(st.integers(0, 1000), min_size=7, max_size=30),
     left=st.lists(st.floats(0.0, 5000.0), min_size=30, max_size=30),

@@ -130,9 +130,10 @@ def flow_of(recording: Recording, trigger_s: float) -> Flow:
     """The curves of a recording.
 
     By the start of batch k there had come what the batches before took, what it took, and what it left. Between two
-    starts rows came evenly: they come between triggers, not at them. The rows of the first batch came before the
-    record begins and are left out; those that it left behind come in the first second. The last rows known of came
-    by the start of the last batch, so that is the end.
+    starts rows came evenly: they come between triggers, not at them. A query that runs and lets a trigger pass found
+    nothing, so the rows of its next batch came since the last trigger that passed. The rows of the first batch came
+    before the record begins and are left out; those that it left behind come in the first second. The last rows known
+    of came by the start of the last batch, so that is the end.
     """
     first, *later = recording.batches
     origin_s = first.started_s
@@ -145,8 +146,13 @@ def flow_of(recording: Recording, trigger_s: float) -> Flow:
         times.append(min(1.0, (later[0].started_s - origin_s) / 2))
         counts.append(behind)
     commits: list[tuple[float, float]] = [(0.0, 0.0)]
+    quiet_s, idle_since_s = max(trigger_s, 1.0), first.ended_s - origin_s
     for batch in later:
         at_s = batch.started_s - origin_s
+        if at_s - idle_since_s > quiet_s * 1.1 and not batch.first and at_s - quiet_s > times[-1]:
+            times.append(at_s - quiet_s)
+            counts.append(counts[-1])
+        idle_since_s = batch.ended_s - origin_s
         done += batch.rows
         arrived = max(done + (batch.left_rows or 0.0), counts[-1])
         if at_s > times[-1]:

@@ -144,6 +144,7 @@ def fidelity_of(plan: Plan) -> Fidelity:
         limits=Limits(min_nodes=1, max_nodes=max(most, plan.scenario.limits.max_nodes)),
         nodes=replace(plan.scenario.nodes, lead_time_s=0.0),
         initial_nodes=max(1, int(plan.working.values[0])),
+        cycle_s=plan.scenario.cycle_s if len(plan.working) > 1 else 60.0,  # nothing to decide: look seldom
     )
     run = play(scenario, _AsThen(plan.working), guards=()).run
     then = np.array([batch.duration_s for batch in plan.recording.worked])

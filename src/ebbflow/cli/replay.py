@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,8 +16,10 @@ from ebbflow.bench.replay import Fidelity, Result, fidelity_of, kept_up, replay
 from ebbflow.bench.replay_plan import Plan, Settings, plan_of, read_recording
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.ledger import ACT
+from ebbflow.core.curve import Curve
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.report.numbers import seconds, share, times, whole
@@ -26,6 +29,7 @@ from ebbflow.strategies import make_strategy
 
 MOST_DECISIONS = 5_000
 """More than these make a page that no browser likes."""
+MOST_POINTS = 20_000
 
 
 def register(app: typer.Typer) -> None:
@@ -195,7 +199,19 @@ def _tell(results: list[Result], sentences: list[str]) -> None:
 def _write(report: Path, plan: Plan, notes: list[str], results: list[Result]) -> None:
     runs = [result.run for result in (*results[1:], results[0])]  # the headline is about the first
     if any(len(run.decisions) > MOST_DECISIONS for run in runs):
-        notes = [*notes, "There are too many decisions to show; the holds are left out."]
-        runs = [replace(run, decisions=[e for e in run.decisions if e.verdict == ACT]) for run in runs]
+        notes = [*notes, "It is too long to show all: holds and single batches are left out."]
+        runs = [_light(run) for run in runs]
     scores = [result.scores for result in (*results[1:], results[0])]
     write_page(report, title=f"Ebbflow replay: {plan.recording.query}", runs=runs, scores=scores, notes=notes)
+
+
+def _light(run: Run) -> Run:
+    """What a picture of many days needs of a run."""
+    every = max(1, len(run.arrived) // MOST_POINTS)
+    kept = np.unique(np.append(np.arange(0, len(run.arrived), every), len(run.arrived) - 1))
+    return replace(
+        run,
+        arrived=Curve(run.arrived.times_s[kept], run.arrived.values[kept]),
+        batches=(),
+        decisions=[entry for entry in run.decisions if entry.verdict == ACT],
+    )
