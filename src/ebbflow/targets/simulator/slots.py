@@ -1,0 +1,185 @@
+"""Which task runs where and when, on slots that come and go and that several queries share.
+
+A free slot goes to the batch that began first, whatever stage it is in: Spark's own order within an application
+(``spark.scheduler.mode=FIFO``: jobs by number, then stages). Nothing is ever taken from a task that runs. Slots
+are taken in the order of their nodes. A node that joins takes tasks that wait; one that leaves finishes what it
+runs and takes no more; on one that dies the running task is lost and goes to the end of its stage.
+
+Tasks of a stage that start together on equally fast nodes end together, so the work is O(waves), not O(tasks).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from ebbflow.targets.simulator.nodes import Node, NodePool
+
+_Group = tuple[float, int, "StageAtWork", float, float, list[Node]]
+"""(end, running number, stage, time each task takes, its time at speed 1, a node for each task)."""
+
+
+class StageAtWork:
+    """The tasks of one stage of one batch: (seconds at speed 1, how many) in the order of their start.
+
+    ``order``: stages with less go first. The results hold once ``done``.
+    """
+
+    def __init__(self, order: tuple[float, int], tasks: Sequence[tuple[float, int]]) -> None:
+        self.order = order
+        self.waiting: deque[tuple[float, int]] = deque(tasks)
+        self.running = 0
+        self.first_s = math.inf
+        """When its first task started."""
+        self.task_time_s = 0.0
+        self.longest_task_s = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether all its tasks have ended."""
+        return not self.running and not self.waiting
+
+
+class Slots:
+    """The slots of a cluster.
+
+    >>> import numpy as np
+    >>> from ebbflow.targets.simulator.nodes import NodeKind
+    >>> pool = NodePool(NodeKind(lead_time_s=2.5), 1, np.random.default_rng(0))
+    >>> _ = pool.set_nodes(0.0, 2, busy=True)
+    >>> slots, stage = Slots(pool), StageAtWork((0.0, 0), [(1.0, 6)])
+    >>> slots.submit(0.0, stage)
+    >>> while not stage.done:  # alone until 2.5 s, then two at a time
+    ...     at_s = slots.next_s()
+    ...     _ = slots.step(at_s)
+    ...     slots.hand_out(at_s)
+    >>> at_s
+    4.5
+    """
+
+    def __init__(self, pool: NodePool) -> None:
+        self._pool = pool
+        self._now_s = 0.0
+        self._number = count()
+        self._coming: list[tuple[float, tuple[float, int], StageAtWork]] = []
+        self._waiting: list[StageAtWork] = []
+        """Stages with tasks that nobody runs, first served first."""
+        self._running: list[_Group] = []
+        self._busy: dict[Node, int] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, waits or is announced."""
+        return not (self._running or self._waiting or self._coming)
+
+    @property
+    def busy_nodes(self) -> dict[Node, int]:
+        """Nodes with running tasks, and how many."""
+        return self._busy
+
+    def submit(self, ready_s: float, stage: StageAtWork) -> None:
+        """Announce a stage whose tasks can start from a time on."""
+        if self.idle:
+            self._now_s = ready_s
+        heapq.heappush(self._coming, (ready_s, stage.order, stage))
+
+    def next_s(self) -> float:
+        """When something happens next, as far as is known; infinite if nothing ever does."""
+        if self.idle:
+            return math.inf
+        soonest_s = self._running[0][0] if self._running else math.inf
+        if self._coming:
+            soonest_s = min(soonest_s, self._coming[0][0])
+        if self._running or self._waiting:
+            soonest_s = min(soonest_s, self._pool.strength(self._now_s).until_s)
+        return soonest_s
+
+    def step(self, at_s: float) -> list[StageAtWork]:
+        """End what ends at the time that ``next_s`` told; returns the stages that are over. Who gets the free
+        slots is settled by ``hand_out``, when those whose stage is over have submitted their next one."""
+        self._now_s = at_s
+        over = []
+        while self._running and self._running[0][0] <= at_s:
+            _, _, stage, takes_s, _, nodes = heapq.heappop(self._running)
+            stage.running -= len(nodes)
+            stage.task_time_s += takes_s * len(nodes)
+            stage.longest_task_s = max(stage.longest_task_s, takes_s)
+            for node in nodes:
+                self._release(node)
+            if stage.done:
+                over.append(stage)
+        if self._pool.some_leave:
+            self._lose_the_dead(at_s)
+        return over
+
+    def hand_out(self, at_s: float) -> None:
+        """Give free slots to the tasks that wait."""
+        while self._coming and self._coming[0][0] <= at_s:
+            self._wait(heapq.heappop(self._coming)[2])
+        if not self._waiting:
+            return
+        there, slots, busy = self._pool.strength(at_s), self._pool.kind.slots, self._busy
+        free = [node for node in there.nodes for _ in range(slots - busy.get(node, 0))]
+        taken = 0
+        while self._waiting and taken < len(free):
+            stage = self._waiting[0]
+            seconds, tasks = stage.waiting.popleft()
+            chosen = free[taken : taken + tasks]
+            taken += len(chosen)
+            if len(chosen) < tasks:
+                stage.waiting.appendleft((seconds, tasks - len(chosen)))
+            elif not stage.waiting:
+                self._waiting.pop(0)
+            stage.running += len(chosen)
+            stage.first_s = min(stage.first_s, at_s)
+            for speed, nodes in _by_speed(chosen, there.speed, at_s):
+                takes_s = seconds / speed
+                group = (at_s + takes_s, next(self._number), stage, takes_s, seconds, nodes)
+                heapq.heappush(self._running, group)
+            for node in chosen:
+                busy[node] = busy.get(node, 0) + 1
+
+    def _wait(self, stage: StageAtWork) -> None:
+        if stage not in self._waiting:
+            self._waiting.append(stage)
+            self._waiting.sort(key=lambda s: s.order)
+
+    def _release(self, node: Node) -> None:
+        left = self._busy[node] - 1
+        if left:
+            self._busy[node] = left
+        else:
+            del self._busy[node]
+
+    def _lose_the_dead(self, at_s: float) -> None:
+        """Tasks on nodes that have died run again, after all others of their stage."""
+        dead = {node for node in self._busy if node.died and node.stop_s <= at_s}
+        if not dead:
+            return
+        kept: list[_Group] = []
+        for end_s, number, stage, takes_s, seconds, nodes in sorted(self._running):
+            alive = [node for node in nodes if node not in dead]
+            lost = len(nodes) - len(alive)
+            if lost:
+                stage.running -= lost
+                stage.waiting.append((seconds, lost))
+                self._wait(stage)
+            if alive:
+                kept.append((end_s, number, stage, takes_s, seconds, alive))
+        self._running = kept  # sorted is a heap
+        for node in dead:
+            del self._busy[node]
+
+
+def _by_speed(nodes: list[Node], common: float | None, at_s: float) -> Iterator[tuple[float, list[Node]]]:
+    """Nodes that are equally fast, together."""
+    if common is not None:
+        yield common, nodes
+        return
+    groups: dict[float, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(node.speed_at(at_s), []).append(node)
+    yield from groups.items()
