@@ -95,27 +95,29 @@ class MicroBatchWorld:
             self._go_on(site)
 
     def _event(self, until_s: float) -> bool:
-        """Let the next thing happen, if it does by then. At one time, batches begin before slots are dealt."""
+        """Let the next batch begin, or what happens before go on until one ends; False if nothing does by then.
+
+        At one time, batches begin before slots are dealt.
+        """
         first_s, who = math.inf, None
         for run in self.runs:
             if run.batch is None and (start_s := run.next_start_s(until_s)) < first_s:
                 first_s, who = start_s, run
-        next_s, where = math.inf, None
-        for site in self._sites.values():
-            self._look_again(site)
-            if (site_s := site.next_s()) < next_s:
-                next_s, where = site_s, site
-        if min(first_s, next_s) > until_s:
-            return False
-        if who is not None and (where is None or first_s <= next_s):
-            site = self._sites[who.cluster]
-            if site.alone is not None:
-                self._unsettle(site)  # what it has done so far comes first
-            else:
-                self._begin(who, first_s)
-        elif where is not None:
-            self._go_on(where)
-        return True
+        while True:
+            next_s, where = math.inf, None
+            for site in self._sites.values():
+                self._look_again(site)
+                if (site_s := site.next_s()) < next_s:
+                    next_s, where = site_s, site
+            if min(first_s, next_s) > until_s:
+                return False
+            if who is not None and first_s <= next_s:
+                if self._sites[who.cluster].alone is None:
+                    self._begin(who, first_s)
+                    return True
+                self._unsettle(self._sites[who.cluster])  # what it has done so far comes first
+            elif where is not None and self._go_on(where):
+                return True
 
     def _begin(self, run: MicroBatchRun, start_s: float) -> None:
         batch = run.begin(start_s)
@@ -147,20 +149,22 @@ class MicroBatchWorld:
         site.slots.submit(run.batch.stage_s, stage)
         return True
 
-    def _go_on(self, site: _Site) -> None:
-        """What ends or changes at a cluster next."""
-        at_s = site.next_s()
+    def _go_on(self, site: _Site) -> bool:
+        """What ends or changes at a cluster next; whether that is a batch."""
+        at_s, ended = site.next_s(), False
         if site.alone is not None:
             run, site.alone = site.alone.run, None
             self._finish(site, run, at_s)
-            return
+            return True
         for stage in site.slots.step(at_s):
             run = site.whose.pop(stage)
             run.stage_over(at_s, stage)
             if not self._submit(site, run):
                 self._finish(site, run, at_s)
+                ended = True
         site.slots.hand_out(at_s)
         site.pool.let_go(at_s, between_batches=False, busy=site.slots.busy_nodes)
+        return ended
 
     def _finish(self, site: _Site, run: MicroBatchRun, at_s: float) -> None:
         cluster = run.cluster

@@ -5,7 +5,8 @@ A free slot goes to the batch that began first, whatever stage it is in: Spark's
 are taken in the order of their nodes. A node that joins takes tasks that wait; one that leaves finishes what it
 runs and takes no more; on one that dies the running task is lost and goes to the end of its stage.
 
-Tasks of a stage that start together on equally fast nodes end together, so the work is O(waves), not O(tasks).
+Tasks of a stage that start together on equally fast nodes end together, and full waves on all slots follow each
+other undisturbed until the nodes change; so the work is O(1) for each stage then, else O(waves), never O(tasks).
 """
 
 from __future__ import annotations
@@ -14,12 +15,27 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
 from ebbflow.targets.simulator.nodes import Node, NodePool
 
-_Group = tuple[float, int, "StageAtWork", float, float, list[Node]]
-"""(end, running number, stage, time each task takes, its time at speed 1, a node for each task)."""
+
+@dataclass(order=True)
+class _Group:
+    """Tasks that run at the same time, wave after wave; ordered by their end."""
+
+    end_s: float
+    number: int
+    start_s: float = field(compare=False)
+    takes_s: float = field(compare=False)
+    """Each wave, and so each task."""
+    waves: int = field(compare=False)
+    stage: StageAtWork = field(compare=False)
+    seconds: float = field(compare=False)
+    """Of a task at speed 1."""
+    nodes: list[Node] = field(compare=False)
+    """One for each task of a wave."""
 
 
 class StageAtWork:
@@ -69,6 +85,7 @@ class Slots:
         """Stages with tasks that nobody runs, first served first."""
         self._running: list[_Group] = []
         self._busy: dict[Node, int] = {}
+        self._version = pool.version
 
     @property
     def idle(self) -> bool:
@@ -90,7 +107,9 @@ class Slots:
         """When something happens next, as far as is known; infinite if nothing ever does."""
         if self.idle:
             return math.inf
-        soonest_s = self._running[0][0] if self._running else math.inf
+        if self._version != self._pool.version:
+            self._cut_short()
+        soonest_s = self._running[0].end_s if self._running else math.inf
         if self._coming:
             soonest_s = min(soonest_s, self._coming[0][0])
         if self._running or self._waiting:
@@ -102,12 +121,12 @@ class Slots:
         slots is settled by ``hand_out``, when those whose stage is over have submitted their next one."""
         self._now_s = at_s
         over = []
-        while self._running and self._running[0][0] <= at_s:
-            _, _, stage, takes_s, _, nodes = heapq.heappop(self._running)
-            stage.running -= len(nodes)
-            stage.task_time_s += takes_s * len(nodes)
-            stage.longest_task_s = max(stage.longest_task_s, takes_s)
-            for node in nodes:
+        while self._running and self._running[0].end_s <= at_s:
+            group = heapq.heappop(self._running)
+            stage = group.stage
+            stage.running -= len(group.nodes)
+            self._account(group, group.waves)
+            for node in group.nodes:
                 self._release(node)
             if stage.done:
                 over.append(stage)
@@ -127,20 +146,54 @@ class Slots:
         while self._waiting and taken < len(free):
             stage = self._waiting[0]
             seconds, tasks = stage.waiting.popleft()
-            chosen = free[taken : taken + tasks]
+            chosen, waves = free[taken : taken + tasks], 1
             taken += len(chosen)
-            if len(chosen) < tasks:
-                stage.waiting.appendleft((seconds, tasks - len(chosen)))
+            if len(chosen) == there.slots and there.speed is not None:
+                waves = self._waves(at_s, seconds / there.speed, tasks // there.slots, stage)
+            tasks -= len(chosen) * waves
+            if tasks:
+                stage.waiting.appendleft((seconds, tasks))
             elif not stage.waiting:
                 self._waiting.pop(0)
             stage.running += len(chosen)
             stage.first_s = min(stage.first_s, at_s)
             for speed, nodes in _by_speed(chosen, there.speed, at_s):
                 takes_s = seconds / speed
-                group = (at_s + takes_s, next(self._number), stage, takes_s, seconds, nodes)
+                end_s = at_s + waves * takes_s
+                group = _Group(end_s, next(self._number), at_s, takes_s, waves, stage, seconds, nodes)
                 heapq.heappush(self._running, group)
             for node in chosen:
                 busy[node] = busy.get(node, 0) + 1
+
+    def _waves(self, at_s: float, takes_s: float, most: int, stage: StageAtWork) -> int:
+        """How many full waves follow each other: until the nodes change or an older batch's stage comes."""
+        older_s = [ready_s for ready_s, order, _ in self._coming if order < stage.order]
+        until_s = min([self._pool.strength(at_s).until_s, *older_s])
+        return most if at_s + most * takes_s <= until_s else _begun(at_s, takes_s, until_s)
+
+    def _cut_short(self) -> None:
+        """The nodes change: waves that would begin after that are not settled any more."""
+        self._version = self._pool.version
+        for group in self._running:
+            if group.waves == 1:
+                continue
+            changes_s = self._pool.strength(group.start_s).until_s
+            if group.end_s <= changes_s:
+                continue
+            begun = min(group.waves, _begun(group.start_s, group.takes_s, changes_s))
+            if begun < group.waves:
+                tasks = (group.waves - begun) * len(group.nodes)
+                group.stage.waiting.appendleft((group.seconds, tasks))
+                self._wait(group.stage)
+                group.end_s, group.waves = group.start_s + begun * group.takes_s, begun
+        heapq.heapify(self._running)
+
+    def _account(self, group: _Group, waves: int) -> None:
+        """Note the time that the tasks of some waves took."""
+        if waves:
+            stage = group.stage
+            stage.task_time_s += group.takes_s * len(group.nodes) * waves
+            stage.longest_task_s = max(stage.longest_task_s, group.takes_s)
 
     def _wait(self, stage: StageAtWork) -> None:
         if stage not in self._waiting:
@@ -159,19 +212,28 @@ class Slots:
         dead = {node for node in self._busy if node.died and node.stop_s <= at_s}
         if not dead:
             return
-        kept: list[_Group] = []
-        for end_s, number, stage, takes_s, seconds, nodes in sorted(self._running):
-            alive = [node for node in nodes if node not in dead]
-            lost = len(nodes) - len(alive)
+        for group in sorted(self._running):
+            alive = [node for node in group.nodes if node not in dead]
+            lost = len(group.nodes) - len(alive)
             if lost:
-                stage.running -= lost
-                stage.waiting.append((seconds, lost))
-                self._wait(stage)
-            if alive:
-                kept.append((end_s, number, stage, takes_s, seconds, alive))
-        self._running = kept  # sorted is a heap
+                self._account(group, group.waves - 1)
+                group.start_s, group.waves = group.end_s - group.takes_s, 1
+                group.stage.running -= lost
+                group.stage.waiting.append((group.seconds, lost))
+                self._wait(group.stage)
+                group.nodes = alive
+        self._running = sorted(group for group in self._running if group.nodes)  # which is a heap
         for node in dead:
             del self._busy[node]
+
+
+def _begun(start_s: float, takes_s: float, until_s: float) -> int:
+    """Waves that begin before a time, at least the first.
+
+    >>> _begun(0.0, 2.0, 6.0), _begun(0.0, 2.0, 6.1)
+    (3, 4)
+    """
+    return max(1, math.ceil((until_s - start_s) / takes_s)) if takes_s > 0 else 1
 
 
 def _by_speed(nodes: list[Node], common: float | None, at_s: float) -> Iterator[tuple[float, list[Node]]]:
