@@ -27,13 +27,10 @@ class ContinuousWorld:
     """All pipelines, on all clusters."""
 
     def __init__(
-        self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None,
-        *, stretches: bool = True,
-    ) -> None:  # fmt: skip
-        """``stretches``: whether quiet stretches are done at once. That changes nothing but the time it takes."""
+        self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None
+    ) -> None:
         self.pools = pools
         self.link = link or Link()
-        self._stretches = stretches
         vertices: list[Vertex] = []
         sinks: list[list[int]] = []
         self.runs: list[ContinuousRun] = []
@@ -59,7 +56,7 @@ class ContinuousWorld:
             self._look(now_s)
             if self._rest > 0:
                 self._rest -= 1
-            elif self._stretches and self.flow.calm and self._stretch(now_s, until_s):
+            elif self.flow.calm and self._stretch(now_s, until_s):
                 continue
             self._step(now_s)
 
@@ -81,9 +78,14 @@ class ContinuousWorld:
         self._weigh(now_s)
 
     def _let_go(self, now_s: float, cluster: str) -> None:
-        """Leaving nodes go when no pipeline works on them any more."""
-        busy = {node for run in self.runs if not run.standing for node, _, _ in run.on_nodes(cluster)}
-        self.pools[cluster].let_go(now_s, between_batches=True, busy={node for node in busy if not node.died})
+        """Leaving nodes go when no pipeline works on them any more, or none stays that it could work on."""
+        pool = self.pools[cluster]
+        busy: set[Node] = set()
+        if pool.working(now_s):
+            for run in self.runs:
+                if not run.standing:
+                    busy.update(node for node, _, _ in run.on_nodes(cluster) if not node.died)
+        pool.let_go(now_s, between_batches=True, busy=busy)
 
     def _weigh(self, now_s: float) -> None:
         """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""

@@ -14,15 +14,15 @@ from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
-from ebbflow.errors import TargetError
+from ebbflow.errors import InputError, TargetError
 from ebbflow.targets.simulator.engine import Work
-from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.micro_batch_record import BatchAtWork, BatchRecord
 from ebbflow.targets.simulator.micro_batch_stretch import rate_per_s, stretch
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 from ebbflow.targets.simulator.slots import StageAtWork
 
 if TYPE_CHECKING:
+    from ebbflow.targets.simulator.engine import Start
     from ebbflow.targets.simulator.micro_batch import MicroBatch
     from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
     from ebbflow.targets.simulator.nodes import NodePool
@@ -38,15 +38,14 @@ _REST = 64
 class MicroBatchRun:
     """A query at work."""
 
-    def __init__(
-        self, query: MicroBatch, inflow: Inflow, rng: np.random.Generator, world: MicroBatchWorld, place: str
-    ) -> None:
+    def __init__(self, start: Start, world: MicroBatchWorld) -> None:
+        query: MicroBatch = start.engine
         self.query = query
         self.stages = list(query.stages)
         self.batch: BatchAtWork | None = None
-        self.cluster = place
-        self._inflow, self._world = inflow, world
-        self._noise = NoiseDraws(query.noise, rng)
+        self.cluster = one_cluster(query, start.placement)
+        self._inflow, self._world = start.inflow, world
+        self._noise = NoiseDraws(query.noise, start.rng)
         self._taken = 0
         self._arrived_then = 0
         self._last_start_s = 0.0
@@ -55,7 +54,7 @@ class MicroBatchRun:
         """No batch starts before: the next trigger, or the end of a restart."""
         self._restart: tuple[dict[str, int], str] | None = None
         self._stopped: tuple[float, float] | None = None
-        self._record = BatchRecord(query, inflow)
+        self._record = BatchRecord(query, start.inflow)
         self._left_behind = 0
         self._rate_per_s = 0.0
         self._rest = 0
@@ -223,7 +222,7 @@ class MicroBatchRun:
         wanted = {**pending, **parallelism}
         changed = {name: n for name, n in wanted.items() if name in now and now[name] != n}
         if placement is not None:
-            cluster = self._one_cluster(placement)
+            cluster = self._wanted_cluster(placement)
         if not changed and cluster == self.cluster:
             self._restart = None
             return ""
@@ -233,14 +232,11 @@ class MicroBatchRun:
             self._stop(now_s)
         return f"restarted from its checkpoint{moves}"
 
-    def _one_cluster(self, placement: Mapping[str, str]) -> str:
-        wanted = {placement.get(name, MAIN) for name in self.query.pipeline.order}
-        if len(wanted) > 1:
-            raise TargetError(
-                f"query '{self.query.pipeline.name}' cannot be spread over {' and '.join(sorted(wanted))}; "
-                "a micro-batch query runs in one cluster, with all its operators"
-            )
-        return wanted.pop()
+    def _wanted_cluster(self, placement: Mapping[str, str]) -> str:
+        try:
+            return one_cluster(self.query, placement)
+        except InputError as error:
+            raise TargetError(str(error)) from None
 
     def _stop(self, at_s: float) -> None:
         changed, cluster = self._restart or ({}, self.cluster)
@@ -317,3 +313,14 @@ class MicroBatchRun:
     def left(self) -> Curve:
         """Rows committed, a step at each commit."""
         return self._record.left()
+
+
+def one_cluster(query: MicroBatch, placement: Mapping[str, str]) -> str:
+    """The cluster that a query is placed in; ``InputError`` if that is more than one."""
+    wanted = {placement.get(name, MAIN) for name in query.pipeline.order}
+    if len(wanted) > 1:
+        raise InputError(
+            f"query '{query.pipeline.name}' cannot be spread over {' and '.join(sorted(wanted))}; "
+            "a micro-batch query runs in one cluster, with all its operators"
+        )
+    return wanted.pop()

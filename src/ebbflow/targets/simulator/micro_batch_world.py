@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ebbflow.core.layout import MAIN
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start
@@ -52,13 +51,7 @@ class MicroBatchWorld:
         self.pools = pools
         self.link = link or Link()
         self._sites = {cluster: _Site(pool) for cluster, pool in pools.items()}
-        self.runs = [
-            MicroBatchRun(
-                start.engine, start.inflow, start.rng, self,
-                next((start.placement[name] for name in start.engine.pipeline.order if name in start.placement), MAIN),
-            )
-            for start in starts
-        ]  # fmt: skip
+        self.runs = [MicroBatchRun(start, self) for start in starts]
         self._numbers = {run: number for number, run in enumerate(self.runs)}
 
     def advance(self, until_s: float) -> None:
