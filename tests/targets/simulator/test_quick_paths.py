@@ -56,7 +56,7 @@ def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes
     """All that a run leaves behind."""
     target, clock = shared_world(*pipelines, nodes=2, kind=kind, faults=faults)
     batches, readings = [], []
-    for seconds, nodes in [*changes, (300.0, 2)]:
+    for seconds, nodes in [*changes, (150.0, 2)]:
         clock.advance(seconds)
         seen = target.observe()
         batches += seen.batches
@@ -83,7 +83,7 @@ def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes
     faults=FAULTS,
     changes=CHANGES,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_quiet_stretch_of_seconds_is_the_same_to_the_bit(
     loads, cost_ms, pending, noise, kind, faults, changes
 ) -> None:
@@ -136,7 +136,7 @@ QUERY = st.builds(
 
 
 @given(query=QUERY, load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_quiet_stretch_of_batches_is_the_same_to_the_bit(query, load, kind, faults, changes) -> None:
     quick = story([(query, load)], kind, faults, changes)
     with pytest.MonkeyPatch.context() as patch:
