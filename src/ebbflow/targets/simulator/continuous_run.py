@@ -36,7 +36,8 @@ class ContinuousRun:
         engine = start.engine
         self.engine = engine
         self.inflow = start.inflow
-        self.noise = NoiseDraws(engine.noise, start.rng)
+        # of its own, so that noise drawn ahead does not change how long the next rebalance takes
+        self.noise = NoiseDraws(engine.noise, start.rng.spawn(1)[0])
         self.first, self.number = first, number
         self._world, self._rng = world, start.rng
         self._names: tuple[str, ...] = engine.pipeline.order
@@ -50,6 +51,10 @@ class ContinuousRun:
         self._pause_s = self._drain_until_s = 0.0
         self._stop_until_s: float | None = None
         self.stopping_since_s: float | None = None
+        self._selectivity_out = [
+            sum(s.selectivity for s in engine.pipeline.streams if s.source == name) or 1.0
+            for name in self._names
+        ]
         zeros = [0.0] * len(self._names)
         self._seen = (0.0, zeros, zeros)
 
@@ -232,17 +237,13 @@ class ContinuousRun:
             cpu = (spent_s[k] - spent_then[k]) / (span_s * self._instances[k])
             readings += [
                 Reading(now_s, operator, Metric.ROWS_IN, rows),
-                Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out(operator)),
+                Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
                 Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
                 Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
                 Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
             ]
         self._seen = (now_s, done, spent_s)
         return readings
-
-    def _selectivity_out(self, operator: str) -> float:
-        streams = [s.selectivity for s in self.engine.pipeline.streams if s.source == operator]
-        return sum(streams) if streams else 1.0
 
     def work(self, now_s: float) -> Work:
         """Where the rows are, at the slowest of the sinks."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
@@ -13,7 +15,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
-from ebbflow.targets.simulator.flow import Crowd, Flow, Vertex
+from ebbflow.targets.simulator.flow import Crowd, Flow, Stretch, Vertex
 from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
 
 _LEAST_STRETCH = 12
@@ -21,6 +23,15 @@ _LEAST_STRETCH = 12
 _MOST_STRETCH = 4096
 _REST = 24
 """Seconds after a stretch that came to little, before the next is tried."""
+
+
+@dataclass
+class _Ahead:
+    """A stretch worked out ahead, and how far it has been played."""
+
+    stretch: Stretch
+    arrived: list[npt.NDArray[np.int64]]
+    played: int = 0
 
 
 class ContinuousWorld:
@@ -45,6 +56,9 @@ class ContinuousWorld:
         self._known: dict[str, Strength] = {}
         self._seen: tuple[float, list[float]] = (0.0, list(self.flow.spent_s))
         self._rest = 0
+        self._ahead: _Ahead | None = None
+        self._by_node: list[tuple[str, int, tuple[tuple[int, int], ...]]] = []
+        """(name, cores, instances on it) of each node that something is placed on."""
         for run in self.runs:
             run.place(0.0)
         self._weigh(0.0)
@@ -54,11 +68,13 @@ class ContinuousWorld:
         while self._now + STEP_S <= until_s + 1e-9:
             now_s = float(self._now)
             self._look(now_s)
-            if self._rest > 0:
-                self._rest -= 1
-            elif self.flow.calm and self._stretch(now_s, until_s):
-                continue
-            self._step(now_s)
+            if self._ahead is None and not self._rest and self.flow.calm:
+                self._work_ahead(now_s)
+            if self._ahead is not None:
+                self._play(self._ahead, until_s)
+            else:
+                self._rest = max(0, self._rest - 1)
+                self._step(now_s)
 
     def _look(self, now_s: float) -> None:
         """See to nodes that came or went, and to rebalances under way."""
@@ -66,6 +82,7 @@ class ContinuousWorld:
         stopping = [run for run in self.runs if run.stopping_since_s is not None]
         if not changed and not stopping:
             return
+        self._ahead = None
         for cluster in changed:
             for run in self.runs:
                 run.look_at_nodes(now_s, cluster)
@@ -90,17 +107,24 @@ class ContinuousWorld:
     def _weigh(self, now_s: float) -> None:
         """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""
         crowds: dict[tuple[int, float, tuple[tuple[int, int], ...]], int] = {}
+        self._by_node = []
         for cluster, pool in self.pools.items():
             self._known[cluster] = pool.strength(now_s)
             alive = set(pool.alive)
-            nodes: dict[Node, list[tuple[int, int]]] = {}
+            prefix = "" if cluster == MAIN else f"{cluster}/"
+            dealt: dict[Node, list[tuple[int, int]]] = {}
+            working: dict[Node, list[tuple[int, int]]] = {}
             for run in self.runs:
-                for node, operator, count in run.on_nodes(cluster) if not run.standing else ():
-                    if node in alive and not (node.died and node.stop_s <= now_s):
-                        nodes.setdefault(node, []).append((operator, count))
-            for node, instances in nodes.items():
-                kind = (pool.kind.slots, node.speed_at(now_s), tuple(instances))
+                dealt.update((node, []) for node in run.placed(cluster) if node not in dealt)
+                for node, operator, count in run.on_nodes(cluster):
+                    dealt[node].append((operator, count))
+                    if not run.standing and node in alive and not (node.died and node.stop_s <= now_s):
+                        working.setdefault(node, []).append((operator, count))
+            cores = pool.kind.slots
+            for node, instances in working.items():
+                kind = (cores, node.speed_at(now_s), tuple(instances))
                 crowds[kind] = crowds.get(kind, 0) + 1
+            self._by_node += [(f"{prefix}node-{n.number}", cores, tuple(on)) for n, on in dealt.items()]
         self.flow.place([Crowd(count, *kind) for kind, count in crowds.items()])
         self.flow.reads = [run.stopping_since_s is None for run in self.runs]
 
@@ -124,36 +148,42 @@ class ContinuousWorld:
             run.left_rows.append(self.flow.settled(run.number))
         self._now += 1
 
-    def _stretch(self, now_s: float, until_s: float) -> bool:
-        """Many seconds at once, where nothing waits or changes; False if not even one."""
+    def _work_ahead(self, now_s: float) -> None:
+        """Many seconds at once, where nothing waits; they hold until something changes."""
         changes_s = min(known.until_s for known in self._known.values())
-        count = min(_MOST_STRETCH, int(until_s + 1e-9 - now_s))
+        count = _MOST_STRETCH
         if changes_s < math.inf:
             count = min(count, math.ceil(changes_s - now_s))  # the step after a change sees it
-        if count < _LEAST_STRETCH:
-            return False
-        ends_s = np.arange(self._now + 1, self._now + 1 + count, dtype=np.float64)
-        arrived = [run.inflow.rows_by_each(ends_s) for run in self.runs]
-        new_rows = [
-            np.diff(rows, prepend=before).astype(np.float64)
-            for rows, before in zip(arrived, self._arrived, strict=True)
-        ]
-        factors = None
-        if self._noisy:
-            factors = [run.noise.peek(count) if run.engine.noise else np.ones(count) for run in self.runs]
-        settled = self.flow.stretch(new_rows, factors)
-        passed = len(settled[0])
-        if passed < _LEAST_STRETCH:
-            self._rest = _REST
-        if not passed:
-            return False
+        if count >= _LEAST_STRETCH:
+            ends_s = np.arange(self._now + 1, self._now + 1 + count, dtype=np.float64)
+            arrived = [run.inflow.rows_by_each(ends_s) for run in self.runs]
+            new_rows = [
+                np.diff(rows, prepend=before).astype(np.float64)
+                for rows, before in zip(arrived, self._arrived, strict=True)
+            ]
+            factors = None
+            if self._noisy:
+                factors = [run.noise.peek(count) if run.engine.noise else np.ones(count) for run in self.runs]
+            stretch = self.flow.stretch(new_rows, factors)
+            if stretch.seconds >= _LEAST_STRETCH:
+                self._ahead = _Ahead(stretch, arrived)
+                return
+        self._rest = _REST
+
+    def _play(self, ahead: _Ahead, until_s: float) -> None:
+        """Let the seconds that were worked out ahead pass, up to a time."""
+        first = ahead.played
+        last = min(ahead.stretch.seconds, first + int(until_s + 1e-9 - self._now))
+        self.flow.play(ahead.stretch, last)
         for run in self.runs:
-            run.left_rows += settled[run.number].tolist()
-            self._arrived[run.number] = int(arrived[run.number][passed - 1])
+            run.left_rows += ahead.stretch.settled[run.number][first + 1 : last + 1].tolist()
+            self._arrived[run.number] = int(ahead.arrived[run.number][last - 1])
             if run.engine.noise:
-                run.noise.take(passed)
-        self._now += passed
-        return True
+                run.noise.take(last - first)
+        self._now += last - first
+        ahead.played = last
+        if last == ahead.stretch.seconds:
+            self._ahead = None
 
     # -- what is seen --------------------------------------------------------------------------
 
@@ -165,20 +195,19 @@ class ContinuousWorld:
         """CPU of each node since the last look: that of the instances dealt to it."""
         since_s, spent_then = self._seen
         span_s = max(now_s - since_s, STEP_S)
-        spent_s, instances = self.flow.spent_s, self.flow.instances
+        cpu = [
+            (now - then) / (span_s * count)
+            for now, then, count in zip(self.flow.spent_s, spent_then, self.flow.instances, strict=True)
+        ]
+        shares: dict[tuple[int, tuple[tuple[int, int], ...]], float] = {}
         readings = []
-        for cluster, pool in self.pools.items():
-            used: dict[Node, float] = {}
-            for run in self.runs:
-                used.update((node, 0.0) for node in run.placed(cluster) if node not in used)
-                for node, i, count in run.on_nodes(cluster):
-                    cpu = (spent_s[i] - spent_then[i]) / (span_s * instances[i])
-                    used[node] = used.get(node, 0.0) + count * cpu
-            prefix = "" if cluster == MAIN else f"{cluster}/"
-            for node, cores in used.items():
-                share = min(1.0, cores / pool.kind.slots)
-                readings.append(Reading(now_s, f"{prefix}node-{node.number}", Metric.NODE_CPU, share))
-        self._seen = (now_s, list(spent_s))
+        for name, cores, instances in self._by_node:
+            share = shares.get((cores, instances))
+            if share is None:
+                share = min(1.0, sum(count * cpu[i] for i, count in instances) / cores)
+                shares[(cores, instances)] = share
+            readings.append(Reading(now_s, name, Metric.NODE_CPU, share))
+        self._seen = (now_s, list(self.flow.spent_s))
         return readings
 
 

@@ -254,10 +254,10 @@ class Flow:
 
     # -- many seconds --------------------------------------------------------------------------
 
-    def stretch(self, new_rows: Sequence[Floats], factors: Sequence[Floats] | None) -> list[Floats]:
-        """As many of the seconds as pass without a row that has to wait; call it only when ``calm``.
+    def stretch(self, new_rows: Sequence[Floats], factors: Sequence[Floats] | None) -> Stretch:
+        """As many of the next seconds as pass without a row that has to wait; ask only when ``calm``.
 
-        Returns, for each pipeline, the source rows settled after each of those seconds.
+        Nothing has happened yet: ``play`` lets it.
         """
         count = len(new_rows[0])
         fits = np.ones(count, dtype=np.bool_)
@@ -290,12 +290,28 @@ class Flow:
                     if source == pipeline:
                         room = self._most_pending[pipeline] - (done[i][:-1] - through[:-1])
                         fits &= outs[i] <= np.maximum(0.0, room)
-        passed = count if fits.all() else int(np.argmin(fits))
-        if passed:
-            for i, out in enumerate(outs):
-                self.done[i] = float(done[i][passed])
-                self.spent_s[i] = float(_running_sum(self.spent_s[i], out[:passed] / self._service[i])[-1])
-        return [through[1 : passed + 1] for through in settled]
+        seconds = count if fits.all() else int(np.argmin(fits))
+        spent_s = [
+            _running_sum(self.spent_s[i], out / service)
+            for i, (out, service) in enumerate(zip(outs, self._service, strict=True))
+        ]
+        return Stretch(seconds=seconds, done=np.stack(done), spent_s=np.stack(spent_s), settled=settled)
+
+    def play(self, stretch: Stretch, seconds: int) -> None:
+        """Let the first seconds of a stretch have happened."""
+        self.done = stretch.done[:, seconds].tolist()
+        self.spent_s = stretch.spent_s[:, seconds].tolist()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Seconds ahead in which nothing waits. Columns: after 0, 1, 2, … seconds."""
+
+    seconds: int
+    done: Floats
+    spent_s: Floats
+    settled: Sequence[Floats]
+    """Source rows settled, for each pipeline."""
 
 
 def _running_sum(start: float, more: Floats) -> Floats:

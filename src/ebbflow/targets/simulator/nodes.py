@@ -151,7 +151,7 @@ class NodePool:
     @property
     def requested(self) -> int:
         """Nodes asked for and not taken back."""
-        return sum(n.stop_s == math.inf for n in self._alive)
+        return len([n for n in self._alive if n.stop_s == math.inf])
 
     @property
     def lead_time_s(self) -> float:

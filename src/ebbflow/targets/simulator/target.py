@@ -213,7 +213,9 @@ class SimulatorTarget:
             batches=batches,
             under_way=self._under_way(now_s),
             queries={name: since_s for run in self._world.runs for name, since_s in run.running().items()},
-            held_nodes=sum(node.gone_s > now_s for pool in self._pools.values() for node in pool.alive),
+            held_nodes=len(
+                [1 for pool in self._pools.values() for node in pool.alive if node.gone_s > now_s]
+            ),
         )
 
     def _layout(self, nodes: Mapping[str, int]) -> Layout:
