@@ -16,7 +16,7 @@ from ebbflow.bench.spec import Spec, amended, strategy_names
 from ebbflow.bench.sweep import Scene
 from ebbflow.bench.workforce import check_master
 from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import board, compare, end, print_board
+from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
@@ -108,6 +108,7 @@ def leaderboard_command(
         raise InputError(f"jitter is {jitter:g}; it must be a spread from 0 to 2, like 0.05")
     scenes = _scenes(spec, _loads(spec, loads, peak, speed), seeds, jitter, drawn=report is not None)
     check_writable(report)
+    check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
     if master is not None:
         check_master(master)

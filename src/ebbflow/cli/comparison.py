@@ -22,7 +22,7 @@ from rich.table import Table
 from ebbflow.bench.leaderboard import RULE, Standing, leaderboard, mean_scores
 from ebbflow.bench.sweep import Result, Scene, Sweep, kept_slo, sweep
 from ebbflow.cli.output import errors, say
-from ebbflow.errors import EbbflowError
+from ebbflow.errors import EbbflowError, InputError
 from ebbflow.report.board import Board, BoardCell, BoardLoad, BoardRow
 from ebbflow.report.drawing import Drawing, draw
 from ebbflow.report.numbers import seconds, share, times, whole
@@ -32,6 +32,12 @@ log = logging.getLogger("ebbflow")
 
 class SweepError(EbbflowError):
     """Some runs of a comparison failed."""
+
+
+def check_workers(workers: int | None) -> None:
+    """Somebody must do it."""
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers} leaves nobody to work; the fewest is 1")
 
 
 def compare(

@@ -54,9 +54,7 @@ Cycle = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Processes to work with.", show_default="one per core; one for a short comparison"
-    ),
+    typer.Option(help="Processes to work with.", show_default="one per core; one for a short comparison"),
 ]
 InitialNodes = Annotated[
     int | None,

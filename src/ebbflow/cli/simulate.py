@@ -12,7 +12,7 @@ from ebbflow.bench.leaderboard import Standing, leaderboard
 from ebbflow.bench.spec import Spec, amended, read_spec
 from ebbflow.bench.sweep import Result, Scene, Sweep
 from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import board, compare, end, print_board
+from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration
 from ebbflow.report.board import write_board
@@ -72,6 +72,7 @@ def simulate(
     )  # fmt: skip
     made, names = spec.scenario(), spec.strategies
     check_writable(report)
+    check_workers(workers)
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
     done = compare([scene], names, workers=workers)
     end(done, len(names))

@@ -72,7 +72,8 @@ SCRIPT = """
       showarrow: false, xshift: 3, text: "SLO", font: { size: 11.5, color: red } });
     Page.draw(byId("costs"), known.map((s, i) => ({
       x: [s.scores.cost_ratio], y: [late(s)], mode: "markers+text", text: [plain(s.name)], name: plain(s.name),
-      textposition: i % 2 ? "bottom center" : "top center", textfont: { size: 12 }, showlegend: false, cliponaxis: false,
+      textposition: i % 2 ? "bottom center" : "top center", textfont: { size: 12 }, showlegend: false,
+      cliponaxis: false,
       marker: { color: s.colour, size: 11, symbol: s.kept ? "circle" : "circle-open", line: { width: 1.6 } },
       hovertemplate: `${plain(s.name)}: %{x:.2f} × hindsight, ${(100 * s.scores.violation).toPrecision(2)} % ` +
         "late<extra></extra>",
