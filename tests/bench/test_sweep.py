@@ -131,3 +131,10 @@ def test_static_mean_holds_what_the_mean_rate_needs(rate: int, nodes: int) -> No
 def test_nothing_to_compare_is_said() -> None:
     with pytest.raises(InputError, match="at least one load"):
         sweep([], ["static"])
+
+
+@pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
+def test_peers_see_and_move_a_continuous_engine(name: str) -> None:
+    busy = scene("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
+    run = play(busy.scenario, strategy_for(name, busy.scenario)).run
+    assert run.reconfigurations > 0
