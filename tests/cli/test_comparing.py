@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.bench.leaderboard import RULE, SCORE_NAMES
+from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
 from ebbflow.core.decision import Decision
 from ebbflow.strategies import STRATEGIES
 
+RUSH = Path(__file__).parent.parent.parent / "examples" / "rush.toml"
 SHORT = ("--load", "sine(base=100, peak=900, period=10m)", "--seconds", "10m")
 
 
@@ -165,6 +168,12 @@ def test_a_scenario_file_is_simulated_and_the_command_line_comes_first(monkeypat
     assert [(row["strategy"], row["node_seconds"]) for row in json.loads(out)] == [("static", 600.0)]
 
 
+def test_the_scenario_among_the_examples_plays(monkeypatch, capsys) -> None:
+    code, out, _ = ebbflow(monkeypatch, capsys, "simulate", str(RUSH), "--seconds", "10m", "--json")
+    assert code == 0
+    assert [row["strategy"] for row in json.loads(out)] == ["capacity", "spark-dra", "hpa"]
+
+
 def test_simulate_tells_people_who_was_best_and_where_the_page_is(monkeypatch, capsys, tmp_path) -> None:
     page = tmp_path / "page.html"
     code, out, err = ebbflow(
@@ -226,3 +235,19 @@ def test_the_rule_of_the_ranking_is_in_the_help() -> None:
     told = CliRunner().invoke(cli.app, ["bench", "leaderboard", "--help"], env={"COLUMNS": "120"}).output
     assert re.sub(r"\W+", " ", RULE)[:60] in re.sub(r"\W+", " ", told)
     assert "--json" in told
+
+
+def test_the_page_about_it_names_every_option_and_score() -> None:
+    page = (RUSH.parent.parent / "docs" / "leaderboard.md").read_text()
+    for key in Spec.__struct_encode_fields__:
+        assert f"`{key}`" in page, key
+    told = {
+        "node_seconds",
+        "cost_ratio",
+        "nodes_saved",
+        "violation",
+        "reconfigurations",
+        "loads_won",
+        "runs_kept",
+    }
+    assert all(f"`{name}`" in page for name in told)
