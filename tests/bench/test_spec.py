@@ -101,6 +101,14 @@ def test_a_load_must_be_given() -> None:
         Spec().scenario()
 
 
+@pytest.mark.parametrize(
+    ("load", "seconds"),
+    [("constant(5)", 3600.0), ("sine(1, 9, period=2h)", 7200.0), ("sine(1, 9, period=1m)", 3600.0)],
+)
+def test_a_load_without_end_is_played_for_its_span_or_an_hour(load: str, seconds: float) -> None:
+    assert Spec(load=load).scenario().duration_s == seconds
+
+
 def test_either_engine_can_be_had() -> None:
     assert isinstance(Spec(load="constant(5)", engine="continuous").scenario().engine, Continuous)
 

@@ -35,6 +35,7 @@ from ebbflow.targets.simulator.engine import Engine
 from ebbflow.workloads import Arrivals, Load, parse_load
 
 _WARM_SHARE = 0.75
+_ENDLESS_S = 3600.0
 
 Duration = str | float
 """``"90s"``, or a number of seconds."""
@@ -58,6 +59,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unk
     slo: str = "freshness p95 <= 30s"
     seed: int = 1
     seconds: Duration | None = None
+    """How long it lasts. If not told, as long as the load; of one without end its natural span, at least an hour."""
     cycle: Duration = "10s"
     lead_time: Duration = "12s"
     lead_noise: float = 0.0
@@ -88,14 +90,18 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unk
 
     def scenario(self, load: Load | None = None) -> Scenario:
         """The scenario; ``load`` replaces the written one."""
+        played = self._load() if load is None else load
+        seconds = self.duration_s
+        if seconds is None and math.isinf(played.duration_s):
+            seconds = max(played.span_s, _ENDLESS_S)
         made = Scenario(
             engine=self._engine(),
-            load=self._load() if load is None else load,
+            load=played,
             limits=self.limits,
             slo=self.objective,
             nodes=self._nodes(),
             initial_nodes=self.initial_nodes,
-            seconds=self.duration_s,
+            seconds=seconds,
             cycle_s=_seconds("cycle", self.cycle, least_s=0.1),
             seed=self._seed(),
         )

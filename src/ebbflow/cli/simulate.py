@@ -58,8 +58,8 @@ def simulate(
 ) -> None:
     """Try strategies on a load without a cluster: same loop, same strategies, simulated pipeline.
 
-    Each run is scored as DESIGN says, against the cheapest schedule with hindsight. Loads are written as for
-    the source: constant(50), sine(...), trace(file.csv.gz, peak=2000, speed=60), and sums of them.
+    Each run is scored, also against the cheapest schedule with hindsight. Loads are
+    written like constant(50), sine(...), trace(file.csv.gz, peak=2000, speed=60), and sums of them.
     """
     spec = amended(
         Spec() if scenario is None else read_spec(scenario),
