@@ -19,7 +19,6 @@ from ebbflow.strategies import StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.scenario import Scenario
-from ebbflow.workloads.arrivals import Arrivals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +42,7 @@ def strategy_for(name: str, scenario: Scenario) -> Strategy:
     if name != StaticMean.name:
         return make_strategy(name)
     seconds = scenario.duration_s
-    mean_per_s = Arrivals(scenario.load).rows_by(seconds) / seconds
+    mean_per_s = scenario.arrivals.rows_by(seconds) / seconds
     enough = int(np.searchsorted(scenario.capacity_rows_per_s, mean_per_s))
     return StaticMean(nodes=scenario.limits.clamp(enough))
 
@@ -129,7 +128,7 @@ def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0
     ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
     a node may take.
     """
-    arrived = run.arrived if run is not None else Inflow(Arrivals(scenario.load)).curve(scenario.duration_s)
+    arrived = run.arrived if run is not None else Inflow(scenario.arrivals).curve(scenario.duration_s)
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(
         arrived,

@@ -32,7 +32,7 @@ from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator import MicroBatch, NodeKind, Scenario, built_in_engine
 from ebbflow.targets.simulator.engine import Engine
-from ebbflow.workloads import Arrivals, Load, parse_load
+from ebbflow.workloads import Load, parse_load
 
 _WARM_SHARE = 0.75
 _ENDLESS_S = 3600.0
@@ -219,7 +219,7 @@ def _warm(scenario: Scenario) -> int:
     3
     """
     first_s = min(60.0, scenario.duration_s)
-    rate_per_s = Arrivals(scenario.load).rows_by(first_s) / first_s
+    rate_per_s = scenario.arrivals.rows_by(first_s) / first_s
     enough = int(np.searchsorted(scenario.capacity_rows_per_s, rate_per_s / _WARM_SHARE))
     return scenario.limits.clamp(enough)
 
