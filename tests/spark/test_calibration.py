@@ -81,4 +81,6 @@ def test_batch_times_on_another_size_are_within_20_percent_of_sparks(spark, wait
         engine=engine, load=parse_load(LOAD), seconds=120.0, limits=Limits(min_nodes=2, max_nodes=2)
     )
     simulated = [b for b in play(scenario, make_strategy("static")).run.batches if b.rows]
-    assert median(b.duration_s for b in simulated) == pytest.approx(median(b.duration_s for b in real), rel=0.2)
+    assert median(b.duration_s for b in simulated) == pytest.approx(
+        median(b.duration_s for b in real), rel=0.2
+    )

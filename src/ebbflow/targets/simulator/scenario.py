@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ebbflow.core.clock import Clock
 from ebbflow.core.curve import Floats
@@ -107,12 +108,17 @@ class Scenario:
         has the main cluster for itself."""
         return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
 
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """When the rows arrive: counted once for all runs of the scenario."""
+        return Arrivals(self.load)
+
     def target(self, clock: Clock) -> SimulatorTarget:
         """The simulated world at its start."""
         return SimulatorTarget(
             self.engine,
             self.nodes,
-            Arrivals(self.load),
+            self.arrivals,
             clock,
             self.seed,
             initial_nodes=self.first_nodes,
