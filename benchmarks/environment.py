@@ -15,7 +15,7 @@ def measure() -> list[Figure]:
         Figure(
             what=f"environment, {engine}, {words}",
             value=_steps_per_s(engine, change),
-            unit="steps/s",
+            unit="steps/CPU-s",
             bar=bar,
             at_least=True,
         )
@@ -35,9 +35,9 @@ def _steps_per_s(engine: str, change: bool) -> float:
     for seed in range(3):
         env.reset(seed=seed)
         over = False
-        began_s = time.perf_counter()
+        began_s = time.process_time()
         while not over:
             over = env.step(np.int64(rng.integers(10, 16) if change else 11))[3]
             steps += 1
-        took_s += time.perf_counter() - began_s
+        took_s += time.process_time() - began_s
     return steps / took_s

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_progress import START_S, progress, timestamp, write_lines
 
 from ebbflow.bench.progress_log import read_progress
@@ -150,6 +153,39 @@ def test_a_bad_line_among_good_ones_is_named(tmp_path, change: dict, words: str)
     made[4] |= change
     with pytest.raises(InputError, match=words):
         read_progress(write_lines(tmp_path / "run", made))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = [
+    "batchId",
+    "timestamp",
+    "numInputRows",
+    "durationMs",
+    "sources",
+    "stateOperators",
+    "id",
+    "name",
+    "progress",
+    "Event",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=3), where=st.integers(0, 7))
+def test_any_line_is_read_or_named_in_one_line(tmp_path_factory, changes: dict, where: int) -> None:
+    made = lines()
+    made[where] |= changes
+    file = write_lines(tmp_path_factory.getbasetemp() / "any.jsonl", made)
+    with contextlib.suppress(InputError):
+        assert read_progress(file).batches
 
 
 def test_too_little_is_said_to_be_too_little(tmp_path) -> None:

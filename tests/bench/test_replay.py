@@ -76,7 +76,7 @@ def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path
 
 @pytest.mark.parametrize("load", LOADS)
 def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -> None:
-    run = play(world(load), make_strategy("capacity")).run
+    run = play(world(load, seconds=2400.0), make_strategy("capacity")).run
     read = read_recording(write_store(tmp_path / "odd.name", run))
     assert (read.query, read.form, read.slots_per_node, read.lead_time_s) == (
         "clicks",
@@ -90,7 +90,10 @@ def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -
     assert plan.fit.slots_varied
     assert plan.fit.median_error < 0.08
     assert fidelity_of(plan).doubt == ""
-    for mine, tolerance in ((then, 0.01), (again, 0.03)):
+    for mine, tolerance in (
+        (then, 0.015),
+        (again, 0.03),
+    ):  # the record begins and ends a trigger later and earlier
         assert mine.scores["node_seconds"] == pytest.approx(truth["node_seconds"], rel=tolerance)
         assert mine.scores["violation"] == pytest.approx(truth["violation"], abs=2 * tolerance)
     assert then.scores["reconfigurations"] == truth["reconfigurations"]

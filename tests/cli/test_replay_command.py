@@ -71,6 +71,13 @@ def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, t
     assert "Ebbflow replay: clicks" in page.read_text()
 
 
+def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
+    example = Path(__file__).parent.parent.parent / "examples" / "recorded_run.jsonl.gz"
+    code, out, _ = ebbflow(monkeypatch, capsys, str(example), "--executors-then", "12", "--json")
+    document = json.loads(out)
+    assert (code, document["query"], document["warnings"]) == (0, "clicks", [])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -119,21 +119,18 @@ def _progress(where: str, document: dict[str, Any]) -> Progress | None:
         if "Event" in document:
             return None
         raise InputError(f"{where} is JSON but no query progress (it has no batchId); {_FORM}")
-    if "numInputRows" not in inner:
-        sources = inner.get("sources") or ()
-        inner = {
-            **inner,
-            "numInputRows": sum(s.get("numInputRows", 0) for s in sources if isinstance(s, dict)),
-        }
     try:
-        progress = msgspec.convert(inner, Progress)
+        progress = msgspec.convert({"numInputRows": 0, **inner}, Progress)
         _ = progress.started_s
     except msgspec.ValidationError as error:
         raise InputError(f"{where} is no whole query progress: {error}") from None
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(
             f"{where}: timestamp '{inner['timestamp']}' is none; Spark writes 2026-01-31T23:59:59.000Z"
         ) from None
+    if "numInputRows" not in inner:  # event logs have it for each source only
+        rows = sum(source.num_input_rows for source in progress.sources)
+        progress = msgspec.structs.replace(progress, num_input_rows=rows)
     if progress.num_input_rows < 0 or progress.duration_s < 0:
         raise InputError(f"{where} has fewer than 0 rows or seconds")
     return progress
@@ -199,6 +196,18 @@ def _tasks(progress: Progress) -> int:
     return most
 
 
+class _ExecutorInfo(msgspec.Struct, frozen=True):
+    cores: int = msgspec.field(default=1, name="Total Cores")
+
+
+class _ExecutorEvent(msgspec.Struct, frozen=True):
+    """``SparkListenerExecutorAdded``, or without ``info`` ``SparkListenerExecutorRemoved``."""
+
+    time_ms: float = msgspec.field(name="Timestamp")
+    executor: str = msgspec.field(name="Executor ID")
+    info: _ExecutorInfo | None = msgspec.field(default=None, name="Executor Info")
+
+
 class _Executors:
     """Executors over time, from the events of an event log."""
 
@@ -208,18 +217,21 @@ class _Executors:
         self._most_cores = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """One line of the log."""
-        kind, name, at_ms = event["Event"], event.get("Executor ID"), event.get("Timestamp")
-        if not isinstance(name, str) or name == "driver" or not isinstance(at_ms, int | float):
+        """One line of the log; most tell of something else."""
+        if event["Event"] not in ("SparkListenerExecutorAdded", "SparkListenerExecutorRemoved"):
             return
-        if kind == "SparkListenerExecutorAdded":
-            cores = event.get("Executor Info", {}).get("Total Cores", 1)
-            self._cores[name] = int(cores)
-            self._most_cores = max(self._most_cores, int(cores))
-        elif kind == "SparkListenerExecutorRemoved":
-            self._cores.pop(name, None)
+        try:
+            told = msgspec.convert(event, _ExecutorEvent)
+        except msgspec.ValidationError:
+            return
+        if told.executor == "driver":
+            return
+        at_ms = told.time_ms
+        if told.info is None:
+            self._cores.pop(told.executor, None)
         else:
-            return
+            self._cores[told.executor] = told.info.cores
+            self._most_cores = max(self._most_cores, told.info.cores)
         count = float(len(self._cores))
         if self._points and self._points[-1][0] >= at_ms / 1000:
             self._points[-1] = (self._points[-1][0], count)
