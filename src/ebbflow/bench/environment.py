@@ -10,8 +10,7 @@ so that the mean reward is made of the scores that every run here gets, and of n
 
     Σ reward / K = − ( (1 − nodes_saved) + late_penalty · violation )
 
-Importing this registers the environment; ``gymnasium.make("ebbflow.bench.environment:ebbflow/Scaling-v0")`` does
-both in one. Needs the extra ``learning``.
+``import ebbflow`` registers it where Gymnasium is installed (the extra ``learning``).
 """
 
 from __future__ import annotations
@@ -220,6 +219,3 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
 def feature_names() -> list[str]:
     """Names of the numbers in an observation, in their order."""
     return [feature.name for feature in FEATURES]
-
-
-gymnasium.register(id=ENV_ID, entry_point="ebbflow.bench.environment:ScalingEnv")

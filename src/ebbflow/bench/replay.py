@@ -20,10 +20,8 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.guards import Bounds, HoldOnMissingData, default_guards
 from ebbflow.strategies import make_strategy
 
 RECORDED = "recorded"
@@ -104,20 +102,13 @@ def replay(
     for name in strategies:
         say(f"{name} on {format_duration(plan.flow.end_s)} of {plan.recording.query}")
         strategy = make_strategy(name)
-        simulation = play(plan.scenario, strategy, guards=_guards(strategy))
+        simulation = play(plan.scenario, strategy)
         if cheapest is None:
             cheapest = oracle_of(plan.scenario, simulation.run).node_seconds
         lost = round(simulation.work.failed)
         scores = score(simulation.run, oracle_node_seconds=cheapest, rows_lost=lost)
         results.append(Result(run=simulation.run, scores=scores.to_json()))
     return [recorded_result(plan, cheapest), *results]
-
-
-def _guards(strategy: Strategy) -> tuple[Guard, ...]:
-    """Peers bring their own steps and cool-downs; bounds and missing data concern everyone (docs/peers.md)."""
-    if getattr(strategy, "own_restraint", False):
-        return (Bounds(), HoldOnMissingData())
-    return default_guards()
 
 
 class _AsThen:
