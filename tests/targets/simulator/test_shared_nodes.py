@@ -79,6 +79,20 @@ def test_a_task_lost_with_its_node_runs_again_before_the_other_query_gets_the_sl
     assert first_commits(target, clock) == pytest.approx({"a": 9.0, "b": 13.0})
 
 
+def test_an_older_batch_on_a_leaving_node_gets_the_next_free_slot_of_the_one_that_stays() -> None:
+    target, clock = shared_world(
+        (named_query("a", Stage(tasks=2, per_task_s=2.0), Stage(tasks=1, per_task_s=1.0)), "constant(10)"),
+        (named_query("b", Stage(tasks=10, per_task_s=1.0), driver_s=2.5), "constant(10)"),
+        nodes=2,
+        kind=NodeKind(speeds=(1.0, 0.5), drain_s=0.5),
+    )
+    clock.advance(6.0)
+    target.observe()
+    target.apply(Layout.of(1))  # the slow node goes with its task of a, at 9 s
+    # b has the other from 7.5 s on; a's second stage is ready at 9 s, gets it at 9.5 s, and b goes on at 10.5 s.
+    assert first_commits(target, clock) == pytest.approx({"a": 10.5, "b": 18.5})
+
+
 def test_beside_a_query_to_which_nothing_comes_all_is_as_alone() -> None:
     work = Stage(tasks=8, per_task_s=0.1, per_row_s=0.02)
     shared, clock = shared_world(

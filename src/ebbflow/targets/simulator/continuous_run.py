@@ -93,7 +93,7 @@ class ContinuousRun:
                 inside_s += flow.queue[i] / flow.capacity(i)
         inside_s += sum(wire.steps + wire.waiting / wire.rows_per_s for wire in self._wires())
         self.stopping_since_s = now_s
-        self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s))
+        self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s - 1e-9))
         low_s, high_s = engine.pause_s
         self._pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
         self._pause_s += self._transfer_s(now_s)

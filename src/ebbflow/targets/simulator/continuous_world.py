@@ -145,7 +145,7 @@ class ContinuousWorld:
             factors = [run.noise.one() if run.engine.noise and not run.standing else 1.0 for run in self.runs]
         self.flow.step(new_rows, factors)
         for run in self.runs:
-            run.left_rows.append(self.flow.settled(run.number))
+            run.left_rows.append(self.flow.settled[run.number])
         self._now += 1
 
     def _work_ahead(self, now_s: float) -> None:

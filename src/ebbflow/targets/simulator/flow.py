@@ -96,10 +96,13 @@ class Flow:
         self.wires: dict[tuple[int, int], Wire] = {}
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
-        self._crowds: tuple[Crowd, ...] = ()
+        self._bounds = [math.inf] * count
+        self._crowds: list[tuple[int, list[tuple[int, float, float]]]] = []
         self._tightest: list[tuple[int, list[tuple[int, float]]]] = []
         self.reads = [True] * len(sinks)
         """Whether the sources of each pipeline read."""
+        self.settled = [0.0] * len(sinks)
+        """Source rows that are through or lost, at the slowest of the sinks of each pipeline."""
 
     @property
     def calm(self) -> bool:
@@ -110,8 +113,11 @@ class Flow:
 
     def place(self, crowds: Sequence[Crowd]) -> None:
         """Instances are on these nodes now."""
-        self._crowds = tuple(crowds)
         self._capacity = [0.0] * len(self.vertices)
+        self._bounds = [
+            math.inf if v.queue_bound_rows is None else v.queue_bound_rows * n
+            for v, n in zip(self.vertices, self.instances, strict=True)
+        ]
         for crowd in crowds:
             for i, count in crowd.instances:
                 self._capacity[i] += crowd.nodes * count * crowd.speed * self._service[i]
@@ -119,6 +125,18 @@ class Flow:
         self._tightest = [
             (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
             for cores, instances in _fullest({(crowd.cores, crowd.instances) for crowd in crowds})
+        ]
+        # for each crowd: the same, and the part of each operator's capacity that is there
+        self._crowds = [
+            (
+                crowd.cores,
+                [
+                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most)
+                    for i, n in crowd.instances
+                    if (most := self._capacity[i]) > 0
+                ],
+            )
+            for crowd in crowds
         ]
 
     def capacity(self, operator: int) -> float:
@@ -137,9 +155,7 @@ class Flow:
             capacity = [c * factors[v.pipeline] for c, v in zip(capacity, self.vertices, strict=True)]
         outs = self._outs(new_rows, capacity)
         if self._may_be_crowded(outs, factors):
-            shared = self._shared(outs, capacity, factors)
-            if shared is not None:
-                outs = self._outs(new_rows, shared)
+            outs = self._outs(new_rows, self._shared(outs, factors))
         self._settle(new_rows, outs)
 
     def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> list[float]:
@@ -154,7 +170,7 @@ class Flow:
                     offered = 0.0
                 elif (most := self._most_pending[source]) < math.inf:
                     # source rows that it has passed on and the slowest sink has not finished
-                    offered = min(offered, max(0.0, most - (self.done[i] - self.settled(source))))
+                    offered = min(offered, max(0.0, most - (self.done[i] - self.settled[source])))
             elif wires:
                 for j, selectivity in streams[i]:
                     wire = wires.get((j, i))
@@ -180,26 +196,21 @@ class Flow:
                 return True
         return False
 
-    def _shared(
-        self, outs: Sequence[float], capacity: Sequence[float], factors: Sequence[float] | None
-    ) -> list[float] | None:
-        """Rows each operator can finish when crowded nodes share their cores; None if none is crowded."""
-        busy = [out / c if c > 0 else 0.0 for out, c in zip(outs, capacity, strict=True)]
-        shared, crowded = [0.0] * len(busy), False
-        for crowd in self._crowds:
+    def _shared(self, outs: Sequence[float], factors: Sequence[float] | None) -> list[float]:
+        """Rows each operator can finish when crowded nodes share their cores: each part of what it would
+        finish, times the share of the nodes it is on."""
+        shared = [0.0] * len(outs)
+        for cores, on in self._crowds:
             wanted = 0.0
-            for i, count in crowd.instances:
-                wanted += count * busy[i]
-            share = 1.0
-            if wanted > crowd.cores:
-                crowded, share = True, crowd.cores / wanted
-            share *= crowd.nodes * crowd.speed
-            for i, count in crowd.instances:
-                shared[i] += count * self._service[i] * share * busy[i]
-        if not crowded:
-            return None
-        if factors is not None:
-            shared = [c * factors[v.pipeline] for c, v in zip(shared, self.vertices, strict=True)]
+            if factors is None:
+                for i, cpu_s, _ in on:
+                    wanted += outs[i] * cpu_s
+            else:
+                for i, cpu_s, _ in on:
+                    wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
+            share = cores / wanted if wanted > cores else 1.0
+            for i, _, part in on:
+                shared[i] += outs[i] * part * share
         return shared
 
     def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
@@ -218,24 +229,21 @@ class Flow:
                     if wire is not None:
                         wire.push(rows)
                 left -= out
-                bound = self.vertices[i].queue_bound_rows
-                if bound is not None and left > bound * self.instances[i]:
-                    over = left - bound * self.instances[i]
+                if left > self._bounds[i]:
+                    over = left - self._bounds[i]
                     left -= over
                     self.failed[i] += over
                     self._note_loss(i, over / self._rate[i])
             queue[i] = left
             done[i] += out
             spent_s[i] += out / self._service[i]
-
-    def settled(self, pipeline: int) -> float:
-        """Source rows that are through or lost, at the slowest of its sinks."""
-        done, rate, lost = self.done, self._rate, self.lost
-        sinks = self._sinks[pipeline]
-        if len(sinks) == 1:
-            i = sinks[0]
-            return done[i] / rate[i] + lost[i]
-        return min([done[i] / rate[i] + lost[i] for i in sinks])
+        rate, lost = self._rate, self.lost
+        self.settled = [
+            done[sinks[0]] / rate[sinks[0]] + lost[sinks[0]]
+            if len(sinks) == 1
+            else min([done[i] / rate[i] + lost[i] for i in sinks])
+            for sinks in self._sinks
+        ]
 
     def through(self, pipeline: int) -> tuple[float, float]:
         """(source rows processed, source rows lost), at the slowest of its sinks."""
@@ -301,6 +309,7 @@ class Flow:
         """Let the first seconds of a stretch have happened."""
         self.done = stretch.done[:, seconds].tolist()
         self.spent_s = stretch.spent_s[:, seconds].tolist()
+        self.settled = [float(through[seconds]) for through in stretch.settled]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

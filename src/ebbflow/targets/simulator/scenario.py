@@ -69,9 +69,9 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     others: tuple[Tenant, ...] = ()
     """Pipelines that share the nodes with the first. Operators are then named ``pipeline/operator``."""
-    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    clusters: Mapping[str, Cluster] = field(default_factory=dict, hash=False)
     """Clusters beside the main one."""
-    placement: Mapping[str, str] = field(default_factory=dict)
+    placement: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Operators that begin in another cluster than the main one. A micro-batch query is in one with all of its."""
     link: Link = field(default_factory=Link)
     """What lies between clusters."""

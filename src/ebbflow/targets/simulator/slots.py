@@ -142,13 +142,13 @@ class Slots:
             return
         there, slots, busy = self._pool.strength(at_s), self._pool.kind.slots, self._busy
         free = [node for node in there.nodes for _ in range(slots - busy.get(node, 0))]
-        taken = 0
+        taken, nothing_runs = 0, not busy  # a node that leaves has no free slots, but may have tasks
         while self._waiting and taken < len(free):
             stage = self._waiting[0]
             seconds, tasks = stage.waiting.popleft()
             chosen, waves = free[taken : taken + tasks], 1
             taken += len(chosen)
-            if len(chosen) == there.slots and there.speed is not None:
+            if nothing_runs and len(chosen) == there.slots and there.speed is not None:
                 waves = self._waves(at_s, seconds / there.speed, tasks // there.slots, stage)
             tasks -= len(chosen) * waves
             if tasks:
