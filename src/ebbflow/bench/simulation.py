@@ -19,6 +19,7 @@ from ebbflow.strategies import StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.scenario import Scenario
+from ebbflow.targets.simulator.target import SimulatorTarget
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,10 +103,17 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
             break
         clock.advance(cycle * scenario.cycle_s - clock.now_s())
     clock.advance(end_s - clock.now_s())
-    work = target.work()
-    entries = loop.ledger.entries
+    return recorded(scenario, strategy.name, target, loop, batches)
+
+
+def recorded(
+    scenario: Scenario, strategy: str, target: SimulatorTarget, loop: ControlLoop, batches: Sequence[Batch]
+) -> Simulation:
+    """What a loop made of a scenario, once its time is over."""
+    end_s = scenario.duration_s
+    work = target.work()  # first: it lets time pass up to the end
     run = Run(
-        strategy=strategy.name,
+        strategy=strategy,
         pipeline=scenario.engine.pipeline.name,
         slo=scenario.slo,
         limits=scenario.limits,
@@ -116,7 +124,7 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
         nodes=target.held(),
         nodes_working=target.at_work(),
         batches=batches,
-        decisions=entries,
+        decisions=loop.ledger.entries,
         reconfigurations=loop.ledger.reconfigurations,
     )
     return Simulation(run=run, work=work)
