@@ -78,6 +78,12 @@ def test_folders_and_patterns_stand_for_their_files(tmp_path) -> None:
     assert [load.name for load in load_of(str(tmp_path / "*.csv"), "constant(5)")] == ["b", "constant(5)"]
 
 
+def test_a_written_trace_goes_by_its_file_and_a_second_section_by_what_is_written(tmp_path) -> None:
+    file = hours(tmp_path / "t.csv", 1, 2, 3, 4)
+    later = f"trace({file}, start=2h)"
+    assert [load.name for load in load_of(f"trace({file}, end=2h)", later)] == ["t", later]
+
+
 def test_what_is_not_there_or_twice_is_said(tmp_path) -> None:
     hours(tmp_path / "a.csv", 1, 2)
     hours(tmp_path / "a.csv.gz", 1, 2)

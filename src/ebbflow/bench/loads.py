@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ebbflow.errors import InputError, LoadError
-from ebbflow.workloads import Load, Noise, parse_load
+from ebbflow.workloads import Load, Noise, Trace, parse_load
 from ebbflow.workloads.parameters import write_duration, write_number, write_text
 from ebbflow.workloads.trace_file import read_samples
 
@@ -57,7 +57,10 @@ def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds
     for text in texts:
         path = Path(text.strip("'\"")).expanduser()
         if "(" in text and not path.exists():
-            loads.append(NamedLoad(name=text, load=parse_load(text)))
+            load = parse_load(text)
+            own = _stem(Path(load.file)) if isinstance(load, Trace) else text
+            taken = any(other.name == own for other in loads)
+            loads.append(NamedLoad(name=text if taken else own, load=load))
             continue
         for file in _files(path, text):
             load = parse_load(_busiest(file, peak_per_s=peak_per_s, speed=speed, seconds=seconds))

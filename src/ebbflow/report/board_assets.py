@@ -18,6 +18,7 @@ STYLE = """
 .matrix thead button { border: 0; padding: 0; background: none; color: var(--act); font-size: 13px;
   text-align: right; max-width: 11em; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .matrix .first { font-weight: 700; } .matrix small { display: block; font-size: 11.5px; font-weight: 400; }
+.tools select { max-width: 24em; }
 #costs { height: 340px; margin-top: 18px; } #timeline { min-height: 900px; }
 #load-text { overflow-wrap: anywhere; margin: 0 0 10px;
   font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import ebbflow
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.settings import use_this_python
+from ebbflow.targets.spark.settings import use_loopback, use_this_python
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
@@ -34,6 +34,8 @@ def on_cluster(shared: Any, *, master: str) -> Iterator[Work]:
     Executors run the Python that runs us; set PYSPARK_PYTHON where theirs is somewhere else.
     """
     use_this_python()
+    if master.startswith("local"):
+        use_loopback()
     from pyspark import SparkConf, SparkContext
 
     if SparkContext._active_spark_context is not None:
