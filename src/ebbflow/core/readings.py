@@ -56,6 +56,10 @@ class Window:
     def __iter__(self) -> Iterator[tuple[float, float]]:
         return iter(self._points)
 
+    def values(self) -> list[float]:
+        """The values, oldest first."""
+        return [value for _, value in self._points]
+
     @property
     def last(self) -> float | None:
         """The newest value, None if there is none: nothing is not zero."""
@@ -85,9 +89,9 @@ class Window:
         return slope_per_s(self._points)[0]
 
     def rise_per_s(self) -> float:
-        """How fast the values surely rise: the slope less its standard error, never below 0."""
+        """How fast the values surely rise: the slope less twice its standard error, never below 0."""
         slope, error = slope_per_s(self._points)
-        return max(0.0, slope - error)
+        return max(0.0, slope - 2.0 * error)
 
 
 def slope_per_s(points: Iterable[tuple[float, float]]) -> tuple[float, float]:

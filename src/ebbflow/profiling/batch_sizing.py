@@ -1,0 +1,98 @@
+"""Sizes for queries that run in batches: the next batches played forward on any number of nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ebbflow.core.snapshot import ActionKind, Snapshot
+from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.outlook import QueryState, look_ahead
+from ebbflow.profiling.sizing import Size, Sizing, settle_s
+
+
+class BatchSizing(Sizing):
+    """The queries of one application at one moment.
+
+    Queries share the slots: one that leaves them free 60 % of the time makes the others' stages take
+    1/0.6 as long. ``busy`` is batch(λ·B) / B for the longest batch B that the budget allows: two of them,
+    one to wait for and one to be in, so B = max(T, budget / 2). Below 1 batches get no longer than that.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, BatchModel],
+        states: Mapping[str, QueryState],
+        snapshot: Snapshot,
+        *,
+        budget: float,
+        busy_limit: float,
+    ) -> None:
+        interval_s = max(state.trigger_interval_s for state in states.values())
+        super().__init__(
+            snapshot,
+            wait_s=interval_s,
+            budget=budget,
+            busy_limit=busy_limit,
+            judge_from_s=snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo),
+        )
+        self.models = models
+        self.states = states
+        self._per_node = max(1, snapshot.slots_per_node)
+        self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Rows that arrive per second at all queries."""
+        return sum(state.rate_per_s for state in self.states.values())
+
+    def sizes(self) -> list[int]:
+        """Numbers of nodes at which a stage of some query saves a wave."""
+        limits = self.snapshot.limits
+        most_slots = limits.max_nodes * self._per_node
+        slots: set[int] = set()
+        for model in self.models.values():
+            slots.update(model.useful_slots(most_slots))
+        if len(self.models) > 1:  # queries fill each other's gaps, so sizes between their edges count too
+            slots.update(range(1, min(most_slots, sum(m.most_tasks for m in self.models.values())) + 1))
+        return sorted(
+            {limits.clamp(math.ceil(count / self._per_node)) for count in slots} | {limits.min_nodes}
+        )
+
+    def _play(self, nodes: int) -> Size:
+        """The worst freshness of all queries, and the busiest of them."""
+        slots = nodes * self._per_node
+        longest_s = {
+            name: max(state.trigger_interval_s, self.budget_s / 2) for name, state in self.states.items()
+        }
+        in_stages = {
+            name: model.busy_share(slots, self.states[name].rate_ahead_per_s, longest_s[name])
+            for name, model in self.models.items()
+        }
+        total = busy = sum(in_stages.values())
+        slots_over_time = self._slots_over_time(nodes)
+        worst_s = final_s = 0.0
+        for name, model in self.models.items():
+            state, batch_s = self.states[name], longest_s[name]
+            share = 1.0 - min(0.95, total - in_stages[name])
+            busy = max(busy, model.on(slots, share).of(state.rate_ahead_per_s * batch_s) / batch_s)
+            phases = [(from_s, model.on(count, share)) for from_s, count in slots_over_time]
+            seen = look_ahead(state, phases, judge_from_s=self.judge_from_s, until_s=self._until_s)
+            worst_s = max(worst_s, seen.worst_freshness_s)
+            final_s = max(final_s, seen.final_freshness_s)
+        return Size(nodes, worst_s, final_s, busy)
+
+    def _slots_over_time(self, nodes: int) -> list[tuple[float, int]]:
+        """(from, slots): those there now, then those under way, then those of the size."""
+        snapshot, per_node = self.snapshot, self._per_node
+        there, coming = max(1, snapshot.observed.main_nodes), snapshot.requested.main_nodes
+        if nodes <= there:
+            return [(-math.inf, nodes * per_node)]
+        phases = [(-math.inf, there * per_node)]
+        asked = [a.since_s for a in snapshot.under_way if a.kind is ActionKind.GROW]
+        if asked and coming > there:
+            ready_s = max(snapshot.now_s, max(asked) + snapshot.lead_time_s)
+            phases.append((ready_s, min(coming, nodes) * per_node))
+        if nodes > coming or not asked:
+            phases.append((snapshot.now_s + snapshot.lead_time_s, nodes * per_node))
+        return phases
