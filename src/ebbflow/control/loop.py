@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 REMEMBER_S = 600.0
 """How far back the windows reach; a series that was silent for so long (a node that left) is dropped."""
 
+FORGET_EVERY_S = 60.0
+"""How often silent series are looked for."""
+
 
 class LoopStore(LedgerStore, Protocol):
     """Where a loop keeps what it saw and decided: ``monitoring.store.Store``, or one in memory."""
@@ -87,7 +90,7 @@ class ControlLoop:
         self._planned: Layout | None = None
         self._last: Observation | None = None
         self._undecided: list[Batch] = []
-        self._decided_s = float("-inf")
+        self._decided_s = self._forgot_s = float("-inf")
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
         self._has_asked = False
@@ -173,7 +176,9 @@ class ControlLoop:
 
     def _decide(self, now_s: float, seen: Observation) -> LedgerEntry:
         snapshot = self._snapshot(now_s, seen)
-        self.windows.forget_before(now_s - REMEMBER_S)
+        if now_s - self._forgot_s >= FORGET_EVERY_S:
+            self.windows.forget_before(now_s - REMEMBER_S)
+            self._forgot_s = now_s
         self._undecided.clear()
         self._decided_s = now_s
         decision = self._strategy.decide(snapshot)

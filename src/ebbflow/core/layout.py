@@ -47,6 +47,8 @@ class Layout:
         >>> str(Layout.of(4, split=8).difference(Layout.of(2, split=4)))
         'main +2 nodes, split ×4→8'
         """
+        if self == other:
+            return SAME
         nodes = {
             cluster: self.nodes.get(cluster, 0) - other.nodes.get(cluster, 0)
             for cluster in sorted({*self.nodes, *other.nodes})
@@ -97,3 +99,7 @@ class LayoutDifference:
         parts += [f"{name} ×{old}→{new}" for name, (old, new) in self.parallelism.items()]
         parts += [f"{name}: {old} → {new}" for name, (old, new) in self.moved.items()]
         return ", ".join(parts) or "nothing"
+
+
+SAME = LayoutDifference()
+"""No difference."""

@@ -51,6 +51,8 @@ class StageModel:
 
     def __init__(self) -> None:
         self._w = self._x = self._y = self._xx = self._xy = 0.0
+        self._fitted: tuple[float, float] | None = None
+        """(o, c) by least squares; None where batch sizes differ too little."""
         self._split: tuple[float, float] | None = None
         """(o, c) when batch sizes last differed enough to tell them apart."""
         self.tasks = 1
@@ -68,7 +70,8 @@ class StageModel:
         self._y = FADE * self._y + y
         self._xx = FADE * self._xx + x * x
         self._xy = FADE * self._xy + x * y
-        self._split = self._fit() or self._split
+        self._fitted = self._fit()
+        self._split = self._fitted or self._split
         skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
         faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == run.tasks else skew
         self.skew = max(1.0, faded)
@@ -88,9 +91,8 @@ class StageModel:
         """
         if self._w == 0 or self._x <= 0:
             return (self._y / self._w if self._w else 0.0, 0.0)
-        fitted = self._fit()
-        if fitted is not None:
-            return fitted
+        if self._fitted is not None:
+            return self._fitted
         mean_x, mean_y = self._x / self._w, self._y / self._w
         o, c = self._split or (0.0, 1.0)
         level = o + c * mean_x
@@ -140,10 +142,14 @@ class BatchModel:
         those nothing is learned once there is something to go by.
         """
         self.batches_seen += 1
-        in_stages_s = sum(
-            max(math.ceil(run.tasks / max(1, batch.slots)) * run.task_time_s / run.tasks, run.longest_task_s)
-            for run in batch.stages
-        )
+        slots = max(1, batch.slots)
+        in_stages_s = 0.0
+        for run in batch.stages:
+            if batch.steady:
+                in_waves_s = -(-run.tasks // slots) * run.task_time_s / run.tasks
+                in_stages_s += max(in_waves_s, run.longest_task_s)
+            else:  # on how many slots its tasks ran is not known, only how long
+                in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
             return

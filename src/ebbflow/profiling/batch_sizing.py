@@ -39,6 +39,7 @@ class BatchSizing(Sizing):
         self.models = models
         self.states = states
         self._per_node = max(1, snapshot.slots_per_node)
+        self._sizes: list[int] | None = None
         self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
 
     @property
@@ -48,6 +49,11 @@ class BatchSizing(Sizing):
 
     def sizes(self) -> list[int]:
         """Numbers of nodes at which a stage of some query saves a wave."""
+        if self._sizes is None:
+            self._sizes = self._worth_looking_at()
+        return self._sizes
+
+    def _worth_looking_at(self) -> list[int]:
         limits = self.snapshot.limits
         most_slots = limits.max_nodes * self._per_node
         slots: set[int] = set()
@@ -61,26 +67,31 @@ class BatchSizing(Sizing):
 
     def _play(self, nodes: int) -> Size:
         """The worst freshness of all queries, and the busiest of them."""
-        slots = nodes * self._per_node
-        longest_s = {
-            name: max(state.trigger_interval_s, self.budget_s / 2) for name, state in self.states.items()
-        }
-        in_stages = {
-            name: model.busy_share(slots, self.states[name].rate_ahead_per_s, longest_s[name])
-            for name, model in self.models.items()
-        }
-        total = busy = sum(in_stages.values())
+        slots, half_s = nodes * self._per_node, self.budget_s / 2
+        in_stages = self._in_stages(slots, half_s) if len(self.models) > 1 else {}
+        total = sum(in_stages.values())
         slots_over_time = self._slots_over_time(nodes)
         worst_s = final_s = 0.0
+        busy = total
         for name, model in self.models.items():
-            state, batch_s = self.states[name], longest_s[name]
-            share = 1.0 - min(0.95, total - in_stages[name])
-            busy = max(busy, model.on(slots, share).of(state.rate_ahead_per_s * batch_s) / batch_s)
+            state = self.states[name]
+            longest_s = max(state.trigger_interval_s, half_s)
+            share = 1.0 - min(0.95, total - in_stages[name]) if in_stages else 1.0
+            busy = max(busy, model.on(slots, share).of(state.rate_ahead_per_s * longest_s) / longest_s)
             phases = [(from_s, model.on(count, share)) for from_s, count in slots_over_time]
             seen = look_ahead(state, phases, judge_from_s=self.judge_from_s, until_s=self._until_s)
             worst_s = max(worst_s, seen.worst_freshness_s)
             final_s = max(final_s, seen.final_freshness_s)
         return Size(nodes, worst_s, final_s, busy)
+
+    def _in_stages(self, slots: int, half_s: float) -> dict[str, float]:
+        """Part of the time in which the stages of each query hold the slots."""
+        return {
+            name: model.busy_share(
+                slots, self.states[name].rate_ahead_per_s, max(self.states[name].trigger_interval_s, half_s)
+            )
+            for name, model in self.models.items()
+        }
 
     def _slots_over_time(self, nodes: int) -> list[tuple[float, int]]:
         """(from, slots): those there now, then those under way, then those of the size."""

@@ -91,6 +91,9 @@ def look_ahead(
     phase, last_phase = 0, len(phases) - 1
     now_s, limit, arrived_between = state.now_s, state.rows_per_batch_limit, state.arrived_between
     final = phases[last_phase][1]
+    steady_after_s = max(
+        phases[last_phase][0], now_s + state.slope_for_s if state.slope_per_s2 else -math.inf
+    )
     for _ in range(most_batches):
         start_s = free_s
         if interval_s:
@@ -110,6 +113,16 @@ def look_ahead(
                 worst_s = final_s
             last_batch_s = done_s - start_s
         left = there - take
+        if (
+            start_s > steady_after_s
+            and phase == last_phase
+            and left <= 0
+            and oldest_s == taken_s == start_s - interval_s
+            and now_s <= done_s <= start_s + interval_s
+        ):  # it took what came in one trigger and is done before the next: so will all that follow
+            final_s = end_s - oldest_s
+            worst_s, last_batch_s = max(worst_s, final_s), done_s - start_s
+            break
         oldest_s = start_s if left <= 0 else oldest_s + (start_s - oldest_s) * take / there
         taken_s, free_s = start_s, max(end_s, start_s + 0.001)
         if free_s > until_s:

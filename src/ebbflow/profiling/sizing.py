@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.layout import Layout
@@ -83,23 +85,33 @@ class Sizing(ABC):
         return size.freshness_s + size.reserve_s <= self.budget_s and size.busy <= self._busy_limit
 
     def smallest(self) -> Size:
-        """The smallest size that fits, by halving.
+        """The smallest size that fits, by halving, below the planned one if that fits.
 
-        Where none does, rows are late already or will be. Then it is the smallest that ends up within the
+        Where none fits, rows are late already or will be. Then it is the smallest that ends up within the
         budget, or else nearly as well as the largest: whoever works off a backlog with few nodes pays for
         them the longer.
         """
         sizes = self.sizes()
+        here = bisect_right(sizes, self.snapshot.planned.main_nodes) - 1
+        if here >= 0 and self.fits(self.judge(sizes[here])):
+            # Mostly the next smaller one is too small already, and nothing else needs to be looked at.
+            if here == 0 or not self.fits(self.judge(sizes[here - 1])):
+                return self.judge(sizes[here])
+            return self._halve(sizes[:here], self.fits)
         best = self.judge(sizes[-1])
-        reached = self.fits(best)
+        if self.fits(best):
+            return self._halve(sizes[here + 1 :] or sizes, self.fits)
         final_s = max(self.budget_s, NEARLY * best.final_s)
         busy = max(self._busy_limit, NEARLY * best.busy)
+        return self._halve(sizes, lambda size: size.final_s <= final_s and size.busy <= busy)
+
+    def _halve(self, sizes: Sequence[int], enough: Callable[[Size], bool]) -> Size:
+        """The first size that is enough, where the last one is."""
         low, high = 0, len(sizes) - 1
         while low < high:
             middle = (low + high) // 2
-            size = self.judge(sizes[middle])
-            if self.fits(size) if reached else (size.final_s <= final_s and size.busy <= busy):
-                high, best = middle, size
+            if enough(self.judge(sizes[middle])):
+                high = middle
             else:
                 low = middle + 1
-        return best
+        return self.judge(sizes[high])

@@ -95,6 +95,8 @@ class Capacity:
         self._hold_in_s = hold_in_s
         self._rate_window_s = rate_window_s
         self._learned: Learned = LearnedBatches(rate_window_s=rate_window_s)
+        self._first: tuple[float, int] | None = None
+        """(start, nodes planned then) of the batch that runs while nothing is learned yet."""
         self._would_do: deque[tuple[float, int]] = deque()
         """(time, nodes) of the decisions in a row that found fewer nodes enough."""
 
@@ -136,19 +138,28 @@ class Capacity:
         return sizing
 
     def _wait(self, snapshot: Snapshot) -> Decision:
-        """Nothing is known: hold, unless the first batch already takes so long that it cannot be enough."""
-        now, slo_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s
-        begun_s = [since_s for since_s in snapshot.queries.values() if since_s is not None]
-        running_s = snapshot.now_s - min(begun_s) if begun_s else 0.0
-        there = snapshot.observed.main_nodes
-        if running_s > slo_s / 2 and 0 < there == snapshot.requested.main_nodes:
-            wanted = snapshot.limits.clamp(2 * now)
-            reason = (
-                f"learning: one batch has run for {running_s:.0f} s of an objective of {slo_s:g} s; double"
-            )
-            return Decision(wanted=snapshot.planned.with_nodes(wanted), reason=reason, formula=FORMULA)
-        reason = "learning: no query has shown enough batches with rows yet"
-        return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
+        """Nothing is known: hold, unless one batch goes on and on. Then double for every half objective it takes."""
+        now, half_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s / 2
+        since_s = min((since_s for since_s in snapshot.queries.values() if since_s is not None), default=None)
+        if since_s is None or self._first is None or self._first[0] != since_s:
+            self._first = None if since_s is None else (since_s, now)
+        running_s = 0.0 if since_s is None else snapshot.now_s - since_s
+        wanted = now
+        if self._first is not None and snapshot.observed.main_nodes:
+            doublings = min(int(running_s / half_s), 20)
+            wanted = max(now, snapshot.limits.clamp(self._first[1] * 2**doublings))
+        if wanted == now:
+            reason = "learning: no query has shown enough batches with rows yet"
+            return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
+        return Decision(
+            wanted=snapshot.planned.with_nodes(wanted),
+            reason=(
+                f"learning, and one batch has run for {running_s:.0f} s of an objective of "
+                f"{snapshot.slo.freshness_s:g} s: doubled for every {half_s:g} s of it"
+            ),
+            formula="n = n₀ · 2^⌊running / (SLO / 2)⌋",
+            inputs={"running_s": round(running_s, 1)},
+        )
 
     def _grow(self, sizing: Sizing, needed: Size) -> Decision:
         snapshot = sizing.snapshot
