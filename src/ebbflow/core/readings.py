@@ -105,18 +105,28 @@ def slope_per_s(points: Iterable[tuple[float, float]]) -> tuple[float, float]:
     (1.0, 1.15...)
     """
     pairs = list(points)
-    if len(pairs) < 2:
+    count = len(pairs)
+    if count < 2:
         return 0.0, 0.0
-    mean_t = sum(t for t, _ in pairs) / len(pairs)
-    mean_v = sum(v for _, v in pairs) / len(pairs)
-    spread = sum((t - mean_t) ** 2 for t, _ in pairs)
+    sum_t = sum_v = 0.0
+    for t, v in pairs:
+        sum_t += t
+        sum_v += v
+    mean_t, mean_v = sum_t / count, sum_v / count
+    spread = product = squares = 0.0
+    for t, v in pairs:
+        t -= mean_t
+        v -= mean_v
+        spread += t * t
+        product += t * v
+        squares += v * v
     if spread <= 0:
         return 0.0, 0.0
-    slope = sum((t - mean_t) * (v - mean_v) for t, v in pairs) / spread
-    if len(pairs) == 2:
+    slope = product / spread
+    if count == 2:
         return slope, 0.0
-    residual = sum((v - mean_v - slope * (t - mean_t)) ** 2 for t, v in pairs)
-    return slope, math.sqrt(residual / (len(pairs) - 2) / spread)
+    residual = max(0.0, squares - slope * product)
+    return slope, math.sqrt(residual / (count - 2) / spread)
 
 
 class Windows:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
+from ebbflow.core.limits import Limits
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.profiling.outlook import QueryState, look_ahead
@@ -54,16 +56,13 @@ class BatchSizing(Sizing):
         return self._sizes
 
     def _worth_looking_at(self) -> list[int]:
-        limits = self.snapshot.limits
+        limits, models = self.snapshot.limits, list(self.models.values())
         most_slots = limits.max_nodes * self._per_node
-        slots: set[int] = set()
-        for model in self.models.values():
-            slots.update(model.useful_slots(most_slots))
-        if len(self.models) > 1:  # queries fill each other's gaps, so sizes between their edges count too
-            slots.update(range(1, min(most_slots, sum(m.most_tasks for m in self.models.values())) + 1))
-        return sorted(
-            {limits.clamp(math.ceil(count / self._per_node)) for count in slots} | {limits.min_nodes}
-        )
+        if len(models) == 1:
+            return list(_nodes_for(models[0].useful_slots(most_slots), self._per_node, limits))
+        # Queries fill each other's gaps, so sizes between their edges count too.
+        together = range(1, min(most_slots, sum(model.most_tasks for model in models)) + 1)
+        return list(_nodes_for(tuple(together), self._per_node, limits))
 
     def _play(self, nodes: int) -> Size:
         """The worst freshness of all queries, and the busiest of them."""
@@ -107,3 +106,9 @@ class BatchSizing(Sizing):
         if nodes > coming or not asked:
             phases.append((snapshot.now_s + snapshot.lead_time_s, nodes * per_node))
         return phases
+
+
+@lru_cache(maxsize=256)
+def _nodes_for(slots: tuple[int, ...], per_node: int, limits: Limits) -> tuple[int, ...]:
+    """The sizes that bring so many slots; asked at every decision, and seldom about others."""
+    return tuple(sorted({limits.clamp(-(-count // per_node)) for count in slots} | {limits.min_nodes}))

@@ -63,6 +63,10 @@ class FlowModel:
     def __init__(self) -> None:
         self._rows = 0.0
         self._cpu_s: dict[str, float] = {}
+        self.row_cpu_s = 0.0
+        """Σ w_i: CPU seconds of one source row in all operators."""
+        self.operators: list[str] = []
+        """Those whose cost is known."""
         self.slot_cpu = 1.0
         """κ: CPU seconds that a slot gives in a second."""
         self.pause_s = PAUSE_S
@@ -72,17 +76,7 @@ class FlowModel:
     @property
     def ready(self) -> bool:
         """Whether rows with a cost have been seen."""
-        return self._rows > 0 and self.row_cpu_s > 0
-
-    @property
-    def row_cpu_s(self) -> float:
-        """Σ w_i: CPU seconds of one source row in all operators."""
-        return sum(self._cpu_s.values()) / self._rows if self._rows else 0.0
-
-    @property
-    def operators(self) -> list[str]:
-        """Operators whose cost is known."""
-        return [name for name, cpu_s in self._cpu_s.items() if cpu_s > 0]
+        return self.row_cpu_s > 0
 
     def nodes_per_s(self, slots: float) -> float:
         """Source rows a second that a number of slots can take in, whatever the instances."""
@@ -103,6 +97,8 @@ class FlowModel:
         self._rows = FADE * self._rows + stretch.rows
         for name, cpu_s in stretch.cpu_s.items():
             self._cpu_s[name] = FADE * self._cpu_s.get(name, 0.0) + cpu_s
+        self.row_cpu_s = sum(self._cpu_s.values()) / self._rows
+        self.operators = [name for name, cpu_s in self._cpu_s.items() if cpu_s > 0]
         self._learn_slots(stretch)
 
     def _learn_slots(self, stretch: Stretch) -> None:

@@ -46,7 +46,7 @@ class FlowSizing(Sizing):
         """(operator, source rows per second): which one limits the flow whatever the nodes, and at what rate."""
         self.raised = self._raised(instances)
         """Instances wanted of operators that have too few and may have more."""
-        self.limit = _slowest(model, {**instances, **self.raised})
+        self.limit = _slowest(model, {**instances, **self.raised}) if self.raised else self.present
         """As ``present``, with the instances that are wanted."""
         grows = [action.since_s for action in snapshot.under_way if action.kind is ActionKind.GROW]
         self._grown_s = max(grows) if grows else None
@@ -81,9 +81,11 @@ class FlowSizing(Sizing):
         """An operator that cannot take in what is ahead gets half as many instances again as it needs for it,
         up to one on each slot. A stateful one with a single instance keeps it: it sees all rows for a reason
         (a ranking, a total)."""
+        wanted_per_s = self.state.rate_ahead_per_s / self._busy_limit
+        if self.present[1] >= wanted_per_s:
+            return {}
         most = self.snapshot.limits.max_nodes * self._per_node
         stateful = {operator.name for operator in self.snapshot.pipeline.operators if operator.stateful}
-        wanted_per_s = self.state.rate_ahead_per_s / self._busy_limit
         raised = {}
         for name in self.model.operators:
             count = instances.get(name)

@@ -124,7 +124,7 @@ def look_ahead(
             worst_s, last_batch_s = max(worst_s, final_s), done_s - start_s
             break
         oldest_s = start_s if left <= 0 else oldest_s + (start_s - oldest_s) * take / there
-        taken_s, free_s = start_s, max(end_s, start_s + 0.001)
+        taken_s, free_s = start_s, (end_s if end_s > start_s else start_s + 0.001)
         if free_s > until_s:
             break
     return Outlook(worst_freshness_s=worst_s, final_freshness_s=final_s, last_batch_s=last_batch_s)
