@@ -9,7 +9,17 @@ import sys
 
 from benchmarks.figures import Figure, show
 
-NAMES = ("decision", "store", "memory", "loop", "operator_cost", "side_by_side")
+NAMES = (
+    "decision",
+    "simulator",
+    "leaderboard",
+    "store",
+    "memory",
+    "environment",
+    "loop",
+    "operator_cost",
+    "side_by_side",
+)
 
 
 def main() -> int:

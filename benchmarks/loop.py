@@ -34,6 +34,7 @@ def measure() -> list[Figure]:
     clock, never = SystemClock(), threading.Event()
     with tempfile.TemporaryDirectory() as folder, LocalCluster(cores=EXECUTORS, memory_mb=12_000) as cluster:
         settings = {
+            **cluster.settings,
             **local_settings(),
             **scaling_settings(initial_executors=EXECUTORS, master=cluster.master_url),
             "spark.sql.shuffle.partitions": "4",

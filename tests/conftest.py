@@ -43,6 +43,7 @@ def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
     from ebbflow.targets.spark.source import register
 
     settings = {
+        **cluster.settings,
         **local_settings(),
         **scaling_settings(initial_executors=1, master=cluster.master_url),
         "spark.sql.shuffle.partitions": "2",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.cli import main as cli
@@ -17,15 +17,6 @@ from ebbflow.monitoring.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = [command.name for command in cli.app.registered_commands]
-
-
-def ebbflow(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
-    """Run the console script in this process."""
-    monkeypatch.setattr(sys, "argv", ["ebbflow", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
 
 
 @pytest.fixture

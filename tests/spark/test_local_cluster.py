@@ -44,6 +44,23 @@ def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalC
                 assert connection.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::1"), connection
 
 
+def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
+    def ask(**known: str) -> str:
+        client = [local_cluster.spark_home() / "bin" / "spark-class", "org.apache.spark.deploy.Client"]
+        done = subprocess.run(
+            [*client, "kill", cluster.master_url, "driver-unheard-of"],
+            capture_output=True, text=True, timeout=60, env={**os.environ, **known},
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    secret = cluster.settings["spark.authenticate.secret"]
+    known = {"JAVA_TOOL_OPTIONS": "-Dspark.authenticate=true", "_SPARK_AUTH_SECRET": secret}
+    assert "does not exist" in ask(**known)
+    assert "does not exist" not in ask()
+    for process in psutil.process_iter(["cmdline"]):
+        assert secret not in " ".join(process.info["cmdline"] or ()), "seen by everybody on this machine"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, wait) -> None:
     starter = subprocess.Popen(

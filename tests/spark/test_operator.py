@@ -54,6 +54,25 @@ def test_counts_on_both_sides_and_cpu_of_python_steps_are_exact_for_a_batch(spar
     assert runs["half"].busiest_instance_cpu_s <= runs["half"].cpu_s
 
 
+def test_rows_are_counted_once_where_their_number_cannot_have_changed(spark, wait) -> None:
+    rows = spark.readStream.format("ebbflow").option("load", "constant(100)").option("partitions", 2).load()
+    named = rows.transform(operator("name")(lambda df: df.select("row", F.lit("a").alias("word"))))
+    kept = named.transform(operator("keep")(lambda df: df.where("row % 2 = 0")))
+    dealt = kept.transform(operator("deal", parallelism=2, key="row")(lambda df: df.select("row")))
+    last = dealt.where("row % 4 = 0").transform(operator("last")(lambda df: df.where("row % 8 = 0")))
+    counters = last._jdf.queryExecution().analyzed().toString().count("CollectMetrics ebbflow:")
+    query = last.writeStream.format("noop").trigger(processingTime="1 second").start()
+    progress, runs = runs_of(query, wait)
+    rows_in = progress.num_input_rows
+    assert runs["name"].rows_in == runs["name"].rows_out == rows_in
+    assert runs["keep"].rows_in == rows_in
+    assert runs["keep"].rows_out == runs["deal"].rows_in == runs["deal"].rows_out
+    assert abs(runs["keep"].rows_out - rows_in / 2) <= 1
+    assert abs(runs["last"].rows_in - rows_in / 4) <= 1
+    assert abs(runs["last"].rows_out - rows_in / 8) <= 1
+    assert counters == 5, "name:in, keep:out, deal:out, last:in, last:out"
+
+
 def test_a_step_that_gives_nothing_still_tells_its_cpu(spark, wait) -> None:
     rows = spark.readStream.format("ebbflow").option("load", "constant(100)").option("partitions", 2).load()
 

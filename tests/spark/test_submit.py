@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -21,6 +22,11 @@ ROOT = Path(__file__).parent.parent.parent
 WORD_COUNT = (
     Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming/structured_network_wordcount.py"
 )
+
+
+def let_in(cluster) -> dict[str, str]:
+    """The environment of a user who may use the shared cluster."""
+    return {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--properties-file {cluster.settings_file} pyspark-shell"}
 
 
 class Lines:
@@ -89,29 +95,36 @@ def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
     cluster, spark, tmp_path
 ) -> None:
     job = tmp_path / "job.py"
+    # The session as older scripts open it, and work that outlasts the last line.
     job.write_text(
-        "import sys\n"
+        "import sys, threading\n"
+        "from pyspark import SparkContext\n"
         "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.appName('job').getOrCreate()\n"
-        "print('rows', spark.range(5).count(), sys.argv[1:])\n"
-        "spark.stop()\n"
+        "spark = SparkSession(SparkContext(appName='job'))\n"
+        "def work():\n"
+        "    threading.main_thread().join(2)\n"
+        "    print('rows', spark.range(5).count(), sys.argv[1:])\n"
+        "    spark.stop()\n"
+        "threading.Thread(target=work).start()\n"
         "sys.exit(7)\n"
     )
     done = subprocess.run(
         [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:2", "--json",
          "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
          "--conf", "spark.driver.host=127.0.0.1", str(job), "--its", "own"],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 7, done.stderr[-2000:]
-    assert json.loads(done.stdout)["exit_code"] == 7
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 7
+    assert document["node_seconds"] > 0  # so the session was found
     assert "rows 5 ['--its', 'own']" in done.stderr
 
 
 def test_the_attach_example_runs(cluster, spark) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "attach_example.py"), "8", "--master", cluster.master_url],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
 
@@ -122,6 +135,6 @@ def test_examples_run(cluster, spark, example) -> None:
         [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1",
          "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
          "--conf", "spark.driver.host=127.0.0.1", str(ROOT / "examples" / example), "8"],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

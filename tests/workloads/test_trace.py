@@ -41,6 +41,10 @@ def rates(trace: Trace, *times_s: float) -> list[float]:
         ("time,events\n2019-10-06T23:00:00+02:00,1\n2019-10-06T22:00:00+00:00,2\n2019-10-07,3\n", 5400),
         ('"time", "events"\r\n"0", "1"\r\n\r\n"1", "2"\r\n2,3\r\n', 1),
         ("\ufefftime,events\n0,1\n0.5,2\n1,3e0\n", 0.5),
+        ("time,events\r0,1\r60,2\r120,3\r", 60),
+        ("time_ms,events\n1700000000000,1\n1700000000500,2\n1700000001000,3\n", 0.5),
+        ("day,events\n0,1\n1,2\n2,3\n", 86400),
+        ("second of the day,events\n0,1\n1,2\n2,3\n", 1),
     ],
 )
 def test_times_may_be_seconds_minutes_or_timestamps(text: str, step_s: float, trace_file: Write) -> None:
@@ -69,6 +73,18 @@ def test_times_may_be_seconds_minutes_or_timestamps(text: str, step_s: float, tr
         ("0,1\n1,2,3\n2,3\n", "line 2 has 3 columns; a trace has two columns, time,events"),
         ("0,1\n1\n2,3\n", "line 2 has 1 column; a trace has two columns"),
         ("a,b,c\n1,2,3\n", "line 1 has 3 columns"),
+        (
+            "time,events\n0,1\n2024-01-01,2\n",
+            "line 3: '2024-01-01' is a timestamp, the row before has a number",
+        ),
+        ("2024-01-01,1\n86400,2\n", "line 2: '86400' is a number, the row before has a timestamp"),
+        (
+            "time,events\n1700000000000,1\n1700000060000,2\n",
+            "line 2: '1700000000000' is no number of seconds",
+        ),
+        ("time,events\n0,1e300\n60,1e308\n", "reaches 1.66667e+306 rows per second; at most 1e12"),
+        ("time,events\n0,1\n60,2\0\n", "is no text in UTF-8"),
+        ("time,events\n0,1\n60," + "9" * 200_000 + "\n", "line 3: field larger than field limit"),
     ],
 )
 def test_bad_trace_names_its_line(text: str, problem: str, trace_file: Write) -> None:

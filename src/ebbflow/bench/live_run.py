@@ -126,7 +126,7 @@ def run_live(
         LocalCluster(cores=scenario.limits.max_nodes) as cluster,
     ):
         say("starting the application with its first executor")
-        settings = _settings(scenario, strategy, cluster.master_url)
+        settings = _settings(scenario, strategy, cluster.master_url) | cluster.settings
         with local_session(cluster.master_url, settings, name="top-words") as spark:
             query = scenario.application.start(spark, f"{folder}/checkpoint", ranker)
             started_s = _load_start_s(query, time, ended)
@@ -184,7 +184,7 @@ def prepare(say: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder:
         with LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
-            settings |= local_settings(java_option=recording_option(fresh))
+            settings |= cluster.settings | local_settings(java_option=recording_option(fresh))
             with local_session(cluster.master_url, settings, name="preparing") as spark:
                 query = scenario.application.start(spark, f"{folder}/checkpoint", Ranker(panes=1, top=1))
                 deadline_s = clock.now_s() + 90

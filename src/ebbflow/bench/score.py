@@ -107,6 +107,11 @@ def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) ->
     )
 
 
+def waits_of(run: Run) -> Waits:
+    """How long the processed rows of a run waited."""
+    return Waits.of(_spanning(run.arrived), _commits(run))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waits:
     """How long the processed rows waited: pieces of ``rows`` spread evenly over shortest … longest.

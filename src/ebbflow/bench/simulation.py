@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
-from ebbflow.guards import default_guards
+from ebbflow.guards import Bounds, HoldOnMissingData, default_guards
 from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.strategies import StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
+from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.scenario import Scenario
+from ebbflow.targets.simulator.target import SimulatorTarget
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,6 +29,34 @@ class Simulation:
     run: Run
     work: Work
     """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
+
+
+def strategy_for(name: str, scenario: Scenario) -> Strategy:
+    """A fresh strategy by its name. ``static-mean`` is told what the mean rate needs: only who knows the load can.
+
+    >>> from ebbflow.targets.simulator import built_in_engine
+    >>> from ebbflow.workloads import parse_load
+    >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=120)
+    >>> strategy_for("static-mean", scenario)._nodes  # one holds 169 rows/s, two 336
+    2
+    """
+    if name != StaticMean.name:
+        return make_strategy(name)
+    seconds = scenario.duration_s
+    mean_per_s = scenario.arrivals.rows_by(seconds) / seconds
+    enough = int(np.searchsorted(scenario.capacity_rows_per_s, mean_per_s))
+    return StaticMean(nodes=scenario.limits.clamp(enough))
+
+
+def guards_for(strategy: Strategy) -> tuple[Guard, ...]:
+    """The guards a strategy is simulated with.
+
+    One that brings its own periods, cool-downs and steps (``own_restraint``) would be distorted by ours;
+    bounds and missing data concern everyone.
+    """
+    if getattr(strategy, "own_restraint", False):
+        return (Bounds(), HoldOnMissingData())
+    return default_guards()
 
 
 def simulate(scenario: Scenario, strategy: Strategy) -> Run:
@@ -41,14 +74,14 @@ def simulate(scenario: Scenario, strategy: Strategy) -> Run:
 
 
 def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None = None) -> Simulation:
-    """As ``simulate``, with what only a simulator knows. ``guards`` replaces the default ones."""
+    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``."""
     clock = ManualClock(0.0)
     target = scenario.target(clock)
     loop = ControlLoop(
         remember_decisions=10_000_000,
         target=target,
         strategy=strategy,
-        guards=default_guards() if guards is None else guards,
+        guards=guards_for(strategy) if guards is None else guards,
         store=MemoryStore(),
         clock=clock,
         limits=scenario.limits,
@@ -70,10 +103,17 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
             break
         clock.advance(cycle * scenario.cycle_s - clock.now_s())
     clock.advance(end_s - clock.now_s())
-    work = target.work()
-    entries = loop.ledger.entries
+    return recorded(scenario, strategy.name, target, loop, batches)
+
+
+def recorded(
+    scenario: Scenario, strategy: str, target: SimulatorTarget, loop: ControlLoop, batches: Sequence[Batch]
+) -> Simulation:
+    """What a loop made of a scenario, once its time is over."""
+    end_s = scenario.duration_s
+    work = target.work()  # first: it lets time pass up to the end
     run = Run(
-        strategy=strategy.name,
+        strategy=strategy,
         pipeline=scenario.engine.pipeline.name,
         slo=scenario.slo,
         limits=scenario.limits,
@@ -84,20 +124,22 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
         nodes=target.held(),
         nodes_working=target.at_work(),
         batches=batches,
-        decisions=entries,
+        decisions=loop.ledger.entries,
         reconfigurations=loop.ledger.reconfigurations,
     )
     return Simulation(run=run, work=work)
 
 
-def oracle_of(scenario: Scenario, run: Run, *, step_s: float = 1.0) -> Oracle:
-    """The cheapest schedule with hindsight for what arrived in a run.
+def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle:
+    """The cheapest schedule with hindsight for what arrives, which is the same under every strategy.
 
-    Its lead time is 0 where lead times are noisy: the shortest that a node may take.
+    ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
+    a node may take.
     """
+    arrived = run.arrived if run is not None else Inflow(scenario.arrivals).curve(scenario.duration_s)
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(
-        run.arrived,
+        arrived,
         scenario.capacity_rows_per_s,
         limits=scenario.limits,
         slo=scenario.slo,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import ebbflow
-from ebbflow.cli import demo, ledger, metrics, submit
+from ebbflow.cli import bench, demo, ledger, metrics, replay, simulate, submit
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
@@ -31,6 +31,9 @@ app = typer.Typer(
 )
 demo.register(app)
 submit.register(app)
+simulate.register(app)
+replay.register(app)
+bench.register(app)
 ledger.register(app)
 metrics.register(app)
 

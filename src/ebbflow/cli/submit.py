@@ -75,13 +75,13 @@ def submit(
     attached: list[Attached] = []
     with ExitStack() as stack:
         own: dict[str, str] = {}
-        web_url = None
+        web_url = settings_file = None
         if master is None:
             say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
             cluster = stack.enter_context(
                 LocalCluster(cores=limits.max_nodes, memory_mb=1024 * limits.max_nodes)
             )
-            master, web_url = cluster.master_url, cluster.web_url
+            master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
             use_loopback()
             own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
         use_this_python()
@@ -106,14 +106,19 @@ def submit(
         if json:
             stack.enter_context(standard_output_to_error())
         code = run_script(
-            script, arguments or [], master=master, settings={**own, **settings}, on_session=on_session
+            script,
+            arguments or [],
+            master=master,
+            settings={**own, **settings},
+            settings_file=settings_file,
+            on_session=on_session,
         )
         ended_s = clock.now_s()
         decisions = [entry for each in attached for entry in each.decisions]
         for each in attached:
             each.stop(within_s=5.0)
     if not attached:
-        say(f"{script.name} opened no session through SparkSession.builder; there was nothing to scale")
+        say(f"{script.name} opened no Spark session of its own; there was nothing to scale")
     try:
         run = recorder.run(
             strategy=strategy,

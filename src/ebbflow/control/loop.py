@@ -31,9 +31,8 @@ log = logging.getLogger(__name__)
 
 REMEMBER_S = 600.0
 """How far back the windows reach; a series that was silent for so long (a node that left) is dropped."""
-
 FORGET_EVERY_S = 60.0
-"""How often silent series are looked for."""
+"""How often silent series are looked for: there are many, and seldom one that ended."""
 
 
 class LoopStore(LedgerStore, Protocol):
@@ -90,7 +89,8 @@ class ControlLoop:
         self._planned: Layout | None = None
         self._last: Observation | None = None
         self._undecided: list[Batch] = []
-        self._decided_s = self._forgot_s = float("-inf")
+        self._decided_s = float("-inf")
+        self._forgot_s = float("-inf")
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
         self._has_asked = False

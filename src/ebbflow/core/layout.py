@@ -47,8 +47,8 @@ class Layout:
         >>> str(Layout.of(4, split=8).difference(Layout.of(2, split=4)))
         'main +2 nodes, split ×4→8'
         """
-        if self == other:
-            return SAME
+        if self == other:  # asked at every decision, and most of them are holds
+            return _NOTHING
         nodes = {
             cluster: self.nodes.get(cluster, 0) - other.nodes.get(cluster, 0)
             for cluster in sorted({*self.nodes, *other.nodes})
@@ -101,5 +101,4 @@ class LayoutDifference:
         return ", ".join(parts) or "nothing"
 
 
-SAME = LayoutDifference()
-"""No difference."""
+_NOTHING = LayoutDifference()

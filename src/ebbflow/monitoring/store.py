@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -179,16 +180,48 @@ class Store:
     @staticmethod
     def read_ledger(path: Path, since_id: int = 0) -> list[dict[str, Any]]:
         """Ledger rows of a store that another process may be writing, without touching it."""
-        with (
-            _as_store_error(path),
-            contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader,
-        ):
+        with _reader(path) as reader:
             return _ledger_rows(reader, since_id)
+
+    @staticmethod
+    def read_readings(
+        path: Path, metrics: Iterable[Metric]
+    ) -> dict[tuple[str, Metric], list[tuple[float, float]]]:
+        """(time, value) of every series of some metrics, oldest first, without touching the store."""
+        found = {}
+        with _reader(path) as reader:
+            for metric in metrics:
+                for series, subject in _series(reader, metric):
+                    rows = reader.execute(
+                        "SELECT time_s, value FROM readings WHERE series = ? ORDER BY time_s", (series,)
+                    )
+                    found[subject, metric] = rows.fetchall()
+        return found
+
+    @staticmethod
+    def read_subjects(path: Path, metric: Metric) -> set[str]:
+        """What a metric was read of, without touching the store."""
+        with _reader(path) as reader:
+            return {subject for _, subject in _series(reader, metric)}
 
     def close(self) -> None:
         """Flush and let go of the file."""
         with self._lock, contextlib.closing(self._fast), contextlib.closing(self._safe):
             self.flush()
+
+
+@contextlib.contextmanager
+def _reader(path: Path) -> Iterator[sqlite3.Connection]:
+    """A store that another process may be writing."""
+    with (
+        _as_store_error(path),
+        contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as reader,
+    ):
+        yield reader
+
+
+def _series(reader: sqlite3.Connection, metric: Metric) -> list[tuple[int, str]]:
+    return reader.execute("SELECT id, subject FROM series WHERE metric = ?", (metric.key,)).fetchall()
 
 
 def _ledger_rows(connection: sqlite3.Connection, since_id: int) -> list[dict[str, Any]]:

@@ -20,13 +20,9 @@ from ebbflow.report import figures, wording
 from ebbflow.report.embed import runs_json, script_json
 from ebbflow.report.ledger_table import ledger_table
 from ebbflow.report.numbers import seconds, share, whole
-from ebbflow.report.page_assets import SCRIPT, STYLE
+from ebbflow.report.page_assets import SCRIPT
 from ebbflow.report.score_table import score_table
-
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "base-uri 'none'; form-action 'none'"
-)
+from ebbflow.report.shell import FOOTER, document
 
 _FIRST_DATE_S = 1e9
 """Times before 2001 are not dates but seconds of a simulation."""
@@ -70,34 +66,14 @@ def page(
             _timeline(),
             _ledgers(runs, names),
             _notes(notes),
-            _footer(),
+            FOOTER,
         )
     )
-    compared = ""
+    data = {"timeline-data": _figure_json(figures.timeline(runs))}
     if len(runs) > 1:
-        compared = _json_element("comparison-data", _figure_json(figures.comparison(runs, scores)))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{html.escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-{_json_element("timeline-data", _figure_json(figures.timeline(runs)))}
-{compared}
-{_json_element("ebbflow-data", runs_json(title, runs, scores))}
-<script id="plotly-js">{figures.plotly_js()}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+        data["comparison-data"] = _figure_json(figures.comparison(runs, scores))
+    data["ebbflow-data"] = runs_json(title, runs, scores)
+    return document(title=title, body=body, data=data, script=SCRIPT)
 
 
 def _header(title: str, runs: Sequence[Run], names: Sequence[str], scores: Sequence[wording.Scores]) -> str:
@@ -206,17 +182,6 @@ def _notes(notes: Sequence[str]) -> str:
     return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>'
 
 
-def _footer() -> str:
-    return (
-        "<footer><span>Made by Ebbflow. This page loads nothing from anywhere.</span>"
-        '<button type="button" id="save-data">Save the data (JSON)</button></footer>'
-    )
-
-
 def _figure_json(figure: object) -> str:
     text: str = figure.to_json()  # type: ignore[attr-defined]
     return script_json(json.loads(text))
-
-
-def _json_element(name: str, text: str) -> str:
-    return f'<script type="application/json" id="{name}">{text}</script>'

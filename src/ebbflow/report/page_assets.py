@@ -102,8 +102,8 @@ footer { color: var(--muted); font-size: 13.5px; margin-top: 22px; display: flex
 }
 """
 
-SCRIPT = """
-(() => {
+SHELL_SCRIPT = """
+const Page = (() => {
   const read = id => JSON.parse(document.getElementById(id).textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const inks = night => night
@@ -111,16 +111,34 @@ SCRIPT = """
         "hoverlabel.font.color": "#e4e7eb" }
     : { "font.color": "#1f2328", "hoverlabel.bgcolor": "rgba(255,255,255,0.96)",
         "hoverlabel.bordercolor": "#d0d4d9", "hoverlabel.font.color": "#1f2328" };
-  const charts = [...document.querySelectorAll(".chart")];
-  const paint = night => charts.forEach(chart => Plotly.relayout(chart, inks(night)));
   const config = { displaylogo: false, responsive: true, displayModeBar: false };
-  Promise.all(charts.map(chart => {
-    const figure = read(chart.dataset.figure);
-    return Plotly.newPlot(chart, figure.data, figure.layout, config);
-  })).then(() => paint(dark.matches));
+  const paint = night => document.querySelectorAll(".js-plotly-plot")
+    .forEach(chart => Plotly.relayout(chart, inks(night)));
+  const draw = (chart, data, layout) => Plotly.react(chart, data, layout, config)
+    .then(() => Plotly.relayout(chart, inks(dark.matches)));
   dark.addEventListener("change", event => paint(event.matches));
   addEventListener("beforeprint", () => paint(false));
   addEventListener("afterprint", () => paint(dark.matches));
+  document.getElementById("save-data").addEventListener("click", () => {
+    const text = document.getElementById("ebbflow-data").textContent;
+    const blob = new Blob([text], { type: "application/json" });
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = "ebbflow-runs.json";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  return { read, draw };
+})();
+"""
+"""Reading data, drawing charts in the inks of day or night, and saving the data: what all pages do."""
+
+SCRIPT = """
+(() => {
+  document.querySelectorAll(".chart").forEach(chart => {
+    const figure = Page.read(chart.dataset.figure);
+    Page.draw(chart, figure.data, figure.layout);
+  });
 
   const act = document.getElementById("show-act"), hold = document.getElementById("show-hold");
   const last = document.getElementById("show-last");
@@ -131,15 +149,5 @@ SCRIPT = """
     rows.forEach(row => { row.hidden = !shown.has(row); });
   });
   [act, hold, last].forEach(control => control && control.addEventListener("change", filter));
-
-  document.getElementById("save-data").addEventListener("click", () => {
-    const text = document.getElementById("ebbflow-data").textContent;
-    const blob = new Blob([text], { type: "application/json" });
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = "ebbflow-runs.json";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  });
 })();
 """

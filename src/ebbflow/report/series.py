@@ -53,16 +53,16 @@ def nodes_working(run: Run) -> Curve:
     return _steps(run, run.nodes_working)
 
 
-def backlog(run: Run) -> Curve:
+def backlog(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
     """Rows that had arrived and were not processed, just before each commit."""
     times_s = _peak_times(run)
     if not len(run.arrived):
         return Curve.of([])
     rows = run.arrived.interpolated(times_s + run.started_s) - _processed_before(run, times_s)
-    return _peaks(Curve(times_s, np.maximum(rows, 0.0)))
+    return _peaks(Curve(times_s, np.maximum(rows, 0.0)), most_points)
 
 
-def freshness(run: Run) -> Curve:
+def freshness(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
     """Age of the oldest row not yet processed, just before each commit: that row's latency."""
     times_s = _peak_times(run)
     arrived = run.arrived
@@ -81,7 +81,7 @@ def freshness(run: Run) -> Curve:
         arrived.times_s[after] - arrived.times_s[before]
     )
     age_s = np.where(index < len(arrived), times_s + run.started_s - oldest_s, 0.0)
-    return _peaks(Curve(times_s, np.maximum(age_s, 0.0)))
+    return _peaks(Curve(times_s, np.maximum(age_s, 0.0)), most_points)
 
 
 def above(curve: Curve, limit: float) -> Curve:
@@ -161,10 +161,10 @@ def _thinned(curve: Curve, gap_s: float) -> Curve:
     return Curve(curve.times_s[kept], curve.values[kept])
 
 
-def _peaks(curve: Curve) -> Curve:
-    """At most ``_MOST_POINTS`` points: the highest of each stretch, so that no violation is lost."""
-    if len(curve) <= _MOST_POINTS:
+def _peaks(curve: Curve, most_points: int) -> Curve:
+    """At most so many points: the highest of each stretch, so that no violation is lost."""
+    if len(curve) <= most_points:
         return curve
-    stretches = np.array_split(np.arange(len(curve)), _MOST_POINTS)
+    stretches = np.array_split(np.arange(len(curve)), most_points)
     highest = [int(stretch[np.argmax(curve.values[stretch])]) for stretch in stretches]
     return Curve(curve.times_s[highest], curve.values[highest])

@@ -15,6 +15,7 @@ from ebbflow.workloads.load import Shape
 from ebbflow.workloads.parameters import FACTOR, FILE, FLAG, MOMENT, RATE, SEED, choice, write_duration
 from ebbflow.workloads.trace_file import Samples, read_samples
 
+_MOST_PER_S = 1e12
 _DRAWN_CELLS = 4096
 """About how many cells are drawn at a time."""
 
@@ -210,6 +211,10 @@ def _cut(trace: Trace, samples: Samples) -> Section:
                 "leave peak out or move start or end"
             )
         rates = rates / rates.max() * trace.peak_per_s
+    if not rates.max() <= _MOST_PER_S:
+        raise LoadError(
+            f"trace {trace.file} reaches {rates.max():g} rows per second; at most 1e12 can be played"
+        )
     right = rates
     if trace.between == "line":
         adjacent = np.append(ends_s[:-1] == begins_s[1:], False)

@@ -1,7 +1,8 @@
 """Trace files: CSV, plain or gzipped, of (time, events in the interval that starts then).
 
-The first column is a number of seconds, or of minutes or hours if its heading says ``min`` or ``hour``, or
-an ISO timestamp (without a zone: UTC). The heading may be missing if times are seconds or timestamps.
+The first column is a number of seconds, or of milliseconds, minutes, hours or days if its heading says so
+(``time_ms``, ``minute``), or an ISO timestamp (without a zone: UTC), but not now this and now that. The heading may
+be missing if times are seconds or timestamps. Lines end in any of the three ways.
 Arrow reads the file; only where it stumbles is the file read again line by line, to name the line.
 """
 
@@ -12,6 +13,7 @@ import functools
 import gzip
 import io
 import math
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_UNITS_S = {"min": 60.0, "hour": 3600.0}
+_UNITS_S = {"ms": 1e-3, "milli": 1e-3, "sec": 1.0, "min": 60.0, "hour": 3600.0, "day": 86400.0}
+"""By the beginning of a word of the heading."""
+_LATEST_S = 1e11
+"""Numbers above are no seconds: the year would be 5138."""
 _FORM = "a trace has two columns, time,events, like 60,1250"
 
 
@@ -71,6 +76,10 @@ def read_samples(file: str) -> Samples:
 @functools.lru_cache(maxsize=8)
 def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> Samples:
     content = _content(file, Path(path)).removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in content[:4096]:
+        raise LoadError(
+            f"trace {file} is no text in UTF-8: it has zero bytes; save it as plain CSV or gzipped CSV"
+        )
     try:
         times, events = _fast(content)
     except ValueError:  # what Arrow raises, too; the careful reader says what is wrong and where
@@ -101,6 +110,7 @@ def _sound(times: Floats, events: Floats) -> bool:
         and np.all(np.isfinite(events))
         and np.all(events >= 0)
         and np.all(np.diff(times) > 0)
+        and np.all(np.abs(times) <= _LATEST_S)
     )
 
 
@@ -140,8 +150,8 @@ def _careful(file: str, content: bytes) -> tuple[Floats, Floats]:
     """The same, line by line: finds the line that is wrong, and reads forms that Arrow does not."""
     times: list[float] = []
     events: list[float] = []
-    unit_s = 1.0
-    for position, (number, fields) in enumerate(_lines(content)):
+    unit_s, kind_before = 1.0, ""
+    for position, (number, fields) in enumerate(_lines(file, content)):
         where = f"trace {file}, line {number}"
         if len(fields) != 2:
             columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
@@ -150,9 +160,16 @@ def _careful(file: str, content: bytes) -> tuple[Floats, Floats]:
             heading, unit_s = _heading(fields)
             if heading:
                 continue
-        time_s = _time_s(fields[0], unit_s)
+        time_s, kind = _time_s(fields[0], unit_s)
         if time_s is None or not math.isfinite(time_s):
             raise LoadError(f"{where}: '{fields[0]}' is neither a number nor a timestamp; {_FORM}")
+        if abs(time_s) > _LATEST_S:
+            raise LoadError(
+                f"{where}: '{fields[0]}' is no number of seconds; if these are milliseconds, head the column time_ms"
+            )
+        if times and kind != kind_before:
+            raise LoadError(f"{where}: '{fields[0]}' is {kind}, the row before has {kind_before}")
+        kind_before = kind
         if times and time_s <= times[-1]:
             raise LoadError(f"{where} goes back in time: '{fields[0]}' is not later than the row before it")
         count = _number(fields[1])
@@ -165,31 +182,40 @@ def _careful(file: str, content: bytes) -> tuple[Floats, Floats]:
     return np.array(times), np.array(events)
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
+def _lines(file: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
     """Number and fields of each line that is not blank."""
-    reader = csv.reader(io.StringIO(content.decode(errors="replace")), skipinitialspace=True)
-    for fields in reader:
+    text = io.StringIO(content.decode(errors="replace"), newline=None)
+    reader = csv.reader(text, skipinitialspace=True)
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise LoadError(f"trace {file}, line {reader.line_num}: {error}; {_FORM}") from None
+        if fields is None:
+            return
         if fields and (len(fields) > 1 or fields[0].strip()):
             yield reader.line_num, [field.strip() for field in fields]
 
 
 def _heading(fields: list[str]) -> tuple[bool, float]:
     """Whether a first line is a heading, and the seconds in the unit it names."""
-    if len(fields) != 2 or _time_s(fields[0], 1.0) is not None or _number(fields[1]) is not None:
+    if len(fields) != 2 or _time_s(fields[0], 1.0)[0] is not None or _number(fields[1]) is not None:
         return False, 1.0
-    named = (seconds for unit, seconds in _UNITS_S.items() if unit in fields[0].lower())
+    words = re.findall("[a-z]+", fields[0].lower())
+    named = (seconds for word in words for unit, seconds in _UNITS_S.items() if word.startswith(unit))
     return True, next(named, 1.0)
 
 
-def _time_s(text: str, unit_s: float) -> float | None:
+def _time_s(text: str, unit_s: float) -> tuple[float | None, str]:
+    """A time in seconds, and what it is; None if it is none."""
     number = _number(text)
     if number is not None:
-        return number * unit_s
+        return number * unit_s, "a number"
     try:
         stamp = datetime.fromisoformat(text)
     except ValueError:
-        return None
-    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
+        return None, ""
+    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp(), "a timestamp"
 
 
 def _number(text: str) -> float | None:

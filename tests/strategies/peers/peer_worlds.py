@@ -94,4 +94,4 @@ class Operators:
     def world(self, now_s: float, layout: Layout, **changes: Any) -> Snapshot:
         """The snapshot of it."""
         layouts = {"planned": layout, "requested": layout, "observed": layout}
-        return world(now_s, layout.main_nodes, windows=self.windows, queries={}, **{**layouts, **changes})
+        return world(now_s, layout.main_nodes, windows=self.windows, **{**layouts, "queries": {}, **changes})

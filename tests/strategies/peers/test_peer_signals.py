@@ -70,6 +70,17 @@ def test_operators_need_two_readings_and_busy_time_in_every_one() -> None:
     assert signals.busy_slots is None
 
 
+def test_the_share_of_an_instance_is_busy_time_where_nobody_counts_it_in_seconds() -> None:
+    target, signals = Operators(), Signals()
+    for time_s, share in ((0.0, 0.9), (10.0, 0.25), (20.0, 0.75)):
+        for metric, value in ((Metric.ROWS_IN, 100.0), (Metric.INSTANCE_CPU, share), (Metric.INSTANCES, 4.0)):
+            target.windows.add([Reading(time_s, "read", metric, value)])
+    # such an engine names what runs, and yet there are no batches to wait for
+    assert signals.look(target.world(20.0, Layout.of(2), queries={"words": None})) == ""
+    assert not signals.micro_batch
+    assert signals.busy_slots == 2.0  # 4 instances · (0.25 + 0.75) · 10 s in 20 s
+
+
 def test_demand_follows_what_was_measured_and_declared_where_streams_part() -> None:
     pipeline = Pipeline(
         name="p",

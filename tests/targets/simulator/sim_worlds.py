@@ -62,3 +62,27 @@ class ByTheClock:
         wanted = [nodes for from_s, nodes in self._plan if from_s <= snapshot.now_s]
         nodes = wanted[-1] if wanted else snapshot.planned.main_nodes
         return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="it is time")
+
+
+def shared_world(
+    *pipelines: tuple[Any, str], nodes: int = 1, **more: Any
+) -> tuple[SimulatorTarget, ManualClock]:
+    """Several pipelines, each with its load, on the same nodes."""
+    clock = ManualClock()
+    kind = more.pop("kind", NodeKind())
+    (engine, load), *others = pipelines
+    target = SimulatorTarget(
+        engine, kind, Arrivals(parse_load(load)), clock, 1, initial_nodes=nodes,
+        others=[(other, Arrivals(parse_load(text))) for other, text in others], **more,
+    )  # fmt: skip
+    return target, clock
+
+
+def named_query(name: str, *stages: Stage, **more: Any) -> MicroBatch:
+    more = {"driver_s": 0.0, **more}
+    return MicroBatch(pipeline=Pipeline.chain(name, "read"), stages=stages, **more)
+
+
+def named_operator(name: str, cost_s: float = 0.1, **more: Any) -> Continuous:
+    more = {"pause_s": (0.0, 0.0), **more}
+    return Continuous(pipeline=Pipeline.chain(name, "work"), row_cost_s={"work": cost_s}, **more)

@@ -175,16 +175,14 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
         target.apply(Layout.of(nodes, b=instances, d=instances))
     clock.advance(25.0)
     target.observe()
-    run, work = target._running, target.work()
+    flow, work = target._world.flow, target.work()
     arrived = target.arrived(clock.now_s()).values[-1]
     assert work.processed + work.waiting + work.failed == pytest.approx(arrived)
     # at every operator: what entered is done, waits or failed
-    entered = [0.0] * 4
-    for i, name in enumerate(pipeline.order):
-        entered[i] += arrived if name in pipeline.sources else 0.0
-        for j, selectivity in run._streams[i]:
-            entered[i] += run._done[j] * selectivity
-        assert run._done[i] + run._queue[i] + run._failed[i] == pytest.approx(entered[i])
+    for i, vertex in enumerate(flow.vertices):
+        entered = sum(flow.done[j] * selectivity for j, selectivity in vertex.streams)
+        entered += 0.0 if vertex.streams else arrived
+        assert flow.done[i] + flow.queue[i] + flow.failed[i] == pytest.approx(entered)
     left = target.left()
     assert (left.values <= target.arrived(clock.now_s()).interpolated(left.times_s) + 1e-6).all()
 

@@ -13,8 +13,8 @@ from sim_worlds import inflow, pool, query, world
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
-from ebbflow.targets.simulator.list_scheduling import list_schedule
 from ebbflow.targets.simulator.nodes import Node
+from ebbflow.targets.simulator.slots import Slots, StageAtWork
 
 costs = st.floats(0.0, 0.05)
 stages = st.lists(
@@ -38,29 +38,37 @@ def test_a_batch_takes_what_the_formula_says(
         assert engine.batch_s(batch.rows, slots) == pytest.approx(expected_s, rel=1e-9)
 
 
-@given(
-    tasks_s=st.lists(st.floats(0.01, 5.0), min_size=1, max_size=30).map(lambda t: [t[0]] * len(t)),
-    slots=st.integers(1, 12),
-)
-def test_one_by_one_is_as_long_as_the_formula(tasks_s: list[float], slots: int) -> None:
-    nodes = [Node(number=i, asked_s=0.0, join_s=0.0, speed=1.0) for i in range(slots)]
-    end_s = list_schedule(3.0, tasks_s, nodes, 1).end_s
-    assert end_s == pytest.approx(3.0 + -(-len(tasks_s) // slots) * tasks_s[0])
+def end_of_stage(start_s: float, tasks_s: list[float], nodes: int, joins_s: list[float] = ()) -> float:
+    """When a stage ends on single-slot nodes, some of which join later."""
+    there = pool(nodes)
+    for number, join_s in enumerate(joins_s):
+        there._alive.append(Node(number=nodes + number, asked_s=0.0, join_s=join_s, speed=1.0))
+    slots, stage = Slots(there), StageAtWork((start_s, 0), [(seconds, 1) for seconds in tasks_s])
+    slots.submit(start_s, stage)
+    at_s = start_s
+    while not stage.done:
+        at_s = slots.next_s()
+        slots.step(at_s)
+        slots.hand_out(at_s)
+    return at_s
+
+
+@given(task_s=st.floats(0.01, 5.0), tasks=st.integers(1, 30), slots=st.integers(1, 12))
+def test_one_by_one_is_as_long_as_the_formula(task_s: float, tasks: int, slots: int) -> None:
+    end_s = end_of_stage(3.0, [task_s] * tasks, slots)
+    assert end_s == pytest.approx(3.0 + -(-tasks // slots) * task_s)
 
 
 @given(
     tasks=st.integers(1, 40),
-    nodes=st.lists(st.tuples(st.floats(0.0, 10.0), st.sampled_from([0.5, 1.0])), min_size=1, max_size=10),
+    joins_s=st.lists(st.floats(0.0, 10.0), min_size=1, max_size=10),
     join_s=st.floats(0.0, 10.0),
 )
 def test_one_more_node_never_makes_equal_tasks_end_later(
-    tasks: int, nodes: list[tuple[float, float]], join_s: float
+    tasks: int, joins_s: list[float], join_s: float
 ) -> None:
-    there = [Node(number=i, asked_s=0.0, join_s=t, speed=1.0) for i, (t, _) in enumerate(nodes)]
-    more = [*there, Node(number=99, asked_s=0.0, join_s=join_s, speed=1.0)]
-    assert (
-        list_schedule(0.0, [1.0] * tasks, more, 1).end_s <= list_schedule(0.0, [1.0] * tasks, there, 1).end_s
-    )
+    there_s = end_of_stage(0.0, [1.0] * tasks, 0, joins_s)
+    assert end_of_stage(0.0, [1.0] * tasks, 0, [*joins_s, join_s]) <= there_s + 1e-9
 
 
 @given(stages=stages, rows=st.integers(1, 10_000))

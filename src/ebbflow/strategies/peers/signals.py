@@ -6,7 +6,8 @@ max(duration, trigger interval), its busy time Σ task_time, its slots those it 
     busy fraction = Σ task_time / (slots × max(duration, trigger))
 
 On a continuous target it is what an operator did between two looks: the sums of its readings of ``rows-in``
-and ``operator-cpu``, each of which counts since the reading before, with ``instances`` as its slots.
+and ``operator-cpu``, each of which counts since the reading before, with ``instances`` as its slots. Where only the
+mean share of an instance is read (``instance-cpu``), busy time = Σ share × instances × time since the reading before.
 The lag is the pipeline's ``queue-length``; where that is not read, the rows a batch left behind plus those
 that came while it ran.
 
@@ -19,6 +20,7 @@ zero. Everything else that is not there is missing, and stays ``None``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
@@ -113,7 +115,7 @@ class Signals:
         for gone in [name for name in self.batches if name not in snapshot.queries]:
             del self.batches[gone]
             self.last.pop(gone, None)
-        self._in_batches = self._in_batches or bool(snapshot.queries)
+        self._in_batches = self._in_batches or (bool(snapshot.queries) and not _flows(snapshot))
         if self._in_batches:
             self._look_at_batches(snapshot)
         else:
@@ -163,6 +165,10 @@ class Signals:
             if len(points) < 2 or points[-1][0] <= points[0][0]:
                 continue
             read = snapshot.windows.of(name, Metric.INSTANCES).last
+            slots = read or snapshot.planned.parallelism.get(name) or _slots(snapshot)
+            busy_s = _same(points, snapshot.windows.of(name, Metric.OPERATOR_CPU))
+            if busy_s is None:
+                busy_s = _shared(points, snapshot.windows.of(name, Metric.INSTANCE_CPU), slots)
             self.new.append(
                 Work(
                     vertex=name,
@@ -170,8 +176,8 @@ class Signals:
                     span_s=points[-1][0] - points[0][0],
                     rows=sum(rows for _, rows in points[1:]),
                     rows_out=_same(points, snapshot.windows.of(name, Metric.ROWS_OUT)),
-                    busy_s=_same(points, snapshot.windows.of(name, Metric.OPERATOR_CPU)),
-                    slots=read or snapshot.planned.parallelism.get(name) or _slots(snapshot),
+                    busy_s=busy_s,
+                    slots=slots,
                 )
             )
 
@@ -213,6 +219,20 @@ def _same(points: list[tuple[float, float]], window: Window) -> float | None:
     """The sum of another metric over the same readings, None unless it was read every time."""
     others = window.since(points[0][0])
     return sum(value for _, value in others[1:]) if len(others) == len(points) else None
+
+
+def _shared(points: list[tuple[float, float]], window: Window, instances: float) -> float | None:
+    """Busy seconds of all instances from the mean share of one, over the same readings."""
+    shares = window.since(points[0][0])
+    if len(shares) != len(points):
+        return None
+    return instances * sum(share * (at_s - from_s) for (from_s, _), (at_s, share) in pairwise(shares))
+
+
+def _flows(snapshot: Snapshot) -> bool:
+    """Whether operators run without batches: then the share of their instances is read."""
+    names = snapshot.pipeline.order
+    return any(snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in names)
 
 
 def _slots(snapshot: Snapshot) -> int:

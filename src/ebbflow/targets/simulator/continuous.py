@@ -13,22 +13,33 @@ than ``max_pending_rows`` ahead of the sinks.
 A change of parallelism or of nodes stops the world: the source stops, queues drain (at most
 ``drain_limit_s``), then everything stands still for 5–8 s (Elysium) and as long as moving state takes.
 
+Several pipelines share the cores of their nodes: the sums over i run over the operators of all of them; each has its
+own source, stops and rebalances by itself, and its instances are dealt out where those of the one before ended.
+
+Operators may be in different clusters. A stream between two carries at most what the link does, and its rows are
+under way for the link's latency; they then wait before the wire, without a bound. Moving an operator is a
+rebalance in which all of its state goes over the link.
+
 Rows are counted in source rows where operators are compared: rows of operator i ÷ its input rate per source
 row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
+from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
+from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import ContinuousRun
+from ebbflow.targets.simulator.continuous_world import ContinuousWorld
+from ebbflow.targets.simulator.engine import Start, named_apart
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
@@ -60,6 +71,9 @@ class Continuous:
     drain_limit_s: float = 10.0
     state_mb: Mapping[str, float] = field(default_factory=dict)
     transfer_mb_per_s: float = 50.0
+    """Within a cluster; between clusters the link decides."""
+    row_kb: float = 1.0
+    """Size of a row on a stream between clusters."""
     noise: float = 0.0
     """σ of the lognormal factor (mean 1) on all service rates, drawn each second."""
 
@@ -78,6 +92,24 @@ class Continuous:
         per_row_s = sum(self.row_cost_s[name] * rate for name, rate in self.per_source_row.items())
         return np.arange(max_nodes + 1, dtype=np.float64) * float(kind.slots * max(kind.speeds) / per_row_s)
 
+    @property
+    def operators_named_apart(self) -> Continuous:
+        """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
+        name = self.pipeline.name
+        return replace(
+            self,
+            pipeline=named_apart(self.pipeline),
+            row_cost_s={f"{name}/{operator}": cost_s for operator, cost_s in self.row_cost_s.items()},
+            parallelism={f"{name}/{operator}": n for operator, n in self.parallelism.items()},
+            state_mb={f"{name}/{operator}": mb for operator, mb in self.state_mb.items()},
+        )
+
     def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> ContinuousRun:
-        """Set it to work."""
-        return ContinuousRun(self, inflow, pool, rng)
+        """Set it to work, alone."""
+        return ContinuousWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
+
+    def start_together(
+        self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
+    ) -> ContinuousWorld:
+        """Set several to work on the same clusters."""
+        return ContinuousWorld(starts, pools, link)

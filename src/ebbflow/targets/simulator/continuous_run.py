@@ -1,258 +1,202 @@
-"""The continuous engine at work; ``continuous`` has its formulas.
+"""One pipeline of the continuous engine at work: where its instances are, and how that changes.
 
-The flow is plain Python on purpose: six operators are too few for numpy to pay.
+``continuous`` has the formulas, ``flow`` the arithmetic, ``continuous_world`` the time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve
+from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
-from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
+from ebbflow.targets.simulator.flow import Flow, Wire
+from ebbflow.targets.simulator.noise_draws import NoiseDraws
 from ebbflow.targets.simulator.placement import even, state_moved
 
 if TYPE_CHECKING:
-    from ebbflow.targets.simulator.continuous import Continuous
+    from ebbflow.targets.simulator.continuous_world import ContinuousWorld
+    from ebbflow.targets.simulator.engine import Start
+    from ebbflow.targets.simulator.nodes import Node
 
 STEP_S = 1.0
-_DRAWS = 4096
 
 
 class ContinuousRun:
-    """The pipeline at work."""
+    """A pipeline at work; its operators are ``first``, ``first`` + 1, … of the flow."""
 
-    def __init__(self, engine: Continuous, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> None:
+    def __init__(self, world: ContinuousWorld, start: Start, number: int, first: int) -> None:
+        engine = start.engine
         self.engine = engine
-        self._inflow, self._pool, self._rng = inflow, pool, rng
-        order = engine.pipeline.order
-        self._names, count = order, len(order)
-        at = {name: i for i, name in enumerate(order)}
-        self._streams: list[list[tuple[int, float]]] = [[] for _ in order]
-        for stream in engine.pipeline.streams:
-            self._streams[at[stream.target]].append((at[stream.source], stream.selectivity))
-        self._is_source = [name in engine.pipeline.sources for name in order]
-        fed_from = {stream.source for stream in engine.pipeline.streams}
-        self._sinks = [i for i, name in enumerate(order) if name not in fed_from]
-        self._rate = [engine.per_source_row[name] for name in order]
-        self._service = [1.0 / engine.row_cost_s[name] for name in order]
-        self._instances = [max(1, engine.parallelism.get(name, 1)) for name in order]
-        self._wanted = list(self._instances)
-        self._now = 0
-        self._arrived = 0
-        self._queue = [0.0] * count
-        self._done = [0.0] * count
-        self._failed = [0.0] * count
-        self._lost = [0.0] * count
-        """Source rows that operator i will never see or finish, because they failed here or upstream."""
-        self._busy_s = [0.0] * count
-        self._left: list[float] = [0.0]
-        self._factors: list[float] = []
-        self._placed: tuple[Node, ...] = ()
-        self._known: Strength | None = None
-        self._capacity = [0.0] * count
-        self._shares: list[list[tuple[int, int]]] = []
-        self._speeds: list[float] = []
-        self._most_on_a_node = [0] * count
+        self.inflow = start.inflow
+        # of its own, so that noise drawn ahead does not change how long the next rebalance takes
+        self.noise = NoiseDraws(engine.noise, start.rng.spawn(1)[0])
+        self.first, self.number = first, number
+        self._world, self._rng = world, start.rng
+        self._names: tuple[str, ...] = engine.pipeline.order
+        self._instances = [max(1, engine.parallelism.get(name, 1)) for name in self._names]
+        self._clusters = [start.placement.get(name, MAIN) for name in self._names]
+        self._wanted = (list(self._instances), list(self._clusters))
+        self.left_rows: list[float] = [0.0]
+        self._placed: dict[str, tuple[Node, ...]] = {}
+        self._on_nodes: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        """In each cluster: operators there, each with its instances on each of the nodes placed on."""
         self._pause_s = self._drain_until_s = 0.0
         self._stop_until_s: float | None = None
-        self._stopping_since_s: float | None = None
-        self._seen: tuple[float, list[float], list[float]] = (0.0, [0.0] * count, [0.0] * count)
-        self._place(pool.strength(0.0).nodes)
+        self.stopping_since_s: float | None = None
+        self._selectivity_out = [
+            sum(s.selectivity for s in engine.pipeline.streams if s.source == name) or 1.0
+            for name in self._names
+        ]
+        zeros = [0.0] * len(self._names)
+        self._seen = (0.0, zeros, zeros)
 
-    # -- time ----------------------------------------------------------------------------------
+    @property
+    def _flow(self) -> Flow:
+        return self._world.flow
 
-    def advance(self, until_s: float) -> None:
-        """Run whole steps up to a time."""
-        while self._now + STEP_S <= until_s + 1e-9:
-            now_s = float(self._now)
-            if self._pool.strength(now_s) is not self._known:
-                self._look_at_nodes(now_s)
-            if self._stopping_since_s is not None:
-                self._go_on(now_s)
-            arrived = self._inflow.rows_by(now_s + STEP_S)
-            new_rows, self._arrived = arrived - self._arrived, arrived
-            if self._stop_until_s is None:
-                self._step(new_rows)
-            else:
-                for i, source in enumerate(self._is_source):
-                    if source:
-                        self._queue[i] += new_rows
-            self._left.append(self._settled())
-            self._now += 1
-
-    def _step(self, new_rows: float) -> None:
-        """One second of flow; a second time with less CPU each where a node has too few cores."""
-        factor = self._factor() if self.engine.noise else 1.0
-        capacity = self._capacity if factor == 1.0 else [factor * c for c in self._capacity]
-        outs = self._flow(new_rows, capacity)
-        busy = [out / c if c > 0 else 0.0 for out, c in zip(outs, capacity, strict=True)]
-        cores = self._pool.kind.slots
-        if sum(b * k for b, k in zip(busy, self._most_on_a_node, strict=True)) > cores:
-            capacity, crowded = self._shared(busy, factor)
-            if crowded:
-                outs = self._flow(new_rows, capacity)
-        queue, done, failed, spent_s, rate = self._queue, self._done, self._failed, self._busy_s, self._rate
-        bound = self.engine.queue_bound_rows
-        for i, out in enumerate(outs):
-            offered = queue[i] + (new_rows if self._is_source[i] else 0.0)
-            for j, selectivity in self._streams[i]:
-                offered += outs[j] * selectivity
-            left = offered - out
-            if bound is not None and not self._is_source[i] and left > bound * self._instances[i]:
-                over = left - bound * self._instances[i]
-                failed[i] += over
-                left -= over
-                self._note_loss(i, over / rate[i])
-            queue[i] = left
-            done[i] += out
-            spent_s[i] += out / self._service[i]
-
-    def _flow(self, new_rows: float, capacity: Sequence[float]) -> list[float]:
-        """Rows that each operator finishes in the step, given how many it can."""
-        queue, streams = self._queue, self._streams
-        outs: list[float] = []
-        for i, source in enumerate(self._is_source):
-            offered = queue[i]
-            if source:
-                offered += new_rows
-                if self._stopping_since_s is not None:
-                    offered = 0.0
-                elif self.engine.max_pending_rows is not None:
-                    offered = min(offered, max(0.0, self.engine.max_pending_rows - self._pending(i)))
-            else:
-                for j, selectivity in streams[i]:
-                    offered += outs[j] * selectivity
-            most = capacity[i]
-            outs.append(offered if offered < most else most)
-        return outs
-
-    def _pending(self, source: int) -> float:
-        """Source rows that the source has passed on and the slowest sink has not finished."""
-        return self._done[source] - self._settled()
-
-    def _shared(self, busy: Sequence[float], factor: float) -> tuple[list[float], bool]:
-        """Rows each operator can finish when crowded nodes share their cores."""
-        cores, capacity, crowded = self._pool.kind.slots, [0.0] * len(busy), False
-        for on_node, speed in zip(self._shares, self._speeds, strict=True):
-            wanted = sum(count * busy[i] for i, count in on_node)
-            crowded = crowded or wanted > cores
-            share = min(1.0, cores / wanted) if wanted > 0 else 1.0
-            for i, count in on_node:
-                capacity[i] += count * speed * self._service[i] * factor * share * busy[i]
-        return capacity, crowded
-
-    def _settled(self) -> float:
-        """Source rows that are through or lost, at the slowest of the sinks."""
-        done, rate, lost = self._done, self._rate, self._lost
-        return min([done[i] / rate[i] + lost[i] for i in self._sinks])
-
-    def _note_loss(self, at: int, source_rows: float) -> None:
-        """Rows that failed at an operator never come to those downstream of it."""
-        lost_here = [0.0] * len(self._names)
-        lost_here[at] = source_rows
-        for i in range(at + 1, len(self._names)):
-            for j, selectivity in self._streams[i]:
-                lost_here[i] += lost_here[j] * self._rate[j] * selectivity / self._rate[i]
-        self._lost = [a + b for a, b in zip(self._lost, lost_here, strict=True)]
-
-    def _factor(self) -> float:
-        if not self._factors:
-            sigma = self.engine.noise
-            self._factors = np.exp(sigma * self._rng.standard_normal(_DRAWS) - sigma * sigma / 2).tolist()
-        return self._factors.pop()
+    @property
+    def _mine(self) -> slice:
+        return slice(self.first, self.first + len(self._names))
 
     # -- layout --------------------------------------------------------------------------------
 
-    def _look_at_nodes(self, now_s: float) -> None:
-        """Who is there has changed: lose what went, and rebalance when all that was asked for is there."""
-        self._known = self._pool.strength(now_s)
-        self._weigh(now_s)
-        staying = self._pool.working(now_s)
-        if self._stopping_since_s is None:
-            lost = any(not node.stays_after(now_s) for node in self._placed)
-            came = set(staying) - set(self._placed)
-            if (lost and staying) or (came and not self._pool.coming(now_s)):
-                self._rebalance(now_s)
-            elif self._pool.leaving:
-                self._pool.let_go(now_s, between_batches=True)
+    @property
+    def standing(self) -> bool:
+        """Whether it stands still within a rebalance."""
+        return self._stop_until_s is not None
+
+    def look_at_nodes(self, now_s: float, cluster: str) -> None:
+        """Who is there has changed: rebalance when something was lost, or all that was asked for is there."""
+        pool = self._world.pools[cluster]
+        if self.stopping_since_s is not None or cluster not in self._clusters:
+            return
+        staying, placed = pool.working(now_s), self.placed(cluster)
+        lost = any(not node.stays_after(now_s) for node in placed)
+        came = set(staying) - set(placed)
+        if (lost and staying) or (came and not pool.coming(now_s)):
+            self._rebalance(now_s)
 
     def _rebalance(self, now_s: float) -> None:
         """Stop the source, drain, stand still, move state; the new layout holds afterwards."""
-        low_s, high_s = self.engine.pause_s
-        inside = sum(q / c for q, c in zip(self._queue, self._capacity, strict=True) if c > 0)
-        sources = sum(
-            self._queue[i] / c for i, c in enumerate(self._capacity) if self._is_source[i] and c > 0
-        )
-        drain_s = min(self.engine.drain_limit_s, math.ceil(inside - sources))
-        nodes_before, nodes_after = len(self._placed), len(self._pool.working(now_s))
-        moved_mb = 0.0
-        for name, old, new in zip(self._names, self._instances, self._wanted, strict=True):
-            share = max(state_moved(old, new), state_moved(nodes_before, nodes_after))
-            moved_mb += self.engine.state_mb.get(name, 0.0) * share
-        pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
-        self._stopping_since_s = now_s
-        self._drain_until_s = now_s + max(0.0, drain_s)
-        self._pause_s = pause_s + moved_mb / self.engine.transfer_mb_per_s
+        engine, flow = self.engine, self._flow
+        inside_s = 0.0
+        for i in range(self.first, self.first + len(self._names)):
+            if flow.vertices[i].streams and flow.capacity(i) > 0:
+                inside_s += flow.queue[i] / flow.capacity(i)
+        inside_s += sum(wire.steps + wire.waiting / wire.rows_per_s for wire in self._wires())
+        self.stopping_since_s = now_s
+        self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s))
+        low_s, high_s = engine.pause_s
+        self._pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
+        self._pause_s += self._transfer_s(now_s)
 
-    def _go_on(self, now_s: float) -> None:
+    def _transfer_s(self, now_s: float) -> float:
+        """How long state is under way: between instances by the hash ring's share, between clusters all of it."""
+        seconds = 0.0
+        for k, name in enumerate(self._names):
+            state_mb = self.engine.state_mb.get(name, 0.0)
+            cluster = self._clusters[k]
+            if self._wanted[1][k] != cluster:
+                seconds += state_mb / self._world.link.mb_per_s
+                continue
+            nodes_before = len(self.placed(cluster))
+            nodes_after = len(self._world.pools[cluster].working(now_s))
+            share = max(
+                state_moved(self._instances[k], self._wanted[0][k]), state_moved(nodes_before, nodes_after)
+            )
+            seconds += state_mb * share / self.engine.transfer_mb_per_s
+        return seconds
+
+    def go_on(self, now_s: float) -> None:
         """Within a rebalance: from draining to standing still, and from there to the new layout."""
         if self._stop_until_s is None and now_s >= self._drain_until_s:
             self._stop_until_s = now_s + self._pause_s
-            self._pool.let_go(now_s, between_batches=True)
         if self._stop_until_s is not None and now_s >= self._stop_until_s:
-            self._stopping_since_s = self._stop_until_s = None
-            self._instances = list(self._wanted)
-            self._place(tuple(self._pool.working(now_s)))
+            self.stopping_since_s = self._stop_until_s = None
+            self._instances, self._clusters = list(self._wanted[0]), list(self._wanted[1])
+            self.place(now_s)
 
-    def _place(self, nodes: tuple[Node, ...]) -> None:
-        self._placed = nodes
-        self._placement = even(self._instances, len(nodes))
-        self._known = None  # look again: others may have come in the meantime
-        self._weigh(float(self._now))
+    def place(self, now_s: float) -> None:
+        """Deal the instances out to the nodes that are there; the world weighs them afterwards."""
+        self._placed, self._on_nodes = {}, {}
+        for cluster in dict.fromkeys(self._clusters):
+            nodes = tuple(self._world.pools[cluster].working(now_s))
+            here = [k for k, c in enumerate(self._clusters) if c == cluster]
+            rows = even(
+                [self._instances[k] for k in here], len(nodes), self._world.dealt_before(self, cluster)
+            )
+            self._placed[cluster] = nodes
+            self._on_nodes[cluster] = [(self.first + k, row) for k, row in zip(here, rows, strict=True)]
+        self._flow.instances[self._mine] = self._instances
+        self._lay_wires()
 
-    def _weigh(self, now_s: float) -> None:
-        """What each operator can do where it is, without the nodes that are gone."""
-        alive = set(self._pool.alive)
-        self._shares, self._speeds = [], []
-        self._capacity = [0.0] * len(self._names)
-        for column, node in enumerate(self._placed):
-            if (node.died and node.stop_s <= now_s) or node not in alive:
-                continue
-            on_node = [(i, row[column]) for i, row in enumerate(self._placement) if row[column]]
-            speed = node.speed_at(now_s)
-            self._shares.append(on_node)
-            self._speeds.append(speed)
-            for i, count in on_node:
-                self._capacity[i] += count * speed * self._service[i]
-        self._most_on_a_node = [max(row, default=0) for row in self._placement]
+    def instances_in(self, cluster: str) -> int:
+        """How many of its instances are in a cluster."""
+        return sum(n for n, c in zip(self._instances, self._clusters, strict=True) if c == cluster)
+
+    def placed(self, cluster: str) -> Sequence[Node]:
+        """The nodes of a cluster that its instances were dealt to."""
+        return self._placed.get(cluster, ())
+
+    def on_nodes(self, cluster: str) -> Iterator[tuple[Node, int, int]]:
+        """(node, operator, instances) in a cluster, as dealt."""
+        for operator, row in self._on_nodes.get(cluster, ()):
+            for node, count in zip(self._placed[cluster], row, strict=True):
+                if count:
+                    yield node, operator, count
+
+    def _wires(self) -> list[Wire]:
+        return [wire for (_, i), wire in self._flow.wires.items() if self._mine.start <= i < self._mine.stop]
+
+    def _lay_wires(self) -> None:
+        """Streams between clusters get a wire; rows on one that is not needed any more wait at its end."""
+        flow, link = self._flow, self._world.link
+        for k in range(len(self._names)):
+            i = self.first + k
+            for j, _ in flow.vertices[i].streams:
+                crosses = self._clusters[j - self.first] != self._clusters[k]
+                wire = flow.wires.get((j, i))
+                if crosses and wire is None:
+                    flow.wires[(j, i)] = Wire(link.rows_per_s(self.engine.row_kb), link.steps)
+                elif not crosses and wire is not None:
+                    flow.queue[i] += flow.wires.pop((j, i)).rows
 
     @property
     def parallelism(self) -> Mapping[str, int]:
         """Instances of each operator, as wanted last."""
-        return dict(zip(self._names, self._wanted, strict=True))
+        return dict(zip(self._names, self._wanted[0], strict=True))
 
-    def set_parallelism(self, now_s: float, parallelism: Mapping[str, int]) -> str:
-        """Rebalance to other numbers of instances."""
-        wanted = [max(1, parallelism.get(n, old)) for n, old in zip(self._names, self._wanted, strict=True)]
-        if wanted == self._wanted:
+    @property
+    def placement(self) -> Mapping[str, str]:
+        """The cluster of each operator that is not in the main one, as wanted last."""
+        return {name: c for name, c in zip(self._names, self._wanted[1], strict=True) if c != MAIN}
+
+    def set_parallelism(
+        self, now_s: float, parallelism: Mapping[str, int], placement: Mapping[str, str] | None = None
+    ) -> str:
+        """Rebalance to other numbers of instances, or other clusters."""
+        instances, clusters = self._wanted
+        instances = [max(1, parallelism.get(n, old)) for n, old in zip(self._names, instances, strict=True)]
+        if placement is not None:
+            clusters = [placement.get(name, MAIN) for name in self._names]
+        if (instances, clusters) == self._wanted:
             return ""
-        self._wanted = wanted
-        if self._stopping_since_s is None:
+        self._wanted = (instances, clusters)
+        if self.stopping_since_s is None:
             self._rebalance(now_s)
         return "rebalanced: stopped, drained, started again"
 
     def stopped_since_s(self) -> float | None:
         """Since when a rebalance is under way."""
-        return self._stopping_since_s
+        return self.stopping_since_s
 
     # -- what is seen --------------------------------------------------------------------------
 
@@ -260,6 +204,10 @@ class ContinuousRun:
     def busy(self) -> bool:
         """Nodes always have instances on them."""
         return True
+
+    def advance(self, until_s: float) -> None:
+        """Let time pass, for all that share its nodes."""
+        self._world.advance(until_s)
 
     def running(self) -> dict[str, float | None]:
         """There are no batches; the pipeline itself runs."""
@@ -271,51 +219,39 @@ class ContinuousRun:
 
     def readings(self, now_s: float, _batches: Sequence[Batch], /) -> list[Reading]:
         """Rates and CPU since the last look, queues as they are."""
-        name, work = self.engine.pipeline.name, self.work(now_s)
-        since_s, done_then, busy_then = self._seen
+        flow, name, work = self._flow, self.engine.pipeline.name, self.work(now_s)
+        since_s, done_then, spent_then = self._seen
+        done, spent_s = flow.done[self._mine], flow.spent_s[self._mine]
         span_s = max(now_s - since_s, STEP_S)
         settled = int(work.processed + work.failed + 1e-6)
-        age_s = now_s - self._inflow.arrival_s(settled) if work.waiting >= 1 else 0.0
-        new_rows = self._inflow.rows_by(now_s) - self._inflow.rows_by(since_s)
+        age_s = now_s - self.inflow.arrival_s(settled) if work.waiting >= 1 else 0.0
+        new_rows = self.inflow.rows_by(now_s) - self.inflow.rows_by(since_s)
         readings = [
             Reading(now_s, name, Metric.ARRIVAL_RATE, new_rows / span_s),
             Reading(now_s, name, Metric.QUEUE_LENGTH, work.waiting),
             Reading(now_s, name, Metric.FRESHNESS, max(0.0, age_s)),
             Reading(now_s, name, Metric.FAILED_ROWS, work.failed),
         ]
-        cpu = [
-            (b - then) / (span_s * n)
-            for b, then, n in zip(self._busy_s, busy_then, self._instances, strict=True)
-        ]
-        for i, operator in enumerate(self._names):
-            rows = self._done[i] - done_then[i]
+        for k, operator in enumerate(self._names):
+            rows = done[k] - done_then[k]
+            cpu = (spent_s[k] - spent_then[k]) / (span_s * self._instances[k])
             readings += [
                 Reading(now_s, operator, Metric.ROWS_IN, rows),
-                Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out(i)),
-                Reading(now_s, operator, Metric.OPERATOR_QUEUE, self._queue[i]),
-                Reading(now_s, operator, Metric.INSTANCE_CPU, cpu[i]),
-                Reading(now_s, operator, Metric.INSTANCES, float(self._instances[i])),
+                Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
+                Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
+                Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
+                Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
             ]
-        cores = self._pool.kind.slots
-        for column, node in enumerate(self._placed):
-            share = sum(row[column] * cpu[i] for i, row in enumerate(self._placement)) / cores
-            readings.append(Reading(now_s, f"node-{node.number}", Metric.NODE_CPU, min(1.0, share)))
-        self._seen = (now_s, list(self._done), list(self._busy_s))
+        self._seen = (now_s, done, spent_s)
         return readings
-
-    def _selectivity_out(self, operator: int) -> float:
-        name = self._names[operator]
-        streams = [s.selectivity for s in self.engine.pipeline.streams if s.source == name]
-        return sum(streams) if streams else 1.0
 
     def work(self, now_s: float) -> Work:
         """Where the rows are, at the slowest of the sinks."""
-        slowest = min(self._sinks, key=lambda i: self._done[i] / self._rate[i] + self._lost[i])
-        processed, failed = self._done[slowest] / self._rate[slowest], self._lost[slowest]
-        arrived = self._inflow.rows_by(now_s)
+        processed, failed = self._flow.through(self.number)
+        arrived = self.inflow.rows_by(now_s)
         return Work(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)
 
     def left(self) -> Curve:
         """Rows that are through or lost, each second."""
-        left = np.minimum.accumulate(np.asarray(self._left)[::-1])[::-1]
+        left = np.minimum.accumulate(np.asarray(self.left_rows)[::-1])[::-1]
         return Curve(np.arange(len(left), dtype=np.float64), np.asarray(left))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
+from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
@@ -42,8 +43,16 @@ class RunningEngine(Protocol):
         """Let time pass."""
         ...
 
-    def set_parallelism(self, now_s: float, parallelism: Mapping[str, int]) -> str:
-        """Change instances; what that does to the pipeline, in words."""
+    @property
+    def placement(self) -> Mapping[str, str]:
+        """The cluster of each operator that is not in the main one."""
+        ...
+
+    def set_parallelism(
+        self, now_s: float, parallelism: Mapping[str, int], placement: Mapping[str, str] | None = None
+    ) -> str:
+        """Change instances, and clusters where a placement is given; what that does to the pipeline, in
+        words."""
         ...
 
     def stopped_since_s(self) -> float | None:
@@ -71,6 +80,37 @@ class RunningEngine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Start:
+    """A pipeline that is to be set to work: its engine, what comes to it, its luck, where its operators are."""
+
+    engine: Any
+    inflow: Inflow
+    rng: np.random.Generator
+    placement: Mapping[str, str] = field(default_factory=dict)
+
+
+class World(Protocol):
+    """Pipelines of one kind of engine at work on the same clusters, in one time."""
+
+    @property
+    def runs(self) -> Sequence[RunningEngine]:
+        """The pipelines, in the order in which they were given."""
+        ...
+
+    def advance(self, until_s: float) -> None:
+        """Let time pass for all of them."""
+        ...
+
+    def busy(self, cluster: str) -> bool:
+        """Whether nodes of a cluster have work on them that must end before they can leave."""
+        ...
+
+    def node_readings(self, now_s: float) -> list[Reading]:
+        """What a monitor would read of the nodes now."""
+        ...
+
+
 class Engine(Protocol):
     """A kind of engine with a pipeline on it: values only."""
 
@@ -79,10 +119,35 @@ class Engine(Protocol):
         """The pipeline it runs."""
         ...
 
+    @property
+    def operators_named_apart(self) -> Engine:
+        """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
+        ...
+
     def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> RunningEngine:
-        """Set it to work."""
+        """Set it to work, alone."""
+        ...
+
+    def start_together(self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link) -> World:
+        """Set several to work on the same clusters; all are of its kind."""
         ...
 
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
         """The best rate that 0 … max_nodes nodes can ever reach: for the oracle."""
         ...
+
+
+def named_apart(pipeline: Pipeline) -> Pipeline:
+    """A pipeline whose operators carry its name, so that several can stand side by side.
+
+    >>> named_apart(Pipeline.chain("p", "read", "count")).order
+    ('p/read', 'p/count')
+    """
+    return replace(
+        pipeline,
+        operators=tuple(replace(o, name=f"{pipeline.name}/{o.name}") for o in pipeline.operators),
+        streams=tuple(
+            replace(s, source=f"{pipeline.name}/{s.source}", target=f"{pipeline.name}/{s.target}")
+            for s in pipeline.streams
+        ),
+    )

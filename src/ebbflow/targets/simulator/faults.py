@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ebbflow.core.layout import MAIN
 from ebbflow.errors import InputError
 
 
@@ -14,6 +15,7 @@ class NodeDies:
     at_s: float
     node: int = 0
     """Which of those that work then, oldest first; counted round where there are fewer."""
+    cluster: str = MAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,7 @@ class SlowNode:
     until_s: float
     factor: float = 0.25
     node: int = 0
+    cluster: str = MAIN
 
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 1:

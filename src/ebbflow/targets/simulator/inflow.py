@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 
 import numpy as np
+import numpy.typing as npt
 
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.workloads.arrivals import Arrivals
@@ -28,6 +29,7 @@ class Inflow:
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
         self._rows: list[int] = [0]
+        self._array: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
 
     def rows_by(self, time_s: float) -> int:
         """Rows that have arrived by a time."""
@@ -40,6 +42,16 @@ class Inflow:
         low = rows[second]
         # a hair more, so that the time of a row's arrival already counts it
         return low + int((rows[second + 1] - low) * (time_s - second) + 1e-7)
+
+    def rows_by_each(self, times_s: Floats) -> npt.NDArray[np.int64]:
+        """``rows_by`` of many times, ascending and not below 0: the same arithmetic on arrays."""
+        seconds = times_s.astype(np.int64)
+        last = int(seconds[-1]) if len(seconds) else 0
+        self._follow(last + 1)
+        low = self._array[seconds]
+        return np.asarray(
+            low + ((self._array[seconds + 1] - low) * (times_s - seconds) + 1e-7).astype(np.int64)
+        )
 
     def arrival_s(self, row: int) -> float:
         """When row ``row`` (counted from 0) arrived; infinite if it has not by the last second looked at."""
@@ -61,5 +73,7 @@ class Inflow:
     def _follow(self, second: int) -> None:
         rows = self._rows
         while len(rows) <= second:
-            times_s = np.arange(len(rows), len(rows) + _CHUNK_S, dtype=np.float64)
-            rows += self.arrivals.rows_by_each(times_s).tolist()
+            ahead = max(_CHUNK_S, len(rows) // 8)  # so that a long run does not copy the array too often
+            more = self.arrivals.rows_by_each(np.arange(len(rows), len(rows) + ahead, dtype=np.float64))
+            rows += more.tolist()
+            self._array = np.concatenate((self._array, more))

@@ -7,22 +7,30 @@ A batch of n source rows on S slots takes, without noise and while the nodes sta
 d: driver seconds, p_i: tasks of stage i, o_i: seconds a task costs before its first row, c_i: task seconds
 a source row costs in the stage. It starts at its trigger (a multiple of the interval), or at once when the
 one before was late, and takes what has arrived by then, up to the read limit. Where nodes differ, come or go
-within a stage, its tasks are placed one by one (``list_scheduling``); else the formula is used, so that the
-work per batch is O(stages) and a day takes a fraction of a second.
+within a stage, or batches of several queries meet, tasks are placed as slots get free (``slots``); else the
+formula is used, so that the work per batch is O(stages) and a day takes a fraction of a second.
+
+A query runs in one cluster. It is restarted from its checkpoint, at a batch boundary, with another parallelism
+(``restart_s``) or in another cluster (as long as its state takes over the link, besides).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
+from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
+from ebbflow.targets.simulator.clusters import Link
+from ebbflow.targets.simulator.engine import Start, named_apart
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
+from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
 
@@ -81,6 +89,12 @@ class MicroBatch:
     """σ of the lognormal factor (mean 1) on the task times of each stage of each batch."""
     restart_s: float = 5.0
     """How long the query stands still when it is restarted from its checkpoint."""
+    state_mb: float = 0.0
+    """State that goes along when it moves to another cluster."""
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise InputError(f"query '{self.pipeline.name}' has no stages; it needs at least one")
 
     def batch_s(self, rows: float, slots: int) -> float:
         """The formula: how long a batch takes without noise, skew aside."""
@@ -102,6 +116,21 @@ class MicroBatch:
             rates = np.asarray(max(kind.speeds) / np.where(slots > 0, seconds, np.inf))
         return np.minimum(rates, 1e12)
 
+    @property
+    def operators_named_apart(self) -> MicroBatch:
+        """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
+        stages = [
+            replace(s, operator=f"{self.pipeline.name}/{s.operator}") if s.operator else s
+            for s in self.stages
+        ]
+        return replace(self, pipeline=named_apart(self.pipeline), stages=tuple(stages))
+
     def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> MicroBatchRun:
-        """Set it to work."""
-        return MicroBatchRun(self, inflow, pool, rng)
+        """Set it to work, alone."""
+        return MicroBatchWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
+
+    def start_together(
+        self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
+    ) -> MicroBatchWorld:
+        """Set several to work on the same clusters."""
+        return MicroBatchWorld(starts, pools, link)

@@ -7,7 +7,7 @@ until it is gone, as on Spark; one told to leave works on until the running batc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,7 +151,7 @@ class NodePool:
     @property
     def requested(self) -> int:
         """Nodes asked for and not taken back."""
-        return sum(n.stop_s == math.inf for n in self._alive)
+        return len([n for n in self._alive if n.stop_s == math.inf])
 
     @property
     def lead_time_s(self) -> float:
@@ -216,11 +216,14 @@ class NodePool:
         """A node told to leave that still takes tasks: the order can be taken back."""
         return next((n for n in self.leaving if not n.died and n.stop_s > now_s), None)
 
-    def let_go(self, time_s: float, *, between_batches: bool) -> None:
-        """Leaving nodes go: all of them between batches, within one those that take no more tasks."""
+    def let_go(self, time_s: float, *, between_batches: bool, busy: Container[Node] = ()) -> None:
+        """Leaving nodes go: all of them between batches, within one those that take no more tasks; but none
+        of the ``busy``, that is those with work on them."""
         if not self.some_leave:
             return
         for node in self.leaving:
+            if node in busy:
+                continue
             if node.stop_s <= time_s or (between_batches and not node.died):
                 node.stop_s = min(node.stop_s, time_s)
                 self._gone(node, time_s)
@@ -280,3 +283,16 @@ def _count_over_time(lives: Iterable[tuple[float, float]]) -> Curve:
     counts: Floats = np.cumsum(np.bincount(where, weights=pairs[:, 1])).astype(np.float64)
     changed = np.concatenate(([True], np.diff(counts) != 0))
     return Curve(times_s[changed], counts[changed])
+
+
+def sum_of_steps(curves: Sequence[Curve]) -> Curve:
+    """The sum of curves that are steps.
+
+    >>> both = sum_of_steps([Curve.of([(0.0, 1.0), (5.0, 2.0)]), Curve.of([(0.0, 3.0), (9.0, 1.0)])])
+    >>> both.times_s.tolist(), both.values.tolist()
+    ([0.0, 5.0, 9.0], [4.0, 5.0, 3.0])
+    """
+    if len(curves) == 1:
+        return curves[0]
+    times_s = np.unique(np.concatenate([curve.times_s for curve in curves]))
+    return Curve(times_s, np.sum([curve.stepped(times_s) for curve in curves], axis=0))

@@ -8,13 +8,17 @@ Placement = tuple[tuple[int, ...], ...]
 """For each operator, in order, its instances on each node."""
 
 
-def even(parallelism: Sequence[int], nodes: int) -> Placement:
+def even(parallelism: Sequence[int], nodes: int, dealt: int = 0) -> Placement:
     """Round-robin: instance k of all, counted through the operators, goes to node k mod N (Storm's default).
+
+    ``dealt``: how many of other pipelines were dealt out before; counting goes on from there.
 
     >>> even([3, 2, 1], 2)
     ((2, 1), (1, 1), (0, 1))
+    >>> even([1, 1], 3, dealt=2)
+    ((0, 0, 1), (1, 0, 0))
     """
-    placement, dealt = [], 0
+    placement = []
     for instances in parallelism:
         counts = [0] * nodes
         if nodes:

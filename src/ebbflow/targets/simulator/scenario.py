@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ebbflow.core.clock import Clock
 from ebbflow.core.curve import Floats
@@ -11,6 +13,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.targets.simulator.catalogue import costed_pipeline
+from ebbflow.targets.simulator.clusters import Cluster, Link
 from ebbflow.targets.simulator.engine import Engine
 from ebbflow.targets.simulator.faults import Fault
 from ebbflow.targets.simulator.nodes import NodeKind
@@ -39,6 +42,14 @@ There are: continuous, micro-batch
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tenant:
+    """One more pipeline on the same nodes, with a load of its own."""
+
+    engine: Engine
+    load: Load
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A pipeline on an engine, a load, nodes, limits, an objective, a seed.
 
@@ -56,6 +67,14 @@ class Scenario:
     initial_nodes: int | None = None
     """Nodes there at the start; the fewest allowed if not told."""
     faults: tuple[Fault, ...] = ()
+    others: tuple[Tenant, ...] = ()
+    """Pipelines that share the nodes with the first. Operators are then named ``pipeline/operator``."""
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    """Clusters beside the main one."""
+    placement: Mapping[str, str] = field(default_factory=dict)
+    """Operators that begin in another cluster than the main one. A micro-batch query is in one with all of its."""
+    link: Link = field(default_factory=Link)
+    """What lies between clusters."""
     seconds: float | None = None
     """How long it lasts; as long as the load, or its natural span where that has no end, if not told."""
     cycle_s: float = 10.0
@@ -85,17 +104,27 @@ class Scenario:
 
     @property
     def capacity_rows_per_s(self) -> Floats:
-        """The best rate that 0 … max_nodes nodes can ever reach, for the oracle."""
+        """The best rate that 0 … max_nodes nodes can ever reach, for the oracle: of the first pipeline, if it
+        has the main cluster for itself."""
         return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """When the rows arrive: counted once for all runs of the scenario."""
+        return Arrivals(self.load)
 
     def target(self, clock: Clock) -> SimulatorTarget:
         """The simulated world at its start."""
         return SimulatorTarget(
             self.engine,
             self.nodes,
-            Arrivals(self.load),
+            self.arrivals,
             clock,
             self.seed,
             initial_nodes=self.first_nodes,
             faults=self.faults,
+            others=[(tenant.engine, Arrivals(tenant.load)) for tenant in self.others],
+            clusters=self.clusters,
+            placement=self.placement,
+            link=self.link,
         )

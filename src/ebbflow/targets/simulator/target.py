@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Outcome
@@ -15,16 +16,20 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
-from ebbflow.errors import TargetError
-from ebbflow.targets.simulator.engine import Engine, Work
-from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics
+from ebbflow.errors import InputError, TargetError
+from ebbflow.targets.simulator.clusters import Cluster, Link
+from ebbflow.targets.simulator.engine import Engine, Start, Work
+from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes import NodeKind, NodePool
+from ebbflow.targets.simulator.nodes import NodeKind, NodePool, sum_of_steps
+from ebbflow.targets.simulator.overall import Overall
+from ebbflow.targets.simulator.together import check_together
 from ebbflow.workloads.arrivals import Arrivals
 
 
 class SimulatorTarget:
-    """A simulated pipeline. Second 0 of the load is time 0 of the clock; time passes when it is observed.
+    """Simulated pipelines on simulated clusters. Second 0 of the load is time 0 of the clock; time passes
+    when it is observed.
 
     The same seed, arguments and calls give the same answers.
 
@@ -53,17 +58,46 @@ class SimulatorTarget:
         *,
         initial_nodes: int = 1,
         faults: Sequence[Fault] = (),
+        others: Sequence[tuple[Engine, Arrivals]] = (),
+        clusters: Mapping[str, Cluster] | None = None,
+        placement: Mapping[str, str] | None = None,
+        link: Link | None = None,
     ) -> None:
-        for_nodes, for_engine = np.random.default_rng(seed).spawn(2)
-        self._engine = engine
+        """``others``: more pipelines on the same nodes; operators are then named ``pipeline/operator``.
+        ``clusters``: those beside the main one, of ``nodes``; ``placement``: operators that begin there."""
+        all_clusters = {MAIN: Cluster(nodes=nodes, initial_nodes=initial_nodes), **(clusters or {})}
+        pipelines = [(engine, arrivals), *others]
+        if others:
+            pipelines = [(each.operators_named_apart, comes) for each, comes in pipelines]
+        check_together([each for each, _ in pipelines], all_clusters, placement or {}, faults)
+        root = np.random.default_rng(seed)
+        for_nodes, for_engine = root.spawn(2)
+        luck = iter(root.spawn(len(others) + len(all_clusters) - 1))
         self._clock = clock
-        self._pool = NodePool(nodes, initial_nodes, for_nodes, faults)
-        self._inflow = Inflow(arrivals)
-        self._running = engine.start(self._inflow, self._pool, for_engine)
+        self._pools = {
+            name: NodePool(
+                cluster.nodes, cluster.initial_nodes, for_nodes if name == MAIN else next(luck),
+                [f for f in faults if isinstance(f, NodeDies | SlowNode) and f.cluster == name],
+            )
+            for name, cluster in all_clusters.items()
+        }  # fmt: skip
+        self._inflows = {each.pipeline.name: Inflow(comes) for each, comes in pipelines}
+        starts = [
+            Start(
+                each,
+                self._inflows[each.pipeline.name],
+                for_engine if number == 0 else next(luck),
+                placement or {},
+            )
+            for number, (each, _) in enumerate(pipelines)
+        ]
+        self._world = engine.start_together(starts, self._pools, link or Link())
+        self._runs = dict(zip(self._inflows, self._world.runs, strict=True))
+        self._overall = Overall([each.pipeline for each, _ in pipelines])
         self._missing = [f for f in faults if isinstance(f, MissingMetrics)]
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
-        self._parallelism = dict(self._running.parallelism)
+        self._parallelism = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -79,86 +113,137 @@ class SimulatorTarget:
         return self._delayed(seen, now_s - delay_s)
 
     def apply(self, planned: Layout) -> Outcome:
-        """Ask for nodes and parallelism."""
+        """Ask for nodes, parallelism and clusters. A cluster that the plan does not name stays as it is."""
         now_s = self.advance()
-        note = self._running.set_parallelism(now_s, planned.parallelism)
+        for cluster in (*planned.nodes, *planned.placement.values()):
+            if cluster not in self._pools:
+                raise TargetError(f"there is no cluster '{cluster}'; there are: {', '.join(self._pools)}")
+        placement = planned.placement if len(self._pools) > 1 else None
+        notes = []
+        for run in self._world.runs:
+            if note := run.set_parallelism(now_s, planned.parallelism, placement):
+                notes.append(note)
         self._parallelism = {**self._parallelism, **planned.parallelism}
-        requested = self._pool.set_nodes(now_s, planned.main_nodes, busy=self._running.busy)
-        return Outcome(requested=self._layout(requested), note=note)
+        for cluster, pool in self._pools.items():
+            if cluster in planned.nodes:
+                pool.set_nodes(now_s, planned.nodes[cluster], busy=self._world.busy(cluster))
+        return Outcome(requested=self._requested(), note="; ".join(dict.fromkeys(notes)))
 
     def close(self) -> None:
         """Nothing to let go of."""
 
     # -- for whoever keeps the record ------------------------------------------------------------
 
+    @property
+    def pipelines(self) -> tuple[str, ...]:
+        """Names of the pipelines at work."""
+        return tuple(self._runs)
+
     def advance(self) -> float:
         """Let time pass up to now; returns it."""
         now_s = self._clock.now_s()
-        self._pool.advance(now_s)
-        self._running.advance(now_s)
+        for pool in self._pools.values():
+            pool.advance(now_s)
+        self._world.advance(now_s)
         return now_s
 
-    def work(self) -> Work:
-        """Where the rows are."""
-        return self._running.work(self.advance())
+    def work(self, pipeline: str | None = None) -> Work:
+        """Where the rows of a pipeline are; of all, if none is named."""
+        now_s = self.advance()
+        works = [run.work(now_s) for name, run in self._runs.items() if pipeline in (None, name)]
+        return Work(
+            processed=sum(work.processed for work in works),
+            waiting=sum(work.waiting for work in works),
+            failed=sum(work.failed for work in works),
+        )
 
-    def arrived(self, until_s: float) -> Curve:
-        """Rows that had arrived, cumulative."""
-        return self._inflow.curve(until_s)
+    def arrived(self, until_s: float, pipeline: str | None = None) -> Curve:
+        """Rows that had arrived at a pipeline, cumulative; the only one need not be named."""
+        return self._inflows[self._named(pipeline)].curve(until_s)
 
-    def left(self) -> Curve:
-        """Rows that have left the pipeline (processed or failed), cumulative."""
-        return self._running.left()
+    def left(self, pipeline: str | None = None) -> Curve:
+        """Rows that have left a pipeline (processed or failed), cumulative; the only one need not be named."""
+        return self._runs[self._named(pipeline)].left()
 
-    def held(self) -> Curve:
-        """Nodes paid for."""
-        return self._pool.held()
+    def held(self, cluster: str | None = None) -> Curve:
+        """Nodes of a cluster that are paid for; of all, if none is named."""
+        return sum_of_steps([p.held() for name, p in self._pools.items() if cluster in (None, name)])
 
-    def at_work(self) -> Curve:
-        """Nodes that were there and could work."""
-        return self._pool.at_work()
+    def at_work(self, cluster: str | None = None) -> Curve:
+        """Nodes of a cluster that were there and could work; of all, if none is named."""
+        return sum_of_steps([p.at_work() for name, p in self._pools.items() if cluster in (None, name)])
+
+    def _named(self, pipeline: str | None) -> str:
+        if pipeline is None and len(self._runs) == 1:
+            return self.pipelines[0]
+        if pipeline is None or pipeline not in self._runs:
+            raise InputError(f"name one of the pipelines: {', '.join(self._runs)}")
+        return pipeline
 
     # -- looking -------------------------------------------------------------------------------
 
     def _look(self, now_s: float) -> Observation:
-        pool, running = self._pool, self._running
-        batches = running.take_batches()
-        working, requested = len(pool.working(now_s)), pool.requested
-        readings = running.readings(now_s, batches)
-        readings += [
-            Reading(now_s, MAIN, Metric.NODES, float(working)),
-            Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(requested)),
-            Reading(now_s, MAIN, Metric.SLOTS, float(working * pool.kind.slots)),
-        ]
+        batches: list[Batch] = []
+        readings: list[Reading] = []
+        for run in self._world.runs:
+            new = run.take_batches()
+            batches += new
+            readings += run.readings(now_s, new)
+        if len(self._runs) > 1:
+            batches.sort(key=lambda batch: batch.ended_s)
+            readings += self._overall.readings(now_s, readings)
+        readings += self._world.node_readings(now_s)
+        working = {}
+        for cluster, pool in self._pools.items():
+            working[cluster] = len(pool.working(now_s))
+            readings += [
+                Reading(now_s, cluster, Metric.NODES, float(working[cluster])),
+                Reading(now_s, cluster, Metric.NODES_REQUESTED, float(pool.requested)),
+                Reading(now_s, cluster, Metric.SLOTS, float(working[cluster] * pool.kind.slots)),
+            ]
+        main = self._pools[MAIN]
         return Observation(
             time_s=now_s,
-            pipeline=self._engine.pipeline,
+            pipeline=self._overall.pipeline,
             layout=self._layout(working),
-            requested=self._layout(requested),
-            slots_per_node=pool.kind.slots,
-            lead_time_s=pool.lead_time_s,
+            requested=self._requested(),
+            slots_per_node=main.kind.slots,
+            lead_time_s=main.lead_time_s,
             readings=readings,
             batches=batches,
             under_way=self._under_way(now_s),
-            queries=running.running(),
-            held_nodes=sum(node.gone_s > now_s for node in pool.alive),
+            queries={name: since_s for run in self._world.runs for name, since_s in run.running().items()},
+            held_nodes=len(
+                [1 for pool in self._pools.values() for node in pool.alive if node.gone_s > now_s]
+            ),
         )
 
-    def _layout(self, nodes: int) -> Layout:
-        return Layout(nodes={MAIN: nodes}, parallelism=self._parallelism)
+    def _layout(self, nodes: Mapping[str, int]) -> Layout:
+        placement = {name: c for run in self._world.runs for name, c in run.placement.items()}
+        return Layout(nodes=nodes, parallelism=self._parallelism, placement=placement)
+
+    def _requested(self) -> Layout:
+        return self._layout({cluster: pool.requested for cluster, pool in self._pools.items()})
 
     def _under_way(self, now_s: float) -> list[ActionUnderWay]:
         actions = []
-        coming = self._pool.coming(now_s)
-        if coming:
-            asked_s = max(node.asked_s for node in coming)
-            actions.append(ActionUnderWay(kind=ActionKind.GROW, since_s=asked_s, nodes=len(coming)))
-        leaving = [node for node in self._pool.leaving if node.gone_s > now_s]
-        if leaving:
-            actions.append(ActionUnderWay(kind=ActionKind.SHRINK, since_s=now_s, nodes=len(leaving)))
-        stopped_s = self._running.stopped_since_s()
-        if stopped_s is not None:
-            actions.append(ActionUnderWay(kind=ActionKind.RESTART, since_s=stopped_s))
+        for cluster, pool in self._pools.items():
+            coming = pool.coming(now_s)
+            if coming:
+                asked_s = max(node.asked_s for node in coming)
+                actions.append(
+                    ActionUnderWay(kind=ActionKind.GROW, since_s=asked_s, nodes=len(coming), cluster=cluster)
+                )
+            leaving = [node for node in pool.leaving if node.gone_s > now_s]
+            if leaving:
+                actions.append(
+                    ActionUnderWay(kind=ActionKind.SHRINK, since_s=now_s, nodes=len(leaving), cluster=cluster)
+                )
+        for name, run in self._runs.items():
+            stopped_s = run.stopped_since_s()
+            if stopped_s is not None:
+                note = name if len(self._runs) > 1 else ""
+                actions.append(ActionUnderWay(kind=ActionKind.RESTART, since_s=stopped_s, note=note))
         return actions
 
     def _delayed(self, seen: Observation, by_s: float) -> Observation:

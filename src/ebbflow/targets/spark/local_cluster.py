@@ -1,14 +1,16 @@
 """A real Spark standalone cluster on this machine: a master and workers as child processes.
 
 Not ``local[*]``: executors are processes of their own that join, leave and die, as on any cluster.
-Everything listens on the loopback address only, the REST submission port is off, and nothing is
-left behind: each process runs under a supervisor that ends it when we are gone (``supervisor.py``).
+Everything listens on the loopback address only and asks for a secret, so that nobody else on this machine
+can run code through it; the REST submission port is off. Nothing is left behind: each process runs under
+a supervisor that ends it when we are gone (``supervisor.py``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -43,7 +45,8 @@ class LocalCluster:
     scale all the same. Use it as a context manager::
 
         with LocalCluster(cores=6) as cluster:
-            spark = SparkSession.builder.master(cluster.master_url)...
+            with local_session(cluster.master_url, cluster.settings, name="mine") as spark:
+                ...
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class LocalCluster:
         self._start_within_s = start_within_s
         self._processes: list[_Process] = []
         self._folder: Path | None = None
+        self._secret = secrets.token_hex(32)
         self.master_url = ""
         self.web_url = ""
 
@@ -67,7 +71,8 @@ class LocalCluster:
 
     def start(self) -> LocalCluster:
         """Start everything and return when all workers have registered."""
-        self._folder = Path(tempfile.mkdtemp(prefix="ebbflow-cluster-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="ebbflow-cluster-"))  # for our eyes only
+        self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
         deadline_s = time.monotonic() + self._start_within_s
         try:
             port, web_port = _free_port(), _free_port()
@@ -130,6 +135,17 @@ class LocalCluster:
         return read_master_state(self.web_url)
 
     @property
+    def settings(self) -> dict[str, str]:
+        """What a session needs to be let in. Not for a command line: others can read those."""
+        return {"spark.authenticate": "true", "spark.authenticate.secret": self._secret}
+
+    @property
+    def settings_file(self) -> Path:
+        """The same as a properties file, while it runs."""
+        assert self._folder is not None, "the cluster is not running"
+        return self._folder / "session.conf"
+
+    @property
     def folder(self) -> Path | None:
         """Where logs and work folders are while it runs."""
         return self._folder
@@ -150,8 +166,9 @@ class LocalCluster:
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_PUBLIC_DNS": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.master.rest.enabled=false "
-            "-Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
+            "_SPARK_AUTH_SECRET": self._secret,  # where Spark's daemons look for it first
+            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.authenticate=true "
+            "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
         }
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:

@@ -16,7 +16,8 @@ import msgspec
 from ebbflow.core.batches import OperatorRun
 
 OBSERVED = "ebbflow:"
-"""Prefix of the metrics that ``operator()`` observes: ``ebbflow:<name>:in`` and ``…:out``."""
+"""Prefix of the metrics that ``operator()`` observes: ``ebbflow:<name>:in`` and ``…:out``; where rows in were
+counted elsewhere, ``ebbflow:<name>:out:after:<other>:<side>``. No ``out``: as many as came in."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
@@ -127,18 +128,23 @@ def operator_runs(progress: Progress) -> tuple[OperatorRun, ...]:
     """Counts of the named operators, from what ``operator()`` observed.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
-    ...     "ebbflow:split:in": {"rows": 5}, "ebbflow:split:out": {"rows": 40}})
-    >>> operator_runs(p)[0].rows_out
-    40
+    ...     "ebbflow:read:in": {"rows": 5}, "ebbflow:split:out:after:read:in": {"rows": 40}})
+    >>> [(run.name, run.rows_in, run.rows_out) for run in operator_runs(p)]
+    [('read', 5, 5), ('split', 5, 40)]
     """
-    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    counts: dict[str, dict[str, dict[str, Any]]] = {}
+    counted_at: dict[str, tuple[str, str]] = {}
     for key, values in progress.observed_metrics.items():
         if key.startswith(OBSERVED):
-            name, _, side = key.removeprefix(OBSERVED).rpartition(":")
-            by_name.setdefault(name, {})[side] = values
+            name, side, *elsewhere = key.removeprefix(OBSERVED).split(":")
+            counts.setdefault(name, {})[side] = values
+            if elsewhere:
+                counted_at[name] = (elsewhere[1], elsewhere[2])
     runs = []
-    for name, sides in by_name.items():
-        came, went = sides.get("in", {}), sides.get("out", {})
+    for name, sides in counts.items():
+        other, side = counted_at.get(name, (name, "in"))
+        came = counts.get(other, {}).get(side, {})
+        went = sides.get("out", came)
         instances = went.get("instances")
         runs.append(
             OperatorRun(

@@ -17,8 +17,11 @@ def local_session(master: str, settings: Mapping[str, str], *, name: str) -> Ite
     """A session on a cluster of this machine, closed at the end."""
     use_this_python()
     use_loopback()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    # The JVM first, the settings after: it would get them on its command line, secrets included.
+    SparkContext._ensure_initialized()
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)

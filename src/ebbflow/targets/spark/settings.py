@@ -91,6 +91,7 @@ def local_settings(
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.killEnabled": "false",  # the page has no password
         "spark.executor.cores": str(cores_per_executor),
         "spark.executor.memory": memory,
         "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive}".strip(),

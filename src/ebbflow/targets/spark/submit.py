@@ -14,6 +14,7 @@ import shlex
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,33 +70,55 @@ def run_script(
     *,
     master: str,
     settings: Mapping[str, str],
+    settings_file: Path | None = None,
     on_session: Callable[[SparkSession], None],
 ) -> int:
-    """Run the script to its end; returns its exit code. ``on_session`` is called once for each application it opens."""
+    """Run the script to its end; returns its exit code. ``on_session`` is called once for each application it opens.
+
+    ``settings_file`` holds settings that must not be seen on a command line.
+    """
+    ours = set(threading.enumerate())
     with (
-        _submit_arguments(master, settings),
+        _submit_arguments(master, settings, settings_file),
         _session_hook(on_session),
         _as_main(script, arguments),
         _terminable(),
     ):
         try:
-            runpy.run_path(str(script), run_name="__main__")
-        except SystemExit as end:
+            code = _run_main(script)
+            _await_threads(ours)
+        except _Terminated as end:
             return _exit_code(end)
         except KeyboardInterrupt:
             return 130
-        except Exception:
-            traceback.print_exc()  # the script's own failure, told the way Python tells it
-            return 1
+    return code
+
+
+class _Terminated(SystemExit):
+    """Somebody asked us to end."""
+
+
+def _run_main(script: Path) -> int:
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except _Terminated:
+        raise
+    except SystemExit as end:
+        return _exit_code(end)
+    except Exception:
+        traceback.print_exc()  # the script's own failure, told the way Python tells it
+        return 1
     return 0
 
 
 @contextmanager
-def _submit_arguments(master: str, settings: Mapping[str, str]) -> Iterator[None]:
+def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: Path | None) -> Iterator[None]:
     """What spark-submit would be called with, in the variable that PySpark starts its JVM by."""
     key = "PYSPARK_SUBMIT_ARGS"
     before = os.environ.get(key)
     words = ["--master", master]
+    if settings_file is not None:
+        words += ["--properties-file", str(settings_file), "--load-spark-defaults"]
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
     users = shlex.split(before or "")
@@ -116,26 +139,32 @@ def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
     """Be told of every application the script opens. Nothing that goes wrong there reaches the script."""
     from pyspark.sql import SparkSession
 
-    original = SparkSession.Builder.getOrCreate
+    hooked: Any = SparkSession
+    original = hooked.__init__
     told: set[str] = set()
 
-    def get_or_create(builder: SparkSession.Builder) -> SparkSession:
-        session = original(builder)
-        application = str(session.sparkContext.applicationId) if hasattr(session, "_jsparkSession") else ""
+    # Both the builder and SparkSession(context) come through here.
+    def opened(session: SparkSession, *arguments: Any, **options: Any) -> None:
+        original(session, *arguments, **options)
+        application = str(session.sparkContext.applicationId)
         if application not in told:
             told.add(application)
             try:
                 on_session(session)
             except Exception:
                 log.exception("not scaling, because of a fault of ours; the job goes on untouched")
-        return session
 
-    hooked: Any = SparkSession.Builder
-    hooked.getOrCreate = get_or_create
+    hooked.__init__ = opened
     try:
         yield
     finally:
-        hooked.getOrCreate = original
+        hooked.__init__ = original
+
+
+def _await_threads(known: set[threading.Thread]) -> None:
+    """A script may end while threads of its own go on; Python would wait for those, so must we."""
+    while theirs := [t for t in threading.enumerate() if not t.daemon and t not in known]:
+        theirs[0].join()
 
 
 @contextmanager
@@ -154,7 +183,7 @@ def _terminable() -> Iterator[None]:
     """Let a polite kill end the script like an exit, so that reports are written and clusters stopped."""
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise SystemExit(128 + number)
+        raise _Terminated(128 + number)
 
     before = signal.signal(signal.SIGTERM, leave)
     try:

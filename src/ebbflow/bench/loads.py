@@ -1,0 +1,134 @@
+"""The loads of a leaderboard: trace files, folders of them, load expressions, or shapes of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ebbflow.errors import InputError, LoadError
+from ebbflow.workloads import Load, Noise, parse_load
+from ebbflow.workloads.parameters import write_duration, write_number, write_text
+from ebbflow.workloads.trace_file import read_samples
+
+_TRACE_ENDINGS = (".csv", ".csv.gz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedLoad:
+    """A load, and what it is called in tables."""
+
+    name: str
+    load: Load
+
+    def with_jitter(self, amount: float, seed: int) -> Load:
+        """The load as a seed sees it: every second more or less than it says, by chance."""
+        return Noise(load=self.load, amount=amount, seed=seed) if amount else self.load
+
+
+def split_loads(text: str) -> list[str]:
+    """The loads of a list, cut at commas that stand in no bracket and no quote.
+
+    >>> split_loads("day.csv, sine(base=1, peak=9, period=1h),'a,b.csv'")
+    ['day.csv', 'sine(base=1, peak=9, period=1h)', "'a,b.csv'"]
+    """
+    parts, depth, quote, start = [], 0, "", 0
+    for place, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign == "," and depth <= 0:
+            parts.append(text[start:place])
+            start = place + 1
+    parts = [part.strip() for part in [*parts, text[start:]]]
+    if "" in parts:
+        raise LoadError(f"there is a load missing in '{text}'; write loads like a.csv.gz,constant(50)")
+    return parts
+
+
+def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds: float) -> list[NamedLoad]:
+    """Every load that a list names. A file becomes the busiest stretch of its trace that plays for ``seconds``."""
+    loads: list[NamedLoad] = []
+    for text in texts:
+        path = Path(text.strip("'\"")).expanduser()
+        if "(" in text and not path.exists():
+            loads.append(NamedLoad(name=text, load=parse_load(text)))
+            continue
+        for file in _files(path, text):
+            load = parse_load(_busiest(file, peak_per_s=peak_per_s, speed=speed, seconds=seconds))
+            loads.append(NamedLoad(name=_stem(file), load=load))
+    names = [load.name for load in loads]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise LoadError(f"two loads are called '{twice}'; name each once, and files differently")
+    return loads
+
+
+def built_in_loads(peak_per_s: float) -> list[NamedLoad]:
+    """What is compared on where no load is named: each shape between a tenth of the peak and the peak."""
+    peak, base, half = (write_number(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
+    between = f"base={base}, peak={peak}"
+    texts = {
+        "constant": f"constant({half})",
+        "day": f"day({between}, period=1d)",
+        "sine": f"sine({between}, period=2h)",
+        "square": f"square({between}, period=4h)",
+        "sawtooth": f"sawtooth({between}, period=3h)",
+        "stair": f"stair({between}, steps=6, hold=1h)",
+        "bursts": f"periodic({between}, period=6h, peaks=4)",
+    }
+    return [NamedLoad(name=name, load=parse_load(text)) for name, text in texts.items()]
+
+
+def _files(path: Path, text: str) -> list[Path]:
+    """The trace files that a path, a folder or a pattern stands for."""
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.name.endswith(_TRACE_ENDINGS))
+        if not found:
+            raise LoadError(f"there is no trace (.csv, .csv.gz) in the folder {text}")
+        return found
+    if any(sign in path.name for sign in "*?["):
+        found = sorted(path.parent.glob(path.name))
+        if not found:
+            raise LoadError(f"no file is like {text}")
+        return found
+    if not path.exists():
+        raise LoadError(
+            f"there is no trace file '{text}' (looked for {path.absolute()}); a load is a file, or written like "
+            "sine(base=100, peak=900, period=1h)"
+        )
+    return [path]
+
+
+def _busiest(file: Path, *, peak_per_s: float, speed: float, seconds: float) -> str:
+    """The expression for a file: of its stretches that play for ``seconds``, counted from its first row, the
+    one with most events; the whole file if it is shorter."""
+    samples = read_samples(str(file))
+    stretch_s = seconds * speed
+    whole = int(float(samples.ends_s[-1]) / stretch_s + 1e-9)
+    section = ""
+    if whole >= 1:
+        which = (samples.times_s / stretch_s).astype(np.int64)
+        totals = np.bincount(which, weights=samples.events)[:whole]
+        first = int(np.argmax(totals))
+        start_s, end_s = first * stretch_s, (first + 1) * stretch_s
+        section = f", start={write_duration(start_s)}, end={write_duration(end_s)}"
+    sped = f", speed={write_number(speed)}" if speed != 1 else ""
+    return f"trace({write_text(str(file))}, peak={write_number(round(peak_per_s, 1))}{sped}{section})"
+
+
+def _stem(file: Path) -> str:
+    ending = next((ending for ending in reversed(_TRACE_ENDINGS) if file.name.endswith(ending)), file.suffix)
+    return file.name.removesuffix(ending)
+
+
+def check_speed(speed: float) -> float:
+    """How much faster than they were recorded traces are played."""
+    if not 0 < speed <= 1e6:
+        raise InputError(f"speed is {speed:g}; it must be above 0, like 60 for an hour in a minute")
+    return speed

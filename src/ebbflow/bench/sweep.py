@@ -1,0 +1,225 @@
+"""Strategies × loads × seeds: every strategy on every scene, in parallel, with one hindsight per scene."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ebbflow.bench.oracle import Oracle
+from ebbflow.bench.score import Scores, score
+from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
+from ebbflow.bench.workforce import cores, workforce
+from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.run import Run
+from ebbflow.errors import InputError
+from ebbflow.targets.simulator.scenario import Scenario
+
+SHORT_S = 6 * 3600.0
+"""Less simulated time than this in all is over sooner than worker processes have started."""
+
+HINDSIGHT = "hindsight"
+"""Stands for the strategy where it was the cheapest schedule that could not be found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A scenario, and the name its load goes by in tables."""
+
+    load: str
+    scenario: Scenario
+    drawn: bool = False
+    """Whether pictures are made of its runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run: what it was, and its scores."""
+
+    load: str
+    seed: int
+    strategy: str
+    scores: Scores
+    kept: bool
+    """Whether it kept the SLO: violation ≤ 1 − quantile."""
+    oracle_node_seconds: float | None = None
+    oracle_feasible: bool | None = None
+    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort."""
+    drawing: Any = field(default=None, compare=False)
+    """What ``draw`` made of the run, if its scene is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One run that ended in an error."""
+
+    load: str
+    seed: int
+    strategy: str
+    error: str
+    trace: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.strategy} on {self.load}, seed {self.seed}: {self.error}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """All results, in the order of the scenes and within each in that of the strategies; and what failed."""
+
+    results: tuple[Result, ...]
+    failures: tuple[Failure, ...]
+
+
+Draw = Callable[[Run, Floats, Curve], Any]
+"""Makes of a run, the capacity of 0 … max nodes and the nodes that hindsight would hold what a page needs of it. It is
+called where the run was: a whole run is too large to send back."""
+
+
+def sweep(
+    scenes: Sequence[Scene],
+    strategies: Sequence[str],
+    *,
+    workers: int | None = None,
+    master: str | None = None,
+    draw: Draw | None = None,
+    on_done: Callable[[], None] = lambda: None,
+) -> Sweep:
+    """Run every strategy on every scene. The same scenes give the same results, however many work on them.
+
+    ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
+    ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
+    is told among the failures, and the others go on.
+
+    >>> from ebbflow.targets.simulator import built_in_engine
+    >>> from ebbflow.workloads import parse_load
+    >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=600)
+    >>> results = sweep([Scene(load="flat", scenario=scenario)], ["static", "static-mean"]).results
+    >>> [(result.strategy, result.scores.node_seconds) for result in results]
+    [('static', 9600.0), ('static-mean', 1200.0)]
+    """
+    if not scenes or not strategies:
+        raise InputError("a sweep needs at least one load and one strategy")
+    if workers is None:
+        simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
+        workers = 1 if simulated_s < SHORT_S else cores()
+    shared = _Shared(scenes=tuple(scenes), draw=draw)
+    with workforce(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
+        indices = range(len(scenes))
+        hindsights = work(_look_back, indices, lambda: None)
+        bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
+        jobs = [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i in indices for name in strategies]
+        answers = work(_run, jobs, on_done)
+    told = [(i, HINDSIGHT, h) for i, h in zip(indices, hindsights, strict=True)]
+    told += [(job.scene, job.strategy, answer) for job, answer in zip(jobs, answers, strict=True)]
+    return Sweep(
+        results=tuple(answer for answer in answers if isinstance(answer, Result)),
+        failures=tuple(
+            _failure(scenes[i], name, answer) for i, name, answer in told if isinstance(answer, Exception)
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shared:
+    scenes: tuple[Scene, ...]
+    draw: Draw | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Hindsight:
+    """What the oracle says of a scene: the schedule only where it is drawn."""
+
+    node_seconds: float | None = None
+    feasible: bool | None = None
+    oracle: Oracle | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    scene: int
+    strategy: str
+    hindsight: _Hindsight
+
+
+def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
+    """The oracle depends on the arrivals alone: once per scene, not once per strategy."""
+    scene = shared.scenes[index]
+    try:
+        oracle = oracle_of(scene.scenario)
+    except Exception as error:
+        return _told(error)
+    return _Hindsight(
+        node_seconds=oracle.node_seconds,
+        feasible=oracle.feasible,
+        oracle=oracle if scene.drawn else None,
+    )
+
+
+def _run(shared: _Shared, job: _Job) -> Result | Exception:
+    scene = shared.scenes[job.scene]
+    try:
+        played = play(scene.scenario, strategy_for(job.strategy, scene.scenario))
+        return _result(scene, job, played, shared.draw)
+    except Exception as error:
+        return _told(error)
+
+
+def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
+    hindsight, run = job.hindsight, played.run
+    scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=round(played.work.failed))
+    drawing = None
+    if draw is not None and scene.drawn and hindsight.oracle is not None:
+        drawing = draw(run, scene.scenario.capacity_rows_per_s, hindsight.oracle.schedule)
+    return Result(
+        load=scene.load,
+        seed=scene.scenario.seed,
+        strategy=job.strategy,
+        scores=scores,
+        kept=kept_slo(scores.violation, run.slo.quantile),
+        oracle_node_seconds=hindsight.node_seconds,
+        oracle_feasible=hindsight.feasible,
+        drawing=drawing,
+    )
+
+
+def kept_slo(violation: float | None, quantile: float) -> bool:
+    """Whether few enough rows were late; where none came, none was.
+
+    >>> kept_slo(0.05, 0.95), kept_slo(0.051, 0.95), kept_slo(None, 1.0)
+    (True, False, True)
+    """
+    return violation is None or violation <= 1.0 - quantile + 1e-9
+
+
+class _Raised(Exception):  # noqa: N818
+    """An error as text: the error itself may not survive being sent from a worker."""
+
+    def __init__(self, error: str, trace: str) -> None:
+        super().__init__(error, trace)
+        self.error, self.trace = error, trace
+
+
+def _told(error: Exception) -> _Raised:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename.rpartition('/')[2]}, line {where.lineno}"
+    return _Raised(f"{type(error).__name__}: {error} ({place})", "".join(traceback.format_exception(error)))
+
+
+def _failure(scene: Scene, strategy: str, error: Exception) -> Failure:
+    told = error if isinstance(error, _Raised) else _Raised(f"{type(error).__name__}: {error}", "")
+    return Failure(
+        load=scene.load, seed=scene.scenario.seed, strategy=strategy, error=told.error, trace=told.trace
+    )
+
+
+def mean(values: Sequence[float | int | None]) -> float | None:
+    """The mean of the values that are known; None where none is.
+
+    >>> mean([1, None, 2]), mean([None])
+    (1.5, None)
+    """
+    known = [float(value) for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,101 @@
+"""Where the runs of a sweep are worked off: in this process, on the cores of this machine, or on a Spark cluster.
+
+All three do the same with ``task(shared, item)`` for a list of items: the answers come back in the order of
+the items, whoever was done first. What is ``shared`` (the scenarios with their loads) is sent to each worker
+once, so that a day of one-second samples does not travel with every run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+Task = Callable[[Any, Any], Any]
+
+
+Workforce = Callable[[Task, Sequence[Any], Callable[[], None]], list[Any]]
+"""Works off a list: ``task(shared, item)`` for each item. The third argument is called once for each, in this process,
+as it is done. A task must not raise: it returns what went wrong."""
+
+
+def workforce(shared: Any, *, workers: int, master: str | None = None) -> AbstractContextManager[Workforce]:
+    """Here where one worker is enough; else on the cores; on a cluster where a master is named."""
+    if master is not None:
+        from ebbflow.targets.spark.sweep import on_cluster
+
+        return on_cluster(shared, master=master)
+    return _here(shared) if workers <= 1 else _on_cores(shared, workers)
+
+
+def check_master(master: str) -> None:
+    """A master must be one, and answer, before anything is started. Unlike a job, a sweep may run locally."""
+    from ebbflow.targets.spark.java import check_java
+    from ebbflow.targets.spark.submit import check_master as check
+
+    if re.fullmatch(r"local(\[(\*|[1-9]\d*)\])?", master) is None:
+        check(master)
+    check_java()
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _here(shared: Any) -> Iterator[Workforce]:
+    def work(task: Task, items: Sequence[Any], on_done: Callable[[], None]) -> list[Any]:
+        answers = []
+        for item in items:
+            answers.append(task(shared, item))
+            on_done()
+        return answers
+
+    yield work
+
+
+@contextmanager
+def _on_cores(shared: Any, workers: int) -> Iterator[Workforce]:
+    # Spawned, not forked: a progress bar runs in a thread here, and a fork would copy its locks as they are.
+    pool = ProcessPoolExecutor(
+        max_workers=workers, mp_context=get_context("spawn"), initializer=_take_up, initargs=(shared,)
+    )
+
+    def work(task: Task, items: Sequence[Any], on_done: Callable[[], None]) -> list[Any]:
+        order: dict[Future[Any], int] = {
+            pool.submit(_do, task, item): index for index, item in enumerate(items)
+        }
+        answers: list[Any] = [None] * len(order)
+        for done in as_completed(order):
+            # A worker that was killed takes all that is open with it; each of those is told as failed.
+            error = done.exception()
+            answers[order[done]] = error if error is not None else done.result()
+            on_done()
+        return answers
+
+    try:
+        yield work
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_shared: Any = None
+
+
+def _take_up(shared: Any) -> None:
+    """In a new worker: keep what all tasks need; an interrupt is for the parent, who ends us."""
+    global _shared
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shared = shared
+
+
+def _do(task: Task, item: Any) -> Any:
+    return task(_shared, item)

@@ -1,0 +1,281 @@
+"""The page of a comparison: the ranking, every load beside every strategy, and each run to look at.
+
+As all pages: one file that loads nothing, in which names and reasons are data and never markup.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebbflow.core.slo import Slo
+from ebbflow.report.board_assets import SCRIPT, STYLE
+from ebbflow.report.drawing import Drawing
+from ebbflow.report.embed import script_json
+from ebbflow.report.figures import COLOURS
+from ebbflow.report.numbers import seconds, share, times, whole
+from ebbflow.report.shell import FOOTER, document
+from ebbflow.report.wording import Scores, slo_text
+
+SHOWN_AT_FIRST = 3
+"""Strategies whose runs are drawn when the page opens; the others are one click away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRow:
+    """A strategy in the ranking; its scores are means over its runs."""
+
+    rank: int
+    strategy: str
+    kept: bool
+    runs: int
+    kept_runs: int
+    failed: int
+    wins: int
+    scores: Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardCell:
+    """A strategy on one load: means over the seeds."""
+
+    cost_ratio: float | None
+    node_seconds: float | None
+    violation: float | None
+    kept: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoardLoad:
+    """A load: how strategies did on it, and their runs for one seed."""
+
+    name: str
+    text: str
+    """The load as an expression."""
+    first: str
+    """The strategy that was first on it."""
+    cells: Mapping[str, BoardCell]
+    drawings: Mapping[str, Drawing]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Board:
+    """All that the page shows."""
+
+    title: str
+    facts: Sequence[str]
+    """What was compared, in a few words each."""
+    rule: str
+    slo: Slo
+    rows: Sequence[BoardRow]
+    loads: Sequence[BoardLoad]
+    notes: Sequence[str] = ()
+
+
+def write_board(path: Path | str, board: Board) -> None:
+    """Write the page."""
+    Path(path).write_text(board_page(board), encoding="utf-8")
+
+
+def board_page(board: Board) -> str:
+    """The page as HTML text."""
+    looks = _looks(board.rows)
+    body = "\n".join(
+        (
+            _header(board),
+            _ranking(board, looks),
+            _matrix(board, looks),
+            _runs(board),
+            _notes(board.notes),
+            FOOTER,
+        )
+    )
+    data = script_json(_data(board, looks))
+    return document(title=board.title, body=body, data={"ebbflow-data": data}, script=SCRIPT, style=STYLE)
+
+
+def headline(rows: Sequence[BoardRow]) -> str:
+    """Who came first, in one sentence.
+
+    >>> row = BoardRow(rank=1, strategy="hpa", kept=True, runs=3, kept_runs=3, failed=0, wins=1,
+    ...                scores={"violation": 0.012, "cost_ratio": 1.21})
+    >>> headline([row])
+    'hpa kept the SLO at 1.21 × the cheapest schedule with hindsight; 1.2 % of the rows were late.'
+    """
+    first = rows[0]
+    late = share(first.scores.get("violation"))
+    place = f" is first of {len(rows)}: it" if len(rows) > 1 else ""
+    if not first.kept:
+        nobody = "none of them" if len(rows) > 1 else "it"
+        return f"{first.strategy}{place.removesuffix(': it')}, but {nobody} kept the SLO; {late} of its rows were late."
+    cost = times(first.scores.get("cost_ratio"))
+    return (
+        f"{first.strategy}{place} kept the SLO at {cost} the cheapest schedule with hindsight; "
+        f"{late} of the rows were late."
+    )
+
+
+def _looks(rows: Sequence[BoardRow]) -> dict[str, tuple[str, str]]:
+    """Colour and dash of each strategy, in the order of the ranking."""
+    count = len(COLOURS)
+    dashes = ("solid", "dash", "dot", "dashdot")
+    return {
+        row.strategy: (COLOURS[index % count], dashes[index // count % len(dashes)])
+        for index, row in enumerate(rows)
+    }
+
+
+def _header(board: Board) -> str:
+    kept = "kept" if board.rows[0].kept else "missed"
+    facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in board.facts)
+    return (
+        f'<header><p class="eyebrow">{html.escape(board.title)}</p>'
+        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(headline(board.rows))}</h1>'
+        f'<p class="facts">{facts}</p></header>'
+    )
+
+
+_COLUMNS: tuple[tuple[str, str, str], ...] = (
+    ("Node-seconds", "Nodes held × seconds, from asking for each until it was gone. Mean over the runs.", ""),
+    ("× hindsight", "Node-seconds ÷ those of the cheapest schedule with hindsight that keeps the SLO.", ""),
+    ("Saved", "Node-seconds saved against holding the maximum throughout.", ""),
+    ("Late rows", "Share of the rows that were later than the SLO allows.", ""),
+    ("p50", "Half of the rows were processed within this time of their arrival.", "narrow"),
+    ("p95", "95 % of the rows were processed within this time of their arrival.", "narrow"),
+    ("Worst", "The longest wait of a row; mean over the runs.", "narrow"),
+    ("Changes", "How often the layout was changed; mean over the runs.", ""),
+    ("Lost", "Rows that can never be processed any more; mean over the runs.", "narrow"),
+    ("SLO kept", "Runs in which few enough rows were late, of all runs.", ""),
+    ("First on", "Loads on which it was first by the same rule.", ""),
+)
+
+
+def _ranking(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
+    heads = "".join(
+        f'<th scope="col" class="{kind}"><abbr title="{html.escape(meaning)}">{name}</abbr></th>'
+        for name, meaning, kind in _COLUMNS
+    )
+    body, missed = "", False
+    for row in board.rows:
+        if not row.kept and not missed and row.rank > 1:
+            missed = True
+            body += f'<tr class="rule"><th colspan="{len(_COLUMNS) + 2}">did not keep the SLO</th></tr>'
+        body += _ranked(row, looks[row.strategy])
+    return (
+        '<section><h2>Ranking</h2><div class="scroll"><table class="board"><thead><tr><th>#</th>'
+        f'<th scope="col">Strategy</th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<p class="hint">{html.escape(board.rule)} SLO: freshness {html.escape(slo_text(board.slo))}.</p>'
+        '<div class="chart" id="costs"></div></section>'
+    )
+
+
+def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
+    scores = row.scores
+    kept = f"{row.kept_runs} of {row.runs}" + (f", {row.failed} failed" if row.failed else "")
+    lost = scores.get("rows_lost")
+    cells = (
+        (whole(scores.get("node_seconds")), "strong"),
+        (times(scores.get("cost_ratio")), ""),
+        (share(scores.get("nodes_saved")), ""),
+        (share(scores.get("violation")), "" if row.kept else "bad"),
+        (seconds(scores.get("latency_p50_s")), "narrow"),
+        (seconds(scores.get("latency_p95_s")), "narrow"),
+        (seconds(scores.get("latency_max_s")), "narrow"),
+        (whole(scores.get("reconfigurations")), ""),
+        (whole(lost), "narrow bad" if lost else "narrow"),
+        (kept, "bad" if row.failed else ""),
+        (str(row.wins) if row.wins else "–", ""),
+    )
+    written = "".join(f'<td class="{kind}">{html.escape(text)}</td>' for text, kind in cells)
+    name = f'<i class="dot" style="background:{look[0]}"></i>{html.escape(row.strategy)}'
+    return f'<tr class="{"kept" if row.kept else "late"}"><td>{row.rank}</td><th scope="row">{name}</th>{written}</tr>'
+
+
+def _matrix(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
+    """Cost against hindsight, strategy by load; where the SLO was missed, how late instead."""
+    if len(board.loads) < 2:
+        return ""
+    heads = "".join(
+        f'<th scope="col"><button type="button" data-load="{index}" title="{html.escape(load.text)}">'
+        f"{html.escape(load.name)}</button></th>"
+        for index, load in enumerate(board.loads)
+    )
+    body = ""
+    for row in board.rows:
+        cells = "".join(_cell(load, row.strategy) for load in board.loads)
+        name = f'<i class="dot" style="background:{looks[row.strategy][0]}"></i>{html.escape(row.strategy)}'
+        body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
+    return (
+        '<section><h2>By load</h2><div class="scroll"><table class="matrix">'
+        f"<thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        '<p class="hint">Cost against hindsight, mean over the seeds; bold is first on that load. Red: the SLO was '
+        "missed, with the share of late rows. Click a load to look at its runs.</p></section>"
+    )
+
+
+def _cell(load: BoardLoad, strategy: str) -> str:
+    cell = load.cells.get(strategy)
+    if cell is None:
+        return '<td class="bad">failed</td>'
+    late = "" if cell.kept else f"<small>{html.escape(share(cell.violation))} late</small>"
+    kind = "first" if strategy == load.first else "" if cell.kept else "bad"
+    title = f"{whole(cell.node_seconds)} node-seconds, {share(cell.violation)} late"
+    return f'<td class="{kind}" title="{html.escape(title)}">{html.escape(times(cell.cost_ratio))}{late}</td>'
+
+
+def _runs(board: Board) -> str:
+    options = "".join(
+        f'<option value="{index}">{html.escape(load.name)}</option>' for index, load in enumerate(board.loads)
+    )
+    hidden = " hidden" if len(board.loads) < 2 else ""
+    return (
+        '<section id="runs"><div class="tools"><h2>Runs</h2>'
+        f'<label{hidden}>load <select id="load">{options}</select></label></div>'
+        '<p class="hint" id="load-text"></p><div id="chips" class="chips"></div>'
+        '<div class="chart" id="timeline"></div>'
+        '<p class="hint">Drag to zoom, double-click to zoom out. The reasons of the ▲▼ decisions show when the '
+        "pointer is over them. Dashed grey: the nodes that hindsight would hold.</p></section>"
+        '<section><div class="tools"><h2>Decisions</h2><label>of <select id="whose"></select></label></div>'
+        '<p class="hint" id="acts-told"></p><div class="scroll"><table class="ledger"><thead><tr>'
+        "<th>Time</th><th>Nodes</th><th>Why</th><th>Bound by</th><th>Expected → achieved</th></tr></thead>"
+        '<tbody id="acts"></tbody></table></div></section>'
+    )
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>'
+
+
+def _data(board: Board, looks: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "title": board.title,
+        "slo": {"freshness": board.slo.freshness_s, "quantile": board.slo.quantile},
+        "strategies": [
+            {
+                "name": row.strategy,
+                "colour": looks[row.strategy][0],
+                "dash": looks[row.strategy][1],
+                "shown": row.rank <= SHOWN_AT_FIRST,
+                "kept": row.kept,
+                "scores": dict(row.scores),
+            }
+            for row in board.rows
+        ],
+        "loads": [_load_data(load) for load in board.loads],
+    }
+
+
+def _load_data(load: BoardLoad) -> dict[str, Any]:
+    drawn = next(iter(load.drawings.values()), None)
+    return {
+        "name": load.name,
+        "text": load.text,
+        **({} if drawn is None else drawn.surroundings()),
+        "runs": {strategy: drawing.curves() for strategy, drawing in load.drawings.items()},
+    }

@@ -1,0 +1,206 @@
+"""Style sheet and script of the comparison page, beside those that all pages have."""
+
+from __future__ import annotations
+
+STYLE = """
+.board td, .board thead th:nth-child(n+3) { text-align: right; white-space: nowrap; padding-left: 16px; }
+.board td:first-child, .board thead th:first-child { text-align: left; padding: 0 12px 0 0; color: var(--muted); }
+.board tbody th, .matrix tbody th { font-weight: 600; white-space: nowrap; padding-right: 10px; }
+.board tbody tr > * { padding-top: 5px; padding-bottom: 5px; border-bottom: 1px solid var(--faint); }
+.board .strong { font-weight: 650; } .board .bad, .matrix .bad { color: var(--bad); }
+.board tr.late td:not(.bad), .board tr.late th { color: var(--muted); }
+.board tr.rule th { font-size: 12px; color: var(--muted); padding: 12px 0 3px; letter-spacing: 0.02em;
+  font-weight: 400; }
+.matrix td { text-align: right; padding: 4px 0 4px 16px; white-space: nowrap; vertical-align: top;
+  border-bottom: 1px solid var(--faint); }
+.matrix tbody th { border-bottom: 1px solid var(--faint); vertical-align: top; padding-top: 4px; }
+.matrix thead th { text-align: right; padding-left: 16px; vertical-align: bottom; }
+.matrix thead button { border: 0; padding: 0; background: none; color: var(--act); font-size: 13px;
+  text-align: right; max-width: 11em; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.matrix .first { font-weight: 700; } .matrix small { display: block; font-size: 11.5px; font-weight: 400; }
+#costs { height: 340px; margin-top: 18px; } #timeline { min-height: 900px; }
+#load-text { overflow-wrap: anywhere; margin: 0 0 10px;
+  font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.chips { display: flex; flex-wrap: wrap; gap: 6px; margin-bottom: 6px; }
+.chips button { border-radius: 999px; padding: 2px 12px 2px 8px; font-size: 13.5px; color: var(--muted); }
+.chips button .dot { opacity: 0.25; } .chips button[aria-pressed="true"] { color: var(--ink);
+  border-color: var(--muted); } .chips button[aria-pressed="true"] .dot { opacity: 1; }
+.chips small { color: var(--muted); margin-left: 6px; }
+@media print { .chips { display: none; } }
+"""
+
+SCRIPT = """
+(() => {
+  const board = Page.read("ebbflow-data"), byId = id => document.getElementById(id);
+  const shown = new Set(board.strategies.filter(s => s.shown).map(s => s.name));
+  const grey = "rgba(128,136,148,0.22)", muted = "#7a828e", red = "#C4372E";
+  const font = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  const base = { template: "none", paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: font, size: 13 }, hoverlabel: { font: { size: 12, family: font }, align: "left",
+    namelength: -1 } };
+  // Plotly reads a little markup in texts; ours are data.
+  const plain = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%\\{/g, "% {");
+  const wrapped = text => {
+    const lines = [""];
+    for (const word of String(text).split(" ")) {
+      if ((lines[lines.length - 1] + word).length > 66) lines.push("");
+      lines[lines.length - 1] += word + " ";
+    }
+    return lines.map(line => plain(line.trim())).join("<br>");
+  };
+  const stopwatch = s => {
+    const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60, r = Math.floor(s % 60);
+    const two = n => String(n).padStart(2, "0");
+    return h ? `${h}:${two(m)}:${two(r)}` : `${m}:${two(r)}`;
+  };
+  let current = board.loads[0];
+
+  // What each strategy cost beside how late it was, on a logarithmic scale with a floor for "none".
+  const floor = 0.0001, known = board.strategies.filter(
+    s => s.scores.cost_ratio != null && s.scores.violation != null);
+  known.sort((a, b) => a.scores.cost_ratio - b.scores.cost_ratio);  // neighbours are named above and below
+  const late = s => Math.max(s.scores.violation, floor), allowed = 1 - board.slo.quantile;
+  const costs = () => {
+    if (known.length < 2) { byId("costs").hidden = true; return; }
+    const ticks = [0.0001, 0.001, 0.01, 0.1, 1], lines = [];
+    if (allowed > floor) lines.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: allowed, y1: allowed,
+      line: { color: red, width: 1.3, dash: "dash" } });
+    const notes = [{ xref: "paper", yref: "paper", x: 0, y: 1, xanchor: "left", yanchor: "bottom", yshift: 8,
+      showarrow: false, font: { size: 13 },
+      text: `<b>Cost and lateness</b>  <span style="color:${muted}">left and low is good</span>` }];
+    if (allowed > floor) notes.push({ xref: "paper", x: 1, xanchor: "left", y: Math.log10(allowed),
+      showarrow: false, xshift: 3, text: "SLO", font: { size: 11.5, color: red } });
+    Page.draw(byId("costs"), known.map((s, i) => ({
+      x: [s.scores.cost_ratio], y: [late(s)], mode: "markers+text", text: [plain(s.name)], name: plain(s.name),
+      textposition: i % 2 ? "bottom center" : "top center", textfont: { size: 12 }, showlegend: false,
+      cliponaxis: false,
+      marker: { color: s.colour, size: 11, symbol: s.kept ? "circle" : "circle-open", line: { width: 1.6 } },
+      hovertemplate: `${plain(s.name)}: %{x:.2f} × hindsight, ${(100 * s.scores.violation).toPrecision(2)} % ` +
+        "late<extra></extra>",
+    })), { ...base, shapes: lines, annotations: notes, height: 340, margin: { l: 66, r: 40, t: 34, b: 44 },
+      xaxis: { title: { text: "node-seconds ÷ hindsight", font: { size: 12, color: muted } }, gridcolor: grey,
+        zeroline: false, rangemode: "normal" },
+      yaxis: { type: "log", range: [-4.25, 0.25], gridcolor: grey, tickvals: ticks, zeroline: false,
+        ticktext: ["≤ 0.01 %", "0.1 %", "1 %", "10 %", "100 %"],
+        title: { text: "late rows", font: { size: 12, color: muted } } } });
+  };
+
+  const panels = [
+    ["y", [0.80, 0.97], "Load and capacity", "area: arriving, lines: what the nodes at work could do, rows/s"],
+    ["y2", [0.53, 0.73], "Nodes", "held, ▲▼ decisions, dashed grey: hindsight"],
+    ["y3", [0.29, 0.46], "Backlog", "rows waiting, just before each commit"],
+    ["y4", [0.0, 0.22], "Freshness", "latency of the oldest row of each commit, s"],
+  ];
+  const traces = (load, unit) => {
+    const at = curve => curve[0].map(t => t / unit), all = [];
+    if (!load.load) return all;
+    all.push({ x: at(load.load), y: load.load[1], yaxis: "y", mode: "lines", line: { width: 0 },
+      fill: "tozeroy", fillcolor: "rgba(128,136,148,0.28)", name: "load",
+      hovertemplate: "arriving %{y:,.0f} rows/s<extra></extra>" });
+    all.push({ x: at(load.hindsight), y: load.hindsight[1], yaxis: "y2", mode: "lines", name: "hindsight",
+      line: { color: muted, width: 1.4, dash: "dash", shape: "hv" },
+      hovertemplate: "hindsight %{y:.1f}<extra></extra>" });
+    for (const s of board.strategies) {
+      const run = load.runs[s.name];
+      if (!run || !shown.has(s.name)) continue;
+      const line = (curve, yaxis, shape, width, text) => all.push({ x: at(curve), y: curve[1], yaxis,
+        mode: "lines", name: plain(s.name), line: { color: s.colour, dash: s.dash, width, shape },
+        hovertemplate: `${plain(s.name)} · ${text}<extra></extra>` });
+      const could = [run.working[0], run.working[1].map(n => load.capacity[Math.round(n)] ?? null)];
+      line(could, "y", "hv", 1.4, "could do %{y:,.0f} rows/s");
+      line(run.held, "y2", "hv", 1.8, "held %{y:d}");
+      if (run.acts.length) all.push({ x: run.acts.map(a => a[0] / unit), y: run.acts.map(a => a[1]),
+        yaxis: "y2", mode: "markers", name: plain(s.name), cliponaxis: false,
+        marker: { color: s.colour, size: 8, line: { color: "#ffffff", width: 1 },
+          symbol: run.acts.map(a => a[2] > 0 ? "triangle-up" : a[2] < 0 ? "triangle-down" : "diamond") },
+        text: run.acts.map(a => `<b>${plain(s.name)} ${stopwatch(a[0])}  ${plain(a[3])}</b><br>` +
+          wrapped(a[4]) + (a[5] ? `<br><i>bound by ${wrapped(a[5])}</i>` : "")),
+        hovertemplate: "%{text}<extra></extra>" });
+      line(run.backlog, "y3", "linear", 1.5, "backlog %{y:,.0f} rows");
+      line(run.freshness, "y4", "linear", 1.5, "oldest row %{y:,.1f} s");
+    }
+    return all;
+  };
+  const timeline = () => {
+    const load = current, span = load.span || 1;
+    const [unit, suffix] = span > 10800 ? [3600, " h"] : span > 600 ? [60, " min"] : [1, " s"];
+    const axes = {}, notes = [], slo = board.slo.freshness;
+    let worst = slo * 1.2;
+    for (const name of shown) for (const v of (load.runs[name]?.freshness[1] ?? [])) worst = Math.max(worst, v * 1.05);
+    for (const [name, domain, title, told] of panels) {
+      axes["yaxis" + name.slice(1)] = { domain, anchor: "x", gridcolor: grey, zeroline: false, nticks: 4,
+        rangemode: "tozero", separatethousands: true, exponentformat: "none", tickfont: { size: 11.5 },
+        fixedrange: true, ...(name === "y4" ? { range: [0, worst] } : {}),
+        ...(name === "y2" ? { range: [0, ((load.capacity || [0, 0]).length - 1) * 1.1], nticks: 6 } : {}) };
+      notes.push({ xref: "paper", yref: "paper", x: 0, y: domain[1], xanchor: "left", yanchor: "bottom", yshift: 5,
+        showarrow: false, font: { size: 13 }, text: `<b>${title}</b>  <span style="color:${muted}">${told}</span>` });
+    }
+    notes.push({ xref: "paper", x: 1, xanchor: "left", yref: "y4", y: slo, showarrow: false, xshift: 3,
+      text: "SLO", font: { size: 11.5, color: red } });
+    const shapes = [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y4", y0: slo, y1: slo,
+      line: { color: red, width: 1.3, dash: "dash" } }];
+    return Page.draw(byId("timeline"), traces(load, unit), { ...base, ...axes, annotations: notes, shapes,
+      height: 900, margin: { l: 58, r: 44, t: 6, b: 46 }, showlegend: false, hovermode: "x unified",
+      dragmode: "zoom", uirevision: load.name,
+      xaxis: { anchor: "y4", range: [0, span / unit], gridcolor: grey, zeroline: false, ticksuffix: suffix,
+        hoverformat: ",.2f", title: { text: "time since start", font: { size: 12, color: muted } },
+        showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid",
+        spikecolor: "rgba(128,136,148,0.7)", spikesnap: "cursor", tickfont: { size: 11.5 } } });
+  };
+
+  const chips = () => {
+    byId("chips").replaceChildren(...board.strategies.map(s => {
+      const chip = document.createElement("button"), dot = document.createElement("i");
+      chip.type = "button";
+      dot.className = "dot";
+      dot.style.background = s.colour;
+      chip.append(dot, s.name);
+      chip.setAttribute("aria-pressed", shown.has(s.name));
+      chip.addEventListener("click", () => {
+        if (!shown.delete(s.name)) shown.add(s.name);
+        chip.setAttribute("aria-pressed", shown.has(s.name));
+        timeline();
+      });
+      return chip;
+    }));
+  };
+  const acts = () => {
+    const name = byId("whose").value, run = current.runs[name];
+    const entries = run ? run.acts : [], cell = (text, kind) => {
+      const td = document.createElement("td");
+      td.textContent = text;
+      if (kind) td.className = kind;
+      return td;
+    };
+    byId("acts").replaceChildren(...entries.map(a => {
+      const row = document.createElement("tr");
+      row.className = "act";
+      row.append(cell(stopwatch(a[0]), "time"), cell(a[3], a[2] > 0 ? "change up" : "change down"),
+        cell(a[4], "why"), cell(a[5] || "–", "bound"), cell(a[6] || "–", "effect"));
+      return row;
+    }));
+    const all = run ? run.actsInAll : 0;
+    byId("acts-told").textContent = !run ? "This run is not in the page." : !all ? "Nothing was changed in this run."
+      : entries.length < all ? `The ${entries.length} largest of ${all} changes on ${current.name}.`
+      : `All ${all} changes on ${current.name}.`;
+  };
+  const choose = index => {
+    current = board.loads[index];
+    byId("load").value = index;
+    byId("load-text").textContent = current.text;
+    timeline();
+    acts();
+  };
+  const whose = byId("whose");
+  whose.replaceChildren(...board.strategies.map(s => new Option(s.name, s.name)));
+  whose.addEventListener("change", acts);
+  byId("load").addEventListener("change", event => choose(Number(event.target.value)));
+  document.querySelectorAll("[data-load]").forEach(button => button.addEventListener("click", () => {
+    choose(Number(button.dataset.load));
+    byId("runs").scrollIntoView({ behavior: "smooth" });
+  }));
+  costs();
+  chips();
+  choose(0);
+})();
+"""

@@ -1,0 +1,137 @@
+"""A run as little as a picture of it needs: a day in some ten kilobytes, so that a page can hold a hundred.
+
+Made where the run was (in a worker of a sweep, maybe on another machine), so it needs numpy and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.decision import LedgerEntry
+from ebbflow.core.run import Run
+from ebbflow.report import series
+from ebbflow.report.wording import bound_by, change, effect
+
+MOST_POINTS = 300
+MOST_STEPS = 500
+MOST_ACTS = 120
+"""Of a run with more acts the largest changes are kept."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Act:
+    """A decision that changed something, in words."""
+
+    time_s: float
+    nodes: int
+    growth: int
+    change: str
+    reason: str
+    bound_by: str
+    effect: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawing:
+    """The curves of a run over the seconds since its start, and its largest changes."""
+
+    span_s: float
+    load: Curve
+    """Rows per second that arrive."""
+    held: Curve
+    working: Curve
+    hindsight: Curve
+    """Nodes that the cheapest schedule with hindsight holds; as steps, as those before."""
+    capacity_rows_per_s: Floats
+    """The best rate of 0, 1, 2 … nodes."""
+    backlog: Curve
+    freshness: Curve
+    acts: tuple[Act, ...]
+    acts_in_all: int
+
+    def curves(self) -> dict[str, Any]:
+        """What is drawn of this run alone, as plain numbers: curves are a list of times and one of values."""
+        digits = 0 if self.span_s > 3600 else 1
+        return {
+            "held": _lists(self.held, digits, 2),
+            "working": _lists(self.working, digits, 2),
+            "backlog": _lists(self.backlog, digits, 0),
+            "freshness": _lists(self.freshness, digits, 1),
+            "acts": [
+                [round(a.time_s, digits), a.nodes, a.growth, a.change, a.reason, a.bound_by, a.effect]
+                for a in self.acts
+            ],
+            "actsInAll": self.acts_in_all,
+        }
+
+    def surroundings(self) -> dict[str, Any]:
+        """What is the same for every strategy on the same load."""
+        digits = 0 if self.span_s > 3600 else 1
+        return {
+            "span": self.span_s,
+            "load": _lists(self.load, digits, 1),
+            "hindsight": _lists(self.hindsight, digits, 2),
+            "capacity": [round(float(rate), 1) for rate in self.capacity_rows_per_s],
+        }
+
+
+def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve) -> Drawing:
+    """Thin a run out. ``hindsight``: the nodes of the cheapest schedule, in the run's own time."""
+    acts = [entry for entry in run.decisions if entry.verdict == "act"]
+    largest = sorted(acts, key=lambda entry: -abs(_growth(entry)))[:MOST_ACTS]
+    return Drawing(
+        span_s=run.ended_s - run.started_s,
+        load=series.arrival_rate(run),
+        held=_steps(run, run.nodes),
+        working=_steps(run, run.nodes_working),
+        hindsight=_steps(run, hindsight),
+        capacity_rows_per_s=capacity_rows_per_s,
+        backlog=series.backlog(run, most_points=MOST_POINTS),
+        freshness=series.freshness(run, most_points=MOST_POINTS),
+        acts=tuple(_act(entry, run.started_s) for entry in sorted(largest, key=lambda entry: entry.time_s)),
+        acts_in_all=len(acts),
+    )
+
+
+def _act(entry: LedgerEntry, started_s: float) -> Act:
+    wanted = entry.decision.wanted
+    return Act(
+        time_s=entry.time_s - started_s,
+        nodes=sum(wanted.nodes.values()),
+        growth=_growth(entry),
+        change=change(entry.before, wanted),
+        reason=entry.decision.reason,
+        bound_by=bound_by(entry.decision),
+        effect=effect(entry),
+    )
+
+
+def _growth(entry: LedgerEntry) -> int:
+    return sum(entry.decision.wanted.nodes.values()) - sum(entry.before.nodes.values())
+
+
+def _steps(run: Run, curve: Curve) -> Curve:
+    """A step curve within the run: exact while its changes are few, else the highest of each stretch of time."""
+    inside = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
+    times_s = np.concatenate(([run.started_s], inside, [run.ended_s]))
+    values = curve.stepped(times_s)
+    if len(times_s) > MOST_STEPS:
+        edges_s = np.linspace(run.started_s, run.ended_s, MOST_STEPS)
+        every_s = np.union1d(times_s, edges_s)
+        firsts = np.searchsorted(every_s, edges_s[:-1])
+        highest = np.maximum.reduceat(curve.stepped(every_s), firsts)
+        times_s, values = edges_s, np.append(highest, values[-1])
+    return Curve(times_s - run.started_s, values)
+
+
+def _lists(curve: Curve, time_digits: int, digits: int) -> list[list[float]]:
+    return [_plain(curve.times_s, time_digits), _plain(curve.values, digits)]
+
+
+def _plain(values: Floats, digits: int) -> list[float]:
+    """Rounded, and whole numbers without a point: half the file."""
+    return [int(v) if v == int(v) else v for v in np.round(values, digits).tolist()]

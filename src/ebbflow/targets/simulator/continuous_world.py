@@ -1,0 +1,231 @@
+"""The time of the continuous engine: pipelines that share the cores of clusters, second by second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ebbflow.core.layout import MAIN
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
+from ebbflow.targets.simulator.clusters import Link
+from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
+from ebbflow.targets.simulator.engine import Start
+from ebbflow.targets.simulator.flow import Crowd, Flow, Stretch, Vertex
+from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
+
+_LEAST_STRETCH = 12
+"""Seconds below which arrays do not pay."""
+_MOST_STRETCH = 4096
+_REST = 24
+"""Seconds after a stretch that came to little, before the next is tried."""
+
+
+@dataclass
+class _Ahead:
+    """A stretch worked out ahead, and how far it has been played."""
+
+    stretch: Stretch
+    arrived: list[npt.NDArray[np.int64]]
+    played: int = 0
+
+
+class ContinuousWorld:
+    """All pipelines, on all clusters."""
+
+    def __init__(
+        self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None
+    ) -> None:
+        self.pools = pools
+        self.link = link or Link()
+        vertices: list[Vertex] = []
+        sinks: list[list[int]] = []
+        self.runs: list[ContinuousRun] = []
+        for number, start in enumerate(starts):
+            self.runs.append(ContinuousRun(self, start, number, len(vertices)))
+            sinks.append(_add_vertices(vertices, start, number))
+        pending = [start.engine.max_pending_rows for start in starts]
+        self.flow = Flow(vertices, sinks, [math.inf if most is None else most for most in pending])
+        self._noisy = any(start.engine.noise for start in starts)
+        self._now = 0
+        self._arrived = [0] * len(starts)
+        self._known: dict[str, Strength] = {}
+        self._seen: tuple[float, list[float]] = (0.0, list(self.flow.spent_s))
+        self._rest = 0
+        self._ahead: _Ahead | None = None
+        self._by_node: list[tuple[str, int, tuple[tuple[int, int], ...]]] = []
+        """(name, cores, instances on it) of each node that something is placed on."""
+        for run in self.runs:
+            run.place(0.0)
+        self._weigh(0.0)
+
+    def advance(self, until_s: float) -> None:
+        """Run whole steps up to a time."""
+        while self._now + STEP_S <= until_s + 1e-9:
+            now_s = float(self._now)
+            self._look(now_s)
+            if self._ahead is None and not self._rest and self.flow.calm:
+                self._work_ahead(now_s)
+            if self._ahead is not None:
+                self._play(self._ahead, until_s)
+            else:
+                self._rest = max(0, self._rest - 1)
+                self._step(now_s)
+
+    def _look(self, now_s: float) -> None:
+        """See to nodes that came or went, and to rebalances under way."""
+        changed = [c for c, pool in self.pools.items() if pool.strength(now_s) is not self._known.get(c)]
+        stopping = [run for run in self.runs if run.stopping_since_s is not None]
+        if not changed and not stopping:
+            return
+        self._ahead = None
+        for cluster in changed:
+            for run in self.runs:
+                run.look_at_nodes(now_s, cluster)
+        for run in self.runs:
+            if run.stopping_since_s is not None:
+                run.go_on(now_s)
+        for cluster, pool in self.pools.items():
+            if pool.some_leave:
+                self._let_go(now_s, cluster)
+        self._weigh(now_s)
+
+    def _let_go(self, now_s: float, cluster: str) -> None:
+        """Leaving nodes go when no pipeline works on them any more, or none stays that it could work on."""
+        pool = self.pools[cluster]
+        busy: set[Node] = set()
+        if pool.working(now_s):
+            for run in self.runs:
+                if not run.standing:
+                    busy.update(node for node, _, _ in run.on_nodes(cluster) if not node.died)
+        pool.let_go(now_s, between_batches=True, busy=busy)
+
+    def _weigh(self, now_s: float) -> None:
+        """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""
+        crowds: dict[tuple[int, float, tuple[tuple[int, int], ...]], int] = {}
+        self._by_node = []
+        for cluster, pool in self.pools.items():
+            self._known[cluster] = pool.strength(now_s)
+            alive = set(pool.alive)
+            prefix = "" if cluster == MAIN else f"{cluster}/"
+            dealt: dict[Node, list[tuple[int, int]]] = {}
+            working: dict[Node, list[tuple[int, int]]] = {}
+            for run in self.runs:
+                dealt.update((node, []) for node in run.placed(cluster) if node not in dealt)
+                for node, operator, count in run.on_nodes(cluster):
+                    dealt[node].append((operator, count))
+                    if not run.standing and node in alive and not (node.died and node.stop_s <= now_s):
+                        working.setdefault(node, []).append((operator, count))
+            cores = pool.kind.slots
+            for node, instances in working.items():
+                kind = (cores, node.speed_at(now_s), tuple(instances))
+                crowds[kind] = crowds.get(kind, 0) + 1
+            self._by_node += [(f"{prefix}node-{n.number}", cores, tuple(on)) for n, on in dealt.items()]
+        self.flow.place([Crowd(count, *kind) for kind, count in crowds.items()])
+        self.flow.reads = [run.stopping_since_s is None for run in self.runs]
+
+    def dealt_before(self, run: ContinuousRun, cluster: str) -> int:
+        """Instances in a cluster that are dealt out before those of a pipeline."""
+        return sum(other.instances_in(cluster) for other in self.runs[: run.number])
+
+    # -- seconds -------------------------------------------------------------------------------
+
+    def _step(self, now_s: float) -> None:
+        new_rows = []
+        for run, before in zip(self.runs, self._arrived, strict=True):
+            arrived = run.inflow.rows_by(now_s + STEP_S)
+            new_rows.append(float(arrived - before))
+            self._arrived[run.number] = arrived
+        factors = None
+        if self._noisy:
+            factors = [run.noise.one() if run.engine.noise and not run.standing else 1.0 for run in self.runs]
+        self.flow.step(new_rows, factors)
+        for run in self.runs:
+            run.left_rows.append(self.flow.settled(run.number))
+        self._now += 1
+
+    def _work_ahead(self, now_s: float) -> None:
+        """Many seconds at once, where nothing waits; they hold until something changes."""
+        changes_s = min(known.until_s for known in self._known.values())
+        count = _MOST_STRETCH
+        if changes_s < math.inf:
+            count = min(count, math.ceil(changes_s - now_s))  # the step after a change sees it
+        if count >= _LEAST_STRETCH:
+            ends_s = np.arange(self._now + 1, self._now + 1 + count, dtype=np.float64)
+            arrived = [run.inflow.rows_by_each(ends_s) for run in self.runs]
+            new_rows = [
+                np.diff(rows, prepend=before).astype(np.float64)
+                for rows, before in zip(arrived, self._arrived, strict=True)
+            ]
+            factors = None
+            if self._noisy:
+                factors = [run.noise.peek(count) if run.engine.noise else np.ones(count) for run in self.runs]
+            stretch = self.flow.stretch(new_rows, factors)
+            if stretch.seconds >= _LEAST_STRETCH:
+                self._ahead = _Ahead(stretch, arrived)
+                return
+        self._rest = _REST
+
+    def _play(self, ahead: _Ahead, until_s: float) -> None:
+        """Let the seconds that were worked out ahead pass, up to a time."""
+        first = ahead.played
+        last = min(ahead.stretch.seconds, first + int(until_s + 1e-9 - self._now))
+        self.flow.play(ahead.stretch, last)
+        for run in self.runs:
+            run.left_rows += ahead.stretch.settled[run.number][first + 1 : last + 1].tolist()
+            self._arrived[run.number] = int(ahead.arrived[run.number][last - 1])
+            if run.engine.noise:
+                run.noise.take(last - first)
+        self._now += last - first
+        ahead.played = last
+        if last == ahead.stretch.seconds:
+            self._ahead = None
+
+    # -- what is seen --------------------------------------------------------------------------
+
+    def busy(self, _cluster: str) -> bool:
+        """Nodes have instances on them."""
+        return True
+
+    def node_readings(self, now_s: float) -> list[Reading]:
+        """CPU of each node since the last look: that of the instances dealt to it."""
+        since_s, spent_then = self._seen
+        span_s = max(now_s - since_s, STEP_S)
+        cpu = [
+            (now - then) / (span_s * count)
+            for now, then, count in zip(self.flow.spent_s, spent_then, self.flow.instances, strict=True)
+        ]
+        shares: dict[tuple[int, tuple[tuple[int, int], ...]], float] = {}
+        readings = []
+        for name, cores, instances in self._by_node:
+            share = shares.get((cores, instances))
+            if share is None:
+                share = min(1.0, sum(count * cpu[i] for i, count in instances) / cores)
+                shares[(cores, instances)] = share
+            readings.append(Reading(now_s, name, Metric.NODE_CPU, share))
+        self._seen = (now_s, list(self.flow.spent_s))
+        return readings
+
+
+def _add_vertices(vertices: list[Vertex], start: Start, number: int) -> list[int]:
+    """Append the operators of a pipeline; returns its sinks."""
+    engine, first = start.engine, len(vertices)
+    order = engine.pipeline.order
+    at = {name: first + k for k, name in enumerate(order)}
+    feeding = {stream.source for stream in engine.pipeline.streams}
+    for name in order:
+        streams = [(at[s.source], s.selectivity) for s in engine.pipeline.streams if s.target == name]
+        vertices.append(
+            Vertex(
+                pipeline=number,
+                streams=tuple(streams),
+                service_per_s=1.0 / engine.row_cost_s[name],
+                per_source_row=engine.per_source_row[name],
+                queue_bound_rows=engine.queue_bound_rows,
+            )
+        )
+    return [at[name] for name in order if name not in feeding]

@@ -1,0 +1,336 @@
+"""The arithmetic of the continuous engine: one second of flow through the operators of all pipelines.
+
+``continuous`` has the formulas. Operators of all pipelines stand in one row, upstream before downstream. Plain
+Python on purpose: six operators are too few for numpy to pay. Where nothing waits and there is room for all that
+comes, ``stretch`` does many seconds at once on arrays, with the same operations in the same order: the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ebbflow.core.curve import Floats
+
+_Instances = tuple[tuple[int, int], ...]
+"""(operator, how many of it on a node), ascending."""
+
+
+@dataclass
+class Wire:
+    """A stream between clusters: rows wait for its bandwidth, then are under way for some steps."""
+
+    rows_per_s: float
+    steps: int
+    waiting: float = 0.0
+    under_way: deque[float] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.under_way.extend([0.0] * self.steps)
+
+    @property
+    def rows(self) -> float:
+        """All rows on it."""
+        return self.waiting + math.fsum(self.under_way)
+
+    def passed(self, rows: float) -> float:
+        """Rows that come out in a step in which some go in."""
+        return self.under_way[0] if self.steps else min(self.waiting + rows, self.rows_per_s)
+
+    def push(self, rows: float) -> None:
+        """Let the step happen."""
+        sent = min(self.waiting + rows, self.rows_per_s)
+        self.waiting += rows - sent
+        if self.steps:
+            self.under_way.popleft()
+            self.under_way.append(sent)
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """An operator, as far as the flow is concerned."""
+
+    pipeline: int
+    streams: tuple[tuple[int, float], ...]
+    """(upstream operator, selectivity) of each stream that enters it; none enters a source."""
+    service_per_s: float
+    per_source_row: float
+    queue_bound_rows: float | None
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Nodes of a cluster that are equally fast and have the same instances on them."""
+
+    nodes: int
+    cores: int
+    speed: float
+    instances: _Instances
+
+
+class Flow:
+    """Rows in, at and through every operator."""
+
+    def __init__(
+        self, vertices: Sequence[Vertex], sinks: Sequence[Sequence[int]], pending: Sequence[float]
+    ) -> None:
+        """``sinks`` and ``pending`` (most source rows under way) of each pipeline."""
+        count = len(vertices)
+        self.vertices = vertices
+        self._sinks, self._most_pending = sinks, pending
+        self._source_of = [v.pipeline if not v.streams else -1 for v in vertices]
+        self._streams = [v.streams for v in vertices]
+        self._rate = [v.per_source_row for v in vertices]
+        self._service = [v.service_per_s for v in vertices]
+        self.queue = [0.0] * count
+        self.done = [0.0] * count
+        self.failed = [0.0] * count
+        self.lost = [0.0] * count
+        """Source rows that operator i will never see or finish, because they failed here or upstream."""
+        self.spent_s = [0.0] * count
+        self.instances = [1] * count
+        self.wires: dict[tuple[int, int], Wire] = {}
+        """By (upstream, downstream): the streams that leave their cluster."""
+        self._capacity = [0.0] * count
+        self._crowds: tuple[Crowd, ...] = ()
+        self._tightest: list[tuple[int, list[tuple[int, float]]]] = []
+        self.reads = [True] * len(sinks)
+        """Whether the sources of each pipeline read."""
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing waits and all sources read, so that a stretch may be tried."""
+        return not any(self.queue) and not self.wires and all(self.reads)
+
+    # -- where instances are -------------------------------------------------------------------
+
+    def place(self, crowds: Sequence[Crowd]) -> None:
+        """Instances are on these nodes now."""
+        self._crowds = tuple(crowds)
+        self._capacity = [0.0] * len(self.vertices)
+        for crowd in crowds:
+            for i, count in crowd.instances:
+                self._capacity[i] += crowd.nodes * count * crowd.speed * self._service[i]
+        # CPU wanted on a node of each fullness, per row that each operator finishes
+        self._tightest = [
+            (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
+            for cores, instances in _fullest({(crowd.cores, crowd.instances) for crowd in crowds})
+        ]
+
+    def capacity(self, operator: int) -> float:
+        """Rows per second that an operator can finish, with the CPU for itself."""
+        return self._capacity[operator]
+
+    # -- a second ------------------------------------------------------------------------------
+
+    def step(self, new_rows: Sequence[float], factors: Sequence[float] | None = None) -> None:
+        """One second; a second time with less CPU each where a node has too few cores.
+
+        ``new_rows``: rows that come to each pipeline. ``factors``: noise on the service rates of each.
+        """
+        capacity = self._capacity
+        if factors is not None:
+            capacity = [c * factors[v.pipeline] for c, v in zip(capacity, self.vertices, strict=True)]
+        outs = self._outs(new_rows, capacity)
+        if self._may_be_crowded(outs, factors):
+            shared = self._shared(outs, capacity, factors)
+            if shared is not None:
+                outs = self._outs(new_rows, shared)
+        self._settle(new_rows, outs)
+
+    def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> list[float]:
+        """Rows that each operator finishes in the step, given how many it can."""
+        queue, streams, wires = self.queue, self._streams, self.wires
+        outs: list[float] = []
+        for i, source in enumerate(self._source_of):
+            offered = queue[i]
+            if source >= 0:
+                offered += new_rows[source]
+                if not self.reads[source]:
+                    offered = 0.0
+                elif (most := self._most_pending[source]) < math.inf:
+                    # source rows that it has passed on and the slowest sink has not finished
+                    offered = min(offered, max(0.0, most - (self.done[i] - self.settled(source))))
+            elif wires:
+                for j, selectivity in streams[i]:
+                    wire = wires.get((j, i))
+                    rows = outs[j] * selectivity
+                    offered += rows if wire is None else wire.passed(rows)
+            else:
+                for j, selectivity in streams[i]:
+                    offered += outs[j] * selectivity
+            most = capacity[i]
+            outs.append(offered if offered < most else most)
+        return outs
+
+    def _may_be_crowded(self, outs: Sequence[float], factors: Sequence[float] | None) -> bool:
+        for cores, on in self._tightest:
+            wanted = 0.0
+            if factors is None:
+                for i, cpu_s in on:
+                    wanted += outs[i] * cpu_s
+            else:
+                for i, cpu_s in on:
+                    wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
+            if wanted > cores:
+                return True
+        return False
+
+    def _shared(
+        self, outs: Sequence[float], capacity: Sequence[float], factors: Sequence[float] | None
+    ) -> list[float] | None:
+        """Rows each operator can finish when crowded nodes share their cores; None if none is crowded."""
+        busy = [out / c if c > 0 else 0.0 for out, c in zip(outs, capacity, strict=True)]
+        shared, crowded = [0.0] * len(busy), False
+        for crowd in self._crowds:
+            wanted = 0.0
+            for i, count in crowd.instances:
+                wanted += count * busy[i]
+            share = 1.0
+            if wanted > crowd.cores:
+                crowded, share = True, crowd.cores / wanted
+            share *= crowd.nodes * crowd.speed
+            for i, count in crowd.instances:
+                shared[i] += count * self._service[i] * share * busy[i]
+        if not crowded:
+            return None
+        if factors is not None:
+            shared = [c * factors[v.pipeline] for c, v in zip(shared, self.vertices, strict=True)]
+        return shared
+
+    def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
+        queue, done, spent_s, wires = self.queue, self.done, self.spent_s, self.wires
+        for i, out in enumerate(outs):
+            source = self._source_of[i]
+            left = queue[i]
+            if source >= 0:
+                left += new_rows[source]
+                left -= out
+            else:
+                for j, selectivity in self._streams[i]:
+                    rows = outs[j] * selectivity
+                    wire = wires.get((j, i)) if wires else None
+                    left += rows if wire is None else wire.passed(rows)
+                    if wire is not None:
+                        wire.push(rows)
+                left -= out
+                bound = self.vertices[i].queue_bound_rows
+                if bound is not None and left > bound * self.instances[i]:
+                    over = left - bound * self.instances[i]
+                    left -= over
+                    self.failed[i] += over
+                    self._note_loss(i, over / self._rate[i])
+            queue[i] = left
+            done[i] += out
+            spent_s[i] += out / self._service[i]
+
+    def settled(self, pipeline: int) -> float:
+        """Source rows that are through or lost, at the slowest of its sinks."""
+        done, rate, lost = self.done, self._rate, self.lost
+        sinks = self._sinks[pipeline]
+        if len(sinks) == 1:
+            i = sinks[0]
+            return done[i] / rate[i] + lost[i]
+        return min([done[i] / rate[i] + lost[i] for i in sinks])
+
+    def through(self, pipeline: int) -> tuple[float, float]:
+        """(source rows processed, source rows lost), at the slowest of its sinks."""
+        done, rate, lost = self.done, self._rate, self.lost
+        slowest = min(self._sinks[pipeline], key=lambda i: done[i] / rate[i] + lost[i])
+        return done[slowest] / rate[slowest], lost[slowest]
+
+    def _note_loss(self, at: int, source_rows: float) -> None:
+        """Rows that failed at an operator never come to those downstream of it."""
+        lost_here = [0.0] * len(self.vertices)
+        lost_here[at] = source_rows
+        for i in range(at + 1, len(self.vertices)):
+            for j, selectivity in self._streams[i]:
+                lost_here[i] += lost_here[j] * self._rate[j] * selectivity / self._rate[i]
+        self.lost = [a + b for a, b in zip(self.lost, lost_here, strict=True)]
+
+    # -- many seconds --------------------------------------------------------------------------
+
+    def stretch(self, new_rows: Sequence[Floats], factors: Sequence[Floats] | None) -> Stretch:
+        """As many of the next seconds as pass without a row that has to wait; ask only when ``calm``.
+
+        Nothing has happened yet: ``play`` lets it.
+        """
+        count = len(new_rows[0])
+        fits = np.ones(count, dtype=np.bool_)
+        outs: list[Floats] = []
+        done: list[Floats] = []
+        for i, source in enumerate(self._source_of):
+            out = np.zeros(count)
+            if source >= 0:
+                out = out + new_rows[source]
+            for j, selectivity in self._streams[i]:
+                out = out + outs[j] * selectivity
+            most: float | Floats = self._capacity[i]
+            if factors is not None:
+                most = most * factors[self.vertices[i].pipeline]
+            fits &= out <= most
+            outs.append(out)
+            done.append(_running_sum(self.done[i], out))
+        for cores, on in self._tightest:
+            wanted = np.zeros(count)
+            for i, cpu_s in on:
+                cpu = outs[i] * cpu_s
+                wanted = wanted + (cpu if factors is None else cpu / factors[self.vertices[i].pipeline])
+            fits &= wanted <= cores
+        settled = []
+        for pipeline, sinks in enumerate(self._sinks):
+            through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
+            settled.append(through)
+            if self._most_pending[pipeline] < math.inf:
+                for i, source in enumerate(self._source_of):
+                    if source == pipeline:
+                        room = self._most_pending[pipeline] - (done[i][:-1] - through[:-1])
+                        fits &= outs[i] <= np.maximum(0.0, room)
+        seconds = count if fits.all() else int(np.argmin(fits))
+        spent_s = [
+            _running_sum(self.spent_s[i], out / service)
+            for i, (out, service) in enumerate(zip(outs, self._service, strict=True))
+        ]
+        return Stretch(seconds=seconds, done=np.stack(done), spent_s=np.stack(spent_s), settled=settled)
+
+    def play(self, stretch: Stretch, seconds: int) -> None:
+        """Let the first seconds of a stretch have happened."""
+        self.done = stretch.done[:, seconds].tolist()
+        self.spent_s = stretch.spent_s[:, seconds].tolist()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Seconds ahead in which nothing waits. Columns: after 0, 1, 2, … seconds."""
+
+    seconds: int
+    done: Floats
+    spent_s: Floats
+    settled: Sequence[Floats]
+    """Source rows settled, for each pipeline."""
+
+
+def _running_sum(start: float, more: Floats) -> Floats:
+    """start, start + a, start + a + b, …, added one after the other."""
+    return np.cumsum(np.concatenate(([start], more)))
+
+
+def _fullest(nodes: set[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
+    """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
+
+    >>> _fullest({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))})
+    [(1, ((1, 1),)), (2, ((0, 1), (1, 1)))]
+    """
+    counts = {node: dict(node[1]) for node in nodes}
+    return [
+        (cores, instances)
+        for cores, instances in sorted(nodes)
+        if not any(
+            other != (cores, instances) and other[0] <= cores and all(on.get(i, 0) >= n for i, n in instances)
+            for other, on in counts.items()
+        )
+    ]

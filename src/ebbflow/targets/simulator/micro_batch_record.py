@@ -1,0 +1,135 @@
+"""What a query has done: its batches, and the rows it has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ebbflow.core.batches import Batch, OperatorRun, StageRun
+from ebbflow.core.curve import Curve
+
+if TYPE_CHECKING:
+    from ebbflow.targets.simulator.inflow import Inflow
+    from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
+    from ebbflow.targets.simulator.micro_batch_stretch import Stretch
+    from ebbflow.targets.simulator.nodes import NodePool
+
+StageTimes = tuple[int, float, float, float]
+"""(tasks, Σ task time, wall, longest task) of a finished stage."""
+
+
+@dataclass
+class BatchAtWork:
+    """A batch. ``stage_s`` is when its current stage could begin."""
+
+    started_s: float
+    rows: int
+    first_row: int
+    arrived: int
+    steady_since_s: float
+    rate_per_s: float
+    stage_s: float
+    factors: Sequence[float] | None = None
+    """Noise on the task times of each stage; drawn as it starts, so that looking again changes nothing."""
+    stage: int = 0
+    runs: list[StageTimes] = field(default_factory=list)
+
+    def task_s(self, index: int, stage: Stage) -> float:
+        """Mean task time of a stage at speed 1."""
+        seconds = stage.per_task_s + stage.per_row_s * self.rows / stage.tasks
+        return seconds if self.factors is None else seconds * self.factors[index]
+
+
+@dataclass(frozen=True)
+class _Done:
+    batch: BatchAtWork
+    ended_s: float
+    pool: NodePool
+    slots: int
+    batch_id: int
+
+
+class BatchRecord:
+    """Batches that nobody has asked for yet, and the curve of commits."""
+
+    def __init__(self, query: MicroBatch, inflow: Inflow) -> None:
+        self._query, self._inflow = query, inflow
+        self._untold: list[_Done | tuple[int, NodePool, int, Stretch]] = []
+        self._batches = 0
+        self._times_s: list[float] = [0.0]
+        self._rows: list[int] = [0]
+        pipeline = query.pipeline
+        rates = pipeline.input_rates(dict.fromkeys(pipeline.sources, 1.0))
+        out = dict.fromkeys(pipeline.order, 0.0)
+        for stream in pipeline.streams:
+            out[stream.source] += rates[stream.source] * stream.selectivity
+        self._per_source_row = [(name, rates[name], out[name] or rates[name]) for name in pipeline.order]
+
+    @property
+    def committed(self) -> int:
+        """Rows committed so far."""
+        return self._rows[-1]
+
+    def add(self, batch: BatchAtWork, ended_s: float, pool: NodePool) -> None:
+        """A batch has ended."""
+        self._batches += 1
+        self._untold.append(_Done(batch, ended_s, pool, pool.strength(ended_s).slots, self._batches))
+        self._times_s.append(ended_s)
+        self._rows.append(batch.first_row + batch.rows)
+
+    def add_stretch(self, stretch: Stretch, pool: NodePool, slots: int) -> None:
+        """Many batches have."""
+        self._untold.append((self._batches, pool, slots, stretch))
+        self._batches += len(stretch.ends_s)
+        self._times_s += stretch.ends_s.tolist()
+        self._rows += stretch.arrived.tolist()
+
+    def take(self) -> list[Batch]:
+        """Batches since this was last asked; not the first, as on Spark: nothing says over what time its
+        rows came."""
+        untold, self._untold = self._untold, []
+        done: list[_Done] = []
+        for item in untold:
+            if isinstance(item, _Done):
+                done.append(item)
+            else:
+                before, pool, slots, stretch = item
+                done += [
+                    _Done(batch, ended_s, pool, slots, before + number)
+                    for number, (batch, ended_s) in enumerate(stretch.batches(), start=1)
+                ]
+        return [self._as_batch(item) for item in done if item.batch_id > 1]
+
+    def left(self) -> Curve:
+        """Rows committed, a step at each commit."""
+        return Curve(np.asarray(self._times_s), np.asarray(self._rows, dtype=np.float64))
+
+    def _as_batch(self, done: _Done) -> Batch:
+        batch = done.batch
+        return Batch(
+            query=self._query.pipeline.name,
+            batch_id=done.batch_id,
+            started_s=batch.started_s,
+            duration_s=done.ended_s - batch.started_s,
+            rows=batch.rows,
+            slots=done.slots,
+            steady=not done.pool.changed_between(batch.steady_since_s, done.ended_s),
+            trigger_interval_s=self._query.trigger_interval_s,
+            arrival_rate_per_s=batch.rate_per_s,
+            backlog_rows=float(batch.arrived - batch.first_row - batch.rows),
+            oldest_arrival_s=self._inflow.arrival_s(batch.first_row),
+            stages=tuple(
+                StageRun(
+                    index=index, tasks=tasks, task_time_s=spent_s, cpu_time_s=spent_s, wall_s=wall_s,
+                    longest_task_s=longest_s,
+                )
+                for index, (tasks, spent_s, wall_s, longest_s) in enumerate(batch.runs)
+            ),
+            operators=tuple(
+                OperatorRun(name=name, rows_in=round(batch.rows * into), rows_out=round(batch.rows * out))
+                for name, into, out in self._per_source_row
+            ),
+        )  # fmt: skip

@@ -1,0 +1,100 @@
+"""The ranking: its rule on cases worked out by hand, and laws that hold for any results."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from swept import result
+
+from ebbflow.bench.leaderboard import SCORE_NAMES, leaderboard
+from ebbflow.bench.sweep import HINDSIGHT, Failure, Sweep
+
+
+def ranked(*results, failures=(), quantile=0.95):
+    return leaderboard(Sweep(results=tuple(results), failures=tuple(failures)), quantile=quantile)
+
+
+def names(standings) -> list[str]:
+    return [row.strategy for row in standings]
+
+
+def test_who_kept_the_objective_comes_first_and_the_cheapest_of_them_before_the_others() -> None:
+    board = ranked(
+        result("cheap-and-late", 10.0, 0.2),
+        result("dear", 90.0, 0.0),
+        result("cheaper", 60.0, 0.05),
+        result("cheapest-and-latest", 5.0, 0.9),
+    )
+    assert names(board) == ["cheaper", "dear", "cheap-and-late", "cheapest-and-latest"]
+    assert [row.kept for row in board] == [True, True, False, False]
+    assert [row.rank for row in board] == [1, 2, 3, 4]
+
+
+def test_means_are_over_all_runs_of_a_strategy() -> None:
+    (row,) = ranked(
+        result("s", 10.0, 0.0), result("s", 30.0, 0.08, seed=2), result("s", 20.0, 0.04, load="b")
+    )
+    assert row.scores["node_seconds"] == 20.0
+    assert abs(row.scores["violation"] - 0.04) < 1e-12
+    assert (row.runs, row.kept_runs, row.kept) == (3, 2, True)
+
+
+def test_each_load_is_won_by_the_first_on_it_by_the_same_rule() -> None:
+    board = ranked(
+        result("x", 50.0, 0.0, load="a"), result("y", 60.0, 0.0, load="a"),
+        result("x", 50.0, 0.5, load="b"), result("y", 60.0, 0.0, load="b"),
+        result("x", 50.0, 0.0, load="c"), result("y", 40.0, 0.9, load="c"),
+    )  # fmt: skip
+    assert {row.strategy: row.wins for row in board} == {"x": 2, "y": 1}
+
+
+def test_a_load_without_rows_is_kept_and_its_unknown_scores_are_left_out() -> None:
+    (row,) = ranked(result("s", 10.0, None), result("s", 20.0, 0.02, load="b"))
+    assert row.kept
+    assert row.scores["violation"] == 0.02
+
+
+def test_a_strategy_with_a_failed_run_is_last_however_cheap() -> None:
+    failure = Failure(load="b", seed=1, strategy="frail", error="ZeroDivisionError")
+    lost = Failure(load="b", seed=1, strategy="lost", error="ZeroDivisionError")
+    board = ranked(result("frail", 1.0), result("late", 9.0, 0.9), failures=[failure, lost])
+    assert names(board) == ["late", "frail", "lost"]
+    assert [(row.runs, row.failed) for row in board] == [(1, 0), (1, 1), (0, 1)]
+    assert not board[-1].kept
+    assert board[-1].scores["node_seconds"] is None
+
+
+def test_hindsight_is_no_strategy() -> None:
+    missed = Failure(load="a", seed=1, strategy=HINDSIGHT, error="MemoryError")
+    assert names(ranked(result("s", 1.0), failures=[missed])) == ["s"]
+
+
+def test_a_row_has_every_score_and_its_rank() -> None:
+    row = ranked(result("s", 1.0))[0].to_json()
+    assert set(SCORE_NAMES) < set(row)
+    assert (row["rank"], row["strategy"], row["loads_won"]) == (1, "s", 1)
+
+
+RESULTS = st.lists(
+    st.builds(
+        result,
+        st.sampled_from(["x", "y", "z"]),
+        st.floats(1.0, 1e6),
+        st.one_of(st.none(), st.floats(0.0, 1.0)),
+        load=st.sampled_from(["a", "b"]),
+    ),
+    min_size=1,
+)
+
+
+@given(RESULTS, st.randoms())
+def test_ranks_count_from_one_whatever_the_order_of_the_runs(results, random) -> None:
+    board = ranked(*results)
+    shuffled = list(results)
+    random.shuffle(shuffled)
+    assert names(ranked(*shuffled)) == names(board)
+    assert [row.rank for row in board] == list(range(1, len(board) + 1))
+    assert sum(row.wins for row in board) == len({r.load for r in results})
+    assert [row.kept for row in board] == sorted((row.kept for row in board), reverse=True)
+    costs = [row.scores["node_seconds"] for row in board if row.kept]
+    assert costs == sorted(costs)

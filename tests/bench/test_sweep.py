@@ -1,0 +1,140 @@
+"""Sweeps: in order, repeatable, one hindsight per scene, and no failure that goes unsaid."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from swept import scene
+
+from ebbflow.bench import sweep as sweep_module
+from ebbflow.bench.simulation import guards_for, oracle_of, play, strategy_for
+from ebbflow.bench.sweep import HINDSIGHT, sweep
+from ebbflow.core.decision import Decision
+from ebbflow.errors import InputError
+from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap
+from ebbflow.strategies import STRATEGIES, make_strategy
+
+SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]
+
+
+class Broken:
+    """A strategy with a fault in it."""
+
+    name = "broken"
+
+    def decide(self, snapshot) -> Decision:
+        raise ZeroDivisionError("no rows, no rate")
+
+
+@pytest.fixture
+def broken(monkeypatch) -> str:
+    monkeypatch.setitem(STRATEGIES, "broken", Broken)
+    return "broken"
+
+
+def die_drawing(*_: object) -> None:
+    """The kernel ends a worker that takes too much memory."""
+    os._exit(9)
+
+
+def test_results_come_in_the_order_of_scenes_and_strategies_whoever_is_done_first() -> None:
+    alone = sweep(SCENES, ["capacity", "static"], workers=1)
+    assert [(r.load, r.strategy) for r in alone.results] == [
+        (s.load, name) for s in SCENES for name in ("capacity", "static")
+    ]
+    assert sweep(SCENES, ["capacity", "static"], workers=2) == alone, "two processes find the same"
+
+
+def test_every_run_is_counted_once() -> None:
+    done = []
+    sweep(SCENES, ["static", "hpa"], workers=1, on_done=lambda: done.append(1))
+    assert len(done) == 4
+
+
+def test_a_run_that_fails_names_itself_and_the_others_go_on(broken) -> None:
+    done = sweep(SCENES, ["static", broken], workers=1)
+    assert [r.strategy for r in done.results] == ["static", "static"]
+    assert [f.load for f in done.failures] == [s.load for s in SCENES]
+    told = str(done.failures[0])
+    assert told.startswith(
+        "broken on constant(300), seed 1: ZeroDivisionError: no rows, no rate (test_sweep.py, line"
+    )
+    assert "Traceback" in done.failures[0].trace
+
+
+def test_a_worker_that_is_killed_is_told_and_nothing_waits_for_it() -> None:
+    scenes = [scene(name=str(i), drawn=True) for i in range(3)]
+    done = sweep(scenes, ["static"], workers=2, draw=die_drawing)
+    assert not done.results
+    assert {f.load for f in done.failures} == {"0", "1", "2"}
+    assert "BrokenProcessPool" in done.failures[0].error
+
+
+def test_hindsight_is_asked_for_once_per_scene(monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(sweep_module, "oracle_of", lambda s: asked.append(s) or oracle_of(s))
+    done = sweep(SCENES, ["static", "hpa", "capacity"], workers=1)
+    assert len(asked) == len(SCENES)
+    for result in done.results:
+        assert result.scores.cost_ratio == result.scores.node_seconds / result.oracle_node_seconds
+
+
+def test_the_arrivals_that_hindsight_sees_are_those_of_the_runs() -> None:
+    for one in SCENES:
+        run = play(one.scenario, make_strategy("static")).run
+        assert oracle_of(one.scenario).node_seconds == oracle_of(one.scenario, run).node_seconds
+
+
+def test_where_hindsight_fails_the_runs_have_no_ratio_and_it_is_said(monkeypatch) -> None:
+    def fail(_: object) -> None:
+        raise MemoryError("too long")
+
+    monkeypatch.setattr(sweep_module, "oracle_of", fail)
+    done = sweep(SCENES[:1], ["static"], workers=1)
+    assert done.results[0].scores.cost_ratio is None
+    assert done.failures[0].strategy == HINDSIGHT
+
+
+def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
+    made = scene("constant(20000)", engine="continuous", nodes="1:2")
+    short_queues = replace(made.scenario.engine, max_pending_rows=None, queue_bound_rows=100.0)
+    flood = replace(made, scenario=replace(made.scenario, engine=short_queues))
+    played = play(flood.scenario, make_strategy("static"))
+    assert played.work.failed > 1000
+    (result,) = sweep([flood], ["static"]).results
+    assert result.scores.rows_lost == round(played.work.failed)
+
+
+def test_a_seed_changes_what_happens() -> None:
+    cost = {
+        seed: sweep([scene("sine(base=100, peak=900, period=5m)", seed=seed)], ["capacity"]).results[0].scores
+        for seed in (1, 1, 2)
+    }
+    assert cost[1] != cost[2]
+
+
+def test_only_strategies_without_restraint_of_their_own_get_ours() -> None:
+    assert [type(guard) for guard in guards_for(make_strategy("hpa"))] == [Bounds, HoldOnMissingData]
+    kinds = {type(guard) for guard in guards_for(make_strategy("capacity"))}
+    assert {CoolDown, StepCap, Bounds, HoldOnMissingData} <= kinds
+
+
+@pytest.mark.parametrize(("rate", "nodes"), [(100, 1), (300, 2), (1000, 7), (99999, 16)])
+def test_static_mean_holds_what_the_mean_rate_needs(rate: int, nodes: int) -> None:
+    one = scene(f"constant({rate})", **{"initial_nodes": 1})
+    run = play(one.scenario, strategy_for("static-mean", one.scenario)).run
+    assert run.nodes.stepped(300.0) == nodes
+
+
+def test_nothing_to_compare_is_said() -> None:
+    with pytest.raises(InputError, match="at least one load"):
+        sweep([], ["static"])
+
+
+@pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
+def test_peers_see_and_move_a_continuous_engine(name: str) -> None:
+    busy = scene("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
+    run = play(busy.scenario, strategy_for(name, busy.scenario)).run
+    assert run.reconfigurations > 0

@@ -1,0 +1,253 @@
+"""``simulate`` and ``bench leaderboard``: what they print, what they refuse, and that a seed decides it all."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from console import ebbflow
+from typer.testing import CliRunner
+
+from ebbflow.bench.leaderboard import RULE, SCORE_NAMES
+from ebbflow.bench.spec import Spec
+from ebbflow.cli import main as cli
+from ebbflow.core.decision import Decision
+from ebbflow.strategies import STRATEGIES
+
+RUSH = Path(__file__).parent.parent.parent / "examples" / "rush.toml"
+SHORT = ("--load", "sine(base=100, peak=900, period=10m)", "--seconds", "10m")
+
+
+class Broken:
+    """A strategy with a fault in it."""
+
+    name = "broken"
+
+    def decide(self, snapshot) -> Decision:
+        raise ZeroDivisionError("no rows, no rate")
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("ebbflow.cli.comparison.sweep", refuse)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Writes a trace, returns its path."""
+
+    def write(text: str, name: str = "t.csv") -> str:
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+def refused(monkeypatch, capsys, arguments, words: str) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.startswith("ebbflow: ")
+    assert err.count("\n") == 1
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+BAD_TRACES = [
+    ("", "has no rows"),
+    ("time,events\n", "has no rows"),
+    ("time,events\n0,5\n", "only one row"),
+    ("time,events\n0,5\n60,-3\n", "line 3 has -3 events"),
+    ("time,events\n0,5\n60,many\n", "line 3: 'many' is not a number"),
+    ("time,events\n0,5\n60,nan\n", "line 3: 'nan' is not a number"),
+    ("time,events\n0,5\n60,7\n30,9\n", "line 4 goes back in time"),
+    ("time,events\n0,5,1\n60,7,1\n", "has 3 columns"),
+    ("time,events\n0,0\n60,0\n", "has no events"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_TRACES)
+def test_a_trace_that_makes_no_sense_is_one_line(
+    monkeypatch, capsys, nothing_starts, trace, text, words
+) -> None:
+    file = trace(text)
+    refused(monkeypatch, capsys, ["simulate", "--load", f"trace({file}, peak=100)"], words)
+    refused(monkeypatch, capsys, ["bench", "leaderboard", "--loads", file], words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nodes", "0:0"], "the minimum is 1"),
+        (["--nodes", "5:2"], "did you mean 2:5?"),
+        (["--slo", "soon"], "write it like 'freshness p95 <= 30s'"),
+        (["--pipeline", "top-word"], "did you mean 'top-words'?"),
+        (["--engine", "storm"], "There are: continuous, micro-batch"),
+        (["--lead-time", "never"], "is not a duration"),
+        (["--cycle", "0s"], "at least 0.1s"),
+        (["--noise", "-1"], "a spread from 0 to 2"),
+        (["--slots-per-node", "0"], "the fewest is 1"),
+        (["--seconds", "-5"], "at least 1s"),
+        (["--seconds", "inf"], "at least 1s"),
+        (["--initial-nodes", "0"], "the fewest is 1"),
+        (["--engine", "continuous", "--trigger", "5s"], "has no trigger"),
+        (["--report", "/no/such/folder/x.html"], "there is no folder"),
+        (["--workers", "0"], "the fewest is 1"),
+    ],
+)
+def test_bad_options_are_one_line_for_both_commands(
+    monkeypatch, capsys, nothing_starts, options, words
+) -> None:
+    refused(monkeypatch, capsys, ["simulate", "--load", "constant(5)", "--seconds", "60", *options], words)
+    refused(monkeypatch, capsys, ["bench", "leaderboard", *options], words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["simulate"], "no load is given"),
+        (["simulate", "--load", ""], "a load cannot be empty"),
+        (["simulate", "--load", "constant(-5)"], "rows per second, a number from 0"),
+        (["simulate", "--load", "constant(many)"], "rows per second, a number from 0"),
+        (["simulate", "--load", "trace(none.csv)"], "there is no trace file 'none.csv'"),
+        (["simulate", *SHORT, "--strategy", "capasity"], "did you mean 'capacity'?"),
+        (["simulate", *SHORT, "--strategy", "hpa,"], "unknown strategy ''"),
+        (["simulate", *SHORT, "--strategy", "hpa,hpa"], "named twice"),
+        (["simulate", *SHORT, "--seed", "-1"], "from 0 up"),
+        (["simulate", "none.toml"], "there is no scenario file none.toml"),
+        (["bench", "leaderboard", "--seeds", "0"], "the fewest is 1"),
+        (["bench", "leaderboard", "--loads", "none.csv.gz"], "there is no trace file 'none.csv.gz'"),
+        (["bench", "leaderboard", "--loads", "constant(5),"], "a load missing"),
+        (["bench", "leaderboard", "--loads", "sine(base=1"], "column"),
+        (["bench", "leaderboard", "--strategies", "magic"], "unknown strategy 'magic'"),
+        (["bench", "leaderboard", "--peak", "0"], "rows per second above 0"),
+        (["bench", "leaderboard", "--speed", "-1"], "above 0, like 60"),
+        (["bench", "leaderboard", "--jitter", "9"], "a spread from 0 to 2"),
+        (["bench", "leaderboard", "--parquet", "/no/such/x.parquet"], "there is no folder"),
+        (["bench", "leaderboard", "--master", "mesos://x"], "is not a master"),
+        (["bench", "leaderboard", "--master", "local[0]"], "no executors to scale"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_starts(
+    monkeypatch, capsys, nothing_starts, arguments, words
+) -> None:
+    refused(monkeypatch, capsys, arguments, words)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
+def test_simulate_prints_every_score_of_every_strategy_and_the_same_bytes_again(
+    monkeypatch, capsys, engine
+) -> None:
+    call = ("simulate", *SHORT, "--strategy", "hpa,capacity,static", "--engine", engine, "--json")
+    code, out, err = ebbflow(monkeypatch, capsys, *call)
+    assert (code, err) == (0, "")
+    rows = json.loads(out)
+    assert [row["strategy"] for row in rows] == ["hpa", "capacity", "static"], "as they were asked for"
+    assert all(set(SCORE_NAMES) < set(row) for row in rows)
+    assert rows[2]["node_seconds"] == 16 * 600
+    assert ebbflow(monkeypatch, capsys, *call)[1] == out
+    assert ebbflow(monkeypatch, capsys, *call, "--seed", "2")[1] != out
+
+
+def test_a_scenario_file_is_simulated_and_the_command_line_comes_first(monkeypatch, capsys, tmp_path) -> None:
+    file = tmp_path / "rush.toml"
+    file.write_text('load = "constant(300)"\nseconds = "5m"\nstrategy = ["static", "hpa"]\nnodes = "1:4"\n')
+    _, out, _ = ebbflow(monkeypatch, capsys, "simulate", str(file), "--json")
+    assert next((row["strategy"], row["node_seconds"]) for row in json.loads(out)) == ("static", 1200.0)
+    _, out, _ = ebbflow(
+        monkeypatch, capsys, "simulate", str(file), "--nodes", "1:2", "--strategy", "static", "--json"
+    )
+    assert [(row["strategy"], row["node_seconds"]) for row in json.loads(out)] == [("static", 600.0)]
+
+
+def test_the_scenario_among_the_examples_plays(monkeypatch, capsys) -> None:
+    code, out, _ = ebbflow(monkeypatch, capsys, "simulate", str(RUSH), "--seconds", "10m", "--json")
+    assert code == 0
+    assert [row["strategy"] for row in json.loads(out)] == ["capacity", "spark-dra", "hpa"]
+
+
+def test_simulate_tells_people_who_was_best_and_where_the_page_is(monkeypatch, capsys, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = ebbflow(
+        monkeypatch, capsys, "simulate", *SHORT, "--strategy", "static,capacity", "--report", str(page)
+    )
+    assert code == 0
+    assert re.search(r"1\s+capacity.*\n\s*2\s+static", out), "best first"
+    assert "capacity kept freshness p95 <= 30s over 10m" in err
+    assert str(page) in err
+    assert "<title>Ebbflow simulation: top-words</title>" in page.read_text()
+
+
+def test_the_leaderboard_has_a_row_per_strategy_with_means_and_ranks(
+    monkeypatch, capsys, tmp_path, trace
+) -> None:
+    file = trace("second,events\n" + "".join(f"{60 * i},{50 + i % 7}\n" for i in range(60)), "real.csv")
+    page, results = tmp_path / "board.html", tmp_path / "r.parquet"
+    call = (
+        "bench", "leaderboard", "--loads", f"{file},sine(base=10, peak=500, period=10m)", "--seeds", "2", "--json",
+        "--seconds", "10m", "--strategies", "capacity,static,hpa", "--report", str(page), "--parquet", str(results),
+    )  # fmt: skip
+    code, out, err = ebbflow(monkeypatch, capsys, *call)
+    assert code == 0
+    assert "3 strategies × 2 loads × 2 seeds = 12 runs" in err
+    rows = json.loads(out)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert {row["strategy"] for row in rows} == {"capacity", "static", "hpa"}
+    assert all(set(SCORE_NAMES) < set(row) and row["runs"] == 4 for row in rows)
+    assert next(row for row in rows if row["strategy"] == "static")["node_seconds"] == 9600.0
+    assert sum(row["loads_won"] for row in rows) == 2
+    text = page.read_text()
+    assert "sine(base=10, peak=500, period=10m)" in text
+    assert ">real</option>" in text
+
+    from pyarrow import parquet
+
+    table = parquet.read_table(results).to_pandas()
+    means = table.groupby("strategy")["node_seconds"].mean()
+    assert means.to_dict() == pytest.approx({row["strategy"]: row["node_seconds"] for row in rows})
+    assert ebbflow(monkeypatch, capsys, *call)[1] == out
+
+
+def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(STRATEGIES, "broken", Broken)
+    code, out, err = ebbflow(
+        monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(100)", "--seeds", "1", "--json",
+        "--seconds", "5m", "--strategies", "static,broken",
+    )  # fmt: skip
+    assert code == 1
+    assert [(row["strategy"], row["runs"], row["runs_failed"]) for row in json.loads(out)] == [
+        ("static", 1, 0),
+        ("broken", 0, 1),
+    ]
+    assert "broken on constant(100), seed 1: ZeroDivisionError" in err
+    assert "1 of 2 runs failed" in err
+
+
+def test_the_rule_of_the_ranking_is_in_the_help() -> None:
+    told = CliRunner().invoke(cli.app, ["bench", "leaderboard", "--help"], env={"COLUMNS": "120"}).output
+    assert re.sub(r"\W+", " ", RULE)[:60] in re.sub(r"\W+", " ", told)
+    assert "--json" in told
+
+
+def test_the_page_about_it_names_every_option_and_score() -> None:
+    page = (RUSH.parent.parent / "docs" / "leaderboard.md").read_text()
+    for key in Spec.__struct_encode_fields__:
+        assert f"`{key}`" in page, key
+    told = {
+        "node_seconds",
+        "cost_ratio",
+        "nodes_saved",
+        "violation",
+        "reconfigurations",
+        "loads_won",
+        "runs_kept",
+    }
+    assert all(f"`{name}`" in page for name in told)

@@ -1,0 +1,119 @@
+"""``ebbflow replay`` answers people and machines, and says in one line what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "bench"))
+
+from made_progress import progress_of, write_lines
+
+from ebbflow.bench.score import Scores
+from ebbflow.bench.simulation import play
+from ebbflow.cli import main as cli
+from ebbflow.core.limits import Limits
+from ebbflow.strategies import make_strategy
+from ebbflow.targets.simulator import Scenario, built_in_engine
+from ebbflow.workloads import parse_load
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory) -> Path:
+    scenario = Scenario(
+        engine=built_in_engine("top-words"),
+        load=parse_load("sine(base=100, peak=900, period=10m)"),
+        limits=Limits.parse("1:8"),
+        initial_nodes=8,
+        seconds=1200.0,
+    )
+    run = play(scenario, make_strategy("static")).run
+    return write_lines(tmp_path_factory.mktemp("replay") / "run.jsonl", progress_of(run.batches))
+
+
+def ebbflow(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["ebbflow", "replay", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, record) -> None:
+    arguments = [str(record), "--strategy", "capacity,hpa", "--executors-then", "8", "--json"]
+    code, out, _ = ebbflow(monkeypatch, capsys, *arguments)
+    document = json.loads(out)
+    assert code == 0
+    assert [each["strategy"] for each in document["results"]] == ["recorded", "capacity", "hpa"]
+    for result in document["results"]:
+        assert set(result) == {"strategy", *Scores.__dataclass_fields__}
+    assert document["results"][1]["node_seconds"] < document["results"][0]["node_seconds"]
+    assert {"trigger interval", "tasks", "slots per node", "lead time", "executors then", "nodes"} <= {
+        each["name"] for each in document["assumptions"]
+    }
+    assert document["fit"]["median_error"] < 0.01
+    assert document["summary"][0].startswith("capacity would have used ")
+    assert "fewer executor-seconds than you held" in document["summary"][0]
+    assert ebbflow(monkeypatch, capsys, *arguments)[1] == out  # the same bytes
+
+
+def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = ebbflow(monkeypatch, capsys, str(record), "--nodes", "1:8", "--report", str(page))
+    assert code == 0
+    assert "recorded" in out
+    assert "capacity would have used" in out
+    assert "The model explains your batches within" in err
+    assert "assumed: give --slots-per-node" in err
+    assert "Ebbflow replay: clicks" in page.read_text()
+
+
+def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
+    example = Path(__file__).parent.parent.parent / "examples" / "recorded_run.jsonl.gz"
+    code, out, _ = ebbflow(monkeypatch, capsys, str(example), "--executors-then", "12", "--json")
+    document = json.loads(out)
+    assert (code, document["query"], document["warnings"]) == (0, "clicks", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--strategy", "capasity"], "did you mean 'capacity'?"),
+        (["--strategy", ","], "no strategy is named"),
+        (["--nodes", "0:0"], "the minimum is 1"),
+        (["--slo", "quick"], "write it like"),
+        (["--trigger", "often"], "is not a duration"),
+        (["--lead-time", "soon"], "is not a duration"),
+        (["--executors-then", "0"], "'--executors-then'"),
+        (["--query", "clocks"], "did you mean 'clicks'?"),
+        (["--report", "/no/such/folder/x.html"], "there is no folder"),
+    ],
+)
+def test_bad_options_are_one_line_and_code_2(monkeypatch, capsys, record, arguments, words) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, str(record), *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.startswith("ebbflow: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "there is no file"),
+        ("", "is empty"),
+        ("hello\n", "line 1 is not JSON"),
+        ('{"hello": 1}\n', "no query progress"),
+    ],
+)
+def test_bad_files_are_one_line_and_code_2(monkeypatch, capsys, tmp_path, content, words) -> None:
+    file = tmp_path / "run.jsonl"
+    if content is not None:
+        file.write_text(content)
+    code, out, err = ebbflow(monkeypatch, capsys, str(file))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1

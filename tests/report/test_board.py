@@ -1,0 +1,134 @@
+"""The comparison page: whole in itself, safe with any text, with every strategy and load in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+from report_runs import scores_of, sine_run
+
+from ebbflow.report.board import Board, BoardCell, BoardLoad, BoardRow, board_page, headline, write_board
+from ebbflow.report.drawing import draw
+
+HOSTILE = "<script>alert(1)</script>"
+CAPACITY = np.arange(9) * 100.0
+
+
+def drawing(hostile: str = ""):
+    run = sine_run(hostile=hostile) if hostile else sine_run()
+    return draw(run, CAPACITY, run.nodes)
+
+
+def row(strategy: str, rank: int = 1, *, kept: bool = True, **more) -> BoardRow:
+    scores = {**scores_of(sine_run()), "violation": 0.01 if kept else 0.2}
+    given = {"runs": 3, "kept_runs": 3 if kept else 0, "failed": 0, "wins": 1, "scores": scores, **more}
+    return BoardRow(rank=rank, strategy=strategy, kept=kept, **given)
+
+
+def cell(kept: bool = True) -> BoardCell:
+    return BoardCell(cost_ratio=1.23, node_seconds=1000.0, violation=0.01 if kept else 0.2, kept=kept)
+
+
+def board(*names: str, loads: int = 2, hostile: str = "") -> Board:
+    rows = [row(name, rank, kept=rank < 3) for rank, name in enumerate(names, start=1)]
+    return Board(
+        title=f"A board {hostile}", facts=[f"two {hostile}"], rule="cheapest first", slo=sine_run().slo, rows=rows,
+        loads=[
+            BoardLoad(
+                name=f"load{i}{hostile}", text=f"constant({i}){hostile}", first=names[0],
+                cells={name: cell(name != names[-1]) for name in names},
+                drawings={name: drawing(hostile) for name in names},
+            )
+            for i in range(loads)
+        ],
+        notes=[f"a note {hostile}"],
+    )  # fmt: skip
+
+
+def without_plotly(text: str) -> str:
+    return re.sub(r'<script id="plotly-js">.*?</script>', "", text, flags=re.DOTALL)
+
+
+def data(text: str):
+    (found,) = re.findall(
+        r'<script type="application/json" id="ebbflow-data">(.*?)</script>', text, flags=re.DOTALL
+    )
+    return json.loads(found)
+
+
+def test_the_page_loads_nothing_from_anywhere(tmp_path) -> None:
+    write_board(tmp_path / "b.html", board("x", "y"))
+    rest = without_plotly((tmp_path / "b.html").read_text())
+    assert not re.findall(r"\bsrc\s*=", rest)
+    assert not re.findall(r"https?://", rest)
+    assert "default-src 'none'" in rest
+    assert rest.count("<script") == rest.count("</script>") == 2
+
+
+def test_hostile_text_is_text_everywhere() -> None:
+    text = board_page(board(f"mine{HOSTILE}", "y", hostile=HOSTILE))
+    rest = without_plotly(text)
+    assert "<script>alert" not in text
+    assert rest.count("<script") == rest.count("</script>") == 2
+    assert data(text)["loads"][0]["name"] == f"load0{HOSTILE}"
+    assert "innerHTML" not in rest, "texts go in as text"
+
+
+def test_every_strategy_is_ranked_and_has_its_runs_on_every_load() -> None:
+    text = board_page(board("x", "y", "z"))
+    assert re.findall(r"<td>(\d)</td><th scope=\"row\">.*?</i>(\w)</th>", text) == [
+        ("1", "x"),
+        ("2", "y"),
+        ("3", "z"),
+    ]
+    assert text.count("did not keep the SLO</th>") == 1
+    assert text.count("20 % late</small>") == 2, "who was late on a load is told there"
+    found = data(text)
+    assert [load["name"] for load in found["loads"]] == ["load0", "load1"]
+    for load in found["loads"]:
+        assert set(load["runs"]) == {"x", "y", "z"}
+        assert {"held", "working", "backlog", "freshness", "acts"} <= set(load["runs"]["x"])
+        assert load["capacity"] == CAPACITY.tolist()
+    assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 3
+
+
+def test_two_dozen_strategies_look_different() -> None:
+    found = data(board_page(board(*[f"s{i}" for i in range(24)], loads=1)))
+    assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 24
+
+
+def test_a_run_that_failed_leaves_a_gap_and_no_error() -> None:
+    one = board("x", "y")
+    bare = replace(one.loads[0], cells={"x": cell()}, drawings={})
+    text = board_page(replace(one, loads=[bare, one.loads[1]]))
+    assert '<td class="bad">failed</td>' in text
+    assert data(text)["loads"][0]["runs"] == {}
+
+
+def test_the_headline_says_who_was_first_and_whether_anyone_kept_the_objective() -> None:
+    assert headline([row("x"), row("y", 2)]).startswith("x is first of 2: it kept the SLO at ")
+    assert headline([row("x", kept=False), row("y", 2, kept=False)]).startswith(
+        "x is first of 2, but none of them kept"
+    )
+
+
+def test_twelve_strategies_on_ten_loads_fit_in_15_megabytes() -> None:
+    run = sine_run()
+    rng = np.random.default_rng(1)
+    times_s = np.sort(rng.uniform(run.started_s, run.ended_s, 3_000))
+    from ebbflow.core.curve import Curve
+
+    busy = replace(
+        run,
+        nodes=Curve(times_s, rng.integers(1, 17, 3_000).astype(float)),
+        nodes_working=Curve(times_s, rng.integers(1, 17, 3_000).astype(float)),
+        processed=Curve(times_s, np.sort(rng.uniform(0, run.arrived.values[-1], 3_000))),
+        decisions=[entry for entry in run.decisions if entry.verdict == "act"] * 100,
+    )
+    largest = draw(busy, CAPACITY, run.nodes)
+    names = [f"s{i}" for i in range(12)]
+    full = board(*names, loads=10)
+    full = replace(full, loads=[replace(load, drawings=dict.fromkeys(names, largest)) for load in full.loads])
+    assert len(board_page(full).encode()) < 15e6

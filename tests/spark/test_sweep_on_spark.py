@@ -1,0 +1,50 @@
+"""A sweep as a Spark job: the same results as here, on workers that get the package with the job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ebbflow.bench.spec import Spec
+from ebbflow.bench.sweep import Scene, sweep
+
+pytestmark = pytest.mark.spark
+
+LOAD = "sine(base=100, peak=900, period=5m)"
+NAMES = ["static", "hpa", "nobody"]
+
+# In a process of its own: the tests' session is open in this one, and a sweep opens its own.
+SCRIPT = f"""
+import json
+from ebbflow.bench.spec import Spec
+from ebbflow.bench.sweep import Scene, sweep
+
+scene = Scene(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
+counted = []
+done = sweep([scene], {NAMES}, master="local[2]", on_done=lambda: counted.append(1))
+print(json.dumps({{
+    "counted": len(counted),
+    "results": [[r.strategy, r.scores.to_json()] for r in done.results],
+    "failures": [[str(f), f.trace] for f in done.failures],
+}}))
+"""
+
+
+def test_a_cluster_finds_what_this_process_finds_and_tells_what_failed(tmp_path) -> None:
+    script = tmp_path / "sweep_there.py"
+    script.write_text(SCRIPT)
+    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
+    assert told.returncode == 0, told.stderr[-2000:]
+    there = json.loads(told.stdout.splitlines()[-1])
+    scene = Scene(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
+    here = sweep([scene], NAMES)
+    assert there["results"] == json.loads(
+        json.dumps([[r.strategy, r.scores.to_json()] for r in here.results])
+    )
+    assert there["counted"] == len(NAMES)
+    ((failure, trace),) = there["failures"]
+    assert failure.startswith("nobody on sine, seed 1: UnknownNameError: unknown strategy 'nobody'")
+    assert "ebbflow-package.zip/ebbflow/" in trace, "the package travelled with the job"

@@ -1,0 +1,192 @@
+"""What is done at once comes out as if it were done step by step: to the bit where arrays are used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_worlds import shared_world
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.targets.simulator import Continuous, MicroBatch, NodeDies, NodeKind, SlowNode, Stage
+from ebbflow.targets.simulator.continuous_world import ContinuousWorld
+from ebbflow.targets.simulator.inflow import Inflow
+from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
+from ebbflow.targets.simulator.slots import Slots
+from ebbflow.workloads import Arrivals, parse_load
+
+LOADS = st.sampled_from(
+    [
+        "constant(30)",
+        "sine(base=0, peak=90, period=3m)",
+        "square(base=0, peak=70, period=2m)",
+        "noise(sine(base=1, peak=60, period=5m), 0.4, seed=7)",
+        "stair(base=3, peak=80, steps=5, hold=40s)",
+    ]
+)
+KINDS = st.builds(
+    NodeKind,
+    slots=st.integers(1, 3),
+    lead_time_s=st.sampled_from([0.0, 7.3, 12.0]),
+    speeds=st.sampled_from([(1.0,), (1.0, 0.5)]),
+)
+FAULTS = st.sampled_from(
+    [(), (NodeDies(at_s=93.4),), (SlowNode(from_s=60.0, until_s=150.5, factor=0.5),), (NodeDies(at_s=44.0),)]
+)
+CHANGES = st.lists(st.tuples(st.floats(5.0, 120.0), st.integers(1, 5)), max_size=4)
+
+diamond = Pipeline(
+    name="diamond",
+    operators=tuple(Operator(name=name) for name in "abcd"),
+    streams=(
+        Stream(source="a", target="b", selectivity=2.0),
+        Stream(source="a", target="c", selectivity=0.3),
+        Stream(source="b", target="d", selectivity=0.7),
+        Stream(source="c", target="d"),
+    ),
+)
+
+
+def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes: Any) -> dict[str, Any]:
+    """All that a run leaves behind."""
+    target, clock = shared_world(*pipelines, nodes=2, kind=kind, faults=faults)
+    batches, readings = [], []
+    for seconds, nodes in [*changes, (150.0, 2)]:
+        clock.advance(0.3 * seconds)
+        target.observe()
+        clock.advance(0.7 * seconds)
+        seen = target.observe()
+        batches += seen.batches
+        readings += [(r.time_s, r.subject, r.metric.key, r.value) for r in seen.readings]
+        target.apply(Layout.of(nodes))
+    clock.advance(0.5)
+    target.advance()
+    return {
+        "left": [target.left(name).values.tolist() for name in target.pipelines],
+        "times": [target.left(name).times_s.tolist() for name in target.pipelines],
+        "held": [target.held().times_s.tolist(), target.held().values.tolist()],
+        "batches": batches,
+        "readings": readings,
+        "work": [target.work(name) for name in target.pipelines],
+    }
+
+
+@given(
+    loads=st.lists(LOADS, min_size=1, max_size=2),
+    cost_ms=st.lists(st.floats(1.0, 30.0), min_size=4, max_size=4),
+    pending=st.sampled_from([None, 60.0, 500.0]),
+    noise=st.sampled_from([0.0, 0.2]),
+    kind=KINDS,
+    faults=FAULTS,
+    changes=CHANGES,
+)
+@settings(max_examples=25, deadline=None)
+def test_a_quiet_stretch_of_seconds_is_the_same_to_the_bit(
+    loads, cost_ms, pending, noise, kind, faults, changes
+) -> None:
+    pipelines = [
+        (
+            Continuous(
+                pipeline=replace(diamond, name=f"p{n}"),
+                row_cost_s={name: ms / 1000 for name, ms in zip("abcd", cost_ms, strict=True)},
+                parallelism={"a": 1, "b": 3, "c": 2, "d": 2},
+                max_pending_rows=pending,
+                queue_bound_rows=100.0,
+                noise=noise if n == 0 else 0.0,
+            ),
+            load,
+        )
+        for n, load in enumerate(loads)
+    ]
+    quick = story(pipelines, kind, faults, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContinuousWorld, "_work_ahead", lambda *_: None)
+        plain = story(pipelines, kind, faults, changes)
+    assert quick == plain
+
+
+QUERY = st.builds(
+    lambda stages, trigger_s, driver_s, noise, limit: MicroBatch(
+        pipeline=Pipeline.chain("q", "read"),
+        stages=tuple(stages),
+        trigger_interval_s=trigger_s,
+        driver_s=driver_s,
+        noise=noise,
+        read_limit_rows=limit,
+    ),
+    st.lists(
+        st.builds(
+            Stage,
+            tasks=st.integers(1, 20),
+            per_task_s=st.floats(0.0, 0.05),
+            per_row_s=st.floats(0.0, 0.02),
+            skew=st.sampled_from([1.0, 1.0, 3.0]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([0.0, 0.7, 1.0, 5.0]),
+    st.floats(0.2, 0.6),
+    st.sampled_from([0.0, 0.3]),
+    st.sampled_from([None, None, 120]),
+)
+
+
+@given(query=QUERY, load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES)
+@settings(max_examples=25, deadline=None)
+def test_a_quiet_stretch_of_batches_is_the_same_to_the_bit(query, load, kind, faults, changes) -> None:
+    quick = story([(query, load)], kind, faults, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MicroBatchRun, "run_stretch", lambda *_: None)
+        plain = story([(query, load)], kind, faults, changes)
+    assert quick == plain
+
+
+@given(
+    queries=st.lists(QUERY, min_size=1, max_size=2), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
+)
+@settings(max_examples=25, deadline=None)
+def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
+    queries, load, kind, faults, changes
+) -> None:
+    pipelines = [
+        (replace(query, pipeline=Pipeline.chain(f"q{n}", "read")), load) for n, query in enumerate(queries)
+    ]
+    quick = story(pipelines, kind, faults, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MicroBatchRun, "run_stretch", lambda *_: None)
+        patch.setattr(MicroBatchRun, "run_through", lambda *_: None)
+        patch.setattr(Slots, "_waves", lambda *_: 1)
+        plain = story(pipelines, kind, faults, changes)
+    for name in ("left", "times", "held"):
+        for a, b in zip(quick[name], plain[name], strict=True):
+            assert a == pytest.approx(b, rel=1e-9, abs=1e-6)
+    for a, b in zip(quick["batches"], plain["batches"], strict=True):
+        assert (a.query, a.batch_id, a.rows, a.slots, a.steady) == (
+            b.query,
+            b.batch_id,
+            b.rows,
+            b.slots,
+            b.steady,
+        )
+        for one, other in zip(a.stages, b.stages, strict=True):
+            assert one.task_time_s == pytest.approx(other.task_time_s, rel=1e-6, abs=1e-9)
+            assert one.wall_s == pytest.approx(other.wall_s, rel=1e-6, abs=1e-6)
+            assert one.longest_task_s == pytest.approx(other.longest_task_s, rel=1e-9)
+
+
+@given(
+    load=LOADS,
+    times_s=st.lists(st.floats(0.0, 9000.0), min_size=1, max_size=30).map(sorted),
+    first_s=st.floats(0.0, 9e3),
+)
+@settings(max_examples=40)
+def test_many_times_are_looked_up_as_one_by_one(load: str, times_s: list[float], first_s: float) -> None:
+    inflow, same = Inflow(Arrivals(parse_load(load))), Inflow(Arrivals(parse_load(load)))
+    inflow.rows_by(first_s)
+    assert inflow.rows_by_each(np.array(times_s)).tolist() == [same.rows_by(time_s) for time_s in times_s]

@@ -1,0 +1,129 @@
+"""Nodes differ, come late, leave when their work is done; noise has mean 1; the seed decides everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sim_worlds import named_operator, named_query, query, shared_world, world
+
+from ebbflow.bench.score import score
+from ebbflow.bench.together import score_together
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
+from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
+from ebbflow.targets.simulator.noise_draws import NoiseDraws
+
+
+def test_nodes_get_their_speeds_in_turn_and_the_quick_take_more_tasks() -> None:
+    kind = NodeKind(speeds=(1.0, 0.5))
+    target, clock = world(query(Stage(tasks=6, per_task_s=1.0), driver_s=0.0), "constant(10)", 2, kind=kind)
+    clock.advance(12.0)
+    target.observe()
+    # from 5 s: four on the quick node till 9 s, two on the slow one till 9 s
+    assert target.left().times_s[1] == pytest.approx(9.0)
+
+
+def test_an_instance_is_as_quick_as_its_node() -> None:
+    for speeds, rate in (((1.0,), 20.0), ((1.0, 0.5), 15.0)):
+        target, clock = world(
+            named_operator("p", parallelism={"work": 2}), "constant(100)", 2, kind=NodeKind(speeds=speeds)
+        )
+        clock.advance(100.0)
+        assert target.work().processed == pytest.approx(100 * rate)
+
+
+def test_lead_times_scatter_around_their_median_and_are_learned() -> None:
+    kind = NodeKind(lead_time_s=20.0, lead_noise=0.3)
+    target, clock = world(named_operator("p"), "constant(1)", kind=kind)
+    leads = []
+    for _ in range(40):
+        target.apply(Layout.of(2))
+        (action,) = [a for a in target.observe().under_way if a.kind.value == "grow"]
+        asked_s = action.since_s
+        while target.observe().layout.main_nodes == 1:
+            clock.advance(0.5)
+        leads.append(clock.now_s() - asked_s)
+        target.apply(Layout.of(1))
+        clock.advance(60.0)
+    assert np.median(leads) == pytest.approx(20.0, rel=0.2)
+    assert np.std(np.log(leads)) == pytest.approx(0.3, rel=0.4)
+    assert 12.0 < target.observe().lead_time_s < 40.0
+
+
+def test_a_node_told_to_leave_goes_with_its_last_task_and_not_before_the_batch_needs_it() -> None:
+    ten = query(Stage(tasks=10, per_task_s=2.0), driver_s=0.0)
+    target, clock = world(ten, "constant(10)", 2, kind=NodeKind(drain_s=3.0))
+    clock.advance(6.0)
+    target.observe()
+    target.apply(Layout.of(1))  # at 6 s: it takes tasks until 9 s, its last from 7 s or 9 s on
+    clock.advance(20.0)
+    target.observe()
+    assert target.held().stepped(8.9) == 2
+    assert target.held().stepped(9.1) == 1
+    # four tasks are done by 9 s, six are left for one node
+    assert target.left().times_s[1] == pytest.approx(9.0 + 6 * 2.0)
+
+
+def test_noise_has_mean_one_whatever_its_spread() -> None:
+    for sigma in (0.1, 0.5):
+        draws = NoiseDraws(sigma, np.random.default_rng(3)).peek(200_000)
+        assert draws.mean() == pytest.approx(1.0, rel=0.01)
+        assert np.log(draws).std() == pytest.approx(sigma, rel=0.01)
+
+
+ENGINES = {
+    "micro-batch": lambda name: named_query(name, Stage(tasks=8, per_task_s=0.05, per_row_s=0.01), noise=0.3),
+    "continuous": lambda name: named_operator(
+        name, 0.02, noise=0.3, pause_s=(5.0, 8.0), queue_bound_rows=40.0
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_the_seed_decides_every_byte_of_a_shared_run_on_two_clusters(kind: str) -> None:
+    def told() -> str:
+        target, clock = shared_world(
+            (ENGINES[kind]("a"), "noise(sine(base=10, peak=120, period=3m), 0.2, seed=4)"),
+            (ENGINES[kind]("b"), "square(base=5, peak=90, period=2m)"),
+            nodes=2, kind=NodeKind(lead_noise=0.4, lead_time_s=9.0), faults=(NodeDies(at_s=77.0, cluster="west"),),
+            clusters={"west": Cluster(nodes=NodeKind(slots=2, speeds=(1.0, 0.7)), initial_nodes=2)},
+        )  # fmt: skip
+        seen = []
+        operator = target.observe().pipeline.order[-1]
+        for step in range(30):
+            clock.advance(11.0)
+            seen.append(target.observe())
+            placement = {operator: "west"} if 5 < step < 20 else {}
+            target.apply(Layout(nodes={"main": 1 + step % 3, "west": 1 + step % 2}, placement=placement))
+        curves = [target.held(), target.at_work("west"), *(target.left(name) for name in target.pipelines)]
+        return repr(seen) + repr([(curve.times_s.tolist(), curve.values.tolist()) for curve in curves])
+
+    assert told() == told()
+
+
+def test_each_pipeline_is_scored_by_itself_and_all_together() -> None:
+    """b comes second to every slot: its rows wait longer, and the score of both lies in between."""
+    heavy = Stage(tasks=4, per_task_s=0.9)
+    target, clock = shared_world(
+        (named_query("a", heavy), "constant(10)"), (named_query("b", heavy), "constant(30)"), nodes=2
+    )
+    clock.advance(300.0)
+    target.observe()
+    runs = [
+        Run(
+            strategy="keep", pipeline=name, slo=Slo(freshness_s=8.0), limits=Limits(min_nodes=1, max_nodes=4),
+            started_s=0.0, ended_s=300.0, arrived=target.arrived(300.0, name), processed=target.left(name),
+            nodes=target.held(), nodes_working=target.at_work(),
+        )
+        for name in target.pipelines
+    ]  # fmt: skip
+    a, b = (score(run, oracle_node_seconds=None) for run in runs)
+    both = score_together(runs)
+    assert (a.node_seconds, b.node_seconds, both.node_seconds) == (600.0, 600.0, 600.0)
+    assert (a.latency_max_s, b.latency_max_s) == pytest.approx((6.8, 8.6), abs=0.05)
+    assert both.rows_in == a.rows_in + b.rows_in == 12_000
+    assert both.violation == pytest.approx((a.violation + 3 * b.violation) / 4)
+    assert a.latency_p95_s < both.latency_p95_s < b.latency_p95_s
+    assert both.latency_max_s == b.latency_max_s
