@@ -89,9 +89,9 @@ class Window:
         return slope_per_s(self.points)[0]
 
     def rise_per_s(self) -> float:
-        """How fast the values surely rise: the slope less twice its standard error, never below 0."""
+        """How fast the values surely rise: the slope less its standard error, never below 0."""
         slope, error = slope_per_s(self.points)
-        return max(0.0, slope - 2.0 * error)
+        return max(0.0, slope - error)
 
 
 def slope_per_s(points: Iterable[tuple[float, float]]) -> tuple[float, float]:

@@ -17,8 +17,9 @@ class BatchSizing(Sizing):
     """The queries of one application at one moment.
 
     Queries share the slots: one that leaves them free 60 % of the time makes the others' stages take
-    1/0.6 as long. ``busy`` is batch(λ·B) / B for the longest batch B that the budget allows: two of them,
-    one to wait for and one to be in, so B = max(T, budget / 2). Below 1 batches get no longer than that.
+    1/0.6 as long. ``busy`` is batch(λ·B) / B for the longest batch B that the budget allows: two of them, one
+    to wait for and one to be in, so B = max(T, (budget − reserve) / 2). Below 1 batches get no longer than
+    that. The reserve is how long the next growth would hold a batch up.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class BatchSizing(Sizing):
         *,
         budget: float,
         busy_limit: float,
+        reserve_s: float = 0.0,
     ) -> None:
         interval_s = max(state.trigger_interval_s for state in states.values())
         super().__init__(
@@ -39,6 +41,7 @@ class BatchSizing(Sizing):
             judge_from_s=snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo),
         )
         self.models = models
+        self._reserve_s = min(reserve_s, self.budget_s / 2)
         self.states = states
         self._per_node = max(1, snapshot.slots_per_node)
         self._sizes: list[int] | None = None
@@ -66,7 +69,7 @@ class BatchSizing(Sizing):
 
     def _play(self, nodes: int) -> Size:
         """The worst freshness of all queries, and the busiest of them."""
-        slots, half_s = nodes * self._per_node, self.budget_s / 2
+        slots, half_s = nodes * self._per_node, (self.budget_s - self._reserve_s) / 2
         in_stages = self._in_stages(slots, half_s) if len(self.models) > 1 else {}
         total = sum(in_stages.values())
         slots_over_time = self._slots_over_time(nodes)
@@ -81,7 +84,7 @@ class BatchSizing(Sizing):
             seen = look_ahead(state, phases, judge_from_s=self.judge_from_s, until_s=self._until_s)
             worst_s = max(worst_s, seen.worst_freshness_s)
             final_s = max(final_s, seen.final_freshness_s)
-        return Size(nodes, worst_s, final_s, busy)
+        return Size(nodes, worst_s, final_s, busy, self._reserve_s)
 
     def _in_stages(self, slots: int, half_s: float) -> dict[str, float]:
         """Part of the time in which the stages of each query hold the slots."""

@@ -37,5 +37,5 @@ class Rates:
         return max(recent[-1], sum(recent) / len(recent)) if recent else 0.0
 
     def rise_per_s(self, ahead_s: float) -> float:
-        """The slope less twice its standard error; in the seconds ahead to no more than three times the rate."""
+        """The slope less its standard error; in the seconds ahead to no more than three times the rate."""
         return min(self._window.rise_per_s(), (MOST_GROWTH - 1.0) * self.level / ahead_s)

@@ -83,8 +83,8 @@ class Capacity:
         *,
         budget_out: float = 0.4,
         budget_in: float = 0.3,
-        busy_limit: float = 0.95,
-        busy_limit_in: float = 0.85,
+        busy_limit: float = 1.0,
+        busy_limit_in: float = 0.9,
         hold_in_s: float = 10.0,
         rate_window_s: float = 30.0,
     ) -> None:
@@ -116,7 +116,11 @@ class Capacity:
         # What was planned and could not be had does not count as there: it is wanted again, and said so.
         if needed.nodes > min(now, snapshot.requested.main_nodes):
             self._would_do.clear()
-            return self._grow(growing, needed)
+            # A size may be kept until it is full; one that is asked for gets room, so that few are asked for.
+            roomy = self._learned.sizing(
+                snapshot, budget=self._budget_out, busy_limit=self._busy_limit_in, shrinking=False
+            ).smallest()
+            return self._grow(growing, growing.judge(max(needed.nodes, roomy.nodes)))
         held_up = learned.held_up()
         if needed.nodes < now and not held_up:
             shrinking = self._sizing(snapshot, shrinking=True)

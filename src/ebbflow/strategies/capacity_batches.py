@@ -39,14 +39,16 @@ class _Query:
         """Since the running batch began."""
 
     def learn(self, batch: Batch, patience_s: float) -> None:
-        self.last = batch
+        before, self.last = self.last, batch
         # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
         self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
         if batch.rows == 0 or not batch.stages:
             return
         if self.model.ready and not batch.steady:
-            extra_s = max(0.0, batch.duration_s - self.model.on(batch.slots).of(batch.rows))
-            self.disturbance_s = 0.5 * (self.disturbance_s + extra_s)
+            # Somewhere in it the slots changed; half of it on either is the fairest guess.
+            sizes = (batch.slots, before.slots if before else batch.slots)
+            should_s = sum(self.model.on(slots).of(batch.rows) for slots in sizes) / 2
+            self.disturbance_s = 0.5 * (self.disturbance_s + max(0.0, batch.duration_s - should_s))
         self.model.learn(batch, patience_s)
 
     def look(self, running_since_s: float | None, now_s: float, slots: int, patience_s: float) -> None:
@@ -128,6 +130,7 @@ class LearnedBatches:
             snapshot,
             budget=budget,
             busy_limit=busy_limit,
+            reserve_s=0.0 if shrinking else max(query.disturbance_s for query in ready.values()),
         )
 
     @staticmethod
@@ -187,4 +190,5 @@ class LearnedBatches:
             "driver_s": round(model.driver_s, 3),
             "batch_fixed_s": round(time.fixed_s, 3),
             "batch_per_row_ms": round(time.per_row_s * 1000, 4),
+            "reserve_s": round(size.reserve_s, 2),
         }
