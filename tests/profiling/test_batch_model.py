@@ -145,8 +145,8 @@ def test_useful_slots_are_exactly_those_that_cut_a_wave(tasks: int) -> None:
         model.learn(made_batch(1000, [TrueStage(tasks=tasks, per_task_s=0.1, per_row_s=0.01)]))
     most = tasks + 10
     cut = [s for s in range(1, most + 1) if s == 1 or math.ceil(tasks / s) < math.ceil(tasks / (s - 1))]
-    assert model.useful_slots(most) == cut
-    assert model.useful_slots(3) == [s for s in cut if s <= 3]
+    assert list(model.useful_slots(most)) == cut
+    assert list(model.useful_slots(3)) == [s for s in cut if s <= 3]
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 from made_snapshots import made_batch
 
 from ebbflow.core.batches import Batch
@@ -39,7 +40,11 @@ def batches(tasks: int = 12, skew: float = 1.0, driver_s: float = 0.3) -> list[B
         long_s = stage.longest_task_s * skew
         wall_s = max(stage.wall_s, long_s)
         made.append(
-            replace(batch, stages=(replace(stage, longest_task_s=long_s),), duration_s=driver_s + wall_s)
+            replace(
+                batch,
+                stages=(msgspec.structs.replace(stage, longest_task_s=long_s),),
+                duration_s=driver_s + wall_s,
+            )
         )
     return made
 

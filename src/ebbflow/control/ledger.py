@@ -34,6 +34,8 @@ class Ledger:
 
     def __init__(self, store: LedgerStore, *, keep: int = 1_000) -> None:
         self._store = store
+        self._writes = getattr(store, "keeps", True)
+        """False for a store that only numbers entries: no use in spelling them out."""
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
         self.reconfigurations = 0
@@ -51,10 +53,19 @@ class Ledger:
     def open(self, time_s: float, strategy: str, before: Layout, decision: Decision) -> LedgerEntry:
         """Record a decision before anything is done about it."""
         verdict = ACT if decision.wanted.difference(before) else HOLD
-        entry = LedgerEntry(
-            entry_id=0, time_s=time_s, strategy=strategy, verdict=verdict, before=before, decision=decision
-        )
-        entry = replace(entry, entry_id=self._store.append_ledger(time_s, verdict, entry.to_json()))
+
+        def numbered(entry_id: int) -> LedgerEntry:
+            return LedgerEntry(
+                entry_id=entry_id,
+                time_s=time_s,
+                strategy=strategy,
+                verdict=verdict,
+                before=before,
+                decision=decision,
+            )
+
+        body = numbered(0).to_json() if self._writes else {}
+        entry = numbered(self._store.append_ledger(time_s, verdict, body))
         self._recent.append(entry)
         if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
@@ -87,7 +98,8 @@ class Ledger:
         return settled
 
     def _amend(self, old: LedgerEntry, new: LedgerEntry) -> LedgerEntry:
-        self._store.amend_ledger(new.entry_id, new.to_json())
+        if self._writes:
+            self._store.amend_ledger(new.entry_id, new.to_json())
         if new.entry_id in self._unsettled:
             self._unsettled[new.entry_id] = new
         for index in range(len(self._recent) - 1, -1, -1):

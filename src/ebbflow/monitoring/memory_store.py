@@ -21,23 +21,23 @@ class MemoryStore:
     def __init__(self, *, keep: bool = False) -> None:
         self.readings: list[Reading] = []
         self.ledger: dict[int, tuple[float, str, dict[str, Any]]] = {}
-        self._keep = keep
+        self.keeps = keep
         self._last_id = 0
 
     def add(self, readings: Iterable[Reading]) -> None:
         """Take in readings."""
-        if self._keep:
+        if self.keeps:
             self.readings += readings
 
     def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
         """The id of a new row."""
         self._last_id += 1
-        if self._keep:
+        if self.keeps:
             self.ledger[self._last_id] = (time_s, verdict, body)
         return self._last_id
 
     def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
         """Replace the body of a row."""
-        if self._keep:
+        if self.keeps:
             time_s, verdict, _ = self.ledger[entry_id]
             self.ledger[entry_id] = (time_s, verdict, body)

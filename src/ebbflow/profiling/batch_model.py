@@ -53,13 +53,21 @@ class StageModel:
         self._w = self._x = self._y = self._xx = self._xy = 0.0
         self._split: tuple[float, float] | None = None
         """(o, c) when batch sizes last differed enough to tell them apart."""
+        self.costs = (0.0, 0.0)
+        """(o, c): seconds a task, seconds a row; both at least 0.
+
+        With too little spread in the batch sizes the two cannot be told apart. Then they keep the
+        proportion they last had: a steady load must not unteach what a changing one taught. Before there
+        was one, all is put on the rows; that asks for more nodes when the load grows, never for fewer.
+        """
         self.tasks = 1
         self.skew = 1.0
         """Longest task ÷ mean task, fading; 1 where all are alike."""
 
     def learn(self, rows: int, run: StageRun) -> None:
         """Take in one run of the stage; what is far off all before it counts only in part."""
-        x, y = rows / run.tasks, run.task_time_s / run.tasks
+        tasks, task_time_s = run.tasks, run.task_time_s
+        x, y = rows / tasks, task_time_s / tasks
         if self._w:
             o, c = self.costs
             y = min(y, SURPRISE * (o + c * x) + 0.05)
@@ -68,45 +76,30 @@ class StageModel:
         self._y = FADE * self._y + y
         self._xx = FADE * self._xx + x * x
         self._xy = FADE * self._xy + x * y
-        self._split = self._fit() or self._split
-        skew = run.longest_task_s * run.tasks / run.task_time_s if run.task_time_s > 0 else 1.0
-        faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == run.tasks else skew
-        self.skew = max(1.0, faded)
-        self.tasks = run.tasks
+        self.costs = self._fit()
+        skew = run.longest_task_s * tasks / task_time_s if task_time_s > 0 else 1.0
+        faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == tasks else skew
+        self.skew = faded if faded > 1.0 else 1.0
+        self.tasks = tasks
 
     def waves(self, slots: int) -> float:
         """Rounds of tasks the stage needs, and no fewer than its longest task is mean tasks long."""
         return max(math.ceil(self.tasks / max(1, slots)), self.skew)
 
-    @property
-    def costs(self) -> tuple[float, float]:
-        """(o, c): seconds a task, seconds a row; both at least 0.
-
-        With too little spread in the batch sizes the two cannot be told apart. Then they keep the
-        proportion they last had: a steady load must not unteach what a changing one taught. Before there
-        was one, all is put on the rows; that asks for more nodes when the load grows, never for fewer.
-        """
-        if self._w == 0 or self._x <= 0:
-            return (self._y / self._w if self._w else 0.0, 0.0)
-        fitted = self._fit()
-        if fitted is not None:
-            return fitted
+    def _fit(self) -> tuple[float, float]:
+        """(o, c) by least squares; in their last proportion where the batch sizes differ too little."""
         mean_x, mean_y = self._x / self._w, self._y / self._w
+        if mean_x <= 0:
+            return mean_y, 0.0
+        spread = self._xx / self._w - mean_x * mean_x
+        if spread >= 0.01 * mean_x * mean_x:
+            c = (self._xy / self._w - mean_x * mean_y) / spread
+            c = min(max(c, 0.0), mean_y / mean_x)
+            self._split = (mean_y - c * mean_x, c)
+            return self._split
         o, c = self._split or (0.0, 1.0)
         level = o + c * mean_x
         return (o * mean_y / level, c * mean_y / level) if level > 0 else (mean_y, 0.0)
-
-    def _fit(self) -> tuple[float, float] | None:
-        """(o, c) by least squares; None where the batch sizes differ too little."""
-        if self._x <= 0:
-            return None
-        mean_x, mean_y = self._x / self._w, self._y / self._w
-        spread = self._xx / self._w - mean_x**2
-        if spread < (0.1 * mean_x) ** 2:
-            return None
-        c = (self._xy / self._w - mean_x * mean_y) / spread
-        c = min(max(c, 0.0), mean_y / mean_x)
-        return mean_y - c * mean_x, c
 
 
 class BatchModel:
@@ -140,10 +133,14 @@ class BatchModel:
         those nothing is learned once there is something to go by.
         """
         self.batches_seen += 1
-        in_stages_s = sum(
-            max(math.ceil(run.tasks / max(1, batch.slots)) * run.task_time_s / run.tasks, run.longest_task_s)
-            for run in batch.stages
-        )
+        slots = max(1, batch.slots)
+        in_stages_s = 0.0
+        for run in batch.stages:
+            if batch.steady:
+                in_waves_s = -(-run.tasks // slots) * run.task_time_s / run.tasks
+                in_stages_s += max(in_waves_s, run.longest_task_s)
+            else:  # on how many slots its tasks ran is not known, only how long
+                in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
             return
@@ -187,7 +184,8 @@ class BatchModel:
         at_once, slower = max(1, slots), 1.0 / max(0.05, share)
         fixed_s, per_row_s = self.driver_s, 0.0
         for tasks, skew, task_s, row_s in self._as_columns():  # too few stages for numpy to pay
-            waves = slower * max(-(-tasks // at_once), skew)
+            whole = -(-tasks // at_once)
+            waves = slower * (whole if whole > skew else skew)
             fixed_s += waves * task_s
             per_row_s += waves * row_s
         time = self._times[slots, share] = BatchTime(fixed_s=fixed_s, per_row_s=per_row_s)
@@ -200,16 +198,16 @@ class BatchModel:
         period_s = max(interval_s, 1.0)
         return in_stages_s / period_s + time.per_row_s * rate_per_s
 
-    def useful_slots(self, most: int) -> list[int]:
+    def useful_slots(self, most: int) -> tuple[int, ...]:
         """Slot counts up to ``most`` at which some stage saves a wave, ascending.
 
         Any other count costs more and takes as long: ceil(p/S) moves only at S = ceil(p/k).
 
         >>> model = BatchModel(); model._stages[0] = StageModel(); model._stages[0].tasks = 12
         >>> model.useful_slots(20)
-        [1, 2, 3, 4, 6, 12]
+        (1, 2, 3, 4, 6, 12)
         """
-        return list(_wave_edges(frozenset(stage.tasks for stage in self._stages.values()), most))
+        return _wave_edges(frozenset(stage.tasks for stage in self._stages.values()), most)
 
     def _as_columns(self) -> list[tuple[int, float, float, float]]:
         """(p_i, skew, o_i, c_i/p_i) of every stage."""

@@ -56,9 +56,10 @@ class QueryState:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """Worst freshness of the batches that end after a point in time, and the last batch looked at."""
+    """Worst freshness of the batches that end after a point in time, and how the last one ends."""
 
     worst_freshness_s: float
+    final_freshness_s: float
     last_batch_s: float
 
 
@@ -86,10 +87,13 @@ def look_ahead(
     left = state.backlog_rows
     # Rows left behind arrived at about the present rate, so the oldest of them is this much older.
     oldest_s = taken_s - (left / state.rate_per_s if left and state.rate_per_s > 0 else 0.0)
-    worst_s = last_batch_s = 0.0
+    worst_s = final_s = last_batch_s = 0.0
     phase, last_phase = 0, len(phases) - 1
     now_s, limit, arrived_between = state.now_s, state.rows_per_batch_limit, state.arrived_between
     final = phases[last_phase][1]
+    steady_after_s = max(
+        phases[last_phase][0], now_s + state.slope_for_s if state.slope_per_s2 else -math.inf
+    )
     for _ in range(most_batches):
         start_s = free_s
         if interval_s:
@@ -104,15 +108,26 @@ def look_ahead(
         # A batch that should have ended by now and has not ends no earlier than now.
         end_s = done_s if done_s > now_s else now_s
         if end_s >= judge_from_s:
-            if end_s - oldest_s > worst_s:
-                worst_s = end_s - oldest_s
+            final_s = end_s - oldest_s
+            if final_s > worst_s:
+                worst_s = final_s
             last_batch_s = done_s - start_s
         left = there - take
+        if (
+            start_s > steady_after_s
+            and phase == last_phase
+            and left <= 0
+            and oldest_s == taken_s == start_s - interval_s
+            and now_s <= done_s <= start_s + interval_s
+        ):  # it took what came in one trigger and is done before the next: so will all that follow
+            final_s = end_s - oldest_s
+            worst_s, last_batch_s = max(worst_s, final_s), done_s - start_s
+            break
         oldest_s = start_s if left <= 0 else oldest_s + (start_s - oldest_s) * take / there
-        taken_s, free_s = start_s, max(end_s, start_s + 0.001)
+        taken_s, free_s = start_s, (end_s if end_s > start_s else start_s + 0.001)
         if free_s > until_s:
             break
-    return Outlook(worst_freshness_s=worst_s, last_batch_s=last_batch_s)
+    return Outlook(worst_freshness_s=worst_s, final_freshness_s=final_s, last_batch_s=last_batch_s)
 
 
 def _end_of_batch(

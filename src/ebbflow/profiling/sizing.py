@@ -1,24 +1,32 @@
-"""What each number of nodes would bring: the question a strategy asks, answered for any size."""
+"""What each number of nodes would bring: the question a strategy asks, whatever the engine."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ebbflow.core.layout import Layout
 from ebbflow.core.slo import Slo
-from ebbflow.core.snapshot import ActionKind, Snapshot
-from ebbflow.profiling.batch_model import BatchModel
-from ebbflow.profiling.outlook import QueryState, look_ahead
+from ebbflow.core.snapshot import Snapshot
+
+NEARLY = 1.15
+"""A size does nearly as well as the largest if what it ends up with is no more than this many times as much."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Size:
-    """A number of nodes, the worst freshness predicted on it, and how busy it would be."""
+    """A number of nodes, and what is predicted on it."""
 
     nodes: int
     freshness_s: float
+    """The worst in the time that is judged."""
+    final_s: float
+    """Freshness at the end of that time: whether a backlog is worked off by then."""
     busy: float
+    reserve_s: float = 0.0
+    """What must be left of the budget for the next change, where a change stops the flow."""
 
 
 def settle_s(trigger_interval_s: float, slo: Slo) -> float:
@@ -26,112 +34,84 @@ def settle_s(trigger_interval_s: float, slo: Slo) -> float:
     return max(trigger_interval_s, slo.freshness_s / 3)
 
 
-class Sizing:
-    """The queries of one application at one moment, and what they would do on any number of nodes.
+class Sizing(ABC):
+    """A pipeline at one moment, and what it would do on any number of nodes.
 
-    Queries share the slots: one that leaves them free 60 % of the time makes the others' stages take
-    1/0.6 as long. All sizes are judged over the same stretch of time, the one after a node asked for now
-    would have come and the rows that wait today are through.
+    A size fits when its worst freshness stays within the budget and it is not too busy to keep up:
+
+        freshness(n) ≤ budget = wait + β·(SLO − wait)   and   busy(n) ≤ ρ
+
+    ``wait`` is what every row may have to wait whatever the size. All sizes are judged over the same stretch
+    of time, from ``judge_from_s`` on: what happens before, no decision can change.
     """
 
     def __init__(
-        self,
-        models: Mapping[str, BatchModel],
-        states: Mapping[str, QueryState],
-        snapshot: Snapshot,
-        *,
-        busy_limit: float,
+        self, snapshot: Snapshot, *, wait_s: float, budget: float, busy_limit: float, judge_from_s: float
     ) -> None:
-        self.models = models
-        self.states = states
-        self._snapshot = snapshot
+        self.snapshot = snapshot
+        slo_s = snapshot.slo.freshness_s
+        wait_s = min(wait_s, slo_s)
+        self.budget_s = wait_s + budget * (slo_s - wait_s)
+        self.judge_from_s = judge_from_s
         self._busy_limit = busy_limit
-        self._per_node = max(1, snapshot.slots_per_node)
-        interval_s = self._interval_s = max(state.trigger_interval_s for state in states.values())
-        self.judge_from_s = snapshot.now_s + snapshot.lead_time_s + settle_s(interval_s, snapshot.slo)
-        # Without a trigger a batch may last as long as two of them fit into half of the objective.
-        self._patience_s = snapshot.slo.freshness_s / 4
         self._judged: dict[int, Size] = {}
-        self._until_s = self.judge_from_s + max(snapshot.slo.freshness_s, 2 * interval_s)
 
+    @property
+    @abstractmethod
+    def rate_per_s(self) -> float:
+        """Source rows that arrive per second, as sized for."""
+
+    @abstractmethod
     def sizes(self) -> list[int]:
-        """Numbers of nodes worth looking at: those at which a stage of some query saves a wave."""
-        limits = self._snapshot.limits
-        most_slots = limits.max_nodes * self._per_node
-        slots: set[int] = set()
-        for model in self.models.values():
-            slots.update(model.useful_slots(most_slots))
-        if len(self.models) > 1:  # queries fill each other's gaps, so sizes between their edges count too
-            slots.update(range(1, min(most_slots, sum(m.most_tasks for m in self.models.values())) + 1))
-        return sorted(
-            {limits.clamp(math.ceil(count / self._per_node)) for count in slots} | {limits.min_nodes}
-        )
+        """Numbers of nodes worth looking at, ascending."""
 
-    def budget_s(self, share: float) -> float:
-        """The wait for the trigger, and a share of what it leaves of the objective: T + β·(SLO − T)."""
-        slo_s = self._snapshot.slo.freshness_s
-        wait_s = min(self._interval_s, slo_s)
-        return wait_s + share * (slo_s - wait_s)
+    @abstractmethod
+    def _play(self, nodes: int) -> Size:
+        """What a number of nodes would bring."""
 
-    def fits(self, size: Size, budget_s: float) -> bool:
+    def layout(self, nodes: int) -> Layout:
+        """The planned layout with that many nodes."""
+        return self.snapshot.planned.with_nodes(nodes)
+
+    def judge(self, nodes: int) -> Size:
+        """What freshness and how busy, on a number of nodes."""
+        size = self._judged.get(nodes)
+        if size is None:
+            size = self._judged[nodes] = self._play(nodes)
+        return size
+
+    def fits(self, size: Size) -> bool:
         """Whether a size keeps within the budget and is not too busy to keep up."""
-        return size.freshness_s <= budget_s and size.busy <= self._busy_limit
+        return size.freshness_s + size.reserve_s <= self.budget_s and size.busy <= self._busy_limit
 
-    def smallest(self, sizes: Sequence[int], budget_s: float) -> Size:
-        """The smallest size that fits, by halving; where none does, the smallest that does nearly as
-        well as the largest."""
+    def smallest(self) -> Size:
+        """The smallest size that fits, by halving, below the planned one if that fits.
+
+        Where none fits, rows are late already or will be. Then it is the smallest that ends up within the
+        budget, or else nearly as well as the largest: whoever works off a backlog with few nodes pays for
+        them the longer.
+        """
+        sizes = self.sizes()
+        here = bisect_right(sizes, self.snapshot.planned.main_nodes) - 1
+        if here >= 0 and self.fits(self.judge(sizes[here])):
+            # Mostly the next smaller one is too small already, and nothing else needs to be looked at.
+            if here == 0 or not self.fits(self.judge(sizes[here - 1])):
+                return self.judge(sizes[here])
+            return self._halve(sizes[:here], self.fits)
         best = self.judge(sizes[-1])
-        reached = self.fits(best, budget_s)
-        freshness_s = budget_s if reached else 1.1 * best.freshness_s
-        busy = self._busy_limit if reached else max(self._busy_limit, best.busy + 0.05)
+        if self.fits(best):
+            return self._halve(sizes[here + 1 :] or sizes, self.fits)
+        final_s = max(self.budget_s, NEARLY * best.final_s)
+        busy = max(self._busy_limit, NEARLY * best.busy)
+        return self._halve(sizes, lambda size: size.final_s <= final_s and size.busy <= busy)
+
+    def _halve(self, sizes: Sequence[int], enough: Callable[[Size], bool]) -> Size:
+        """The first size that is enough, where the last one is."""
         low, high = 0, len(sizes) - 1
         while low < high:
             middle = (low + high) // 2
-            size = self.judge(sizes[middle])
-            if size.freshness_s <= freshness_s and size.busy <= busy:
-                high, best = middle, size
+            if enough(self.judge(sizes[middle])):
+                high = middle
             else:
                 low = middle + 1
-        return best
-
-    def judge(self, nodes: int) -> Size:
-        """What freshness and how busy, on a number of nodes; the worst of all queries."""
-        if nodes not in self._judged:
-            self._judged[nodes] = self._play(nodes)
-        return self._judged[nodes]
-
-    def _play(self, nodes: int) -> Size:
-        slots = nodes * self._per_node
-        busy = {
-            name: model.busy_share(
-                slots,
-                self.states[name].rate_ahead_per_s,
-                self.states[name].trigger_interval_s or self._patience_s,
-            )
-            for name, model in self.models.items()
-        }
-        total = sum(busy.values())
-        worst_s = 0.0
-        for name, model in self.models.items():
-            share = 1.0 - min(0.95, total - busy[name])
-            phases = [(from_s, model.on(count, share)) for from_s, count in self._slots_over_time(nodes)]
-            seen = look_ahead(
-                self.states[name], phases, judge_from_s=self.judge_from_s, until_s=self._until_s
-            )
-            worst_s = max(worst_s, seen.worst_freshness_s)
-        return Size(nodes=nodes, freshness_s=worst_s, busy=total)
-
-    def _slots_over_time(self, nodes: int) -> list[tuple[float, int]]:
-        """(from, slots): those there now, then those under way, then those of the size."""
-        snapshot, per_node = self._snapshot, self._per_node
-        there, coming = max(1, snapshot.observed.main_nodes), snapshot.requested.main_nodes
-        if nodes <= there:
-            return [(float("-inf"), nodes * per_node)]
-        phases = [(float("-inf"), there * per_node)]
-        asked = [a.since_s for a in snapshot.under_way if a.kind is ActionKind.GROW]
-        if asked and coming > there:
-            ready_s = max(snapshot.now_s, max(asked) + snapshot.lead_time_s)
-            phases.append((ready_s, min(coming, nodes) * per_node))
-        if nodes > coming or not asked:
-            phases.append((snapshot.now_s + snapshot.lead_time_s, nodes * per_node))
-        return phases
+        return self.judge(sizes[high])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+import msgspec
 
 from ebbflow.core.curve import Curve
 from ebbflow.core.run import Run
@@ -27,7 +28,7 @@ def run_to_json(run: Run, scores: Scores) -> dict[str, Any]:
         "processed": _pairs(run.processed, run.started_s),
         "nodes": _pairs(run.nodes, run.started_s),
         "nodes_working": _pairs(run.nodes_working, run.started_s),
-        "batches": [asdict(batch) for batch in run.batches],
+        "batches": msgspec.to_builtins(list(run.batches)),
         "decisions": [entry.to_json() for entry in run.decisions],
         "reconfigurations": run.reconfigurations,
         "rows_repeated": run.rows_repeated,

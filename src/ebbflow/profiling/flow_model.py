@@ -1,0 +1,130 @@
+"""What a row costs on an engine without batches: the capacity model of a flow, learned online.
+
+Rows flow from operator to operator. Between two looks the source took in ``rows`` rows and operator i used
+``cpu_i`` seconds, so a source row costs it
+
+    w_i = Σ cpu_i / Σ rows          (sums that fade with every look)
+
+which contains no size: what was learned on one node holds on ten. Nodes of S slots, each giving κ CPU seconds
+a second, and operator i with p_i instances, each on one slot at most, can take in
+
+    nodes(n) = n · S · κ / Σ_i w_i,      operator_i = p_i · κ / w_i
+
+source rows per second: the true rate of an operator, as DS2 and Flink measure it, is rows / busy time. κ is 1
+until a saturated stretch shows what slots give: 0.9 where instances lie unevenly, 0.5 where nodes are slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FADE = 0.9
+"""Weight that a stretch keeps when the next one comes: about the last 20 count."""
+PAUSE_S = 6.5
+"""Assumed stop of the flow by a change until one was seen: the middle of Storm's 5 to 8 s (Elysium)."""
+LONGEST_PAUSE_S = 60.0
+FORGET = 0.01
+"""How fast κ goes back to 1 while nothing shows it: who thinks nodes are slow takes more, and never sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """What happened between two looks."""
+
+    span_s: float
+    rows: float
+    """Source rows taken in."""
+    cpu_s: Mapping[str, float]
+    """CPU seconds of all instances of each operator."""
+    instances: Mapping[str, float]
+    slots: float
+    """Slots at work, the mean of both ends."""
+    changes: int
+    """How many changes of nodes or instances were seen at its end."""
+    steady: bool
+    """Whether nothing was rebuilt in it: no change, no stop seen at either end."""
+    backlogged: bool
+    """Whether rows waited at both ends, so that all that could be done was done."""
+
+
+class FlowModel:
+    """w_i, κ and the pause of a change.
+
+    >>> model = FlowModel()
+    >>> for _ in range(5):  # 1000 rows in 10 s, 2 ms a row in one operator and 3 ms in the other
+    ...     model.learn(Stretch(span_s=10.0, rows=1000.0, cpu_s={"a": 2.0, "b": 3.0},
+    ...                         instances={"a": 4.0, "b": 1.0}, slots=2.0, changes=0,
+    ...                         steady=True, backlogged=False))
+    >>> round(model.nodes_per_s(slots=2)), {n: round(model.operator_per_s(n, 1)) for n in "ab"}
+    (400, {'a': 500, 'b': 333})
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0.0
+        self._cpu_s: dict[str, float] = {}
+        self.row_cpu_s = 0.0
+        """Σ w_i: CPU seconds of one source row in all operators."""
+        self.operators: list[str] = []
+        """Those whose cost is known."""
+        self.slot_cpu = 1.0
+        """κ: CPU seconds that a slot gives in a second."""
+        self.pause_s = PAUSE_S
+        self._lost_s = 0.0
+        self._changes = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether rows with a cost have been seen."""
+        return self.row_cpu_s > 0
+
+    def nodes_per_s(self, slots: float) -> float:
+        """Source rows a second that a number of slots can take in, whatever the instances."""
+        return slots * self.slot_cpu / self.row_cpu_s
+
+    def operator_per_s(self, name: str, instances: float) -> float:
+        """Source rows a second that an operator can take in, whatever the nodes."""
+        return instances * self.slot_cpu * self._rows / self._cpu_s[name]
+
+    def learn(self, stretch: Stretch) -> None:
+        """Take in what happened between two looks."""
+        if not stretch.steady:
+            self._note_loss(stretch)
+            return
+        self._note_pause(stretch)
+        if stretch.rows <= 0:
+            return
+        self._rows = FADE * self._rows + stretch.rows
+        for name, cpu_s in stretch.cpu_s.items():
+            self._cpu_s[name] = FADE * self._cpu_s.get(name, 0.0) + cpu_s
+        self.row_cpu_s = sum(self._cpu_s.values()) / self._rows
+        self.operators = [name for name, cpu_s in self._cpu_s.items() if cpu_s > 0]
+        self._learn_slots(stretch)
+
+    def _learn_slots(self, stretch: Stretch) -> None:
+        """κ, where nodes were what limited the flow, or where they gave more than was thought possible."""
+        shown = sum(stretch.cpu_s.values()) / (stretch.span_s * max(stretch.slots, 1.0))
+        most = self.slot_cpu * stretch.span_s
+        instance_limits = any(
+            cpu_s > 0.95 * most * stretch.instances[name] for name, cpu_s in stretch.cpu_s.items()
+        )
+        if shown > self.slot_cpu or (stretch.backlogged and not instance_limits and shown > 0):
+            self.slot_cpu = 0.5 * (self.slot_cpu + shown)
+        elif self.slot_cpu < 1.0:
+            self.slot_cpu += FORGET * (1.0 - self.slot_cpu)
+
+    # -- the pause of a change -------------------------------------------------------------------
+
+    def _note_loss(self, stretch: Stretch) -> None:
+        """Time that the flow did not use, in a stretch in which something was rebuilt."""
+        self._changes += stretch.changes
+        if self.ready:
+            used_s = stretch.rows / self.nodes_per_s(max(stretch.slots, 1.0))
+            self._lost_s += max(0.0, stretch.span_s - used_s)
+
+    def _note_pause(self, stretch: Stretch) -> None:
+        """After the stop: if rows still wait, all of the lost time was the stop's. Else it may have idled."""
+        if self._changes and stretch.backlogged and self.ready:
+            seen_s = min(self._lost_s / self._changes, LONGEST_PAUSE_S)
+            self.pause_s = 0.5 * (self.pause_s + seen_s)
+        self._changes, self._lost_s = 0, 0.0

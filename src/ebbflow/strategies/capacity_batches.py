@@ -1,0 +1,194 @@
+"""What the capacity strategy learns of queries that run in batches, and how it sizes them."""
+
+from __future__ import annotations
+
+import math
+
+from ebbflow.core.batches import Batch
+from ebbflow.core.decision import Constraint
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.batch_sizing import BatchSizing
+from ebbflow.profiling.outlook import QueryState
+from ebbflow.profiling.rates import Rates
+from ebbflow.profiling.sizing import Size, settle_s
+from ebbflow.strategies.diagnosis import why_more_cannot_help
+
+DISTURBANCE_S = 4.0
+"""Assumed disturbance by a growth until one has been seen."""
+WORTH = 6.0
+"""A growth is made for so many times as long as it disturbs: few and early ones, rather than many."""
+
+
+class _Query:
+    """What was learned of one query."""
+
+    def __init__(self, window_s: float) -> None:
+        self.model = BatchModel()
+        self.rates = Rates(window_s=window_s)
+        self.last: Batch | None = None
+        self.idle = False
+        self.overdue_s = 0.0
+        """How much longer its running batch has taken than it should."""
+        self.rate_by_age_per_s = 0.0
+        """Arrivals that would explain how long the running batch has taken; 0 while it is not overdue."""
+        self.disturbance_s = DISTURBANCE_S
+        """How much longer a batch takes in which nodes come: their first tasks load classes, start Python."""
+        self._running_s: float | None = None
+        self._fewest_slots = 1
+        """Since the running batch began."""
+
+    def learn(self, batch: Batch, patience_s: float) -> None:
+        before, self.last = self.last, batch
+        # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
+        self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
+        if batch.rows == 0 or not batch.stages:
+            return
+        if self.model.ready and not batch.steady:
+            # Somewhere in it the slots changed; half of it on either is the fairest guess.
+            sizes = (batch.slots, before.slots if before else batch.slots)
+            should_s = sum(self.model.on(slots).of(batch.rows) for slots in sizes) / 2
+            self.disturbance_s = 0.5 * (self.disturbance_s + max(0.0, batch.duration_s - should_s))
+        self.model.learn(batch, patience_s)
+
+    def look(self, running_since_s: float | None, now_s: float, slots: int, patience_s: float) -> None:
+        """Note whether it has nothing to do, or has been at one batch for too long."""
+        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
+        if running_since_s != self._running_s:
+            self._running_s, self._fewest_slots = running_since_s, slots
+        self._fewest_slots = min(self._fewest_slots, slots)
+        last = self.last
+        if last is None:
+            return
+        due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
+        if running_since_s is None:
+            # Well past its trigger and no batch: there are no rows to work on.
+            if now_s > due_s + 2.0:
+                self.idle = True
+                self.rates.add(now_s, 0.0)
+            return
+        if not self.model.ready and now_s - running_since_s > patience_s:
+            self.model.learn(
+                last
+            )  # it was passed over as the first; there is no time to wait for a better one
+        if self.model.ready:
+            rows = last.arrival_rate_per_s * max(0.0, due_s - last.started_s)
+            self.overdue_s = now_s - due_s - 1.5 * self.model.on(slots).of(rows) - 2.0
+            if self.overdue_s > 0:
+                self._explain(now_s - running_since_s, running_since_s - last.started_s)
+
+    def _explain(self, running_s: float, gap_s: float) -> None:
+        """A batch that has run for so long holds at least the rows that take so long; they came in the gap."""
+        time = self.model.on(self._fewest_slots)
+        if time.per_row_s > 0 and gap_s > 0:
+            self.rate_by_age_per_s = max(0.0, running_s - time.fixed_s) / time.per_row_s / gap_s
+
+
+class LearnedBatches:
+    """The queries of an application: models, rates, and the sizing made of them."""
+
+    hold_s = 0.0
+    """Leaving costs a batch-driven query nothing to speak of: it happens between batches."""
+
+    def __init__(self, *, rate_window_s: float) -> None:
+        self._rate_window_s = rate_window_s
+        self._queries: dict[str, _Query] = {}
+
+    def learn(self, snapshot: Snapshot) -> None:
+        """Take in the batches that finished, and look at those that run."""
+        patience_s = snapshot.slo.freshness_s / 2
+        for batch in snapshot.batches:
+            if batch.query in snapshot.queries:
+                query = self._queries.get(batch.query)
+                if query is None:
+                    query = self._queries[batch.query] = _Query(self._rate_window_s)
+                query.learn(batch, patience_s)
+        for gone in [name for name in self._queries if name not in snapshot.queries]:
+            del self._queries[gone]
+        slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
+        for name, query in self._queries.items():
+            query.look(snapshot.queries[name], snapshot.now_s, slots, patience_s)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the batches of some query are known well enough."""
+        return any(query.model.ready for query in self._queries.values())
+
+    def held_up(self) -> str:
+        """Why nothing may leave now; empty where it may."""
+        overdue_s = max(query.overdue_s for query in self._queries.values())
+        if overdue_s <= 0:
+            return ""
+        return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+
+    def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> BatchSizing:
+        """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""
+        ready = {name: query for name, query in self._queries.items() if query.model.ready}
+        return BatchSizing(
+            {name: query.model for name, query in ready.items()},
+            {name: self._state(query, snapshot, budget, shrinking) for name, query in ready.items()},
+            snapshot,
+            budget=budget,
+            busy_limit=busy_limit,
+            reserve_s=0.0 if shrinking else max(query.disturbance_s for query in ready.values()),
+        )
+
+    @staticmethod
+    def _state(query: _Query, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
+        last, now_s = query.last, snapshot.now_s
+        assert last is not None
+        rate = query.rates.level
+        # Every growth disturbs a batch. One that is needed is made for the time until its effect can be
+        # judged, and for as long after that as makes it worth the disturbance. A rise is believed as far
+        # as it is sure, and not to more than three times the load.
+        ahead_s = snapshot.lead_time_s + settle_s(last.trigger_interval_s, snapshot.slo)
+        ahead_s += WORTH * query.disturbance_s
+        if not shrinking:
+            wait_s = min(last.trigger_interval_s, snapshot.slo.freshness_s)
+            if now_s - last.started_s > wait_s + budget * (snapshot.slo.freshness_s - wait_s):
+                # What a finished batch counted is too old to wait for the next: the running one tells, too.
+                rate = max(rate, query.rate_by_age_per_s)
+        return QueryState(
+            now_s=now_s,
+            offsets_taken_s=now_s if query.idle else last.started_s,
+            free_at_s=now_s if query.idle else last.ended_s,
+            trigger_interval_s=last.trigger_interval_s,
+            backlog_rows=0.0 if query.idle else last.backlog_rows,
+            rows_per_batch_limit=float(max(last.rows, 1)) if last.backlog_rows > 0 else math.inf,
+            rate_per_s=rate,
+            slope_per_s2=0.0 if shrinking else query.rates.rise_per_s(ahead_s),
+            slope_for_s=ahead_s,
+        )
+
+    # -- saying why ----------------------------------------------------------------------------
+
+    @staticmethod
+    def bottleneck(sizing: BatchSizing, size: Size) -> Constraint | None:
+        """What keeps more nodes from helping."""
+        snapshot = sizing.snapshot
+        slots = size.nodes * snapshot.slots_per_node
+        name = max(sizing.models, key=lambda n: sizing.models[n].on(slots).of(sizing.states[n].rate_per_s))
+        return why_more_cannot_help(
+            sizing.models[name],
+            sizing.states[name],
+            slots=slots,
+            most_slots=snapshot.limits.max_nodes * snapshot.slots_per_node,
+            slo_s=snapshot.slo.freshness_s,
+        )
+
+    @staticmethod
+    def inputs(sizing: BatchSizing, size: Size) -> dict[str, float | str]:
+        """The numbers behind a decision."""
+        snapshot, states = sizing.snapshot, sizing.states.values()
+        slots = size.nodes * snapshot.slots_per_node
+        model = max(sizing.models.values(), key=lambda m: m.on(slots).per_row_s)
+        time = model.on(slots)
+        return {
+            "slope_per_s2": round(sum(state.slope_per_s2 for state in states), 3),
+            "backlog_rows": round(sum(state.backlog_rows for state in states)),
+            "ahead_s": round(max(state.slope_for_s for state in states), 1),
+            "driver_s": round(model.driver_s, 3),
+            "batch_fixed_s": round(time.fixed_s, 3),
+            "batch_per_row_ms": round(time.per_row_s * 1000, 4),
+            "reserve_s": round(size.reserve_s, 2),
+        }

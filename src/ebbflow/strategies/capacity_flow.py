@@ -1,0 +1,162 @@
+"""What the capacity strategy learns of a pipeline without batches, and how it sizes it."""
+
+from __future__ import annotations
+
+from ebbflow.core.decision import Constraint
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import ActionKind, Snapshot
+from ebbflow.profiling.flow_model import FlowModel, Stretch
+from ebbflow.profiling.flow_outlook import FlowState
+from ebbflow.profiling.flow_sizing import FlowSizing
+from ebbflow.profiling.rates import Rates
+from ebbflow.profiling.sizing import Size, settle_s
+
+WORTH = 1.0
+"""A change is made for so many times as long as it stops the flow: few and early ones, rather than many."""
+HOLD = 2.0
+"""Shrinking must have been right for so many times as long as it stops the flow."""
+BACKLOG_S = 2.0
+"""More than so many seconds of arrivals in the queue are a backlog: the flow has all the work it can do."""
+
+
+def flows(snapshot: Snapshot) -> bool:
+    """Whether the target shows operators at work rather than batches."""
+    return not snapshot.batches and any(
+        snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in snapshot.pipeline.order
+    )
+
+
+class LearnedFlow:
+    """A pipeline whose operators were read: costs, rate, queue, and the sizing made of them."""
+
+    def __init__(self, *, rate_window_s: float) -> None:
+        self._rate_window_s = rate_window_s
+        self.model = FlowModel()
+        self._rates = Rates(window_s=rate_window_s)
+        self._seen_s: float | None = None
+        self._instances: dict[str, int] = {}
+        self._queue_rows = self._freshness_s = 0.0
+        self._nodes = 0
+        self._calm = self._backlogged = False
+        self._stopped = False
+
+    @property
+    def hold_s(self) -> float:
+        """Leaving stops the flow, so it must be right for long enough to be worth it."""
+        return HOLD * self.model.pause_s
+
+    @property
+    def ready(self) -> bool:
+        """Whether rows with a cost have been seen."""
+        return self.model.ready
+
+    def held_up(self) -> str:
+        """Why nothing may leave now; empty where it may."""
+        return "the flow stands still for a change; nothing leaves until it goes on" if self._stopped else ""
+
+    def learn(self, snapshot: Snapshot) -> None:
+        """Take in what was read since the last look."""
+        windows, name = snapshot.windows, snapshot.pipeline.name
+        rates = windows.of(name, Metric.ARRIVAL_RATE)
+        looked_s = rates.last_time_s
+        self._stopped = any(action.kind is ActionKind.RESTART for action in snapshot.under_way)
+        if looked_s is None or (self._seen_s is not None and looked_s <= self._seen_s):
+            return
+        if self._seen_s is not None:  # the first look has no span to count rows over
+            for time_s, rate in rates.since(self._seen_s):
+                if time_s > self._seen_s:
+                    self._rates.add(time_s, rate)
+        self._queue_rows = windows.of(name, Metric.QUEUE_LENGTH).last or 0.0
+        self._freshness_s = windows.of(name, Metric.FRESHNESS).last or 0.0
+        backlogged = self._queue_rows > BACKLOG_S * max(self._rates.level, 1.0)
+        nodes = snapshot.observed.main_nodes
+        instances, rows, cpu_s = self._operators(snapshot)
+        # A change that is seen now may stop the flow only after this look.
+        same = nodes == self._nodes and instances == self._instances
+        calm = not self._stopped and (same or self._seen_s is None)
+        if self._seen_s is not None and cpu_s:
+            self.model.learn(
+                Stretch(
+                    span_s=looked_s - self._seen_s,
+                    rows=rows,
+                    cpu_s=cpu_s,
+                    instances=instances,
+                    slots=0.5 * (nodes + self._nodes) * max(1, snapshot.slots_per_node),
+                    changes=0 if same else 1,
+                    steady=calm and self._calm,
+                    backlogged=backlogged and self._backlogged,
+                )
+            )
+        self._seen_s, self._nodes, self._instances = looked_s, nodes, instances
+        self._calm, self._backlogged = calm, backlogged
+
+    def _operators(self, snapshot: Snapshot) -> tuple[dict[str, int], float, dict[str, float]]:
+        """(instances, source rows, CPU seconds of each operator) since the last look."""
+        instances: dict[str, int] = {}
+        cpu_s: dict[str, float] = {}
+        rows = 0.0
+        sources, windows, since_s = snapshot.pipeline.sources, snapshot.windows, self._seen_s
+        for name in snapshot.pipeline.order:
+            counted = windows.of(name, Metric.INSTANCES).last
+            if counted is None:
+                continue
+            instances[name] = round(counted)
+            if since_s is None:
+                continue
+            used, before_s = 0.0, since_s
+            for time_s, share in windows.of(name, Metric.INSTANCE_CPU).since(since_s):
+                used += share * (time_s - before_s)
+                before_s = time_s
+            cpu_s[name] = used * counted
+            if name in sources:
+                points = windows.of(name, Metric.ROWS_IN).since(since_s)
+                rows += sum(value for time_s, value in points if time_s > since_s) / len(sources)
+        return instances, rows, cpu_s
+
+    def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> FlowSizing:
+        """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""
+        rate = self._rates.level
+        ahead_s = snapshot.lead_time_s + settle_s(0.0, snapshot.slo) + WORTH * self.model.pause_s
+        state = FlowState(
+            now_s=snapshot.now_s,
+            queue_rows=self._queue_rows,
+            freshness_s=self._freshness_s,
+            rate_per_s=rate,
+            slope_per_s2=0.0 if shrinking else self._rates.rise_per_s(ahead_s),
+            slope_for_s=ahead_s,
+        )
+        return FlowSizing(self.model, state, self._instances, snapshot, budget=budget, busy_limit=busy_limit)
+
+    # -- saying why ----------------------------------------------------------------------------
+
+    def bottleneck(self, sizing: FlowSizing, size: Size) -> Constraint | None:
+        """What keeps more nodes from helping."""
+        snapshot = sizing.snapshot
+        name, per_s = sizing.limit
+        slots = size.nodes * max(1, snapshot.slots_per_node)
+        if per_s <= self.model.nodes_per_s(slots):
+            count = {**self._instances, **sizing.raised}[name]
+            which = f"one instance of {name} is" if count == 1 else f"{count} instances of {name} are"
+            return Constraint(
+                name="instances",
+                why=f"{which} the limit, at {per_s:.0f} rows/s: more nodes cannot help; "
+                "a cheaper step would, or one that can be split",
+            )
+        if size.nodes >= snapshot.limits.max_nodes:
+            return Constraint(name="limit", why=f"{size.nodes} nodes are all the limits allow")
+        return None
+
+    def inputs(self, sizing: FlowSizing, size: Size) -> dict[str, float | str]:
+        """The numbers behind a decision."""
+        state, model = sizing.state, self.model
+        return {
+            "slope_per_s2": round(state.slope_per_s2, 3),
+            "queue_rows": round(state.queue_rows),
+            "freshness_s": round(state.freshness_s, 2),
+            "ahead_s": round(state.slope_for_s, 1),
+            "row_cpu_ms": round(1000 * model.row_cpu_s, 4),
+            "slot_cpu": round(model.slot_cpu, 3),
+            "capacity_per_s": round(sizing.capacity_per_s(size.nodes), 1),
+            "pause_s": round(model.pause_s, 2),
+            "reserve_s": round(size.reserve_s, 2),
+        }
