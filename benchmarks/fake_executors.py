@@ -23,8 +23,19 @@ def fake_executors(count: int, *, workers: int = 3, application: str = "app-benc
     """So many executors, each of 1 + ``workers`` processes, for as long as the context lasts."""
     started = [
         subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(workers), MAIN_CLASS, "--driver-url", "none"]
-            + ["--executor-id", str(number), "--hostname", "here", "--cores", "1", "--app-id", application],
+            [
+                *(sys.executable, "-I", "-S", __file__, str(workers), MAIN_CLASS, "--driver-url", "none"),
+                *(
+                    "--executor-id",
+                    str(number),
+                    "--hostname",
+                    "here",
+                    "--cores",
+                    "1",
+                    "--app-id",
+                    application,
+                ),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -78,7 +78,7 @@ class Agent:
             self.address = self._listen(address, keys)
         except zmq.ZMQError as error:
             self.close()
-            raise InputError(f"cannot listen at {address}: {error.strerror}") from None
+            raise InputError(f"cannot listen at {address}: {zmq.strerror(error.errno or 0)}") from None
 
     def _listen(self, address: str, keys: AgentKeys | None) -> str:
         publisher = self._socket

@@ -21,9 +21,9 @@ from ebbflow.core.metrics import Metric, SubjectKind
 from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError, MessageError
 from ebbflow.monitoring.addresses import check
-from ebbflow.monitoring.agent import HEARTBEAT_S
 from ebbflow.monitoring.keys import CollectorKeys
-from ebbflow.monitoring.messages import AGENT_METRICS, LARGEST_BODY, Sample, Topic, decode, is_name, prefix
+from ebbflow.monitoring.line import DIAL_AGAIN_AFTER_S, MOST_WAITING, Line
+from ebbflow.monitoring.messages import AGENT_METRICS, Sample, Topic, decode, is_name, prefix
 
 log = logging.getLogger("ebbflow")
 
@@ -32,8 +32,6 @@ Series = tuple[str, Metric]
 
 LATE_AFTER_S = 10.0
 FUTURE_AFTER_S = 5.0
-SILENT_AFTER_S = 15.0
-MOST_WAITING = 10_000
 MOST_AGENTS = 4_096
 _RECENT = 256
 
@@ -76,7 +74,8 @@ class _Agent:
 class Collector:
     """What the agents at some addresses say of one application's executors, and of their hosts.
 
-    Executors of different applications have the same numbers, so it is never more than one. Not for several threads at once: whoever runs the loop takes, subscribes and closes.
+    Executors of different applications have the same numbers, so it is never more than one. Not for several
+    threads at once: whoever runs the loop takes, subscribes and closes.
     """
 
     def __init__(
@@ -87,6 +86,7 @@ class Collector:
         keys: CollectorKeys | None = None,
         late_after_s: float = LATE_AFTER_S,
         future_after_s: float = FUTURE_AFTER_S,
+        dial_again_after_s: float = DIAL_AGAIN_AFTER_S,
     ) -> None:
         for address in addresses:
             check(address, has_keys=keys is not None)
@@ -94,37 +94,22 @@ class Collector:
             raise InputError(f"'{application}' is not the id of a Spark application")
         self.counts = Counts()
         self._application = application
-        self._keys = keys
         self._late_after_s, self._future_after_s = late_after_s, future_after_s
         self._patterns: dict[Metric, frozenset[str]] = {}
         self._subscribed: frozenset[bytes] = frozenset()
         self._agents: dict[str, _Agent] = {}
         self._skewed: set[str] = set()
-        self._heard_s: float | None = None
-        self._told_silence = False
-        self._addresses = tuple(dict.fromkeys(addresses))
         self._context: zmq.Context[Any] = zmq.Context()
-        self._socket = self._context.socket(zmq.SUB)
-        try:
-            self._call()
-        except zmq.ZMQError as error:
-            self.close()
-            raise InputError(f"cannot call the agents at {', '.join(addresses)}: {error.strerror}") from None
-
-    def _call(self) -> None:
-        subscriber = self._socket
-        subscriber.linger = 0
-        subscriber.rcvhwm = MOST_WAITING
-        subscriber.maxmsgsize = 2 * LARGEST_BODY
-        subscriber.heartbeat_ivl = HEARTBEAT_S * 1000
-        subscriber.heartbeat_timeout = 3 * HEARTBEAT_S * 1000
-        subscriber.reconnect_ivl, subscriber.reconnect_ivl_max = 100, 5_000
-        if self._keys is not None:
-            subscriber.curve_serverkey = self._keys.agent
-            subscriber.curve_publickey, subscriber.curve_secretkey = self._keys.public, self._keys.secret
-        for address in self._addresses:
-            subscriber.ipv6 = "[" in address
-            subscriber.connect(address)
+        self.lines: list[Line] = []
+        for address in dict.fromkeys(addresses):
+            try:
+                line = Line(self._context, address, keys, dial_again_after_s=dial_again_after_s)
+            except zmq.ZMQError as error:
+                self.close()
+                raise InputError(
+                    f"cannot call the agent at {address}: {zmq.strerror(error.errno or 0)}"
+                ) from None
+            self.lines.append(line)
 
     # -- what is needed ------------------------------------------------------------------------
 
@@ -136,15 +121,11 @@ class Collector:
                 patterns.setdefault(metric, set()).add(subject)
         self._patterns = {metric: frozenset(subjects) for metric, subjects in patterns.items()}
         wanted = frozenset(prefix(metric, self._application) for metric in patterns)
-        if wanted == self._subscribed:
-            return
-        for each in wanted - self._subscribed:
-            self._socket.subscribe(each)
-        for each in self._subscribed - wanted:
-            self._socket.unsubscribe(each)
-        if not self._subscribed:
-            self._heard_s = None  # silence counts from the next look on
-        self._subscribed = wanted
+        if wanted != self._subscribed:
+            for line in self.lines:
+                line.subscribe(wanted - self._subscribed)
+                line.unsubscribe(self._subscribed - wanted)
+            self._subscribed = wanted
 
     @property
     def subscriptions(self) -> frozenset[bytes]:
@@ -156,14 +137,13 @@ class Collector:
     def take(self, now_s: float) -> list[Reading]:
         """What has come since the last time and can be believed. Never waits."""
         readings: list[Reading] = []
-        before = self.counts.messages
-        for _ in range(MOST_WAITING):
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                break
-            readings += self.accept(frames, now_s)
-        self._note_silence(now_s, heard=self.counts.messages > before)
+        for line in self.lines:
+            line.tend(now_s)
+            for _ in range(MOST_WAITING):  # who floods us shall not keep us from deciding
+                frames = line.receive()
+                if frames is None:
+                    break
+                readings += self.accept(frames, now_s)
         return readings
 
     def accept(self, frames: Sequence[bytes], now_s: float) -> list[Reading]:
@@ -234,20 +214,6 @@ class Collector:
         agent.newest = sample.sequence
         agent.recent.append(sample.sequence)
         return True
-
-    def _note_silence(self, now_s: float, *, heard: bool) -> None:
-        if heard or self._heard_s is None:
-            self._heard_s = now_s
-            if heard and self._told_silence:
-                log.warning("the agents are heard again")
-                self._told_silence = False
-        elif self._subscribed and not self._told_silence and now_s - self._heard_s > SILENT_AFTER_S:
-            self._told_silence = True
-            log.warning(
-                "nothing heard from the agents at %s for %.0f s: what they measure is missing; is one running "
-                "there, and do the keys belong together?",
-                ", ".join(self._addresses), now_s - self._heard_s,
-            )  # fmt: skip
 
     def close(self) -> None:
         """Hang up."""

@@ -40,7 +40,8 @@ class Gate:
             welcome = self._is_welcome(request)
             if not welcome:
                 self.turned_away += 1
-                log.warning("turned away a listener with an unknown key (%d so far)", self.turned_away)
+                if self.turned_away in (1, 10, 100) or self.turned_away % 1000 == 0:
+                    log.warning("turned away a listener with an unknown key (%d so far)", self.turned_away)
             status, text = (b"200", b"OK") if welcome else (b"400", b"unknown key")
             self.socket.send_multipart([version, number, status, text, b"", b""])
 

@@ -20,7 +20,16 @@ def start_local_agent(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     address = f"ipc://{folder / 'agent'}"
     with (folder / LOG).open("wb") as output:
         popen = subprocess.Popen(
-            [sys.executable, "-I", supervisor.__file__, "", sys.executable, "-m", "ebbflow.monitoring", address],
+            [
+                sys.executable,
+                "-I",
+                supervisor.__file__,
+                "",
+                sys.executable,
+                "-m",
+                "ebbflow.monitoring",
+                address,
+            ],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
