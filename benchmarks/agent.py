@@ -18,7 +18,6 @@ import psutil
 
 from benchmarks.fake_executors import fake_executors
 from benchmarks.figures import Figure
-from benchmarks.relay import Relay
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.metrics import Metric
 from ebbflow.monitoring.agent import Agent
@@ -26,6 +25,7 @@ from ebbflow.monitoring.collector import Collector, Series
 from ebbflow.monitoring.keys import agent_keys, collector_keys, make_keys
 from ebbflow.monitoring.messages import AGENT_METRICS
 from ebbflow.monitoring.sampling import Sampler
+from ebbflow.monitoring.tcp_bytes import tcp_sockets
 
 EXECUTORS, WARM_S, SECONDS = 8, 10.0, 20.0
 APPLICATION = "app-20261116000002-0000"
@@ -74,32 +74,32 @@ def _cpu(name: str, series: frozenset[Series]) -> list[Figure]:
 
 
 def _bytes(name: str, series: frozenset[Series], *, keys: bool) -> list[Figure]:
-    """Bytes from agent to collector, counted between them: frames, heartbeats and encryption included."""
-    with _wire(keys=keys) as (agent, relay, collector):
+    """Bytes from agent to collector, as the kernel counts them: frames and encryption included."""
+    with _wire(keys=keys) as (agent, collector):
+        port = int(agent.address.rsplit(":", 1)[1])
         collector.subscribe_to(series)
         for _ in range(50):  # as fast as it goes: what a message weighs does not depend on time
             agent.listen()
             agent.sample()
             collector.take(time.time())
             time.sleep(0.02)
-        _settle(relay, collector)
-        bytes_before, readings_before = relay.from_agent, collector.counts.readings
+        bytes_before, readings_before = _settled(port, collector), collector.counts.readings
         for _ in range(100):
             agent.sample()
             time.sleep(0.02)
-        _settle(relay, collector)
+        came = _settled(port, collector) - bytes_before
         readings = collector.counts.readings - readings_before
         return [
             Figure(
                 what=f"wire, {EXECUTORS} executors, {name}",
-                value=(relay.from_agent - bytes_before) / readings,
+                value=came / readings,
                 unit="bytes/reading",
             )
         ]
 
 
 @contextlib.contextmanager
-def _wire(*, keys: bool) -> Iterator[tuple[Agent, Relay, Collector]]:
+def _wire(*, keys: bool) -> Iterator[tuple[Agent, Collector]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sides = make_keys(folder) if keys else None
@@ -112,23 +112,27 @@ def _wire(*, keys: bool) -> Iterator[tuple[Agent, Relay, Collector]]:
             keys=agent_keys(sides[0]) if sides else None,
         )
         stack.callback(agent.close)
-        relay = stack.enter_context(Relay(int(agent.address.rsplit(":", 1)[1])))
         collector = Collector(
-            [f"tcp://127.0.0.1:{relay.port}"],
+            [agent.address],
             application=APPLICATION,
             keys=collector_keys(sides[1]) if sides else None,
         )
         stack.callback(collector.close)
-        yield agent, relay, collector
+        yield agent, collector
 
 
-def _settle(relay: Relay, collector: Collector) -> None:
-    """Until nothing comes any more."""
-    last = -1
-    while relay.from_agent != last:
-        last = relay.from_agent
-        time.sleep(0.2)
+def _settled(port: int, collector: Collector) -> int:
+    """Bytes that came from the agent's port, once no more come."""
+    came = -1
+    while True:
         collector.take(time.time())
+        far_end = port.to_bytes(2, "big")
+        sockets = tcp_sockets() or {}
+        now = sum(each.received for each in sockets.values() if each.there.startswith(far_end))
+        if now == came:
+            return came
+        came = now
+        time.sleep(0.2)
 
 
 def _pass_time(collector: Collector, seconds: float) -> None:

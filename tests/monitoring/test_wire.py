@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import zmq
+from relay import Relay
 from wire import APP, calling, keys_in, running_agent
 
-from benchmarks.relay import Relay
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError
 from ebbflow.monitoring.messages import Sample, Topic, encode
@@ -128,6 +128,35 @@ def test_an_agent_called_twice_counts_once(wait) -> None:
         wait(lambda: collector.hears() and collector.collector.counts.duplicate > 3, "duplicates")
         times = [(r.time_s, r.subject) for r in collector.heard]
         assert len(set(times)) == len(times)
+
+
+def test_after_hanging_up_nothing_comes_and_nothing_breaks(wait) -> None:
+    with running_agent() as agent, calling(agent.address) as collector:
+        wait(collector.hears, "a reading")
+        collector.collector.close()
+        assert not collector.hears()
+        collector.collector.subscribe_to([("*", Metric.NODE_MEMORY)])
+        assert not collector.hears()
+
+
+def test_who_hangs_up_while_another_thread_listens_harms_nobody(wait) -> None:
+    with running_agent() as agent, calling(agent.address) as collector:
+        wait(collector.hears, "a reading")
+        stop, faults = threading.Event(), []
+
+        def listen() -> None:
+            try:
+                while not stop.is_set():
+                    collector.collector.take(time.time())
+            except BaseException as error:
+                faults.append(error)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        collector.collector.close()
+        stop.set()
+        thread.join()
+        assert faults == []
 
 
 def test_a_socket_that_is_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:

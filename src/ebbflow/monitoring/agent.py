@@ -70,7 +70,7 @@ class Agent:
         self.boot = random.SystemRandom().getrandbits(32)
         self._sequence = itertools.count(1)
         self.interest = Interest()
-        self.sent_bytes = self.sent_readings = 0
+        self.sent_readings = 0
         self._context: zmq.Context[Any] = zmq.Context()
         self._gate = Gate(self._context, keys.listeners) if keys is not None else None
         self._socket = self._context.socket(zmq.XPUB)
@@ -155,10 +155,8 @@ class Agent:
     def publish(self, topic: Topic, values: list[tuple[str, float]], time_s: float) -> None:
         """Send one message to those who subscribed to its topic."""
         sample = Sample(VERSION, self.name, self.boot, next(self._sequence), time_s, values)
-        frames = [topic.encode(), encode(sample)]
-        self._socket.send_multipart(frames)
+        self._socket.send_multipart([topic.encode(), encode(sample)])
         self.sent_readings += len(values)
-        self.sent_bytes += sum(len(frame) for frame in frames)
 
     @property
     def turned_away(self) -> int:

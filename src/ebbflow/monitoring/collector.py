@@ -9,6 +9,7 @@ missing: a collector makes nothing up.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -74,8 +75,7 @@ class _Agent:
 class Collector:
     """What the agents at some addresses say of one application's executors, and of their hosts.
 
-    Executors of different applications have the same numbers, so it is never more than one. Not for several
-    threads at once: whoever runs the loop takes, subscribes and closes.
+    Executors of different applications have the same numbers, so it is never more than one.
     """
 
     def __init__(
@@ -99,6 +99,8 @@ class Collector:
         self._subscribed: frozenset[bytes] = frozenset()
         self._agents: dict[str, _Agent] = {}
         self._skewed: set[str] = set()
+        # Sockets are not for two threads at once: one that stops the loop may come while the loop still takes.
+        self._lock = threading.Lock()
         self._context: zmq.Context[Any] = zmq.Context()
         self.lines: list[Line] = []
         for address in dict.fromkeys(addresses):
@@ -122,9 +124,10 @@ class Collector:
         self._patterns = {metric: frozenset(subjects) for metric, subjects in patterns.items()}
         wanted = frozenset(prefix(metric, self._application) for metric in patterns)
         if wanted != self._subscribed:
-            for line in self.lines:
-                line.subscribe(wanted - self._subscribed)
-                line.unsubscribe(self._subscribed - wanted)
+            with self._lock:
+                for line in self.lines:
+                    line.subscribe(wanted - self._subscribed)
+                    line.unsubscribe(self._subscribed - wanted)
             self._subscribed = wanted
 
     @property
@@ -137,13 +140,14 @@ class Collector:
     def take(self, now_s: float) -> list[Reading]:
         """What has come since the last time and can be believed. Never waits."""
         readings: list[Reading] = []
-        for line in self.lines:
-            line.tend(now_s)
-            for _ in range(MOST_WAITING):  # who floods us shall not keep us from deciding
-                frames = line.receive()
-                if frames is None:
-                    break
-                readings += self.accept(frames, now_s)
+        with self._lock:
+            for line in self.lines:
+                line.tend(now_s)
+                for _ in range(MOST_WAITING):  # who floods us shall not keep us from deciding
+                    frames = line.receive()
+                    if frames is None:
+                        break
+                    readings += self.accept(frames, now_s)
         return readings
 
     def accept(self, frames: Sequence[bytes], now_s: float) -> list[Reading]:
@@ -216,8 +220,10 @@ class Collector:
         return True
 
     def close(self) -> None:
-        """Hang up."""
-        self._context.destroy(linger=0)
+        """Hang up; nothing comes after that."""
+        with self._lock:
+            self.lines.clear()
+            self._context.destroy(linger=0)
 
 
 def _message(frames: Sequence[bytes]) -> tuple[Topic, Sample]:

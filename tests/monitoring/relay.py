@@ -41,19 +41,29 @@ class Relay:
                 for each in ready:
                     if each is self._door:
                         caller, _ = self._door.accept()
-                        agent = socket.create_connection(("127.0.0.1", self._to_port))
                         open_sockets.enter_context(caller)
+                        try:
+                            agent = socket.create_connection(("127.0.0.1", self._to_port))
+                        except OSError:
+                            caller.close()
+                            continue
                         open_sockets.enter_context(agent)
                         peers[caller], peers[agent] = agent, caller
                         agents.add(agent)
                         continue
-                    data = each.recv(1 << 16)
+                    if each not in peers:
+                        continue  # its other end has just hung up
+                    try:
+                        data = each.recv(1 << 16)
+                        peers[each].sendall(data)
+                    except OSError:
+                        data = b""
                     if not data:
-                        peers.pop(peers.pop(each), None)
-                        continue
-                    if each in agents:
+                        for end in (peers.pop(each), each):
+                            peers.pop(end, None)
+                            end.close()
+                    elif each in agents:
                         self.from_agent += len(data)
                         self.heard += data
                     else:
                         self.to_agent += len(data)
-                    peers[each].sendall(data)
