@@ -222,6 +222,8 @@ class Collector:
     def close(self) -> None:
         """Hang up; nothing comes after that."""
         with self._lock:
+            for line in self.lines:
+                line.close()
             self.lines.clear()
             self._context.destroy(linger=0)
 

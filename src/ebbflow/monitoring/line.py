@@ -103,6 +103,12 @@ class Line:
         else:
             self._wait(now_s)
 
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close()
+
     def _answered(self) -> None:
         self._refused_s = self._down_since_s = None
         if self._told:
