@@ -13,6 +13,7 @@ NAMES = (
     "decision",
     "simulator",
     "leaderboard",
+    "agent",
     "store",
     "memory",
     "environment",

@@ -13,6 +13,7 @@
     ├── TargetError           the thing that is scaled does not answer as it should
     │   ├── UnreachableError  no Spark master at that address
     │   └── TargetGoneError   it has ended; there is nothing left to scale
+    ├── MessageError          what came over the wire is not what agents send
     └── StoreError            readings or ledger cannot be written or read
 
     EbbflowWarning            something works, but not the way it was meant to
@@ -76,6 +77,10 @@ class UnreachableError(TargetError):
 
 class TargetGoneError(TargetError):
     """The target has ended for good."""
+
+
+class MessageError(EbbflowError):
+    """What came over the wire is not what agents send."""
 
 
 class StoreError(EbbflowError):

@@ -19,6 +19,7 @@ class Unit(StrEnum):
     COUNT = "count"
     SHARE = "share of 1"
     BYTES = "bytes"
+    BYTES_PER_S = "bytes/s"
 
 
 class SubjectKind(StrEnum):
@@ -28,6 +29,7 @@ class SubjectKind(StrEnum):
     OPERATOR = "operator"
     CLUSTER = "cluster"
     NODE = "node"
+    HOST = "host"
 
 
 class Metric(Enum):
@@ -117,10 +119,63 @@ class Metric(Enum):
         "node-cpu",
         Unit.SHARE,
         SubjectKind.NODE,
-        "part of the node's cores in use since the last look",
+        "part of the node's cores in use since the last look; more than 1 where nothing confines it to them",
     )
     ACTIVE_TASKS = ("active-tasks", Unit.COUNT, SubjectKind.NODE, "tasks running on the node now")
     TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds the node has worked so far")
+    NODE_MEMORY = (
+        "node-memory", Unit.BYTES, SubjectKind.NODE,
+        "resident memory of the node's processes; pages they share count once for each",
+    )  # fmt: skip
+    NODE_HEAP = ("node-heap", Unit.BYTES, SubjectKind.NODE, "Java heap in use, garbage included")
+    NODE_HEAP_SHARE = (
+        "node-heap-share", Unit.SHARE, SubjectKind.NODE,
+        "Java heap in use ÷ the largest it may become, garbage included",
+    )  # fmt: skip
+    NODE_DISK_READ = (
+        "node-disk-read", Unit.BYTES_PER_S, SubjectKind.NODE,
+        "what the node's processes made disks read since the last look; the page cache does not count",
+    )  # fmt: skip
+    NODE_DISK_WRITE = (
+        "node-disk-write", Unit.BYTES_PER_S, SubjectKind.NODE,
+        "what the node's processes gave disks to write since the last look",
+    )  # fmt: skip
+    NODE_NETWORK_IN = (
+        "node-network-in", Unit.BYTES_PER_S, SubjectKind.NODE,
+        "TCP payload the node's processes received since the last look, not from each other",
+    )  # fmt: skip
+    NODE_NETWORK_OUT = (
+        "node-network-out", Unit.BYTES_PER_S, SubjectKind.NODE,
+        "TCP payload others acknowledged to the node's processes since the last look",
+    )  # fmt: skip
+    HOST_CPU = (
+        "host-cpu",
+        Unit.SHARE,
+        SubjectKind.HOST,
+        "part of all the host's cores in use since the last look",
+    )
+    HOST_MEMORY = (
+        "host-memory",
+        Unit.SHARE,
+        SubjectKind.HOST,
+        "part of the host's memory that cannot be had any more",
+    )
+    HOST_DISK_READ = (
+        "host-disk-read", Unit.BYTES_PER_S, SubjectKind.HOST,
+        "what all disks of the host read since the last look",
+    )  # fmt: skip
+    HOST_DISK_WRITE = (
+        "host-disk-write", Unit.BYTES_PER_S, SubjectKind.HOST,
+        "what all disks of the host wrote since the last look",
+    )  # fmt: skip
+    HOST_NETWORK_IN = (
+        "host-network-in", Unit.BYTES_PER_S, SubjectKind.HOST,
+        "bytes that came in over all interfaces but loopback since the last look",
+    )  # fmt: skip
+    HOST_NETWORK_OUT = (
+        "host-network-out", Unit.BYTES_PER_S, SubjectKind.HOST,
+        "bytes that went out over all interfaces but loopback since the last look",
+    )  # fmt: skip
 
     @classmethod
     def of(cls, key: str) -> Metric:

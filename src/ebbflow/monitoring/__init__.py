@@ -1,1 +1,1 @@
-"""What was measured: the store that keeps readings and ledger."""
+"""Measuring and keeping: agents on the hosts, the collector that hears them, the store."""

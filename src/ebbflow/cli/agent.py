@@ -1,0 +1,63 @@
+"""``ebbflow agent``: watches the executors of this host; ``ebbflow agent keys`` makes the keys for it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ebbflow.cli.output import Json, print_json, say
+from ebbflow.core.duration import parse_duration_s
+from ebbflow.monitoring import addresses
+from ebbflow.monitoring.keys import make_keys
+from ebbflow.monitoring.start import start_agent
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command and the one below it."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback(help=agent.__doc__)(agent)
+    group.command("keys")(keys)
+    app.add_typer(group, name="agent")
+
+
+def agent(
+    context: typer.Context,
+    bind: Annotated[str, typer.Option(help="Where to listen; without keys on this machine only.")] = (
+        addresses.DEFAULT
+    ),
+    keys: Annotated[
+        Path | None, typer.Option(help="The folder DIR/agent that `ebbflow agent keys DIR` made.")
+    ] = None,
+    every: Annotated[str, typer.Option(help="How often to sample.")] = "1s",
+    name: Annotated[str | None, typer.Option(help="What this host is called; by default its name.")] = None,
+    json: Json = False,
+) -> None:
+    """Watch this host's executors, and publish what somebody subscribed to: CPU, memory, heap, disk, network."""
+    if context.invoked_subcommand is not None:
+        return
+    running = start_agent(bind, keys=keys, name=name, every_s=parse_duration_s(every))
+    try:
+        if json:
+            print_json({"address": running.address, "name": running.name, "keys": keys is not None})
+        say(f"agent {running.name} listens at {running.address} {'with' if keys else 'without'} keys")
+        running.run(threading.Event())
+    finally:
+        running.close()
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where to make the folders agent and collector.")],
+    json: Json = False,
+) -> None:
+    """Make keys, so that only your collectors hear your agents, and only your agents are heard."""
+    agent_folder, collector_folder = make_keys(folder)
+    if json:
+        print_json({"agent": str(agent_folder), "collector": str(collector_folder)})
+        return
+    say(
+        f"copy {agent_folder} to every worker host: ebbflow agent --keys {agent_folder} --bind tcp://HOST:7788"
+    )
+    say(f"copy {collector_folder} to where the driver runs, and name it where you name the agents")

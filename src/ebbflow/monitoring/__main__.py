@@ -1,0 +1,14 @@
+"""``python -m ebbflow.monitoring ADDRESS``: an agent with little around it, as the local cluster starts it.
+
+It loads neither the command line nor a strategy, so it is up in a blink and stays small.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from ebbflow.monitoring.start import start_agent
+
+if __name__ == "__main__":
+    start_agent(sys.argv[1]).run(threading.Event())

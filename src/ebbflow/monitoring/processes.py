@@ -1,0 +1,163 @@
+"""Which processes of this host belong to which Spark executor.
+
+An executor is a JVM whose command line names its application and itself; its tree is that JVM and all its
+descendants: the Python daemon and the workers it forks. Only processes that are new since the last look
+are examined, so a look costs one listing of process ids, not a walk through all of them. Those that are none
+of ours are examined again, ever more seldom: a process that has just been forked becomes another program in
+a moment, and ids are used again some day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import psutil
+
+from ebbflow.monitoring.messages import is_name
+
+MAIN_CLASSES = frozenset(
+    {
+        "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+        "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend",
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+    }
+)
+FIRST_AGAIN_S = 1.0
+LONGEST_AGAIN_S = 60.0
+"""After how long a process is examined again: at first, then doubling, at last."""
+
+
+class System(Protocol):
+    """The operating system, as far as processes go."""
+
+    def pids(self) -> list[int]:
+        """Ids of all processes."""
+        ...
+
+    def process(self, pid: int) -> psutil.Process:
+        """One of them; raises ``psutil.Error`` if it is gone."""
+        ...
+
+
+class ThisHost:
+    """The operating system we run on."""
+
+    def pids(self) -> list[int]:
+        """Ids of all processes."""
+        return psutil.pids()
+
+    def process(self, pid: int) -> psutil.Process:
+        """One of them."""
+        return psutil.Process(pid)
+
+
+class Executor(NamedTuple):
+    """What an executor's command line says of it."""
+
+    application: str
+    id: str
+    cores: int
+
+
+def executor_of(arguments: Sequence[str]) -> Executor | None:
+    """The executor that runs with this command line, if it is one.
+
+    The class has to be an argument of its own: a shell that starts an executor has it inside a longer one.
+
+    >>> main = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+    >>> executor_of(["java", main, "--executor-id", "4", "--cores", "2", "--app-id", "app-7"])
+    Executor(application='app-7', id='4', cores=2)
+    >>> executor_of(["bash", "-c", f"java {main} --executor-id 4 --app-id app-7"]) is None
+    True
+    """
+    at = next((i for i, argument in enumerate(arguments) if argument in MAIN_CLASSES), None)
+    if at is None:
+        return None
+    options = dict(zip(arguments[at + 1 :: 2], arguments[at + 2 :: 2], strict=False))
+    application, executor_id = options.get("--app-id", ""), options.get("--executor-id", "")
+    cores = options.get("--cores", "1")
+    if not (is_name(application) and is_name(executor_id)):
+        return None
+    return Executor(application, executor_id, max(1, int(cores)) if cores.isdecimal() else 1)
+
+
+@dataclass
+class Tree:
+    """An executor's processes: its JVM and all that descends from it."""
+
+    executor: Executor
+    root: psutil.Process
+    members: dict[int, psutil.Process] = field(default_factory=dict)
+
+
+class ExecutorTrees:
+    """Follows the executors of this host from look to look."""
+
+    def __init__(self, system: System, elapsed_s: Callable[[], float]) -> None:
+        self._system = system
+        self._elapsed_s = elapsed_s
+        self._trees: dict[int, Tree] = {}
+        self._tree_of: dict[int, Tree] = {}
+        self._others: dict[int, tuple[float, float]] = {}
+        """Processes that are none of ours: when to examine them again, and how long after the last time."""
+        self._checked_s = elapsed_s()
+
+    def look(self) -> list[Tree]:
+        """The executors that run now."""
+        now_s = self._elapsed_s()
+        present = set(self._system.pids())
+        for pid in self._tree_of.keys() - present:
+            self.forget(pid)
+        if now_s - self._checked_s >= LONGEST_AGAIN_S:
+            self._checked_s = now_s
+            for process in [m for tree in self._trees.values() for m in tree.members.values()]:
+                if not process.is_running():  # another one has its id by now
+                    self.forget(process.pid)
+        self._others = {pid: due for pid, due in self._others.items() if pid in present}
+        unknown = {
+            pid
+            for pid in present - self._tree_of.keys()
+            if pid not in self._others or now_s >= self._others[pid][0]
+        }
+        while unknown:
+            self._examine(unknown.pop(), unknown, now_s)
+        return list(self._trees.values())
+
+    def forget(self, pid: int) -> None:
+        """A process has ended; with an executor goes its whole tree."""
+        tree = self._tree_of.pop(pid, None)
+        if tree is None:
+            return
+        tree.members.pop(pid, None)
+        if pid == tree.root.pid:
+            del self._trees[pid]
+            for member in tree.members:
+                self._tree_of.pop(member, None)
+
+    def _examine(self, pid: int, unknown: set[int], now_s: float) -> None:
+        tree = None
+        try:
+            process = self._system.process(pid)
+            parent = process.ppid()
+            if (
+                parent in unknown
+            ):  # whose child it is comes first: a fork still shows its parent's command line
+                unknown.discard(parent)
+                self._examine(parent, unknown, now_s)
+            tree = self._tree_of.get(parent)
+            if tree is None:
+                executor = executor_of(process.cmdline())
+                if executor is not None:
+                    tree = self._trees[pid] = Tree(executor, process)
+        except psutil.Error:
+            pass  # gone again, or hidden from us
+        if tree is None:
+            _, gap_s = self._others.get(pid, (0.0, FIRST_AGAIN_S / 2))
+            gap_s = min(2 * gap_s, LONGEST_AGAIN_S)
+            self._others[pid] = (now_s + gap_s, gap_s)
+        else:
+            self._others.pop(pid, None)
+            tree.members[pid] = process
+            self._tree_of[pid] = tree

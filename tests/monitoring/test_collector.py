@@ -1,0 +1,239 @@
+"""The collector lets through what can be believed, drops and counts the rest, and makes nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ebbflow.core.metrics import Metric
+from ebbflow.errors import InputError
+from ebbflow.monitoring.collector import FUTURE_AFTER_S, LATE_AFTER_S, Collector, Counts
+from ebbflow.monitoring.messages import Sample, Topic, encode
+
+NOW_S = 10_000.0
+CPU = ("*", Metric.NODE_CPU)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector([], application="app-1")
+    made.subscribe_to([CPU])
+    yield made
+    made.close()
+
+
+def message(
+    sequence: int = 1,
+    *,
+    time_s: float = NOW_S,
+    boot: int = 1,
+    agent: str = "a",
+    topic: Topic = Topic(Metric.NODE_CPU, "app-1"),  # noqa: B008
+    values: list[tuple[str, float]] | None = None,
+) -> list[bytes]:
+    sample = Sample(1, agent, boot, sequence, time_s, [("0", 0.5)] if values is None else values)
+    return [topic.encode(), encode(sample)]
+
+
+def told(collector: Collector, *frames: bytes, now_s: float = NOW_S) -> list[tuple[str, float]]:
+    return [(r.subject, r.value) for r in collector.accept(frames, now_s)]
+
+
+def test_a_message_becomes_readings_of_its_executors(collector: Collector) -> None:
+    readings = collector.accept(message(time_s=NOW_S - 1, values=[("0", 0.5), ("12", 0.75)]), NOW_S)
+    assert [(r.time_s, r.subject, r.metric, r.value) for r in readings] == [
+        (NOW_S - 1, "executor-0", Metric.NODE_CPU, 0.5),
+        (NOW_S - 1, "executor-12", Metric.NODE_CPU, 0.75),
+    ]
+    assert collector.counts == Counts(messages=1, readings=2)
+
+
+def test_a_message_of_the_host_is_about_the_host(collector: Collector) -> None:
+    collector.subscribe_to([("*", Metric.HOST_CPU)])
+    frames = message(topic=Topic(Metric.HOST_CPU, ""), values=[("worker-1", 0.5)])
+    assert told(collector, *frames) == [("host-worker-1", 0.5)]
+
+
+def test_a_duplicate_is_dropped(collector: Collector) -> None:
+    assert told(collector, *message(5))
+    assert not told(collector, *message(5))
+    assert collector.counts.duplicate == 1
+
+
+def test_a_message_that_was_overtaken_is_late(collector: Collector) -> None:
+    assert told(collector, *message(5))
+    assert not told(collector, *message(4))
+    assert (collector.counts.late, collector.counts.duplicate) == (1, 0)
+
+
+def test_agents_count_for_themselves(collector: Collector) -> None:
+    assert told(collector, *message(5, agent="a"))
+    assert told(collector, *message(5, agent="b"))
+
+
+def test_an_agent_that_restarts_begins_anew_and_its_former_life_is_late(collector: Collector) -> None:
+    assert told(collector, *message(500, boot=1))
+    assert told(collector, *message(1, boot=2))
+    assert not told(collector, *message(501, boot=1))
+    assert told(collector, *message(2, boot=2))
+    assert (collector.counts.restarts, collector.counts.late) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "count"),
+    [
+        (FUTURE_AFTER_S, "messages"),
+        (FUTURE_AFTER_S + 0.1, "future"),
+        (1e300, "future"),
+        (-LATE_AFTER_S, "messages"),
+        (-LATE_AFTER_S - 0.1, "late"),
+        (-NOW_S, "late"),
+    ],
+)
+def test_time_is_believed_within_bounds(collector: Collector, ahead_s: float, count: str) -> None:
+    told(collector, *message(time_s=NOW_S + ahead_s))
+    counts = collector.counts.to_json()
+    assert counts.pop(count) == 1
+    counts.pop("readings")
+    assert not any(counts.values())
+
+
+def test_no_reading_is_dated_after_now(collector: Collector) -> None:
+    (reading,) = collector.accept(message(time_s=NOW_S + 3), NOW_S)
+    assert reading.time_s == NOW_S
+
+
+def test_a_message_from_the_future_does_not_keep_out_those_that_follow(collector: Collector) -> None:
+    assert not told(collector, *message(2**40, time_s=NOW_S + 1e6))
+    assert told(collector, *message(1))
+
+
+def test_a_skewed_clock_is_told_once_and_again_after_it_was_right(collector: Collector, caplog) -> None:
+    for sequence in range(1, 5):
+        told(collector, *message(sequence, time_s=NOW_S + 60))
+    assert [r.message for r in caplog.records] == [
+        "readings of agent a are 60 s ahead of our clock and are dropped"
+    ]
+    told(collector, *message(5))
+    told(collector, *message(6, time_s=NOW_S - 60))
+    assert caplog.records[-1].message == "readings of agent a are 60 s behind our clock and are dropped"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"x"],
+        [b"", b""],
+        [*message(), b""],
+        [message()[0], b"\x80\x04K\x01."],
+        [b"node/node-cpu/", message()[1]],
+    ],
+)
+def test_garbage_is_counted_and_nothing_else_happens(collector: Collector, frames: list[bytes]) -> None:
+    assert not told(collector, *frames)
+    assert collector.counts == Counts(garbage=1)
+    assert told(collector, *message())
+
+
+def test_a_metric_agents_do_not_measure_cannot_be_slipped_in(collector: Collector) -> None:
+    collector.subscribe_to([("*", Metric.LEAD_TIME), CPU])
+    assert not told(collector, b"node/lead-time/app-1/", message()[1])
+    assert collector.counts.garbage == 1
+
+
+def test_what_was_not_subscribed_to_is_unwanted(collector: Collector) -> None:
+    assert not told(collector, *message(topic=Topic(Metric.NODE_MEMORY, "app-1")))
+    assert not told(collector, *message(topic=Topic(Metric.NODE_CPU, "app-2")))
+    assert collector.counts == Counts(unwanted=2)
+
+
+def test_only_what_agents_measure_is_subscribed_to_and_of_our_application(collector: Collector) -> None:
+    collector.subscribe_to(
+        [CPU, ("main", Metric.QUEUE_LENGTH), ("*", Metric.HOST_CPU), ("x", Metric.NODE_CPU)]
+    )
+    assert collector.subscriptions == {b"node/node-cpu/app-1/", b"host/host-cpu/"}
+    collector.subscribe_to([])
+    assert collector.subscriptions == set()
+    assert not told(collector, *message())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subjects"),
+    [
+        ("*", ["executor-1", "executor-12", "executor-2"]),
+        ("executor-*", ["executor-1", "executor-12", "executor-2"]),
+        ("executor-1", ["executor-1"]),
+        ("executor-1*", ["executor-1", "executor-12"]),
+        ("enrich", []),
+    ],
+)
+def test_subjects_may_be_chosen_by_pattern(collector: Collector, pattern: str, subjects: list[str]) -> None:
+    collector.subscribe_to([(pattern, Metric.NODE_CPU)])
+    heard = told(collector, *message(values=[("1", 1.0), ("12", 1.0), ("2", 1.0)]))
+    assert [subject for subject, _ in heard] == subjects
+
+
+deliveries = st.lists(
+    st.tuples(st.integers(1, 12), st.integers(1, 3), st.sampled_from([-100.0, -1.0, 0.0, 1.0, 100.0])),
+    max_size=60,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(deliveries)
+def test_however_messages_arrive_none_counts_twice_none_goes_back_and_all_are_counted(sent) -> None:
+    collector = Collector([], application="app-1")
+    try:
+        collector.subscribe_to([CPU])
+        through: list[tuple[int, int]] = []
+        for sequence, boot, ahead_s in sent:
+            if told(collector, *message(sequence, boot=boot, time_s=NOW_S + ahead_s)):
+                assert abs(ahead_s) <= 1.0
+                through.append((boot, sequence))
+        assert len(set(through)) == len(through)
+        for boot in (1, 2, 3):
+            sequences = [s for b, s in through if b == boot]
+            assert sequences == sorted(sequences)
+        lives = [boot for i, (boot, _) in enumerate(through) if i == 0 or through[i - 1][0] != boot]
+        assert len(set(lives)) == len(lives)  # nobody comes back from a former life
+        counts = collector.counts
+        assert counts.messages == len(through)
+        assert counts.messages + counts.duplicate + counts.late + counts.future == len(sent)
+    finally:
+        collector.close()
+
+
+def test_what_it_remembers_is_bounded(collector: Collector, monkeypatch) -> None:
+    monkeypatch.setattr("ebbflow.monitoring.collector.MOST_AGENTS", 10)
+    for number in range(100):
+        told(collector, *message(agent=f"a{number}"))
+        told(collector, *message(agent=f"b{number}", time_s=NOW_S + 999))
+    assert len(collector._agents) <= 10
+    assert len(collector._skewed) <= 10
+
+
+def test_hearing_nothing_gives_nothing_and_is_told_once(caplog, tmp_path) -> None:
+    alone = Collector([f"ipc://{tmp_path}/nobody"], application="app-1")
+    alone.subscribe_to([CPU])
+    for seconds in range(60):
+        assert alone.take(NOW_S + seconds) == []
+    assert alone.counts == Counts()
+    assert [r.message.partition(": ")[2] for r in caplog.records] == [
+        "it does not answer; what it measures is missing"
+    ]
+    alone.close()
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:7788", "tcp://worker:7788"])
+def test_without_keys_only_this_machine_is_called(address: str) -> None:
+    with pytest.raises(InputError, match="there are no keys"):
+        Collector([address], application="app-1")
+
+
+def test_an_application_is_named() -> None:
+    with pytest.raises(InputError, match="is not the id of a Spark application"):
+        Collector([], application="")

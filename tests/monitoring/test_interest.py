@@ -1,0 +1,57 @@
+"""What an agent samples is what somebody subscribed to."""
+
+from __future__ import annotations
+
+from ebbflow.core.metrics import Metric
+from ebbflow.monitoring.interest import MOST, Interest
+from ebbflow.monitoring.messages import AGENT_METRICS, Topic
+
+CPU = Topic(Metric.NODE_CPU, "app-1")
+
+
+def heard(*frames: bytes) -> Interest:
+    interest = Interest()
+    for frame in frames:
+        interest.hear(frame)
+    return interest
+
+
+def test_nothing_is_wanted_at_first() -> None:
+    assert not any(heard().wants(Topic(metric, "")) for metric in AGENT_METRICS)
+    assert not heard().in_nodes
+
+
+def test_a_subscription_to_everything_wants_everything() -> None:
+    everything = heard(b"\x01")
+    assert everything.wants(CPU)
+    assert everything.wants(Topic(Metric.HOST_CPU, ""))
+    assert everything.in_nodes
+
+
+def test_hosts_alone_leave_nodes_in_peace() -> None:
+    hosts = heard(b"\x01host/")
+    assert hosts.wants(Topic(Metric.HOST_MEMORY, ""))
+    assert not hosts.wants(CPU)
+    assert not hosts.in_nodes
+
+
+def test_an_application_is_wanted_alone() -> None:
+    one = heard(b"\x01node/node-cpu/app-1/")
+    assert one.wants(CPU)
+    assert not one.wants(Topic(Metric.NODE_CPU, "app-12"))
+    assert not one.wants(Topic(Metric.NODE_MEMORY, "app-1"))
+
+
+def test_who_leaves_is_forgotten() -> None:
+    assert not heard(b"\x01node/", b"\x00node/").wants(CPU)
+    assert heard(b"\x01node/", b"\x00host/").wants(CPU)
+
+
+def test_what_is_no_subscription_or_can_match_nothing_is_ignored() -> None:
+    odd = heard(b"", b"\x02node/", b"node/", b"\x01nodes/", b"\x01node/queue-length/", b"\x01" + b"n" * 9999)
+    assert len(odd) == 0
+
+
+def test_a_flood_of_subscriptions_is_bounded() -> None:
+    flooded = heard(*(f"\x01node/node-cpu/app-{number}/".encode() for number in range(3 * MOST)))
+    assert len(flooded) == MOST

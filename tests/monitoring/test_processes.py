@@ -1,0 +1,119 @@
+"""Executors are found by their command line, and all that descends from them is theirs."""
+
+from __future__ import annotations
+
+import pytest
+from fake_system import MAIN_CLASS, FakeProcess, FakeSystem, Ticker, executor_line
+
+from ebbflow.monitoring.processes import Executor, ExecutorTrees, executor_of
+
+
+def members(trees: ExecutorTrees) -> dict[str, set[int]]:
+    return {tree.executor.id: set(tree.members) for tree in trees.look()}
+
+
+def test_a_command_line_tells_application_executor_and_cores() -> None:
+    assert executor_of(executor_line(7, cores=4, application="app-9")) == Executor("app-9", "7", 4)
+
+
+@pytest.mark.parametrize(
+    "main_class",
+    [
+        "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend",
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+    ],
+)
+def test_executors_on_yarn_and_kubernetes_are_executors_too(main_class: str) -> None:
+    assert executor_of(["java", main_class, "--executor-id", "2", "--app-id", "a"]) == Executor("a", "2", 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        [],
+        ["java", "org.apache.spark.deploy.worker.Worker"],
+        ["bash", "-c", " ".join(executor_line())],
+        ["java", MAIN_CLASS],
+        ["java", MAIN_CLASS, "--executor-id", "1"],
+        ["java", MAIN_CLASS, "--app-id", "a/b", "--executor-id", "1"],
+        ["java", MAIN_CLASS, "--app-id", "a", "--executor-id", "1\n"],
+        ["java", "--app-id", "a", "--executor-id", "1", MAIN_CLASS],
+    ],
+)
+def test_what_only_looks_like_an_executor_is_none(line: list[str]) -> None:
+    assert executor_of(line) is None
+
+
+def test_a_tree_is_the_executor_and_all_its_descendants_whatever_their_numbers() -> None:
+    system = FakeSystem(
+        FakeProcess(50, line=["java", "Worker"]),
+        FakeProcess(60, parent=50, line=executor_line(1)),
+        FakeProcess(9, parent=60),  # numbers have wrapped round: the child's is smaller
+        FakeProcess(8, parent=9),
+        FakeProcess(70, parent=50, line=executor_line(2)),
+        FakeProcess(71, parent=70),
+        FakeProcess(80, parent=50),
+    )
+    assert members(ExecutorTrees(system, Ticker())) == {"1": {60, 9, 8}, "2": {70, 71}}
+
+
+def test_a_fork_that_still_shows_its_parents_command_line_is_no_second_executor() -> None:
+    system = FakeSystem(FakeProcess(61, parent=60, line=executor_line(1)))
+    system.add(FakeProcess(60, line=executor_line(1)))
+    assert members(ExecutorTrees(system, Ticker())) == {"1": {60, 61}}
+
+
+def test_workers_come_and_go() -> None:
+    system = FakeSystem(FakeProcess(60, line=executor_line(1)))
+    trees = ExecutorTrees(system, Ticker())
+    assert members(trees) == {"1": {60}}
+    system.add(FakeProcess(61, parent=60))
+    assert members(trees) == {"1": {60, 61}}
+    system.end(61)
+    assert members(trees) == {"1": {60}}
+
+
+def test_with_an_executor_goes_its_tree_even_if_a_worker_outlives_it() -> None:
+    system = FakeSystem(FakeProcess(60, line=executor_line(1)), FakeProcess(61, parent=60))
+    trees = ExecutorTrees(system, Ticker())
+    trees.look()
+    system.end(60)
+    system.table[61].parent = 1
+    assert members(trees) == {}
+
+
+def test_a_process_seen_before_it_became_an_executor_is_found_soon_after() -> None:
+    ticker = Ticker()
+    starting = FakeProcess(60, line=["jspawnhelper"])
+    trees = ExecutorTrees(FakeSystem(starting), ticker)
+    assert members(trees) == {}
+    starting.line = executor_line(1)
+    ticker.now_s += 1.0
+    assert members(trees) == {"1": {60}}
+
+
+def test_processes_that_are_none_of_ours_are_examined_ever_more_seldom() -> None:
+    ticker = Ticker()
+    other = FakeProcess(5)
+    trees = ExecutorTrees(FakeSystem(other), ticker)
+    for _ in range(600):
+        trees.look()
+        ticker.now_s += 1.0
+    assert 8 <= other.examined <= 20
+
+
+def test_an_id_that_is_used_again_is_someone_else() -> None:
+    ticker = Ticker()
+    first = FakeProcess(60, line=executor_line(1))
+    system = FakeSystem(first)
+    trees = ExecutorTrees(system, ticker)
+    assert members(trees) == {"1": {60}}
+    first.gone = True
+    system.add(FakeProcess(60, line=executor_line(2)))
+    ticker.now_s += 60.0
+    assert members(trees) == {"2": {60}}
+
+
+def test_a_process_that_may_not_be_read_is_none_of_ours() -> None:
+    system = FakeSystem(FakeProcess(60, line=executor_line(1), hidden=True), FakeProcess(61))
+    assert members(ExecutorTrees(system, Ticker())) == {}

@@ -1,0 +1,259 @@
+"""Samples say what was used since the last look, of whole trees; what cannot be known is left out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+
+import pytest
+from fake_system import MAIN_CLASS, FakeProcess, FakeSystem, Ticker, executor_line
+
+from ebbflow.core.metrics import Metric
+from ebbflow.monitoring.host import HostProbe
+from ebbflow.monitoring.messages import HOST_METRICS, NODE_METRICS
+from ebbflow.monitoring.sampling import Sampler
+from ebbflow.monitoring.tcp_bytes import NetworkProbe, TcpSocket
+
+ALL = NODE_METRICS | HOST_METRICS
+
+
+class Bed:
+    """A sampler on a fake host, and one second at a time."""
+
+    def __init__(self, *processes: FakeProcess, host_cores: int = 4) -> None:
+        self.ticker = Ticker()
+        self.system = FakeSystem(*processes)
+        self.host_probe = HostProbe(
+            self.ticker, cpu=lambda: (0.0, 1.0), memory=lambda: 0.25, disk=lambda: None, network=lambda: None
+        )
+        self.sampler = Sampler(
+            host="h",
+            elapsed_s=self.ticker,
+            system=self.system,
+            host_probe=self.host_probe,
+            network_probe=NetworkProbe(self.ticker, sockets=lambda: None),
+            host_cores=host_cores,
+        )
+
+    def look(self, wanted: Iterable[Metric] = ALL) -> dict[tuple[str, Metric], float]:
+        measured = self.sampler.sample(lambda topic: topic.metric in wanted)
+        return {(m.subject, m.topic.metric): m.value for m in measured}
+
+    def after(self, seconds: float = 1.0, wanted: Iterable[Metric] = ALL) -> dict[tuple[str, Metric], float]:
+        self.ticker.now_s += seconds
+        return self.look(wanted)
+
+
+def test_cpu_is_that_of_the_whole_tree_over_the_executors_cores() -> None:
+    java, worker = FakeProcess(10, line=executor_line(3, cores=2), cpu_s=50.0), FakeProcess(11, 10, cpu_s=9.0)
+    bed = Bed(java, worker)
+    assert ("3", Metric.NODE_CPU) not in bed.look()  # a rate needs two looks
+    java.cpu_s += 0.5
+    worker.cpu_s += 1.0
+    assert bed.after(2.0)["3", Metric.NODE_CPU] == pytest.approx(1.5 / (2.0 * 2))
+
+
+def test_more_cores_than_the_host_has_are_not_there() -> None:
+    java = FakeProcess(10, line=executor_line(3, cores=16))
+    bed = Bed(java, host_cores=2)
+    bed.look()
+    java.cpu_s += 2.0
+    assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(1.0)
+
+
+def test_a_worker_born_since_the_last_look_counts_whole_and_one_that_died_not_at_all() -> None:
+    java, dying = FakeProcess(10, line=executor_line(3), cpu_s=5.0), FakeProcess(11, 10, cpu_s=7.0)
+    bed = Bed(java, dying)
+    bed.look()
+    bed.system.end(11)
+    bed.system.add(FakeProcess(12, 10, cpu_s=0.4))
+    assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(0.4)
+
+
+def test_a_worker_met_at_the_first_look_does_not_bring_its_past_along() -> None:
+    bed = Bed(FakeProcess(10, line=executor_line(3), cpu_s=5000.0), FakeProcess(11, 10, cpu_s=3000.0))
+    bed.look()
+    assert bed.after(1.0)["3", Metric.NODE_CPU] == 0.0
+
+
+def test_after_nobody_asked_for_a_while_the_next_look_is_the_first_again() -> None:
+    java = FakeProcess(10, line=executor_line(3))
+    bed = Bed(java)
+    bed.look()
+    bed.after(1.0, wanted=())
+    java.cpu_s += 90.0
+    bed.system.add(FakeProcess(11, 10, cpu_s=90.0))
+    assert ("3", Metric.NODE_CPU) not in bed.after(100.0)
+    java.cpu_s += 0.5
+    assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(0.5)
+
+
+def test_cpu_never_exceeds_what_the_host_has() -> None:
+    java = FakeProcess(10, line=executor_line(3))
+    bed = Bed(java, host_cores=2)
+    bed.look()
+    java.cpu_s += 1000.0
+    assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(2.0)
+
+
+def test_time_that_runs_backwards_for_a_process_is_another_process() -> None:
+    java = FakeProcess(10, line=executor_line(3), cpu_s=50.0)
+    bed = Bed(java)
+    bed.look()
+    java.cpu_s = 1.0
+    assert ("3", Metric.NODE_CPU) not in bed.after(1.0)
+
+
+def test_memory_is_summed_and_disks_are_rates() -> None:
+    java = FakeProcess(10, line=executor_line(3), rss=100, read=1000, written=50)
+    worker = FakeProcess(11, 10, rss=20, read=0, written=0)
+    bed = Bed(java, worker)
+    assert bed.look()["3", Metric.NODE_MEMORY] == 120.0
+    java.read, worker.written = 3000, 500
+    seen = bed.after(2.0)
+    assert seen["3", Metric.NODE_DISK_READ] == pytest.approx(1000.0)
+    assert seen["3", Metric.NODE_DISK_WRITE] == pytest.approx(250.0)
+
+
+def test_disks_are_left_out_where_one_process_hides_them_and_the_rest_is_told() -> None:
+    bed = Bed(FakeProcess(10, line=executor_line(3), rss=1), FakeProcess(11, 10, rss=1, hides_disk=True))
+    bed.look()
+    seen = bed.after(1.0)
+    assert ("3", Metric.NODE_DISK_READ) not in seen
+    assert ("3", Metric.NODE_DISK_WRITE) not in seen
+    assert seen["3", Metric.NODE_MEMORY] == 2.0
+    assert seen["3", Metric.NODE_CPU] == 0.0
+
+
+def test_an_executor_that_ends_during_the_look_is_missing_not_zero() -> None:
+    java = FakeProcess(10, line=executor_line(3))
+    bed = Bed(java, FakeProcess(20, line=executor_line(4)))
+    bed.look()
+    java.gone = True  # still listed, already gone
+    seen = bed.after(1.0)
+    assert {subject for subject, _ in seen} == {"4", "h"}
+
+
+def test_heap_and_network_are_left_out_where_they_cannot_be_seen() -> None:
+    bed = Bed(FakeProcess(10, line=executor_line(3)))
+    bed.look()
+    told = {metric for subject, metric in bed.after(1.0) if subject == "3"}
+    assert told == {Metric.NODE_CPU, Metric.NODE_MEMORY, Metric.NODE_DISK_READ, Metric.NODE_DISK_WRITE}
+
+
+def test_only_what_is_wanted_is_measured_and_of_the_application_it_is_wanted_of() -> None:
+    bed = Bed(
+        FakeProcess(10, line=executor_line(1, application="app-a"), rss=5),
+        FakeProcess(20, line=executor_line(1, application="app-b"), rss=7, hides_disk=True),
+    )
+    measured = bed.sampler.sample(lambda topic: topic == (Metric.NODE_MEMORY, "app-b"))
+    assert [(m.topic.application, m.value) for m in measured] == [("app-b", 7.0)]
+
+
+def test_when_nothing_of_executors_is_wanted_no_process_is_looked_at() -> None:
+    java = FakeProcess(10, line=executor_line(3))
+    bed = Bed(java)
+    bed.sampler.sample(lambda topic: topic.metric is Metric.HOST_MEMORY, nodes=False)
+    assert java.examined == 0
+
+
+def test_the_hosts_rates_are_differences_over_time() -> None:
+    ticker = Ticker()
+    cpu, disk, network = [10.0, 100.0], [1000.0, 0.0], [0.0, 0.0]
+    probe = HostProbe(
+        ticker, cpu=lambda: (cpu[0], cpu[1]), memory=lambda: 0.5,
+        disk=lambda: (disk[0], disk[1]), network=lambda: (network[0], network[1]),
+    )  # fmt: skip
+    assert dict(probe.measure(HOST_METRICS)) == {Metric.HOST_MEMORY: 0.5}
+    ticker.now_s += 2.0
+    cpu[:], disk[:], network[:] = [11.0, 104.0], [3000.0, 500.0], [64.0, 32.0]
+    assert dict(probe.measure(HOST_METRICS)) == {
+        Metric.HOST_MEMORY: 0.5, Metric.HOST_CPU: 0.25,
+        Metric.HOST_DISK_READ: 1000.0, Metric.HOST_DISK_WRITE: 250.0,
+        Metric.HOST_NETWORK_IN: 32.0, Metric.HOST_NETWORK_OUT: 16.0,
+    }  # fmt: skip
+    ticker.now_s += 1.0
+    disk[0] = 0.0  # a disk was taken out
+    assert Metric.HOST_DISK_READ not in dict(probe.measure(HOST_METRICS))
+
+
+def test_network_counts_what_crosses_the_edge_of_a_tree_alone() -> None:
+    ticker = Ticker()
+    here, far = b"here", b"far"
+    sockets = {
+        1: TcpSocket(here, far, 100, 10),  # the executor and the world
+        2: TcpSocket(b"java", b"python", 5000, 5000),  # the executor and its own worker
+        3: TcpSocket(b"python", b"java", 5000, 5000),
+        4: TcpSocket(b"someone", b"else", 1, 1),
+    }
+    held = {10: {1, 2}, 11: {3}}
+    bed = Bed(FakeProcess(10, line=executor_line(3)), FakeProcess(11, 10))
+    probe = NetworkProbe(ticker, sockets=lambda: dict(sockets), inodes=lambda pid: held[pid])
+    trees = bed.sampler._trees.look()
+    assert probe.measure(trees) == {}
+    sockets[1] = TcpSocket(here, far, 300, 20)
+    sockets[2] = TcpSocket(b"java", b"python", 9000, 9000)
+    ticker.now_s += 2.0
+    assert probe.measure(trees) == {10: (100.0, 5.0)}
+    held[10] |= {5}
+    sockets[5] = TcpSocket(here, b"driver", 1000, 0)
+    ticker.now_s += 1.0
+    assert probe.measure(trees) == {10: (0.0, 0.0)}  # whose it is, is found out later
+    ticker.now_s += 10.0
+    sockets[5] = TcpSocket(here, b"driver", 2000, 0)
+    assert probe.measure(trees) == {10: (100.0, 0.0)}
+
+
+def test_network_is_left_out_where_a_process_may_not_be_looked_into() -> None:
+    ticker = Ticker()
+    probe = NetworkProbe(ticker, sockets=lambda: {1: TcpSocket(b"a", b"b", 1, 1)}, inodes=lambda pid: None)
+    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.look()
+    probe.measure(trees)
+    ticker.now_s += 1.0
+    assert probe.measure(trees) == {}
+
+
+CHILD = """
+import os, sys
+pid = os.fork()
+if pid == 0:
+    kept = bytearray(30_000_000)
+    kept[::4096] = b"x" * len(kept[::4096])
+    print("up", flush=True)
+    while True:
+        sum(range(10_000))
+sys.stdin.read()
+os.kill(pid, 9)
+"""
+
+
+def test_real_processes_are_found_and_their_work_is_seen(wait) -> None:
+    sampler = Sampler(host="h", elapsed_s=time.monotonic)
+    arguments = [MAIN_CLASS, "--executor-id", "77", "--cores", "1", "--app-id", f"app-{os.getpid()}"]
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", CHILD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as executor:
+        assert executor.stdout is not None
+        executor.stdout.readline()
+        seen: dict[Metric, float] = {}
+
+        def look() -> bool:
+            for m in sampler.sample(lambda topic: topic.application == f"app-{os.getpid()}"):
+                assert m.subject == "77"
+                seen[m.topic.metric] = m.value
+            return seen.get(Metric.NODE_CPU, 0.0) > 0.05
+
+        wait(look, "the worker's CPU to show")
+        assert seen[Metric.NODE_MEMORY] > 30_000_000
+        assert executor.stdin is not None
+        executor.stdin.close()
+        executor.wait()
+
+        def gone() -> bool:
+            return not sampler.sample(lambda topic: topic.application == f"app-{os.getpid()}")
+
+        wait(gone, "the executor to be forgotten")
+    sampler.close()

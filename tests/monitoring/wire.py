@@ -1,0 +1,85 @@
+"""Agents and collectors on real sockets of this machine, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+from ebbflow.core.clock import SystemClock
+from ebbflow.core.metrics import Metric
+from ebbflow.monitoring.agent import Agent
+from ebbflow.monitoring.collector import Collector, Series
+from ebbflow.monitoring.keys import AgentKeys, CollectorKeys
+from ebbflow.monitoring.messages import Topic
+from ebbflow.monitoring.sampling import Measured
+
+APP = "app-1"
+CPU: Series = ("*", Metric.NODE_CPU)
+
+
+class OneOfEach:
+    """A sampler that has a value for whatever is wanted, and remembers what that was."""
+
+    def __init__(self) -> None:
+        self.asked: set[Metric] = set()
+
+    def sample(self, wanted, *, nodes: bool = True) -> list[Measured]:
+        found = []
+        for metric in (Metric.NODE_CPU, Metric.NODE_MEMORY, Metric.HOST_CPU):
+            topic = Topic(metric, APP if nodes and metric is not Metric.HOST_CPU else "")
+            if wanted(topic):
+                self.asked.add(metric)
+                found.append(Measured(topic, "1", 0.5))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def running_agent(
+    address: str = "tcp://127.0.0.1:*", *, keys: AgentKeys | None = None, name: str = "a"
+) -> Iterator[Agent]:
+    """An agent that samples twenty times a second in a thread."""
+    agent = Agent(
+        address, OneOfEach(), SystemClock(), elapsed_s=time.monotonic, name=name, keys=keys, every_s=0.05
+    )
+    stop = threading.Event()
+    thread = threading.Thread(target=agent.run, args=(stop,))
+    thread.start()
+    try:
+        yield agent
+    finally:
+        stop.set()
+        thread.join()
+        agent.close()
+
+
+@contextlib.contextmanager
+def calling(*addresses: str, keys: CollectorKeys | None = None, series=(CPU,)) -> Iterator[SimpleNamespace]:
+    """A collector, with ``hears()``: whether anything has come; all of it is in ``heard``."""
+    collector = Collector(addresses, application=APP, keys=keys, dial_again_after_s=0.2)
+    collector.subscribe_to(series)
+    heard: list = []
+
+    def hears() -> bool:
+        new = collector.take(time.time())
+        heard.extend(new)
+        return bool(new)
+
+    try:
+        yield SimpleNamespace(collector=collector, heard=heard, hears=hears)
+    finally:
+        collector.close()
+
+
+def keys_in(folder: Path):
+    """Keys of both sides."""
+    from ebbflow.monitoring.keys import agent_keys, collector_keys, make_keys
+
+    agent, collector = make_keys(folder)
+    return agent_keys(agent), collector_keys(collector)
