@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import ebbflow
-from ebbflow.cli import demo, ledger, metrics, submit
+from ebbflow.cli import bench, demo, ledger, metrics, policy, submit
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
@@ -33,6 +33,8 @@ demo.register(app)
 submit.register(app)
 ledger.register(app)
 metrics.register(app)
+policy.register(app)
+bench.register(app)
 
 
 def _show_version(wanted: bool) -> None:
