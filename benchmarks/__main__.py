@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.figures import Figure, show
 
-NAMES = ("decision", "store", "memory", "loop", "operator_cost", "side_by_side")
+NAMES = ("decision", "policy", "store", "memory", "loop", "operator_cost", "side_by_side")
 
 
 def main() -> int:

@@ -78,6 +78,6 @@ def sources(trigger: Trigger, operator: str, pipeline: str | None) -> tuple[Need
     if metric.about is SubjectKind.OPERATOR:
         return (Need(metric, own),)
     if metric.about is SubjectKind.PIPELINE:
-        query = () if operator in (NODES, EACH_OPERATOR) else (Need(metric, operator),)
+        query = () if operator == NODES else (Need(metric, own),)
         return (*query, Need(metric, pipeline))
     return (Need(metric, MAIN),) if metric.about is SubjectKind.CLUSTER else (Need(metric),)
