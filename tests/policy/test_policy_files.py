@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_policies import policies
 
 from ebbflow.errors import PolicyError
 from ebbflow.policy.document import read_document, write_document
 from ebbflow.policy.files import load_policy, parse_policy, policy_text, save_policy
-from ebbflow.policy.model import Policy
+from ebbflow.policy.model import Bounds, Policy, Rule, Trigger
 from ebbflow.policy.schema import policy_schema
 from ebbflow.policy.toml_form import read_toml
 from ebbflow.policy.yaml_form import read_yaml
@@ -31,12 +33,47 @@ when = [
 """
 
 
+def paths(document: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where everything in a document stands."""
+    yield path
+    if isinstance(document, dict | list):
+        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+            yield from paths(value, (*path, key))
+
+
+KEYS = [*Rule.__struct_encode_fields__, *Bounds.__struct_encode_fields__, *Trigger.__struct_encode_fields__]
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=9),
+    st.sampled_from(["30s", "300 tuples", "80%", "x2", "scale-out", "queue-length", "mean over 1m", "4 of 5",
+                     "1e400", "x1e400", "9e999s", "08:00", "weekdays", "-1", "nan", "inf %"]),
+)  # fmt: skip
+anything = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from([*KEYS, "any-of", "all-of", "rule", "bounds", "x"]), inner, max_size=6
+        ),
+    ),
+    max_leaves=25,
+)
+
+
+@given(st.one_of(anything, st.lists(anything).map(lambda each: {"rule": each, "bounds": each})))
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_file_holds_is_a_policy_or_a_list_of_problems(document: object) -> None:
+    policy, problems = read_document(document)
+    assert (policy is None) is bool(problems)
+    assert all(problem.text for problem in problems)
+
+
 @given(policies())
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read_back_the_same(policy: Policy) -> None:
     schema = jsonschema.Draft202012Validator(policy_schema())
     for suffix, read in ((".toml", read_toml), (".yaml", read_yaml)):
-        document, _ = read(policy_text(policy, suffix))
+        document, places = read(policy_text(policy, suffix))
+        assert set(paths(document)) <= set(places)
         again, problems = read_document(document)
         assert problems == []
         assert again == policy
@@ -71,6 +108,8 @@ def test_the_examples_are_sound_and_fit_the_schema(path: Path) -> None:
         (GROW + GROW, "a.toml:11:1: a second part named 'grow'"),
         (GROW.replace("{ metric", "[ metric"), "a.toml:8:5: this is not TOML"),
         ("rules = 3", "a.toml:1:1: unknown key 'rules': did you mean 'rule'? There are: rule, bounds"),
+        ("x = " + "[" * 9000, "a.toml:1:1: this cannot be read"),
+        ("x = " + "9" * 9000, "a.toml:1:1: this cannot be read"),
         ("rule = 3", "a.toml:1:1: 3 where a list of rule tables should be"),
         ('[[bounds]]\nname="x"\nat-least=5\nat-most=2', "a.toml:3:1: at least 5 and at most 2 contradict each other"),
         ('[[bounds]]\nname="x"\nat-least=5\nfrom="25:00"\nuntil="9:00"', "a.toml:4:1: '25:00' is not a time of day"),

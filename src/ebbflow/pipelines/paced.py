@@ -12,28 +12,32 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 MOST_CREDIT_S = 1.5
-_ended_s = [0.0]
-"""When this process last ended a batch, in its own clock."""
 
 
 def paced(
     batches: Iterator[pa.RecordBatch],
+    name: str,
     rate_per_s: float,
+    *,
     wait: Callable[[float], None],
     clock_s: Callable[[], float],
+    ended_s: dict[str, float],
 ) -> Iterator[pa.RecordBatch]:
     """The rows as they are, at most ``rate_per_s`` of them.
 
+    ``ended_s``: when this process last ended a batch of each operator, by its own clock. It must outlive the
+    task, so whoever calls keeps it in the process and not in a module that travels with the function.
+
     >>> waited: list[float] = []
-    >>> rows = pa.RecordBatch.from_arrays([pa.array(range(10))], ["row"])
-    >>> _ended_s[0] = 99.0
-    >>> [b.num_rows for b in paced(iter([rows]), 5.0, waited.append, lambda: 100.0)], waited
-    ([10], [1.0])
+    >>> rows, ended = pa.RecordBatch.from_arrays([pa.array(range(10))], ["row"]), {"slow": 99.0}
+    >>> work = paced(iter([rows]), "slow", 5.0, wait=waited.append, clock_s=lambda: 100.0, ended_s=ended)
+    >>> [batch.num_rows for batch in work], waited, ended
+    ([10], [1.0], {'slow': 100.0})
     """
-    credit_s = max(0.0, min(MOST_CREDIT_S, clock_s() - _ended_s[0]))
+    credit_s = max(0.0, min(MOST_CREDIT_S, clock_s() - ended_s.get(name, clock_s())))
     for batch in batches:
         needed_s = batch.num_rows / rate_per_s
         wait(max(0.0, needed_s - credit_s))
         credit_s = max(0.0, credit_s - needed_s)
         yield batch
-    _ended_s[0] = clock_s()
+    ended_s[name] = clock_s()

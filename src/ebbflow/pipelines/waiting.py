@@ -8,6 +8,7 @@ parallelism, so that the queue is seen where it is, at the source.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,10 +54,14 @@ class WaitingOperator:
 
     def _start(self, spark: SparkSession, checkpoint: Path, sizes: Mapping[str, int]) -> StreamingQuery:
         instances = sizes[self.name]
-        rate_per_s = self.rate_per_s
+        name, rate_per_s = self.name, self.rate_per_s
 
         def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return paced.paced(batches, rate_per_s, time.sleep, time.monotonic)
+            # Kept in the interpreter: the function and its modules come anew with every task.
+            ended_s = sys.__dict__.setdefault("_ebbflow_paced_ended_s", {})
+            return paced.paced(
+                batches, name, rate_per_s, wait=time.sleep, clock_s=time.monotonic, ended_s=ended_s
+            )
 
         rows = (
             spark.readStream.format("ebbflow")

@@ -115,7 +115,7 @@ class Quantity(msgspec.Struct, frozen=True):
     def parse(cls, written: object) -> Quantity:
         """Read ``300 tuples``."""
         if isinstance(written, int | float) and not isinstance(written, bool):
-            return cls(float(written), "")
+            return cls(real(written), "")
         if not isinstance(written, str):
             raise PolicyError(f"{shown(written)} is not a quantity; write it like 300 tuples, 80% or 30s")
         if _TIME.fullmatch(written):
@@ -191,6 +191,14 @@ class Clock(msgspec.Struct, frozen=True, order=True):
         return f"{self.minute // 60:02d}:{self.minute % 60:02d}"
 
     __str__ = plain
+
+
+def real(written: float) -> float:
+    """A number as a float; whole numbers in files may be longer than any float."""
+    try:
+        return float(written)
+    except OverflowError:
+        raise PolicyError(f"a number of {len(str(written))} digits; nothing is that large") from None
 
 
 def _tidy_s(seconds: float) -> float:

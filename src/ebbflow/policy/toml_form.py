@@ -14,6 +14,8 @@ from ebbflow.policy.document import Path
 Places = dict[Path, tuple[int, int]]
 """Line and column, from 1, of the key of each path."""
 
+LARGEST = 1_000_000
+"""Characters of the largest file that is read."""
 _AT = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -33,6 +35,8 @@ def read_toml(text: str) -> tuple[dict[str, Any], Places]:
     >>> places["rule", 0, "name"], places["rule", 0, "when", 0, "metric"]
     ((2, 1), (4, 5))
     """
+    if len(text) > LARGEST:
+        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {LARGEST}", 1, 1)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -42,6 +46,8 @@ def read_toml(text: str) -> tuple[dict[str, Any], Places]:
         line = int(match[2]) if match and match[2] else len(lines)
         column = int(match[3]) if match and match[3] else len(lines[-1]) + 1
         raise SyntaxProblem(f"this is not TOML: {what[:1].lower()}{what[1:]}", line, column) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+        raise SyntaxProblem(f"this cannot be read: {error}", 1, 1) from None
     return document, _Scanner(text).places
 
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.quantities import NUMBER, Span, number_text, shown
+from ebbflow.policy.quantities import NUMBER, Span, number_text, real, shown
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Step(msgspec.Struct, frozen=True):
     }
 
     def __post_init__(self) -> None:
-        if self.kind == "absolute" and not (self.amount >= 1 and self.amount == int(self.amount)):
+        if self.kind == "absolute" and not (1 <= self.amount <= 1e9 and self.amount == int(self.amount)):
             raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on")
         if self.kind == "relative" and not 1 < self.amount <= 1000:
             raise PolicyError(f"a factor of {self.amount:g} changes nothing; it must be above 1, like x2")
@@ -62,7 +62,7 @@ class Step(msgspec.Struct, frozen=True):
     def parse(cls, written: object) -> Step:
         """Read ``1``, ``x2`` or ``25%``."""
         if isinstance(written, int) and not isinstance(written, bool):
-            return cls("absolute", float(written))
+            return cls("absolute", real(written))
         match = (
             re.fullmatch(rf"\s*(x)?\s*({NUMBER})\s*(%)?\s*", written) if isinstance(written, str) else None
         )
@@ -107,7 +107,7 @@ class Limit(msgspec.Struct, frozen=True):
     }
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.amount) and self.amount > 0):
+        if not 0 < self.amount <= 1e9:
             raise PolicyError(f"a limit of {self.amount:g}; it must be above 0, like 8 or x2")
         if not self.relative and (self.amount < 1 or self.amount != int(self.amount)):
             raise PolicyError(f"a limit of {self.amount:g}; it must be a whole number from 1 on")
@@ -116,7 +116,7 @@ class Limit(msgspec.Struct, frozen=True):
     def parse(cls, written: object) -> Limit:
         """Read ``8`` or ``x2``."""
         if isinstance(written, int) and not isinstance(written, bool):
-            return cls(float(written))
+            return cls(real(written))
         match = re.fullmatch(rf"\s*(x)?\s*({NUMBER})\s*", written) if isinstance(written, str) else None
         if match is None:
             raise PolicyError(f"{shown(written)} is not a limit; write 8, or x2 for twice the original size")

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ebbflow.policy.document import Path
-from ebbflow.policy.toml_form import Places, SyntaxProblem
+from ebbflow.policy.toml_form import LARGEST, Places, SyntaxProblem
 
 _RESOLVERS = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -24,8 +24,6 @@ _RESOLVERS = (
         "-+.0123456789",
     ),
 )
-_LARGEST = 1_000_000
-"""Characters of the largest file that is read."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -83,8 +81,8 @@ def read_yaml(text: str) -> tuple[object, Places]:
     >>> document["bounds"][0]["from"], places["bounds", 0, "on"]
     ('08:00', (3, 3))
     """
-    if len(text) > _LARGEST:
-        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {_LARGEST}", 1, 1)
+    if len(text) > LARGEST:
+        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {LARGEST}", 1, 1)
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
