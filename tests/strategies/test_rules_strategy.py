@@ -109,12 +109,31 @@ def test_a_rule_needs_a_fresh_full_period_after_it_fired() -> None:
     assert sizes(world.run(35, enrich=301)) == [(10, 2), (21, 3), (32, 4)]
 
 
-def test_it_starts_no_fresh_period_where_a_guard_held_it_back() -> None:
+def test_what_did_not_come_about_is_wanted_again_later_without_a_fresh_period() -> None:
     world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
     world.obeys = False
-    assert [time_s for time_s, _ in world.run(14, enrich=301)] == [10, 11, 12, 13]
+    assert [time_s for time_s, _ in world.run(75, enrich=301)] == [10, 40, 70]
+    assert "1 → 2 did not come about; it is tried again in" in world.look().reason
     world.obeys = True
-    assert sizes(world.run(13, enrich=301)) == [(14, 2), (25, 3)]
+    assert sizes(world.run(40, enrich=301)) == [(100, 2), (111, 3)]
+
+
+def test_bounds_that_did_not_come_about_are_tried_again_later_too() -> None:
+    world = World(Policy(bounds("b").keep(operator("enrich"), at_least=3)))
+    world.obeys = False
+    assert [time_s for time_s, _ in world.run(40)] == [0, 30]
+
+
+def test_to_and_fro_in_seconds_is_no_second_try() -> None:
+    short = seconds(2)
+    policy = Policy(
+        grow(absolute(2)).when(metric("queue-length")).is_(above(tuples(300))).for_at_least(short),
+        rule("in").scale_in(operator("enrich")).by(absolute(2)).when(metric("queue-length"))
+        .is_(below(tuples(1))).for_at_least(short),
+    )  # fmt: skip
+    world = World(policy)
+    found = [n for queue in (301, 0, 301, 0) for _, n in sizes(world.run(4, enrich=queue))]
+    assert found == [3, 1, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -243,6 +262,28 @@ def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
     assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules about nodes decide on nodes"
 
 
+def test_rules_about_nodes_stay_within_the_limits_of_the_loop() -> None:
+    policy = Policy(rule("n").scale_out(cluster()).by(absolute(7)).but_never_above(nodes(99)).when(HIGH))
+    world = World(policy, limits=Limits(min_nodes=2, max_nodes=5))
+    for t in range(12):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    assert [layout.main_nodes for _, layout in world.run(12)] == [5]
+    for t in range(12, 30):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    assert world.run(18) == []
+    assert world.look().reason == "rule 'n' would fire, but it is 5, and 12 would be above 5"
+
+
+def test_a_rule_at_its_limit_does_not_hide_the_one_that_is_near() -> None:
+    policy = Policy(grow().when(HIGH), rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW))
+    world = World(policy)
+    world.run(12, enrich=0)
+    assert world.look().reason == (
+        "rule 'in' would fire, but it is 1, and 0 would be below 1; else, no rule is near: queue-length is "
+        "0 tuples; needs queue-length is above 300 tuples for at least 10s"
+    )
+
+
 def test_an_operator_that_is_fused_is_sized_with_the_nodes() -> None:
     world = World(Policy(grow().but_never_above(nodes(5)).when(HIGH)), Layout.of(3))
     assert world.run(11, enrich=301)[-1][1] == Layout.of(4)
@@ -251,7 +292,7 @@ def test_an_operator_that_is_fused_is_sized_with_the_nodes() -> None:
 def test_an_operator_that_does_not_exist_is_held_and_told() -> None:
     world = World(Policy(grow(op="enrihc").but_never_above(nodes(5)).when(HIGH)))
     assert world.run(20, enrich=301) == []
-    assert "names operators enrihc; there are enrich, store" in world.look().reason
+    assert "they name operators enrihc; there are enrich, store" in world.look().reason
 
 
 def test_missing_and_stale_readings_never_fire() -> None:

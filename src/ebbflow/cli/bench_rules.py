@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rule_cases import Case, Change
+from ebbflow.bench.rule_cases import Case
 from ebbflow.bench.rules import SIMULATOR, SPARK, Result, run_cases
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.report.rules_page import CasePicture, write_rules_page
@@ -69,13 +69,14 @@ def _cell(result: Result | None) -> str:
     if result is None:
         return "–"
     mark = "[green]✓[/green]" if not result.wrong else "[red]✗[/red]"
-    return f"{mark} {escape(_changes(result.seen.changes))}"
+    return f"{mark} {escape(_changes(result))}"
 
 
-def _changes(changes: tuple[Change, ...]) -> str:
-    several = len({change.operator for change in changes}) > 1
+def _changes(result: Result) -> str:
+    several = len(result.case.rates_per_s) > 1
     steps = [
-        f"{f'{c.operator} ' if several else ''}{c.before}→{c.after} at {c.time_s:.0f} s" for c in changes
+        f"{f'{change.operator} ' if several else ''}{change.before}→{change.after} at {change.time_s:.0f} s"
+        for change in result.seen.changes
     ]
     return ", ".join(steps) or "never scales"
 
@@ -85,7 +86,7 @@ def _picture(result: Result) -> CasePicture:
     return CasePicture(
         title=f"{case.title} ({case.section}), {result.target}",
         expected=case.seed_says,
-        measured="; ".join([_changes(result.seen.changes), *result.wrong]),
+        measured="; ".join([_changes(result), *result.wrong]),
         ok=not result.wrong,
         queues=result.seen.queues,
         sizes=result.seen.sizes,

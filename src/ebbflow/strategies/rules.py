@@ -13,7 +13,6 @@ filled. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ebbflow.core.decision import Constraint, Decision
@@ -22,17 +21,20 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.checks import findings
 from ebbflow.policy.defaults import default_policy
-from ebbflow.policy.english import bounds_in_english, rule_in_english
+from ebbflow.policy.english import bounds_in_english
 from ebbflow.policy.evaluation import RuleState
 from ebbflow.policy.hours import holds
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.router import Router
+from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes, with_sizes
 
 STALE_AFTER_S = 15.0
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
-SHOWN_READINGS = 12
+RETRY_S = 30.0
+"""What was wanted and did not come about (a guard, a query that cannot run like that) is wanted again so much
+later: asking for another parallelism stops a query each time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +54,6 @@ class PolicyChange:
             if names
         ]
         return "; ".join([*parts, f"{len(self.kept)} kept with their histories"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Verdict:
-    """A rule whose conditions hold: what it may do."""
-
-    state: RuleState
-    size: int
-    now: int
-    blocked: Constraint | None = None
-    clamped: Constraint | None = None
 
 
 @dataclass(kw_only=True)
@@ -91,6 +82,8 @@ class Rules:
         self._sizes = Sizes()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
+        self._tried: dict[str, tuple[float, int, int]] = {}
+        """Of each size that was to change: when, from what, to what."""
 
     @property
     def policy(self) -> Policy:
@@ -119,7 +112,7 @@ class Rules:
         self._settle(snapshot)
         if snapshot.data_age_s > STALE_AFTER_S:
             reason = f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
-            return Decision(wanted=snapshot.planned, reason=reason, formula=_formula(None))
+            return Decision(wanted=snapshot.planned, reason=reason, formula=formula(None))
         self._feed(router, snapshot)
         verdicts = [
             self._judge(state, snapshot)
@@ -130,21 +123,25 @@ class Rules:
         self._act(verdicts, answer)
         self._keep_bounds(snapshot, answer)
         if not answer.sizes:
-            return self._hold(router, verdicts, snapshot)
+            return hold(router.states, verdicts, self._sizes, snapshot)
         wanted, clamps = with_sizes(
             snapshot, answer.sizes, gives_back=not any(r.operator == NODES for r in self._policy.rules)
         )
+        if not wanted.difference(snapshot.planned):
+            return hold(router.states, verdicts, self._sizes, snapshot)
         self._acting = [
             (state, subject, self._sizes.now(subject, snapshot))
             for state in answer.fired
             for subject in [self._sizes.subject(state.operator, snapshot)]
         ]
+        for subject, size in answer.sizes.items():
+            self._tried[subject] = (snapshot.now_s, self._sizes.now(subject, snapshot), size)
         first = answer.fired[0] if answer.fired else None
         return Decision(
             wanted=wanted,
             reason=f"{'; '.join(answer.reasons)} ({wanted.difference(snapshot.planned)})",
-            formula=_formula(first),
-            inputs=_inputs(answer.fired, router, snapshot),
+            formula=formula(first),
+            inputs=evidence_of(answer.fired, router, snapshot),
             bound_by=(*answer.bound, *clamps),
         )
 
@@ -168,7 +165,14 @@ class Rules:
             if (now > before) if state.rule.out else (now < before):
                 state.reset()
         self._acting = []
+        for subject in [s for s, tried in self._tried.items() if tried[1] != self._sizes.now(s, snapshot)]:
+            del self._tried[subject]
         self._sizes.look(snapshot)
+
+    def _waits_s(self, subject: str, size: int, now_s: float) -> float:
+        """How long the same change is not asked for again because it has just come to nothing."""
+        tried = self._tried.get(subject)
+        return tried[0] + RETRY_S - now_s if tried is not None and tried[2] == size else 0.0
 
     def _feed(self, router: Router, snapshot: Snapshot) -> None:
         newest_s = snapshot.now_s + FUTURE_S
@@ -183,7 +187,7 @@ class Rules:
 
     # -- judging -------------------------------------------------------------------------------
 
-    def _judge(self, state: RuleState, snapshot: Snapshot) -> _Verdict:
+    def _judge(self, state: RuleState, snapshot: Snapshot) -> Verdict:
         """What a rule that fires may do: guard times first, then the limit."""
         rule, subject = state.rule, self._sizes.subject(state.operator, snapshot)
         now = self._sizes.now(subject, snapshot)
@@ -196,38 +200,41 @@ class Rules:
                 if left_s > 0:
                     why = f"{word} was {format_duration(snapshot.now_s - changed_s) or 'just now'} ago"
                     why += f"; waits {format_duration(left_s)} more"
-                    return _Verdict(
-                        state=state, size=now, now=now, blocked=Constraint(name="guard time", why=why)
+                    return Verdict(
+                        state=state, size=now, now=now, blocked=Constraint(name=GUARD_TIME, why=why)
                     )
         stepped = rule.to if rule.by is None else rule.by.from_size(now, out=rule.out)
         assert stepped is not None
         size, clamped = self._limited(state, stepped, subject, snapshot)
         if (size <= now) if rule.out else (size >= now):
             why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
-            return _Verdict(state=state, size=now, now=now, blocked=Constraint(name="limit", why=why))
-        return _Verdict(state=state, size=size, now=now, clamped=clamped)
+            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
+        if (left_s := self._waits_s(subject, size, snapshot.now_s)) > 0:
+            why = f"{now} → {size} did not come about; it is tried again in {format_duration(left_s)}"
+            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
+        return Verdict(state=state, size=size, now=now, clamped=clamped)
 
     def _limited(
         self, state: RuleState, stepped: int, subject: str, snapshot: Snapshot
     ) -> tuple[int, Constraint | None]:
         rule, original = state.rule, self._sizes.original.get(subject, 1)
+        fewest, largest = snapshot.limits.min_nodes, snapshot.limits.max_nodes
+        if subject != NODES:  # where nobody says how far: as many as there can be slots
+            fewest, largest = 1, max(1, largest * snapshot.slots_per_node)
         if not rule.out:
-            least = 1 if rule.never_below is None else max(1, rule.never_below.size(original, most=False))
+            least = 1 if rule.never_below is None else rule.never_below.size(original, most=False)
+            least = max(least, fewest)
             if stepped >= least:
                 return stepped, None
             return least, Constraint(name="never below", why=f"{stepped} would be below {least}")
-        if rule.never_above is not None:
-            most = rule.never_above.size(original, most=True)
-        elif subject == NODES:
-            most = snapshot.limits.max_nodes
-        else:  # nobody said how far: as many as there can be slots
-            most = max(snapshot.limits.max_nodes * snapshot.slots_per_node, 1)
+        most = largest if rule.never_above is None else rule.never_above.size(original, most=True)
+        most = min(most, largest) if subject == NODES else most
         if stepped <= most:
             return stepped, None
         return most, Constraint(name="never above", why=f"{stepped} would be above {most}")
 
-    def _act(self, verdicts: list[_Verdict], answer: _Answer) -> None:
-        by_subject: dict[str, list[_Verdict]] = {}
+    def _act(self, verdicts: list[Verdict], answer: _Answer) -> None:
+        by_subject: dict[str, list[Verdict]] = {}
         for verdict in verdicts:
             if verdict.blocked is None:
                 by_subject.setdefault(self._sizes.subject_of(verdict.state.operator), []).append(verdict)
@@ -254,7 +261,8 @@ class Rules:
                 wanted = answer.sizes.get(subject, now)
                 kept = max(wanted, bounds.at_least or 1)
                 kept = min(kept, bounds.at_most) if bounds.at_most is not None else kept
-                if kept == wanted:
+                kept = snapshot.limits.clamp(kept) if subject == NODES else kept
+                if kept == wanted or self._waits_s(subject, kept, snapshot.now_s) > 0:
                     continue
                 answer.bound.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
                 answer.sizes[subject] = kept
@@ -263,72 +271,9 @@ class Rules:
         for subject in [s for s, size in answer.sizes.items() if size == self._sizes.now(s, snapshot)]:
             del answer.sizes[subject]
 
-    def _hold(self, router: Router, verdicts: list[_Verdict], snapshot: Snapshot) -> Decision:
-        now_s = snapshot.now_s
-        blocked = [v for v in verdicts if v.blocked is not None]
-        if blocked:
-            first = blocked[0]
-            assert first.blocked is not None
-            reason = f"rule {_named(first.state)} would fire, but {first.blocked.why}"
-            bound = tuple(v.blocked for v in blocked if v.blocked is not None)
-            return Decision(
-                wanted=snapshot.planned, reason=reason, formula=_formula(first.state), bound_by=bound,
-                inputs={"rule": first.state.rule.name},
-            )  # fmt: skip
-        able = [state for state in router.states if self._sizes.known(state.operator, snapshot)]
-        if not router.states:
-            return Decision(wanted=snapshot.planned, reason="the policy has no rules", formula=_formula(None))
-        if not able:
-            named = ", ".join(sorted({s.operator for s in router.states})) or "none"
-            there = ", ".join(snapshot.pipeline.order) or "none"
-            reason = f"no rule applies: it names operators {named}; there are {there}"
-            return Decision(wanted=snapshot.planned, reason=reason, formula=_formula(None))
-        closest = max(able, key=lambda state: state.progress(now_s))
-        if closest.progress(now_s) == 0.0:
-            reason = f"no rule is near; {closest.missing(now_s)}"
-        else:
-            reason = f"closest is rule {_named(closest)}: {closest.missing(now_s)}"
-        return Decision(wanted=snapshot.planned, reason=reason, formula=_formula(closest))
-
 
 def _sound(policy: Policy) -> Policy:
     found = findings(policy)
     if found:
         raise PolicyError(*(problem.text for problem in found))
     return policy
-
-
-def _named(state: RuleState) -> str:
-    about = f" ({state.operator})" if state.rule.operator == EACH_OPERATOR else ""
-    return f"'{state.rule.name}'{about}"
-
-
-def _formula(state: RuleState | None) -> str:
-    return "all conditions of a rule hold" if state is None else rule_in_english(state.rule)
-
-
-def _inputs(fired: list[RuleState], router: Router, snapshot: Snapshot) -> Mapping[str, float | str]:
-    """Which rule fired, what its triggers saw, and the readings themselves."""
-    inputs: dict[str, float | str] = {}
-    if fired:
-        inputs["rule"] = "; ".join(dict.fromkeys(state.rule.name for state in fired))
-    for state in fired:
-        about = f" [{state.operator}]" if state.operator else ""
-        for evidence in state.evidence(snapshot.now_s):
-            inputs[f"{evidence.condition}{about}"] = evidence.seen
-            for subject, metric in router.heard_by(evidence.state):
-                points = snapshot.windows.of(subject, metric).since(evidence.since_s)
-                inputs[f"readings of {metric.key} of {subject}"] = _listed([value for _, value in points])
-    return inputs
-
-
-def _listed(values: list[float]) -> str:
-    """The readings, with a gap where they are many.
-
-    >>> _listed([float(v) for v in range(100)])
-    '0, 1, 2, 3, 4, … (88 more) …, 93, 94, 95, 96, 97, 98, 99'
-    """
-    texts = [f"{value:.6g}" for value in values]
-    if len(texts) > SHOWN_READINGS:
-        texts[5:-7] = [f"… ({len(texts) - 12} more) …"]
-    return ", ".join(texts)
