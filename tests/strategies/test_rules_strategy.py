@@ -313,6 +313,17 @@ def test_a_reading_from_the_future_waits_for_its_time() -> None:
     assert world.run(30) == []
 
 
+def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    busy = metric("cpu").is_(above(percent(90))).for_at_least(seconds(10))
+    world = World(Policy(rule("n").scale_out(cluster()).by(absolute(1)).when(busy)))
+    for node in range(2000):
+        world.windows.add([Reading(world.now_s, f"executor-{node}", Metric.NODE_CPU, 0.5)])
+        world.windows.forget_before(world.now_s - 20.0)
+        world.run(1)
+    assert world.rules._router is not None
+    assert len(world.rules._router) < 300
+
+
 def test_bounds_hold_without_a_trigger_and_bound_what_rules_want() -> None:
     monday = datetime(2026, 11, 16, 7, 59, 58, tzinfo=UTC).timestamp()
     policy = Policy(

@@ -8,6 +8,7 @@ readings past it span its time. The seed sampled every 5 s and saw 92 s where th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ebbflow.policy import (
     Policy,
@@ -43,6 +44,13 @@ class Change:
             "from": self.before,
             "to": self.after,
         }
+
+    @classmethod
+    def from_json(cls, change: dict[str, Any]) -> Change:
+        """The change that plain values tell of."""
+        return cls(
+            time_s=change["time_s"], operator=change["operator"], before=change["from"], after=change["to"]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,3 +181,16 @@ CASES: tuple[Case, ...] = (
         changes=(Change(time_s=56, operator=OPERATOR, before=1, after=3),),
     ),
 )  # fmt: skip
+
+QUICK = Case(
+    name="quick",
+    title="The first case at a sixth of its time",
+    section="5.2.2, shortened",
+    load=Constant(level_per_s=10),
+    rates_per_s={OPERATOR: 5.0},
+    policy=Policy(_grows(OPERATOR, 1, 2, queue=50, time_s=10).with_no_scale_out_since(minutes(5))),
+    lasts_s=60.0,
+    seed_says="1→2 about 10 s after the queue has passed 50",
+    changes=(Change(time_s=21, operator=OPERATOR, before=1, after=2),),
+)
+"""Not one of the seed's: to see quickly whether a target can do it at all."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbflow.bench.rule_cases import CASES, Case, Change
+from ebbflow.bench.rule_cases import CASES, QUICK, Case, Change
 from ebbflow.bench.simulation import play
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
@@ -39,6 +39,20 @@ class Seen:
     queues: dict[str, list[tuple[float, float]]]
     """(second, rows) before each operator."""
     sizes: dict[str, list[tuple[float, int]]]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        changes = [change.to_json() for change in self.changes]
+        return {"changes": changes, "queues": self.queues, "sizes": self.sizes}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Seen:
+        """What another process saw."""
+        return cls(
+            changes=tuple(Change.from_json(change) for change in document["changes"]),
+            queues={name: [(t, v) for t, v in points] for name, points in document["queues"].items()},
+            sizes={name: [(t, n) for t, n in points] for name, points in document["sizes"].items()},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +137,7 @@ def run_cases(
     """Run all cases, or those named, on a target."""
     if target not in TARGETS:
         raise UnknownNameError("target", target, TARGETS)
-    known = {case.name: case for case in CASES}
+    known = {case.name: case for case in (*CASES, QUICK)}
     for name in names:
         if name not in known:
             raise UnknownNameError("case", name, known)
@@ -137,9 +151,9 @@ def run_cases(
 
 def _run(case: Case, target: str) -> Seen:
     if target == SPARK:
-        from ebbflow.bench.rules_spark import run_on_spark
+        from ebbflow.bench.rules_spark import run_in_a_process
 
-        return run_on_spark(case)
+        return run_in_a_process(case)
     return run_in_simulator(case)
 
 

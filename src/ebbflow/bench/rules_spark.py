@@ -9,17 +9,21 @@ behind. Rows that merely arrived since are in no queue, as in the seed's engine 
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ebbflow.bench.rule_cases import Case
+from ebbflow.bench.rule_cases import CASES, QUICK, Case
 from ebbflow.bench.rules import READING_S, SPARK, Seen, Watching
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.metrics import Metric
+from ebbflow.errors import TargetError
 from ebbflow.pipelines.waiting import WaitingOperator
 from ebbflow.policy.model import Policy, Trigger
 from ebbflow.strategies.rules import Rules
@@ -48,6 +52,16 @@ def on_micro_batches(policy: Policy) -> Policy:
         ),
         *policy.bounds,
     )
+
+
+def run_in_a_process(case: Case) -> Seen:
+    """Run the case in a process of its own: a JVM remembers the settings of the case before."""
+    told = subprocess.run(
+        [sys.executable, "-m", "ebbflow.bench.rules_spark", case.name], stdout=subprocess.PIPE, check=False
+    )
+    if told.returncode != 0:
+        raise TargetError(f"case {case.name} failed on Spark (code {told.returncode}); its words are above")
+    return Seen.from_json(json.loads(told.stdout.splitlines()[-1]))
 
 
 def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
@@ -95,3 +109,15 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
             if entry.verdict == "act" and entry.outcome is not None
         ]
     )
+
+
+def main() -> None:
+    """Run the case named, and print what was seen as one line of JSON."""
+    name = sys.argv[1]
+    case = next(case for case in (*CASES, QUICK) if case.name == name)
+    seen = run_on_spark(case)
+    sys.stdout.write(json.dumps(seen.to_json()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -93,6 +93,17 @@ class Router:
         """The series a trigger listens to: one, or one of each node."""
         return [series for series, route in self._routes.items() if any(each is trigger for each in route)]
 
+    def __len__(self) -> int:
+        """How many series are known, heard or not."""
+        return len(self._routes)
+
+    def forget_all_but(self, series: Iterable[tuple[str, Metric]]) -> None:
+        """Forget series that are gone: nodes come and go for weeks."""
+        there = set(series)
+        for gone in [each for each in self._routes if each not in there]:
+            del self._routes[gone]
+            self._last_s.pop(gone, None)
+
     def _route(self, series: _Series, *, fresh: bool = True) -> list[TriggerState]:
         """Who waits for a series. A trigger listens to the best of its sources that speaks, to no other."""
         route = self._routes[series] = []

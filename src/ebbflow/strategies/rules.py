@@ -176,6 +176,8 @@ class Rules:
 
     def _feed(self, router: Router, snapshot: Snapshot) -> None:
         newest_s = snapshot.now_s + FUTURE_S
+        if len(router) > 2 * len(snapshot.windows) + 100:
+            router.forget_all_but(snapshot.windows.series())
         for subject, metric in snapshot.windows.series():
             if not router.waits_for(subject, metric):
                 continue
