@@ -3,12 +3,16 @@
 # ruff: noqa: F403, F405 - the star is the way the language is meant to be used
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 import re
 from pathlib import Path
 
 import mypy.api
 import pytest
 
+import ebbflow.policy
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.policy import *
 from ebbflow.policy.english import policy_in_english
@@ -115,6 +119,13 @@ def test_two_rules_of_one_name_are_refused() -> None:
         Policy(whole, whole)
 
 
+def test_no_module_hides_a_word_whatever_is_imported() -> None:
+    for module in pkgutil.iter_modules(ebbflow.policy.__path__):
+        importlib.import_module(f"ebbflow.policy.{module.name}")
+    hidden = [name for name in ebbflow.policy.__all__ if inspect.ismodule(getattr(ebbflow.policy, name))]
+    assert hidden == []
+
+
 def test_a_policy_does_not_change() -> None:
     with pytest.raises(AttributeError):
         Policy().rules = ()  # type: ignore[misc]
@@ -144,6 +155,11 @@ def test_english_tells_everything() -> None:
         "  Always keep at least 2 nodes."
     )
     assert "no rules" in policy_in_english(Policy())
+    shrink = rule("n").scale_in(cluster()).by(percent(25)).but_never_below(times_original(0.5))
+    text = policy_in_english(Policy(shrink.when(metric("cpu").is_(below(percent(5))).for_at_least(hours(1)))))
+    assert (
+        "Scale in the nodes by 25% of their number, but never below 0.5 times their original number" in text
+    )
 
 
 SNIPPETS = """\

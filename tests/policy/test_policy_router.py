@@ -22,7 +22,7 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.hours import holds
+from ebbflow.policy.calendar import holds
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.needs import Need, needs
 from ebbflow.policy.router import Router

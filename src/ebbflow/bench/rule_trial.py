@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, Scenario, built_in_engine
 from ebbflow.targets.simulator.engine import Engine
 from ebbflow.workloads import Load
+
+ENDLESS_S = 3600.0
+"""How long a load without an end is played at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,8 @@ def try_policy(
     else:
         simulated = built_in_engine(pipeline, engine)
     _check_operators(policy, simulated.pipeline)
+    if seconds is None and math.isinf(load.duration_s):
+        seconds = max(load.span_s, ENDLESS_S)
     bounds = limits or Limits(min_nodes=1, max_nodes=16)
     scenario = Scenario(
         engine=simulated,

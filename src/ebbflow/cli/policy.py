@@ -99,7 +99,10 @@ def apply(
 def try_(
     file: PolicyFile,
     load: Annotated[str, typer.Option(help="The load, like 'square(base=10, peak=20, period=1m)'.")],
-    seconds: Annotated[float | None, typer.Option(help="How long; the load's own span if not told.")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long; the load's own span if not told, an hour at least where it has no end."),
+    ] = None,
     operators: Annotated[
         str | None,
         typer.Option(

@@ -27,8 +27,8 @@ class PolicyFile:
 
     def __init__(self, path: Path | str) -> None:
         """Read it now: a policy that cannot be meant at the start is an error at once."""
-        self.path = Path(path)
-        self.rules = Rules(load_policy(self.path))
+        self.path = Path(path).absolute()  # a job may change its folder
+        self.rules = Rules(load_policy(path))
         self._signature = self._stat()
         self._in_force = self._told = self._digest(self.path.read_bytes())
         self._settling: str | None = None

@@ -6,6 +6,7 @@
 ``model``       a policy as plain frozen values; ``quantities`` and ``values`` are its small ones
 ``english``     a policy as sentences
 ``files``       a policy as TOML or YAML, both ways; ``schema``: what editors know of it
+``calendar``    when bounds hold
 ``checks``      rules that never fire, that fight each other, limits that contradict
 ``measures``    means, percentiles and trends at a constant cost per reading
 ``evaluation``  triggers and rules that follow the readings; ``router`` brings them there

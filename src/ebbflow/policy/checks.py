@@ -13,9 +13,9 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from ebbflow.policy.calendar import overlap
 from ebbflow.policy.document import BOUNDS, RULE, Problem
 from ebbflow.policy.fitting import metric_of
-from ebbflow.policy.hours import overlap
 from ebbflow.policy.model import EACH_OPERATOR, AllOf, AnyOf, Bounds, Condition, Policy, Rule, Trigger
 from ebbflow.policy.values import Measure, MeasureKind
 

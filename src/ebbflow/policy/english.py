@@ -51,9 +51,9 @@ def rule_in_english(rule: Rule) -> str:
 
 def _rule_lines(rule: Rule) -> Iterator[str]:
     action = "Scale out" if rule.out else "Scale in"
-    how = f"to exactly {rule.to}" if rule.by is None else f"by {_step(rule.by)}"
+    how = f"to exactly {rule.to}" if rule.by is None else f"by {_step(rule.by, rule.operator)}"
     limit, side = (rule.never_above, "above") if rule.out else (rule.never_below, "below")
-    bound = f", but never {side} {_limit(limit)}" if limit is not None else ""
+    bound = f", but never {side} {_limit(limit, rule.operator)}" if limit is not None else ""
     yield f"{action} {subject_in_english(rule.operator)} {how}{bound}"
     yield "when " + ("\n  and ".join(_condition(condition, rule) for condition in rule.when))
     if rule.no_scale_out_since is not None:
@@ -69,14 +69,20 @@ def subject_in_english(operator: str) -> str:
     return "each operator" if operator == EACH_OPERATOR else f"operator {operator}"
 
 
-def _step(step: Step) -> str:
+def _step(step: Step, operator: str) -> str:
     if step.kind == "relative":
         return f"a factor of {number_text(step.amount)}"
-    return f"{step}" if step.kind == "absolute" else f"{step} of its size"
+    return f"{step}" if step.kind == "absolute" else f"{step} of {_its(operator)}"
 
 
-def _limit(limit: Limit) -> str:
-    return f"{number_text(limit.amount)} times its original size" if limit.relative else str(limit)
+def _limit(limit: Limit, operator: str) -> str:
+    return (
+        f"{number_text(limit.amount)} times {_its(operator, 'original ')}" if limit.relative else str(limit)
+    )
+
+
+def _its(operator: str, which: str = "") -> str:
+    return f"their {which}number" if operator == NODES else f"its {which}size"
 
 
 def _condition(condition: Condition, rule: Rule, *, inner: bool = False) -> str:

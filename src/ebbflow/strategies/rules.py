@@ -19,11 +19,11 @@ from ebbflow.core.decision import Constraint, Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
+from ebbflow.policy.calendar import holds
 from ebbflow.policy.checks import findings
 from ebbflow.policy.defaults import default_policy
 from ebbflow.policy.english import bounds_in_english
 from ebbflow.policy.evaluation import RuleState
-from ebbflow.policy.hours import holds
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
