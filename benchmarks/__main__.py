@@ -13,6 +13,7 @@ NAMES = (
     "decision",
     "simulator",
     "leaderboard",
+    "policy",
     "agent",
     "store",
     "memory",

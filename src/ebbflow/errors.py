@@ -9,6 +9,7 @@
     │   ├── SloError          "freshness below 30"
     │   ├── LimitsError       executors 5:2
     │   ├── PipelineError     a cycle, a stream to nowhere
+    │   ├── PolicyError       a rule without a trigger, percent of a queue, rules that fight each other
     │   └── UnknownNameError  a strategy, option or shape that does not exist
     ├── TargetError           the thing that is scaled does not answer as it should
     │   ├── UnreachableError  no Spark master at that address
@@ -51,6 +52,21 @@ class LimitsError(InputError):
 
 class PipelineError(InputError):
     """A graph of operators that is not a pipeline."""
+
+
+class PolicyError(InputError):
+    """A policy that cannot be meant. ``problems`` has one line for each thing that is wrong.
+
+    >>> str(PolicyError("a.toml:3:8: no metric", "a.toml:9:1: no name"))
+    'a.toml:3:8: no metric (and 1 more)'
+    """
+
+    def __init__(self, *problems: str, key: str = "") -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+        self.problems = problems
+        self.key = key
+        """Which key of the table is wrong, where one is."""
 
 
 class UnknownNameError(InputError):

@@ -11,6 +11,7 @@ from rich.markup import escape
 from ebbflow.bench.live_run import SLO, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.cli.live_state import LiveFeed
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.core.duration import format_duration
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
@@ -18,7 +19,6 @@ from ebbflow.errors import InputError
 from ebbflow.pipelines.top_words import Ranker
 from ebbflow.report.live import LiveView
 from ebbflow.report.page import write_page
-from ebbflow.strategies import make_strategy
 from ebbflow.targets.spark.java import check_java
 
 SHORTEST_S, LONGEST_S = 60.0, 86400.0
@@ -34,6 +34,7 @@ def demo(
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:6",
     slo: Annotated[str, typer.Option(help="The objective.")] = str(SLO),
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
+    policy: PolicyOption = None,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("ebbflow-report.html"),
     json: Json = False,
 ) -> None:
@@ -42,7 +43,7 @@ def demo(
     Starts a Spark cluster on this machine, counts the top words of generated tweets with a lookup that
     takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
     """
-    make_strategy(strategy)
+    strategy = chosen_strategy(strategy, policy)
     if not SHORTEST_S <= seconds <= LONGEST_S:  # also where it is not a number
         raise InputError(f"--seconds {seconds:g} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
     scenario = LiveScenario(seconds=seconds, limits=Limits.parse(executors), slo=Slo.parse(slo))
@@ -58,6 +59,7 @@ def demo(
         result = run_live(
             scenario,
             strategy,
+            policy=policy,
             say=say,
             on_start=started,
             on_cycle=lambda cycle: view.update(feed.state(cycle)),

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import ebbflow
-from ebbflow.cli import agent, bench, demo, ledger, metrics, replay, simulate, submit
+from ebbflow.cli import agent, bench, demo, ledger, metrics, policy, replay, simulate, submit
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
@@ -36,6 +36,7 @@ replay.register(app)
 bench.register(app)
 ledger.register(app)
 metrics.register(app)
+policy.register(app)
 agent.register(app)
 
 

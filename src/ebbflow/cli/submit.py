@@ -13,13 +13,13 @@ import typer
 from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
+from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.report.page import write_page
-from ebbflow.strategies import make_strategy
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.settings import local_settings, scaling_settings, use_loopback, use_this_python
@@ -42,6 +42,7 @@ def submit(
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:10",
     slo: Annotated[str, typer.Option(help="The objective.")] = DEFAULT_SLO,
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
+    policy: PolicyOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide and write it down; change nothing.")
     ] = False,
@@ -62,7 +63,7 @@ def submit(
 ) -> int:
     """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
     limits, objective = Limits.parse(executors), Slo.parse(slo)
-    make_strategy(strategy)
+    strategy = chosen_strategy(strategy, policy)
     settings = _settings(conf or [])
     check_script(script)
     for path in (json_report, report, store):
@@ -96,6 +97,7 @@ def submit(
                     executors=(limits.min_nodes, limits.max_nodes),
                     slo=objective,
                     strategy=strategy,
+                    policy=policy,
                     store=store,
                     dry_run=dry_run,
                     on_cycle=recorder,

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebbflow.control.loop import ControlLoop, CycleReport
+from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
-from ebbflow.guards import default_guards
+from ebbflow.guards import default_guards, guards_for
 from ebbflow.monitoring.store import Store
-from ebbflow.strategies import make_strategy
+from ebbflow.policy.model import Policy
+from ebbflow.strategies import Rules, make_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +78,7 @@ def attach(
     executors: tuple[int, int] = (1, 10),
     slo: str | Slo = DEFAULT_SLO,
     strategy: str | Strategy = "capacity",
+    policy: str | Path | Policy | None = None,
     queries: Sequence[ManagedQuery] = (),
     store: str | Path | None = None,
     dry_run: bool = False,
@@ -90,6 +93,9 @@ def attach(
     What the world got wrong (a master without executors, a disk that is full) is logged and leaves the job
     as it was: the answer then is not ``active``.
 
+    With a ``policy`` its rules decide, whatever ``strategy`` says. One in a file is followed while the job
+    runs: what is written there, and can be meant, holds from the next cycle on.
+
     With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
     for readings and ledger; without one they go to a temporary file that goes with the job.
@@ -100,6 +106,11 @@ def attach(
         raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
     objective = slo if isinstance(slo, Slo) else Slo.parse(slo)
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
+    followed = PolicyFile(policy) if isinstance(policy, str | Path) else None
+    if followed is not None:
+        chosen = followed.rules
+    elif isinstance(policy, Policy):
+        chosen = Rules(policy)
     time = clock or SystemClock()
     try:
         from ebbflow.targets.spark.target import SparkTarget
@@ -116,7 +127,8 @@ def attach(
     loop = ControlLoop(
         target=target,
         strategy=chosen,
-        guards=default_guards(),
+        # A person wrote when and how far; our cool-down and steps would make something else of it.
+        guards=guards_for(chosen) if policy is not None else default_guards(),
         store=kept,
         clock=time,
         limits=limits,
@@ -124,6 +136,7 @@ def attach(
         cycle_s=cycle_s,
         dry_run=dry_run,
         on_cycle=on_cycle,
+        between=followed.look if followed is not None else None,
     )
 
     def close() -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ebbflow.control.ledger import ACT, Ledger, LedgerStore
@@ -52,6 +52,14 @@ class CycleReport:
     planned: Layout | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Something for the ledger that is no decision about size: a policy was replaced, or was not."""
+
+    text: str
+    inputs: Mapping[str, float | str] = field(default_factory=dict)
+
+
 class ControlLoop:
     """One pipeline on one target under one strategy."""
 
@@ -70,9 +78,11 @@ class ControlLoop:
         dry_run: bool = False,
         remember_decisions: int = 1_000,
         on_cycle: Callable[[CycleReport], None] | None = None,
+        between: Callable[[], Note | None] | None = None,
     ) -> None:
         """``dry_run``: decide and write it down, but ask the target for nothing. ``remember_decisions``: how
-        many are kept at hand; the store keeps them all."""
+        many are kept at hand; the store keeps them all. ``between`` is called before each cycle: what may
+        change between two of them changes there, and what it notes is written to the ledger as a hold."""
         self._dry_run = dry_run
         self._target = target
         self._strategy = strategy
@@ -84,6 +94,8 @@ class ControlLoop:
         self._cycle_s = cycle_s
         self._decide_every_s = decide_at_least_every_s
         self._on_cycle = on_cycle
+        self._between = between
+        self._notes: list[Note] = []
         self.ledger = Ledger(store, keep=remember_decisions)
         self.windows = Windows(REMEMBER_S)
         self._planned: Layout | None = None
@@ -120,7 +132,10 @@ class ControlLoop:
     def cycle(self) -> CycleReport:
         """Look once, decide if there is something to decide on, and act on it."""
         now_s = self._clock.now_s()
+        if self._between is not None and (note := self._between()) is not None:
+            self._notes.append(note)
         news = self._observe()
+        self._write_notes(now_s)
         if self._last is None or not self._last.active:
             return CycleReport(observation=self._last, entry=None, planned=self._planned)
         self.ledger.settle(now_s, self._last.pipeline.name, self.windows)
@@ -128,6 +143,15 @@ class ControlLoop:
         if news or self._still_growing(now_s) or now_s - self._decided_s >= self._decide_every_s:
             entry = self._decide(now_s, self._last)
         return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+
+    def _write_notes(self, now_s: float) -> None:
+        """Notes go to the ledger as holds, once there is a layout to hold."""
+        if self._planned is None:
+            return
+        for note in self._notes:
+            decision = Decision(wanted=self._planned, reason=note.text, inputs=note.inputs)
+            self.ledger.open(now_s, self._strategy.name, self._planned, decision)
+        self._notes.clear()
 
     def _still_growing(self, now_s: float) -> bool:
         """Whether a growth is so recent that guards may have held back a part of it: who waits for nodes

@@ -156,6 +156,10 @@ class Windows:
         """The window of a series; an empty one where nothing was read."""
         return self._by_series.get((subject, metric)) or Window(self._span_s)
 
+    def series(self) -> Iterator[tuple[str, Metric]]:
+        """The series that have a window."""
+        return iter(self._by_series)
+
     def forget_before(self, time_s: float) -> None:
         """Drop series that have been silent since ``time_s``: nodes that left, queries that ended."""
         silent = [k for k, w in self._by_series.items() if w.last_time_s is None or w.last_time_s < time_s]

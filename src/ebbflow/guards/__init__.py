@@ -6,7 +6,7 @@ the decision it was given. To add one: a file with one class that has ``restrain
 
 from __future__ import annotations
 
-from ebbflow.core.ports import Guard
+from ebbflow.core.ports import Guard, Strategy
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog
 from ebbflow.guards.bounds import Bounds
 from ebbflow.guards.cooldown import CoolDown
@@ -20,6 +20,7 @@ __all__ = [
     "HoldOnMissingData",
     "StepCap",
     "default_guards",
+    "guards_for",
 ]
 
 
@@ -30,3 +31,11 @@ def default_guards() -> tuple[Guard, ...]:
     left. Missing data comes last, because nothing at all may be done on it, not even to keep the bounds.
     """
     return (FreezeScaleInOnBacklog(), CoolDown(), StepCap(), Bounds(), HoldOnMissingData())
+
+
+def guards_for(strategy: Strategy) -> tuple[Guard, ...]:
+    """The guards of a strategy: all, or, where it brings its own periods, cool-downs and steps
+    (``own_restraint``), those that concern everyone: bounds and missing data."""
+    if getattr(strategy, "own_restraint", False):
+        return (Bounds(), HoldOnMissingData())
+    return default_guards()

@@ -22,13 +22,15 @@ from ebbflow.strategies.peers import (
     SparkDra,
     SparkLegacy,
 )
+from ebbflow.strategies.rules import Rules
 from ebbflow.strategies.static import Static
 from ebbflow.strategies.static_mean import StaticMean
 
-__all__ = ["STRATEGIES", "Capacity", "Static", "StaticMean", "make_strategy"]
+__all__ = ["STRATEGIES", "Capacity", "Rules", "Static", "StaticMean", "make_strategy"]
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     Capacity.name: Capacity,
+    Rules.name: Rules,
     Static.name: Static,
     StaticMean.name: StaticMean,
     SparkDra.name: SparkDra,

@@ -189,6 +189,19 @@ class SparkMonitor:
             Reading(at_s, self.name, Metric.FRESHNESS, max(freshness_s)),
         ]
 
+    def _queue_readings(self, now_s: float) -> list[Reading]:
+        """What waits before each query, and in all; not in all while it is unknown of one."""
+        queued = {q: self._trackers[str(q.runId)].queue_rows(now_s) for q in self.queries}
+        readings = [
+            Reading(now_s, self._query_name(query), Metric.QUEUE_LENGTH, rows)
+            for query, rows in queued.items()
+            if rows is not None and self._query_name(query) != self.name
+        ]
+        known = [rows for rows in queued.values() if rows is not None]
+        if len(known) == len(queued):
+            readings.append(Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(known)))
+        return readings
+
     def _pipeline_readings(self, now_s: float, batches: list[Batch]) -> list[Reading]:
         """Sums over the queries; freshness of the running batch where it is already worse than the last."""
         trackers = list(self._trackers.values())
@@ -196,7 +209,7 @@ class SparkMonitor:
             return []
         readings = [
             Reading(now_s, self.name, Metric.ARRIVAL_RATE, sum(t.rate_per_s for t in trackers)),
-            Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(t.queue_rows(now_s) for t in trackers)),
+            *self._queue_readings(now_s),
         ]
         if batches:
             readings += self._over_queries(max(batch.ended_s for batch in batches))

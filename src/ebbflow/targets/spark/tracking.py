@@ -109,10 +109,13 @@ class QueryTracker:
         """When the oldest row arrived that no finished batch has processed; None before the first batch."""
         return self._arrival_of(self._processed) if self._curve else None
 
-    def queue_rows(self, now_s: float) -> float:
-        """Rows not processed: those left behind, and what the rate has brought since the last offsets."""
+    def queue_rows(self, now_s: float) -> float | None:
+        """Rows not processed: those left behind, and what the rate has brought since the last offsets.
+
+        None before the first batch: of a query that was just (re)started nobody knows yet what waits.
+        """
         if not self._curve:
-            return 0.0
+            return None
         return self.left_behind + self.rate_per_s * max(0.0, now_s - self._curve[-1][0])
 
     def _arrival_of(self, row: float) -> float:

@@ -1,0 +1,104 @@
+"""How many readings a second go through the router and 100 rules, and what ten times the history costs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+from benchmarks.figures import Figure
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
+from ebbflow.policy import (
+    Policy,
+    above,
+    absolute,
+    below,
+    metric,
+    minutes,
+    nodes,
+    operator,
+    per_second,
+    rule,
+    seconds,
+    tuples,
+)
+from ebbflow.policy.builder import Guarded
+from ebbflow.policy.model import Trigger
+from ebbflow.policy.quantities import Span
+from ebbflow.policy.router import Router
+
+OPERATORS, RULES, READINGS = 50, 100, 200_000
+
+KINDS: dict[str, Callable[[Span], Trigger]] = {
+    "for at least": lambda time: metric("operator-queue").is_(above(tuples(300))).for_at_least(time),
+    "mean": lambda time: metric("operator-queue").mean_over(time).is_(above(tuples(300))),
+    "percentile": lambda time: metric("operator-queue").percentile(95, over=time).is_(above(tuples(300))),
+    "rate of change": lambda time: (
+        metric("operator-queue").rate_of_change_over(time).is_(above(per_second(tuples(5))))
+    ),
+    "forecast": lambda time: metric("operator-queue").is_forecast_to_be(above(tuples(300)), ahead=time),
+}
+
+
+def measure() -> list[Figure]:
+    figures = [
+        Figure(
+            what=f"readings through the router and {RULES} rules, each read by 2",
+            value=_per_second(_mixed()),
+            unit="per s",
+            bar=100_000.0,
+            at_least=True,
+        ),
+        Figure(
+            what="  the same, nobody waits for the reading",
+            value=_per_second(_mixed(), Metric.ROWS_IN),
+            unit="per s",
+        ),
+    ]
+    for kind, condition in KINDS.items():
+        short, long = _costs_us(condition, minutes(1), minutes(10))
+        figures.append(Figure(what=f"a reading, {kind} of 1 min", value=short, unit="µs"))
+        figures.append(Figure(what="  ten times the history, ratio", value=long / short, unit="×", bar=1.5))
+    return figures
+
+
+def _mixed() -> Policy:
+    """Half of the rules as in the seed, the others on means, percentiles, trends and m of n."""
+    others = itertools.cycle([*KINDS.values()][1:])
+    rules: list[Guarded] = []
+    for number in range(OPERATORS):
+        name = f"op-{number}"
+        shrink = rule(f"shrink {name}").scale_in(operator(name)).by(absolute(1))
+        grow = rule(f"grow {name}").scale_out(operator(name)).by(absolute(1)).but_never_above(nodes(8))
+        rules.append(shrink.when(metric("operator-queue")).is_(below(tuples(1))).for_at_least(seconds(30)))
+        rules.append(grow.when(next(others)(minutes(1))))
+    return Policy(*rules)
+
+
+def _per_second(policy: Policy, metric_read: Metric = Metric.OPERATOR_QUEUE) -> float:
+    router = Router(policy, "bench", [f"op-{n}" for n in range(OPERATORS)])
+    readings = [
+        Reading(float(k // OPERATORS), f"op-{k % OPERATORS}", metric_read, float(k * 7919 % 600))
+        for k in range(READINGS)
+    ]
+    began_s = time.process_time()
+    for reading in readings:
+        router.offer(reading)
+    return READINGS / (time.process_time() - began_s)
+
+
+def _costs_us(condition: Callable[[Span], Trigger], *histories: Span) -> list[float]:
+    """Of a reading in one trigger once its history is full. In turns, and the best turn of each: what others
+    do on the machine meanwhile is no cost of ours."""
+    grow = rule("grow").scale_out(operator("op")).by(absolute(1)).but_never_above(nodes(8))
+    routers = [Router(Policy(grow.when(condition(history))), "bench", ["op"]) for history in histories]
+    values = [(float(t), float(t * 7919 % 600)) for t in range(40_000)]
+    best_s = [float("inf")] * len(routers)
+    for first in range(0, len(values), 2_000):
+        for which, router in enumerate(routers):
+            began_s = time.process_time()
+            router.offer_values("op", Metric.OPERATOR_QUEUE, values[first : first + 2_000])
+            if first:
+                best_s[which] = min(best_s[which], (time.process_time() - began_s) / 2_000)
+    return [1e6 * each for each in best_s]

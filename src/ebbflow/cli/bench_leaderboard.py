@@ -1,0 +1,172 @@
+"""``ebbflow bench leaderboard``: every strategy on every load, ranked."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ebbflow.bench.leaderboard import RULE, leaderboard
+from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
+from ebbflow.bench.results_file import check_results_path, write_results
+from ebbflow.bench.spec import Spec, amended, strategy_names
+from ebbflow.bench.sweep import Scene
+from ebbflow.bench.workforce import check_master
+from ebbflow.cli import scenario_options as options
+from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.core.duration import format_duration
+from ebbflow.errors import InputError
+from ebbflow.report.board import headline, write_board
+from ebbflow.strategies import STRATEGIES
+from ebbflow.workloads import Constant
+
+PEAK_SHARE = 0.75
+"""Peaks are at this share of what the most nodes can do: high enough to need them, low enough to be served."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("leaderboard", epilog=f"The ranking. {RULE}")(leaderboard_command)
+
+
+def leaderboard_command(
+    loads: Annotated[
+        str | None,
+        typer.Option(
+            help="Trace files, folders or patterns of them, and loads like 'sine(...)', with commas. Of a file, "
+            "its busiest stretch of --seconds is played.",
+            show_default="seven shapes: constant, day, sine, square, sawtooth, stair, bursts",
+            metavar="A,B,…",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each strategy on each load; each draws arrivals and task times anew.")
+    ] = 3,
+    strategies: Annotated[
+        str | None, typer.Option(help="Which strategies.", show_default="all", metavar="A,B,…")
+    ] = None,
+    pipeline: options.Pipeline = None,
+    engine: options.Engine = None,
+    nodes: options.Nodes = None,
+    slo: options.Objective = None,
+    peak: Annotated[
+        float | None,
+        typer.Option(
+            help="Stretch traces and built-in shapes to this peak.",
+            show_default="three quarters of what the most nodes can do",
+            metavar="ROWS/S",
+        ),
+    ] = None,
+    speed: Annotated[float, typer.Option(help="Seconds of a trace file that pass in one second.")] = 1.0,
+    seconds: Annotated[
+        str, typer.Option(help="How long a run is, unless its load ends sooner.", metavar="DURATION")
+    ] = "1d",
+    jitter: Annotated[
+        float, typer.Option(help="Spread of the arrivals of each second around the load, as a share.")
+    ] = 0.05,
+    cycle: options.Cycle = None,
+    lead_time: options.LeadTime = None,
+    lead_noise: options.LeadNoise = None,
+    trigger: options.Trigger = None,
+    slots: options.Slots = None,
+    noise: options.Noise = None,
+    initial_nodes: options.InitialNodes = None,
+    workers: options.Workers = None,
+    master: Annotated[
+        str | None, typer.Option(help="Work on a Spark cluster instead: spark://HOST:PORT, yarn, local[*].")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with every load and run there.")] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="Write one row per run there: a file, or a folder for results.parquet."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Rank strategies on loads: strategies × loads × seeds, in parallel.
+
+    Prints one row per strategy with the mean of every score over all its runs.
+    """
+    spec = amended(
+        Spec(),
+        {
+            "pipeline": pipeline, "engine": engine, "nodes": nodes, "slo": slo, "seconds": seconds,
+            "cycle": cycle, "lead-time": lead_time, "lead-noise": lead_noise, "trigger": trigger,
+            "slots-per-node": slots, "noise": noise, "initial-nodes": initial_nodes,
+        },
+    )  # fmt: skip
+    names = list(STRATEGIES) if strategies is None else strategy_names(strategies.split(","))
+    if seeds < 1:
+        raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
+    if not 0 <= jitter <= 2:
+        raise InputError(f"jitter is {jitter:g}; it must be a spread from 0 to 2, like 0.05")
+    scenes = _scenes(spec, _loads(spec, loads, peak, speed), seeds, jitter, drawn=report is not None)
+    check_writable(report)
+    check_workers(workers)
+    target = None if parquet is None else check_results_path(parquet)
+    if master is not None:
+        check_master(master)
+    runs = len(scenes) * len(names)
+    load_names = list(dict.fromkeys(scene.load for scene in scenes))
+    parts = (
+        (len(names), "strategy", "strategies"),
+        (len(load_names), "load", "loads"),
+        (seeds, "seed", "seeds"),
+    )
+    size = " × ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts)
+    say(f"{size} = {runs} runs" + ("" if master is None else f" on {master}"))
+    done = compare(scenes, names, workers=workers, master=master)
+    standings = leaderboard(done, quantile=spec.objective.quantile)
+    if target is not None:
+        write_results(target, done, scenes, spec)
+    page = None
+    if report is not None and standings:
+        facts = [
+            f"pipeline {spec.pipeline}", f"{spec.engine} engine", f"nodes {spec.limits}", str(spec.objective), size,
+        ]  # fmt: skip
+        note = (
+            f"Of each load the runs with seed 1 are drawn. Arrivals jitter by {100 * jitter:g} % each second."
+        )
+        page = board(
+            done, scenes, title="Ebbflow leaderboard", facts=facts, notes=[note],
+            written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
+        )  # fmt: skip
+        write_board(report, page)
+    if json:
+        print_json([row.to_json() for row in standings])
+    elif standings:
+        print_board(standings, many=True)
+        errors.print(f"\n[dim]{RULE}[/dim]", soft_wrap=True)
+        if page is not None:
+            errors.print(f"[bold]{escape(headline(page.rows))}[/bold]", soft_wrap=True)
+    for what, path in (("Page", report), ("Results", target)):
+        if path is not None and not json:
+            errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+    end(done, runs)
+
+
+def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> list[NamedLoad]:
+    """The loads, stretched to a peak that the most nodes can serve if none is told."""
+    probe = spec.scenario(Constant(level_per_s=1.0))
+    if peak is None:
+        peak = PEAK_SHARE * float(probe.capacity_rows_per_s[-1])
+    if not (peak > 0 and math.isfinite(peak)):
+        raise InputError(f"peak is {peak:g}; it must be rows per second above 0, like 2000")
+    check_speed(speed)
+    if texts is None:
+        return built_in_loads(peak)
+    return read_loads(split_loads(texts), peak_per_s=peak, speed=speed, seconds=probe.duration_s)
+
+
+def _scenes(spec: Spec, loads: list[NamedLoad], seeds: int, jitter: float, *, drawn: bool) -> list[Scene]:
+    scenes = []
+    for load in loads:
+        for seed in range(1, seeds + 1):
+            made = load.with_jitter(jitter, seed)
+            lasts_s = min(spec.duration_s or math.inf, load.load.duration_s)
+            own = amended(spec, {"seed": seed, "seconds": lasts_s})
+            scenes.append(Scene(load=load.name, scenario=own.scenario(made), drawn=drawn and seed == 1))
+    return scenes

@@ -1,0 +1,93 @@
+"""``ebbflow bench rules``: the six tests of the Rules seed, in the simulator or on a real Spark cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ebbflow.bench.rule_cases import Case
+from ebbflow.bench.rules import SIMULATOR, SPARK, Result, run_cases
+from ebbflow.cli.output import Json, check_writable, print_json, say
+from ebbflow.report.rules_page import CasePicture, write_rules_page
+from ebbflow.targets.spark.java import check_java
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the group."""
+    parent.command("rules")(rules)
+
+
+def rules(
+    target: Annotated[
+        str, typer.Option(help="simulator, spark, or both with a comma.", metavar="TARGET")
+    ] = SIMULATOR,
+    case: Annotated[list[str] | None, typer.Option(help="Only this case; repeatable.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page there: queue length against size, for each case.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Run the six tests of the Rules seed (§5.2); code 1 if one does not show what it must."""
+    check_writable(report)
+    targets = [name.strip() for name in target.split(",")]
+    if SPARK in targets:
+        check_java()
+    results: list[Result] = []
+    for name in targets:
+        results += run_cases(name, case or (), on_case=_told if name == SPARK else None)
+    if report is not None:
+        write_rules_page(report, [_picture(result) for result in results])
+    if json:
+        print_json([result.to_json() for result in results])
+    else:
+        Console(highlight=False).print(_table(results))
+        if report is not None:
+            say(f"pictures: {escape(str(report))}")
+    return 0 if all(not result.wrong for result in results) else 1
+
+
+def _told(case: Case) -> None:
+    say(f"{case.name} on Spark: {case.lasts_s:.0f} s and what a cluster takes to start")
+
+
+def _table(results: list[Result]) -> Table:
+    targets = list(dict.fromkeys(result.target for result in results))
+    table = Table("case", "the seed expects", *targets, box=None, pad_edge=False)
+    for name in dict.fromkeys(result.case.name for result in results):
+        own = {result.target: result for result in results if result.case.name == name}
+        case = next(iter(own.values())).case
+        table.add_row(name, case.seed_says, *(_cell(own.get(target)) for target in targets))
+    return table
+
+
+def _cell(result: Result | None) -> str:
+    if result is None:
+        return "–"
+    mark = "[green]✓[/green]" if not result.wrong else "[red]✗[/red]"
+    return f"{mark} {escape(_changes(result))}"
+
+
+def _changes(result: Result) -> str:
+    several = len(result.case.rates_per_s) > 1
+    steps = [
+        f"{f'{change.operator} ' if several else ''}{change.before}→{change.after} at {change.time_s:.0f} s"
+        for change in result.seen.changes
+    ]
+    return ", ".join(steps) or "never scales"
+
+
+def _picture(result: Result) -> CasePicture:
+    case = result.case
+    return CasePicture(
+        title=f"{case.title} ({case.section}), {result.target}",
+        expected=case.seed_says,
+        measured="; ".join([_changes(result), *result.wrong]),
+        ok=not result.wrong,
+        queues=result.seen.queues,
+        sizes=result.seen.sizes,
+    )

@@ -1,0 +1,181 @@
+"""``ebbflow policy``: check, show, try and apply a scaling policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ebbflow.bench.rule_trial import Trial, try_policy
+from ebbflow.bench.score import score
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.core.duration import format_duration, parse_duration_s
+from ebbflow.core.limits import Limits
+from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError, PolicyError
+from ebbflow.policy.document import write_document
+from ebbflow.policy.english import policy_in_english
+from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
+from ebbflow.policy.schema import policy_schema
+from ebbflow.report.page import write_page
+from ebbflow.workloads import parse_load
+
+app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
+
+PolicyFile = Annotated[Path, typer.Argument(help="A policy in TOML or YAML.", metavar="FILE")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group."""
+    parent.add_typer(app, name="policy")
+
+
+@app.command("check")
+def check(file: PolicyFile, json: Json = False) -> int:
+    """Say what is wrong with a policy: one line for each problem, and code 2; nothing wrong, code 0."""
+    problems: tuple[str, ...] = ()
+    try:
+        policy = load_policy(file)
+    except PolicyError as error:
+        problems = error.problems
+    if json:
+        print_json({"file": str(file), "ok": not problems, "problems": list(problems)})
+    elif problems:
+        for problem in problems:
+            typer.echo(problem, err=True)
+    else:
+        say(f"{escape(str(file))} is sound: {len(policy.rules)} rules, {len(policy.bounds)} bounds")
+    return 2 if problems else 0
+
+
+@app.command("show")
+def show(
+    file: PolicyFile,
+    form: Annotated[
+        str | None, typer.Option("--as", help="toml or yaml, instead of English.", metavar="FORM")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show a policy as English, or in the other form."""
+    policy = load_policy(file)
+    if json:
+        print_json(write_document(policy))
+    elif form is not None:
+        typer.echo(policy_text(policy, f".{form}"), nl=False)
+    else:
+        typer.echo(policy_in_english(policy))
+
+
+@app.command("schema")
+def schema(
+    json: Annotated[bool, typer.Option("--json", help="It is JSON in any case.")] = False,
+) -> None:
+    """Print the JSON Schema of policy files, for editors."""
+    del json
+    print_json(policy_schema())
+
+
+@app.command("apply")
+def apply(
+    file: PolicyFile,
+    to: Annotated[Path, typer.Option("--to", help="The file that a running job follows.", metavar="WATCHED")],
+    json: Json = False,
+) -> None:
+    """Check a policy and put it, in one step, where a running job follows it (--policy WATCHED)."""
+    policy = load_policy(file)
+    same = file.suffix.lower() == to.suffix.lower()
+    replace_file(to, read_text(file) if same else policy_text(policy, to.suffix))
+    if json:
+        print_json({"applied": str(to), "rules": [rule.name for rule in policy.rules]})
+    else:
+        say(f"{escape(str(to))} has {len(policy.rules)} rules now; they hold from the next cycle on")
+
+
+@app.command("try")
+def try_(
+    file: PolicyFile,
+    load: Annotated[str, typer.Option(help="The load, like 'square(base=10, peak=20, period=1m)'.")],
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long; the load's own span if not told, an hour at least where it has no end."),
+    ] = None,
+    operators: Annotated[
+        str | None,
+        typer.Option(
+            help="A pipeline of your own: its operators and how many rows a second an instance takes.",
+            metavar="NAME=RATE,…",
+        ),
+    ] = None,
+    pipeline: Annotated[str, typer.Option(help="A built-in pipeline, instead.")] = "top-words",
+    engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
+    nodes: Annotated[str, typer.Option(help="Fewest and most nodes, MIN:MAX.")] = "1:16",
+    slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = "freshness p95 <= 30s",
+    every: Annotated[str, typer.Option(help="How often is looked and decided.")] = "5s",
+    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    json: Json = False,
+) -> None:
+    """Simulate a policy on a load: when does which rule fire?"""
+    policy = load_policy(file)
+    check_writable(report)
+    trial = try_policy(
+        policy,
+        load=parse_load(load),
+        seconds=seconds,
+        rates_per_s=_rates(operators) if operators else None,
+        pipeline=pipeline,
+        engine=engine,
+        limits=Limits.parse(nodes),
+        slo=Slo.parse(slo),
+        cycle_s=parse_duration_s(every),
+    )
+    scores = score(trial.run, oracle_node_seconds=None, rows_lost=trial.rows_lost)
+    if report is not None:
+        write_page(
+            report,
+            title=f"Ebbflow: policy {file.name} on {load}",
+            runs=[trial.run],
+            scores=[scores.to_json()],
+            notes=policy_in_english(policy).split("\n\n"),
+        )
+    if json:
+        document: dict[str, Any] = {"policy": str(file), "load": load, **trial.to_json(), **scores.to_json()}
+        print_json(document | ({"report": str(report)} if report else {}))
+        return
+    _tell(trial)
+    errors.print(
+        f"{scores.node_seconds:.0f} node-seconds, {scores.reconfigurations} changes, "
+        f"{100 * (scores.violation or 0):.1f} % of the rows late"
+    )
+    if report is not None:
+        say(f"report: {escape(str(report))}")
+
+
+def _tell(trial: Trial) -> None:
+    console = Console(highlight=False)
+    table = Table("at", "rule", "change", "because", box=None, pad_edge=False)
+    for firing in trial.firings:
+        at = format_duration(firing.time_s) or "0s"
+        table.add_row(at, escape(firing.rule or "–"), escape(firing.change), escape(firing.because))
+    if trial.firings:
+        console.print(table)
+    for name, times in trial.counts.items():
+        console.print(f"{escape(name)}: {'never fired' if not times else f'fired {times} times'}")
+
+
+def _rates(text: str) -> dict[str, float]:
+    rates = {}
+    for part in text.split(","):
+        name, equals, rate = part.partition("=")
+        try:
+            rates[name.strip()] = float(rate)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip() or not rates[name.strip()] > 0:
+            raise InputError(
+                f"--operators {text}: '{part}' is not an operator with its rate; write enrich=5,store=20"
+            )
+    return rates

@@ -1,0 +1,107 @@
+"""A policy that is followed while a pipeline runs: what is written to its file holds from the next cycle on.
+
+Looked at before each cycle, by modification time and then by content. A change must rest for one look, so that
+a file that is being written is not read by half. It is validated first; one that cannot be meant leaves the
+old policy in force, and both are written to the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+from ebbflow.control.loop import Note
+from ebbflow.errors import PolicyError
+from ebbflow.policy.files import load_policy, parse_policy
+from ebbflow.policy.model import Policy
+from ebbflow.strategies.rules import Rules
+
+log = logging.getLogger(__name__)
+
+_GONE = "gone"
+
+
+class PolicyFile:
+    """The file of a policy, and the rules that follow it."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Read it now: a policy that cannot be meant at the start is an error at once."""
+        self.path = Path(path).absolute()  # a job may change its folder
+        self.rules = Rules(load_policy(path))
+        self._signature = self._stat()
+        self._in_force = self._told = self._digest(self.path.read_bytes())
+        self._settling: str | None = None
+
+    def look(self) -> Note | None:
+        """Follow the file; what changed, for the ledger."""
+        signature = self._stat()
+        if signature == self._signature and self._settling is None:
+            return None
+        self._signature = signature
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            return self._missing(error)
+        digest = self._digest(content)
+        if digest == self._told:
+            self._settling = None
+            return None
+        if digest != self._settling:
+            self._settling = digest
+            return None
+        self._settling, self._told = None, digest
+        try:
+            text = content.decode("utf-8")
+            policy = parse_policy(text, str(self.path))
+        except UnicodeDecodeError:
+            return self._refused(
+                PolicyError(f"{self.path}:1:1: this is not text; a policy is written in UTF-8")
+            )
+        except PolicyError as error:
+            return self._refused(error)
+        return self._taken(policy, digest)
+
+    def _taken(self, policy: Policy, digest: str) -> Note:
+        again = digest == self._in_force
+        self._in_force = digest
+        change = self.rules.use(policy)
+        what = "is again the one in force" if again else f"replaced: {change}"
+        log.info("policy %s %s", self.path, what)
+        return Note(
+            text=f"policy {self.path.name} {what}",
+            inputs={"policy": str(self.path), "sha256": digest, "rules": len(policy.rules)},
+        )
+
+    def _refused(self, error: PolicyError) -> Note:
+        log.warning("policy not replaced, the old one stays in force: %s", error)
+        wrong: dict[str, float | str] = {
+            f"problem {number}": text for number, text in enumerate(error.problems, start=1)
+        }
+        return Note(
+            text=f"policy {self.path.name} not replaced, the old one stays in force: {error}",
+            inputs={"policy": str(self.path), **wrong},
+        )
+
+    def _missing(self, error: OSError) -> Note | None:
+        self._settling = None
+        if self._told == _GONE:
+            return None
+        self._told = _GONE
+        why = error.strerror or str(error)
+        log.warning("policy %s cannot be read (%s); the old one stays in force", self.path, why)
+        return Note(
+            text=f"policy {self.path.name} cannot be read ({why}); the old one stays in force",
+            inputs={"policy": str(self.path)},
+        )
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    @staticmethod
+    def _digest(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()[:16]

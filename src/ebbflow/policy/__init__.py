@@ -1,0 +1,79 @@
+"""Scaling policies that read like English: ``from ebbflow.policy import *``.
+
+==============  =================================================================================
+``words``       the words: operators, units, factors, limits, thresholds
+``builder``     their grammar: an editor completes what may follow, and mypy rejects what may not
+``model``       a policy as plain frozen values; ``quantities`` and ``values`` are its small ones
+``english``     a policy as sentences
+``files``       a policy as TOML or YAML, both ways; ``schema``: what editors know of it
+``calendar``    when bounds hold
+``checks``      rules that never fire, that fight each other, limits that contradict
+``measures``    means, percentiles and trends at a constant cost per reading
+``evaluation``  triggers and rules that follow the readings; ``router`` brings them there
+``needs``       which series a policy needs: what a collector subscribes to
+==============  =================================================================================
+"""
+
+from __future__ import annotations
+
+from ebbflow.policy.builder import bounds, metric, rule
+from ebbflow.policy.model import Policy
+from ebbflow.policy.words import (
+    above,
+    absolute,
+    all_of,
+    all_operators,
+    any_of,
+    below,
+    bytes_,
+    cluster,
+    count,
+    gigabytes,
+    hours,
+    kilobytes,
+    megabytes,
+    milliseconds,
+    minutes,
+    nodes,
+    operator,
+    per_minute,
+    per_second,
+    percent,
+    relative,
+    rows,
+    seconds,
+    times_original,
+    tuples,
+)
+
+__all__ = [
+    "Policy",
+    "above",
+    "absolute",
+    "all_of",
+    "all_operators",
+    "any_of",
+    "below",
+    "bounds",
+    "bytes_",
+    "cluster",
+    "count",
+    "gigabytes",
+    "hours",
+    "kilobytes",
+    "megabytes",
+    "metric",
+    "milliseconds",
+    "minutes",
+    "nodes",
+    "operator",
+    "per_minute",
+    "per_second",
+    "percent",
+    "relative",
+    "rows",
+    "rule",
+    "seconds",
+    "times_original",
+    "tuples",
+]

@@ -1,0 +1,298 @@
+"""The grammar of the language: each stage has only the words that may come next.
+
+::
+
+    rule(NAME) . scale_out | scale_in (WHAT)
+               . by(STEP) | to(SIZE)            [ . but_never_above | but_never_below (LIMIT) ]
+               . when(CONDITION)                { . and_when(CONDITION) }
+               { . with_no_scale_out_since(TIME) | . with_no_scale_in_since(TIME) }
+
+    CONDITION: metric(KEY) [ .of(NAME) ] . is_(THRESHOLD) . for_at_least(TIME) | in_at_least(M, of=N)
+             | metric(KEY) . mean_over(TIME) | percentile(P, over=TIME) | rate_of_change_over(TIME)  . is_(THRESHOLD)
+             | metric(KEY) . is_forecast_to_be(THRESHOLD, ahead=TIME)
+             | all_of(CONDITION, …) | any_of(CONDITION, …)
+
+    bounds(NAME) . keep(WHAT, at_least=N, at_most=M) [ . between(FROM, UNTIL) ] [ . on(DAYS) ] [ . in_timezone(ZONE) ]
+
+Inside a rule the parenthesis of ``when`` may close after the metric: ``.when(metric("cpu")).is_(…)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+from ebbflow.errors import PolicyError, UnknownNameError
+from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Buildable, Condition, Day, Rule, Trigger
+from ebbflow.policy.quantities import Clock, Percent, Span
+from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step
+from ebbflow.policy.words import Scaled, Threshold
+
+T = TypeVar("T")
+
+DAYS = {
+    "weekdays": tuple(Day)[:5],
+    "weekends": tuple(Day)[5:],
+    **{day.value: (day,) for day in Day},
+}
+
+# -- conditions --------------------------------------------------------------------------------------
+
+
+class _Phrase(Generic[T]):
+    """What is known of a trigger so far, and what becomes of it when it is complete."""
+
+    def __init__(self, known: dict[str, Any], finish: Callable[[Trigger], T]) -> None:
+        self._known, self._finish = known, finish
+
+    def _end(self, **more: Any) -> T:
+        return self._finish(Trigger(**self._known, **more))
+
+
+class Lasting(_Phrase[T]):
+    """A metric past a threshold: for how long, or how often?"""
+
+    def for_at_least(self, time: Span) -> T:
+        """Every reading of that time, and readings that span it."""
+        return self._end(for_at_least=time)
+
+    def in_at_least(self, times: int, *, of: int) -> T:
+        """So many of the last readings: one outlier neither fires nor blocks."""
+        return self._end(in_at_least=Often(times, of))
+
+
+class Measured(_Phrase[T]):
+    """Something made of the last readings: past which threshold?"""
+
+    def is_(self, threshold: Threshold, *, for_at_least: Span | None = None) -> T:
+        """Above or below."""
+        return self._end(**_side(threshold), for_at_least=for_at_least)
+
+
+class Metric(_Phrase[T]):
+    """A metric: what of it, past which threshold?"""
+
+    def of(self, name: str) -> Metric[T]:
+        """Of another operator, query or node than the rule's own."""
+        return Metric({**self._known, "of": name}, self._finish)
+
+    def mean_over(self, time: Span) -> Measured[T]:
+        """The mean of the readings of the last time."""
+        return self._measured(Measure(MeasureKind.MEAN, time))
+
+    def percentile(self, percent: float, *, over: Span) -> Measured[T]:
+        """The value that so many percent of the readings do not exceed (nearest rank)."""
+        return self._measured(Measure(MeasureKind.PERCENTILE, over, float(percent)))
+
+    def rate_of_change_over(self, time: Span) -> Measured[T]:
+        """The slope of the least-squares line."""
+        return self._measured(Measure(MeasureKind.RATE, time))
+
+    def is_forecast_to_be(self, threshold: Threshold, *, ahead: Span, for_at_least: Span | None = None) -> T:
+        """Where the line through the last readings, as long ago as ``ahead``, will be."""
+        measure = Measure(MeasureKind.FORECAST, ahead)
+        return self._end(**_side(threshold), measure=measure, for_at_least=for_at_least)
+
+    def is_(self, threshold: Threshold) -> Lasting[T]:
+        """Above or below."""
+        return Lasting({**self._known, **_side(threshold)}, self._finish)
+
+    def _measured(self, measure: Measure) -> Measured[T]:
+        return Measured({**self._known, "measure": measure}, self._finish)
+
+
+def metric(key: str) -> Metric[Trigger]:
+    """A metric by its key in the catalogue (``ebbflow metrics``), or ``cpu``."""
+    return Metric({"metric": key}, lambda trigger: trigger)
+
+
+def _side(threshold: Threshold) -> dict[str, Any]:
+    return {"above" if threshold.is_above else "below": threshold.value}
+
+
+# -- rules -------------------------------------------------------------------------------------------
+
+
+class _Stage:
+    """A rule so far."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self._known = known
+
+    def _with(self, **more: Any) -> dict[str, Any]:
+        return {**self._known, **more}
+
+    def _also(self, condition: Condition) -> Ready:
+        return Ready(self._with(when=(*self._known.get("when", ()), condition)))
+
+
+class RuleStart(_Stage):
+    """A rule with a name: what does it do?"""
+
+    def scale_out(self, what: Scaled) -> ScaleOut:
+        """Make it larger."""
+        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=what.operator))
+
+    def scale_in(self, what: Scaled) -> ScaleIn:
+        """Make it smaller; never below 1."""
+        return ScaleIn(self._with(action=Action.SCALE_IN, operator=what.operator))
+
+
+class When(_Stage):
+    """It is known what to do: when?"""
+
+    @overload
+    def when(self, condition: Metric[Trigger]) -> Metric[Ready]: ...
+    @overload
+    def when(self, condition: Measured[Trigger]) -> Measured[Ready]: ...
+    @overload
+    def when(self, condition: Trigger | AllOf | AnyOf) -> Ready: ...
+    def when(self, condition: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
+        """When this holds."""
+        if isinstance(condition, Trigger | AllOf | AnyOf):
+            return self._also(condition)
+        stage: Any = type(condition)
+        return stage(condition._known, self._also)
+
+
+class LimitOut(When):
+    """How far: up to where, or at once when?"""
+
+    def but_never_above(self, limit: Limit) -> When:
+        """A step past it ends there."""
+        return When(self._with(never_above=limit))
+
+
+class LimitIn(When):
+    """How far: down to where, or at once when?"""
+
+    def but_never_below(self, limit: Limit) -> When:
+        """A step past it ends there."""
+        return When(self._with(never_below=limit))
+
+
+class ScaleOut(_Stage):
+    """Larger: by how much?"""
+
+    def by(self, step: Step | Percent) -> LimitOut:
+        """By a step."""
+        return LimitOut(self._with(by=_step(step)))
+
+    def to(self, size: Limit) -> LimitOut:
+        """To exactly this size, if it is smaller."""
+        return LimitOut(self._with(to=_exact(size)))
+
+
+class ScaleIn(_Stage):
+    """Smaller: by how much?"""
+
+    def by(self, step: Step | Percent) -> LimitIn:
+        """By a step."""
+        return LimitIn(self._with(by=_step(step)))
+
+    def to(self, size: Limit) -> LimitIn:
+        """To exactly this size, if it is larger."""
+        return LimitIn(self._with(to=_exact(size)))
+
+
+class Guarded(_Stage, Buildable):
+    """A whole rule with its conditions; guard times may follow."""
+
+    def with_no_scale_out_since(self, time: Span) -> Guarded:
+        """Not if it was scaled out in that time."""
+        return Guarded(self._with(no_scale_out_since=time))
+
+    def with_no_scale_in_since(self, time: Span) -> Guarded:
+        """Not if it was scaled in in that time."""
+        return Guarded(self._with(no_scale_in_since=time))
+
+    def build(self) -> Rule:
+        """The rule as a plain value; ``Policy`` does this by itself."""
+        return Rule(**self._known)
+
+
+class Ready(Guarded):
+    """A whole rule; more conditions or guard times may follow."""
+
+    @overload
+    def and_when(self, condition: Metric[Trigger]) -> Metric[Ready]: ...
+    @overload
+    def and_when(self, condition: Measured[Trigger]) -> Measured[Ready]: ...
+    @overload
+    def and_when(self, condition: Trigger | AllOf | AnyOf) -> Ready: ...
+    def and_when(self, condition: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
+        """And only when this holds too."""
+        return When(self._known).when(condition)
+
+
+def rule(name: str) -> RuleStart:
+    """A rule; its name is for people and for the ledger."""
+    return RuleStart({"name": name})
+
+
+def _step(step: Step | Percent) -> Step:
+    return step if isinstance(step, Step) else Step("percent", step.amount)
+
+
+def _exact(size: Limit) -> int:
+    if size.relative:
+        raise PolicyError(f"to({size}) is not an exact size; write to(nodes(4))")
+    return int(size.amount)
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+class BoundsStart:
+    """Bounds with a name: of what?"""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def keep(self, what: Scaled, *, at_least: int | None = None, at_most: int | None = None) -> Within:
+        """Within these sizes."""
+        return Within(
+            {"name": self._name, "operator": what.operator, "at_least": at_least, "at_most": at_most}
+        )
+
+
+class Within(Buildable):
+    """Whole bounds; hours, days and a time zone may follow."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self._known = known
+
+    def between(self, start: str, end: str) -> Within:
+        """From one time of day until another, perhaps of the next day."""
+        return Within({**self._known, "from_": Clock.parse(start), "until": Clock.parse(end)})
+
+    def on(self, *days: str) -> Within:
+        """``weekdays``, ``weekends``, or days by name; those on which the hours begin."""
+        return Within({**self._known, "on": days_named(days)})
+
+    def in_timezone(self, zone: str) -> Within:
+        """Whose hours and days, like ``Europe/Berlin``."""
+        return Within({**self._known, "timezone": zone})
+
+    def build(self) -> Bounds:
+        """The bounds as a plain value."""
+        return Bounds(**self._known)
+
+
+def bounds(name: str) -> BoundsStart:
+    """Bounds that hold always, or at certain hours."""
+    return BoundsStart(name)
+
+
+def days_named(names: tuple[str, ...]) -> tuple[Day, ...]:
+    """The days, each once, in the order of the week.
+
+    >>> [str(day) for day in days_named(("weekends", "friday"))]
+    ['friday', 'saturday', 'sunday']
+    """
+    chosen: set[Day] = set()
+    for name in names:
+        if name not in DAYS:
+            raise UnknownNameError("day", name, DAYS)
+        chosen.update(DAYS[name])
+    return tuple(day for day in Day if day in chosen)

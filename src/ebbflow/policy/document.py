@@ -1,0 +1,231 @@
+"""Between a policy and plain values (tables, lists, text, numbers): what TOML, YAML and JSON all have.
+
+``read_document`` finds everything that is wrong, not only the first thing, and tells where by its path.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from ebbflow.errors import InputError, PolicyError
+from ebbflow.policy.builder import DAYS, days_named
+from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Condition, Day, Policy, Rule, Trigger
+from ebbflow.policy.quantities import Clock, Quantity, Span
+from ebbflow.policy.values import Limit, Measure, Often, Step
+
+Path = tuple[str | int, ...]
+"""Where something stands: ``("rule", 0, "when", 1, "above")``."""
+
+PART = TypeVar("PART", Rule, Bounds, Trigger, AllOf, AnyOf)
+
+SCALARS: tuple[Any, ...] = (Span, Quantity, Step, Limit, Measure, Often, Clock)
+RULE, BOUNDS = "rule", "bounds"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong, and where."""
+
+    path: Path
+    text: str
+
+
+class _UnreadableError(Exception):
+    """A value that cannot be read; the problem is written down."""
+
+
+def read_document(document: object) -> tuple[Policy | None, list[Problem]]:
+    """The policy a document holds, or what is wrong with it."""
+    reader = _Reader()
+    policy = reader.policy(document)
+    return (None, reader.problems) if reader.problems else (policy, [])
+
+
+def write_document(policy: Policy) -> dict[str, Any]:
+    """The policy as plain values; reading them gives the same policy."""
+    written: dict[str, Any] = {}
+    if policy.rules:
+        written[RULE] = [_plain(rule) for rule in policy.rules]
+    if policy.bounds:
+        written[BOUNDS] = [_plain(bounds) for bounds in policy.bounds]
+    return written
+
+
+def bare_type(annotation: Any) -> Any:
+    """The type of a field, without its description and without None."""
+    while hasattr(annotation, "__metadata__"):
+        annotation = annotation.__origin__
+    inner = [each for each in get_args(annotation) if each is not type(None)]
+    if type(None) in get_args(annotation) and len(inner) == 1:
+        return inner[0]
+    return annotation
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def policy(self, document: object) -> Policy | None:
+        if not isinstance(document, Mapping):
+            self._note((), "a policy is a table with rules; write [[rule]] and its keys")
+            return None
+        for key in document:
+            if key not in (RULE, BOUNDS):
+                self._note((key,), _unknown(str(key), (RULE, BOUNDS)))
+        parts: list[Rule | Bounds] = []
+        for key, kind in ((RULE, Rule), (BOUNDS, Bounds)):
+            for index, table in self._items(document.get(key, ()), (key,), f"a list of {key} tables"):
+                part = self._attempt(self._part, kind, table, (key, index))
+                if part is not None:
+                    if any(part.name == other.name for other in parts):
+                        self._note(
+                            (key, index, "name"), f"a second part named '{part.name}'; names tell them apart"
+                        )
+                    else:
+                        parts.append(part)
+        return Policy(*parts)
+
+    def _attempt(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return read(*arguments)
+        except _UnreadableError:
+            return None
+
+    def _note(self, path: Path, text: str) -> None:
+        self.problems.append(Problem(path, text))
+
+    def _fail(self, path: Path, text: str) -> _UnreadableError:
+        self._note(path, text)
+        return _UnreadableError()
+
+    def _items(self, found: object, path: Path, what: str) -> Iterable[tuple[int, object]]:
+        if not isinstance(found, list | tuple):
+            self._note(path, f"{_kind(found)} where {what} should be")
+            return ()
+        return enumerate(found)
+
+    def _part(self, kind: type[PART], table: object, path: Path) -> PART:
+        """One table as a rule, bounds or condition."""
+        if not isinstance(table, Mapping):
+            raise self._fail(path, f"{_kind(table)} where a table should be")
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        read: dict[str, Any] = {}
+        whole = True
+        meant: set[str] = set()
+        for key, value in table.items():
+            field = fields.get(key)
+            if field is None:
+                self._note((*path, key), _unknown(str(key), fields))
+                meant.update(difflib.get_close_matches(str(key), fields, n=1))
+                whole = False
+                continue
+            try:
+                read[field.name] = self._value(bare_type(field.type), value, (*path, key))
+            except _UnreadableError:
+                whole = False
+        for field in fields.values():
+            if field.required and field.encode_name not in table and field.encode_name not in meant:
+                self._note(path, f"'{field.encode_name}' is missing")
+                whole = False
+        if not whole:
+            raise _UnreadableError
+        try:
+            return kind(**read)
+        except PolicyError as error:
+            raise self._fail((*path, error.key) if error.key in table else path, error.problems[0]) from None
+
+    def _value(self, kind: Any, value: object, path: Path) -> Any:
+        if kind in SCALARS:
+            try:
+                return kind.parse(value)
+            except InputError as error:
+                raise self._fail(path, str(error)) from None
+        if kind is str:
+            if not isinstance(value, str):
+                raise self._fail(path, f"{_kind(value)} where text should be")
+            return value
+        if kind is int:
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise self._fail(path, f"{_kind(value)} where a whole number should be")
+            return value
+        if kind is Action:
+            if value not in tuple(Action):
+                raise self._fail(path, f"{value!r} is no action; write scale-out or scale-in")
+            return Action(str(value))
+        if kind == tuple[Day, ...]:
+            return self._days(value, path)
+        return self._conditions(value, path)
+
+    def _days(self, value: object, path: Path) -> tuple[Day, ...]:
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not names:
+            raise self._fail(path, f"{_kind(value)} where days should be; write weekdays or [monday, friday]")
+        known = [name for name in names if isinstance(name, str) and name in DAYS]
+        for index, name in enumerate(names):
+            if name not in known:
+                where = path if isinstance(value, str) else (*path, index)
+                self._note(where, _unknown(str(name), DAYS, "day"))
+        if len(known) < len(names):
+            raise _UnreadableError
+        return days_named(tuple(known))
+
+    def _conditions(self, value: object, path: Path) -> tuple[Condition, ...]:
+        before = len(self.problems)
+        found = [
+            self._attempt(self._condition, table, (*path, index))
+            for index, table in self._items(value, path, "a list of conditions")
+        ]
+        if len(self.problems) > before:
+            raise _UnreadableError
+        return tuple(found)
+
+    def _condition(self, table: object, path: Path) -> Condition:
+        if isinstance(table, Mapping):
+            if "all-of" in table:
+                return self._part(AllOf, table, path)
+            if "any-of" in table:
+                return self._part(AnyOf, table, path)
+        return self._part(Trigger, table, path)
+
+
+def _plain(part: Rule | Bounds | Condition) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type(part)):
+        value = getattr(part, field.name)
+        if not field.required and value == field.default:
+            continue
+        if isinstance(value, SCALARS):
+            value = value.plain()
+        elif field.name == "on":
+            value = _plain_days(value)
+        elif isinstance(value, tuple):
+            value = [_plain(each) for each in value]
+        elif isinstance(value, Action):
+            value = value.value
+        written[field.encode_name] = value
+    return written
+
+
+def _plain_days(days: tuple[Day, ...]) -> str | list[str]:
+    for name in ("weekdays", "weekends"):
+        if days == DAYS[name]:
+            return name
+    return [day.value for day in days]
+
+
+def _unknown(key: str, known: Iterable[str], what: str = "key") -> str:
+    names = list(known)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"unknown {what} '{key}': {hint}There are: {', '.join(names)}"
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, Mapping):
+        return "a table"
+    return "a list" if isinstance(value, list | tuple) else repr(value)

@@ -1,0 +1,213 @@
+"""Triggers and rules that follow readings: O(1) amortised per reading, whatever the length of their history.
+
+The printed algorithms of the seed have slips (Algorithm 4.2 never fires, 4.3 fires on any reading); this is its
+text: a trigger fires when *all* readings of its time are past the threshold, and readings span that time.
+For that no history is needed: an unbroken run of such readings, its start and its end, say the same.
+
+Silence proves nothing. A gap in the readings longer than ``gap_s`` (15 s, or three times their usual
+interval where that is longer) ends the run, and a trigger whose last reading is as old does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import msgspec
+
+from ebbflow.policy.english import measured_in_english, trigger_in_english
+from ebbflow.policy.measures import measuring
+from ebbflow.policy.model import AllOf, Condition, Rule, Trigger
+
+STALE_AFTER_S = 15.0
+_TICK_S = 0.01
+"""Clocks tick as they like: 29.99 s are 30 s."""
+
+
+class TriggerState:
+    """One trigger, fed with readings of one series (or of all nodes together)."""
+
+    def __init__(self, trigger: Trigger) -> None:
+        self.trigger = trigger
+        self._measure = measuring(trigger)
+        self._needed_s = trigger.for_at_least.seconds - _TICK_S if trigger.for_at_least is not None else 0.0
+        often = trigger.in_at_least
+        self._last_n: deque[bool] | None = deque(maxlen=often.of) if often is not None else None
+        self._hits = 0
+        self._last_s = -math.inf
+        self._interval_s = 0.0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._since_s: float | None = None
+        self._low = self._high = 0.0
+        self._count = 0
+        self._hits = 0
+        if self._last_n is not None:
+            self._last_n.clear()
+
+    def reset(self) -> None:
+        """Forget all readings: a fresh full period is needed."""
+        self._restart()
+        self._measure.clear()
+
+    @property
+    def gap_s(self) -> float:
+        """How long readings may stay away."""
+        return max(STALE_AFTER_S, 3.0 * self._interval_s)
+
+    def offer(self, time_s: float, value: float) -> None:
+        """Take in a reading. One from the past counts as of now: it is another node's, a moment late."""
+        last_s = self._last_s
+        if time_s > last_s:
+            interval_s = time_s - last_s
+            if interval_s > STALE_AFTER_S and interval_s > 3.0 * self._interval_s:
+                self.reset()
+            if last_s > -math.inf:
+                self._interval_s = (
+                    interval_s if not self._interval_s else 0.8 * self._interval_s + 0.2 * interval_s
+                )
+            self._last_s = last_s = time_s
+        past = self._measure.add(last_s, value)
+        if past is None:
+            return
+        if self._last_n is not None:
+            if len(self._last_n) == self._last_n.maxlen:
+                self._hits -= self._last_n[0]
+            self._last_n.append(past)
+            self._hits += past
+        if not past:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = last_s
+            self._low = self._high = value
+            self._count = 1
+        else:
+            self._count += 1
+            if value < self._low:
+                self._low = value
+            elif value > self._high:
+                self._high = value
+
+    def stale(self, now_s: float) -> bool:
+        """Whether nothing was read for too long."""
+        return now_s - self._last_s > self.gap_s
+
+    def holds(self, now_s: float) -> bool:
+        """Whether the trigger fires."""
+        if self.stale(now_s):
+            return False
+        if self._last_n is not None:
+            assert self.trigger.in_at_least is not None
+            return self._hits >= self.trigger.in_at_least.times and len(self._last_n) == self._last_n.maxlen
+        return self._since_s is not None and self._last_s - self._since_s >= self._needed_s
+
+    def progress(self, now_s: float) -> float:
+        """How near it is to firing, 0 to 1: half for the value, half for the time."""
+        if self.holds(now_s):
+            return 1.0
+        value = self._measure.value()
+        if value is None or self.stale(now_s):
+            return 0.0
+        if self._last_n is not None:
+            assert self.trigger.in_at_least is not None
+            return min(0.99, self._hits / self.trigger.in_at_least.times)
+        if self._since_s is not None:
+            return 0.5 + 0.49 * (self._last_s - self._since_s) / max(self._needed_s, 1e-9)
+        limit = self.trigger.threshold.base
+        near, far = (value, limit) if self.trigger.is_above else (limit, value)
+        return 0.49 * min(1.0, max(0.0, near / far)) if far > 0 else 0.0
+
+    def told(self, now_s: float) -> str:
+        """What it sees, for people: the measure, and how long or how often it has been past the threshold."""
+        trigger, value = self.trigger, self._measure.value()
+        if value is None or self._last_s == -math.inf:
+            return f"{measured_in_english(trigger)}: no readings"
+        if self.stale(now_s):
+            return f"{measured_in_english(trigger)}: no reading for {now_s - self._last_s:.0f} s"
+        text = f"{measured_in_english(trigger)} is {trigger.threshold.like(value)}"
+        if self._last_n is not None:
+            return f"{text}, past the threshold in {self._hits} of {len(self._last_n)} readings"
+        if self._since_s is None:
+            return text
+        return f"{text}, {self._run()}"
+
+    def _run(self) -> str:
+        assert self._since_s is not None
+        like = self.trigger.threshold.like
+        lasted = f"for {self._last_s - self._since_s:.4g} s"
+        return (
+            f"past the threshold {lasted} ({self._count} readings, {like(self._low)} to {like(self._high)})"
+        )
+
+    @property
+    def since_s(self) -> float:
+        """When the readings that made it fire began."""
+        return self._last_s if self._since_s is None else self._since_s
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """Why a trigger fired."""
+
+    condition: str
+    seen: str
+    since_s: float
+    state: TriggerState
+
+
+class _Group:
+    """All or any of several conditions."""
+
+    def __init__(self, condition: Condition, states: list[TriggerState]) -> None:
+        self._all = isinstance(condition, AllOf)
+        parts = condition.all_of if isinstance(condition, AllOf) else getattr(condition, "any_of", ())
+        self._parts = [_tree(part, states) for part in parts]
+
+    def holds(self, now_s: float) -> bool:
+        return (all if self._all else any)(part.holds(now_s) for part in self._parts)
+
+    def progress(self, now_s: float) -> float:
+        return (min if self._all else max)(part.progress(now_s) for part in self._parts)
+
+
+def _tree(condition: Condition, states: list[TriggerState]) -> TriggerState | _Group:
+    if isinstance(condition, Trigger):
+        state = TriggerState(condition)
+        states.append(state)
+        return state
+    return _Group(condition, states)
+
+
+class RuleState:
+    """One rule, applied to one operator (or to the nodes)."""
+
+    def __init__(self, rule: Rule, operator: str) -> None:
+        self.rule, self.operator = rule, operator
+        self.states: list[TriggerState] = []
+        self._parts = [_tree(condition, self.states) for condition in rule.when]
+
+    def fires(self, now_s: float) -> bool:
+        """Whether all its conditions hold."""
+        return all(part.holds(now_s) for part in self._parts)
+
+    def progress(self, now_s: float) -> float:
+        """How near it is, 0 to 1: as near as the condition that is farthest."""
+        return min(part.progress(now_s) for part in self._parts)
+
+    def reset(self) -> None:
+        """It has acted: a fresh full period is needed before it fires again."""
+        for state in self.states:
+            state.reset()
+
+    def evidence(self, now_s: float) -> list[Evidence]:
+        """The triggers that hold, and what they saw."""
+        return [
+            Evidence(trigger_in_english(state.trigger), state.told(now_s), state.since_s, state)
+            for state in self.states
+            if state.holds(now_s)
+        ]
+
+    def missing(self, now_s: float) -> str:
+        """What keeps it from firing: the trigger that is farthest."""
+        farthest = min(self.states, key=lambda state: state.progress(now_s))
+        return f"{farthest.told(now_s)}; needs {trigger_in_english(farthest.trigger)}"

@@ -1,0 +1,241 @@
+"""What is made of the last readings, at a cost per reading that does not depend on how many there are.
+
+Every reading enters a queue once and leaves it once; sums follow it in and out. Sums of floats drift, so they
+are counted anew whenever as many readings have left as are there: amortised O(1), and as exact as a fresh
+sum. A percentile is never computed to be compared: p of the readings are at or below x exactly when so many
+of them are, and that is a count. Its value is computed when a person is to be told, O(n log n).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Protocol
+
+from ebbflow.policy.model import Trigger
+from ebbflow.policy.values import MeasureKind
+
+
+class Measuring(Protocol):
+    """Takes readings, oldest first, and says what they come to."""
+
+    def add(self, time_s: float, value: float) -> bool | None:
+        """Whether it is past the threshold now; None while there is too little to tell."""
+        ...
+
+    def value(self) -> float | None:
+        """What is compared, for people."""
+        ...
+
+    def clear(self) -> None:
+        """Forget all readings."""
+        ...
+
+
+def measuring(trigger: Trigger) -> Measuring:
+    """The measure of a trigger."""
+    limit, is_above, measure = trigger.threshold.base, trigger.is_above, trigger.measure
+    span_s = measure.span.seconds if measure.span is not None else 0.0
+    if measure.kind is MeasureKind.MEAN:
+        return Mean(limit, is_above, span_s)
+    if measure.kind is MeasureKind.PERCENTILE:
+        return Percentile(limit, is_above, span_s, measure.percentile)
+    if measure.kind is MeasureKind.RATE:
+        return Trend(limit, is_above, span_s, ahead_s=None)
+    if measure.kind is MeasureKind.FORECAST:
+        return Trend(limit, is_above, span_s, ahead_s=span_s)
+    return Each(limit, is_above)
+
+
+class Each:
+    """The readings themselves."""
+
+    def __init__(self, limit: float, is_above: bool) -> None:
+        self._limit, self._is_above = limit, is_above
+        self._value: float | None = None
+
+    def add(self, time_s: float, value: float) -> bool:
+        """Above: strictly. Below: or equal."""
+        del time_s
+        self._value = value
+        return (value > self._limit) is self._is_above
+
+    def value(self) -> float | None:
+        """The last reading."""
+        return self._value
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._value = None
+
+
+class _Sliding:
+    """The readings of the last ``span_s`` seconds; nothing is said before they span that time."""
+
+    def __init__(self, limit: float, is_above: bool, span_s: float) -> None:
+        self._limit, self._is_above, self._span_s = limit, is_above, span_s
+        self._points: deque[tuple[float, float]] = deque()
+        self._since_s = math.inf
+        self._left = 0
+
+    def _past(self, value: float) -> bool:
+        return (value > self._limit) is self._is_above
+
+    def _full(self, time_s: float) -> bool:
+        """Whether readings span the time; a hundredth of a second less does, because clocks tick as they like."""
+        return time_s - self._since_s >= self._span_s - 0.01
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._points.clear()
+        self._since_s = math.inf
+        self._left = 0
+        self._recount()
+
+    def _recount(self) -> None:
+        raise NotImplementedError
+
+    def _shift(self, time_s: float, value: float) -> list[tuple[float, float]]:
+        """One in, and those that are too old out."""
+        points = self._points
+        if not points:
+            self._since_s = time_s
+        points.append((time_s, value))
+        gone: list[tuple[float, float]] = []
+        horizon_s = time_s - self._span_s - 0.01
+        while points[0][0] < horizon_s:
+            gone.append(points.popleft())
+        self._left += len(gone)
+        return gone
+
+    def _due(self) -> bool:
+        """Whether enough have left to count anew."""
+        if self._left <= len(self._points):
+            return False
+        self._left = 0
+        return True
+
+
+class Mean(_Sliding):
+    """Σ v / n.
+
+    >>> mean = Mean(10.0, True, 2.0)
+    >>> [mean.add(float(t), v) for t, v in enumerate([30.0, 0.0, 0.0, 31.0])]
+    [None, None, False, True]
+    """
+
+    def __init__(self, limit: float, is_above: bool, span_s: float) -> None:
+        super().__init__(limit, is_above, span_s)
+        self._sum = 0.0
+
+    def _recount(self) -> None:
+        self._sum = math.fsum(v for _, v in self._points)
+
+    def add(self, time_s: float, value: float) -> bool | None:
+        """Whether the mean is past the threshold."""
+        gone = self._shift(time_s, value)
+        self._sum += value
+        for _, old in gone:
+            self._sum -= old
+        if self._due():
+            self._recount()
+        return self._past(self._sum / len(self._points)) if self._full(time_s) else None
+
+    def value(self) -> float | None:
+        """The mean."""
+        return self._sum / len(self._points) if self._points else None
+
+
+class Percentile(_Sliding):
+    """Nearest rank: the k-th smallest of n, k = ⌈p·n/100⌉. It is above x when fewer than k are at or below x.
+
+    >>> outlier = [5.0, 5.0, 900.0, 5.0, 5.0]
+    >>> p80 = Percentile(300.0, True, 4.0, 80.0)
+    >>> [p80.add(float(t), v) for t, v in enumerate(outlier)][-1], p80.value()
+    (False, 5.0)
+    """
+
+    def __init__(self, limit: float, is_above: bool, span_s: float, percent: float) -> None:
+        super().__init__(limit, is_above, span_s)
+        self._percent = percent
+        self._at_or_below = 0
+
+    def _rank(self) -> int:
+        return max(1, math.ceil(self._percent * len(self._points) / 100 - 1e-9))
+
+    def _recount(self) -> None:
+        self._at_or_below = sum(v <= self._limit for _, v in self._points)
+
+    def add(self, time_s: float, value: float) -> bool | None:
+        """Whether the percentile is past the threshold."""
+        gone = self._shift(time_s, value)
+        self._at_or_below += value <= self._limit
+        for _, old in gone:
+            self._at_or_below -= old <= self._limit
+        if not self._full(time_s):
+            return None
+        return (self._at_or_below < self._rank()) is self._is_above
+
+    def value(self) -> float | None:
+        """The percentile."""
+        return sorted(v for _, v in self._points)[self._rank() - 1] if self._points else None
+
+
+class Trend(_Sliding):
+    """The least-squares line: its slope b = (nΣtv − ΣtΣv) / (nΣt² − (Σt)²), or where it will be.
+
+    Times count from the oldest reading at the last count, so that they stay small.
+
+    >>> rise = Trend(1.5, True, 3.0, ahead_s=None)
+    >>> [rise.add(float(t), 2.0 * t) for t in range(4)], rise.value()
+    ([None, None, None, True], 2.0)
+    >>> soon = Trend(12.0, True, 3.0, ahead_s=4.0)
+    >>> [soon.add(float(t), 2.0 * t) for t in range(4)], soon.value()
+    ([None, None, None, True], 14.0)
+    """
+
+    def __init__(self, limit: float, is_above: bool, span_s: float, *, ahead_s: float | None) -> None:
+        super().__init__(limit, is_above, span_s)
+        self._ahead_s = ahead_s
+        self._origin_s = 0.0
+        self._t = self._v = self._tt = self._tv = 0.0
+
+    def _recount(self) -> None:
+        points = self._points
+        self._origin_s = points[0][0] if points else 0.0
+        times = [t - self._origin_s for t, _ in points]
+        self._t, self._v = math.fsum(times), math.fsum(v for _, v in points)
+        self._tt = math.fsum(t * t for t in times)
+        self._tv = math.fsum(t * v for t, (_, v) in zip(times, points, strict=True))
+
+    def _count(self, time_s: float, value: float, sign: int) -> None:
+        t = time_s - self._origin_s
+        self._t += sign * t
+        self._v += sign * value
+        self._tt += sign * t * t
+        self._tv += sign * t * value
+
+    def add(self, time_s: float, value: float) -> bool | None:
+        """Whether the slope, or the forecast, is past the threshold."""
+        if not self._points:
+            self._origin_s = time_s
+        gone = self._shift(time_s, value)
+        self._count(time_s, value, 1)
+        for old_s, old in gone:
+            self._count(old_s, old, -1)
+        if self._due():
+            self._recount()
+        found = self.value() if self._full(time_s) else None
+        return None if found is None else self._past(found)
+
+    def value(self) -> float | None:
+        """The slope per second, or the forecast; None where all readings are of one moment."""
+        n = len(self._points)
+        spread = n * self._tt - self._t * self._t
+        if n < 2 or spread <= 1e-9 * n * n:
+            return None
+        slope = (n * self._tv - self._t * self._v) / spread
+        if self._ahead_s is None:
+            return slope
+        ahead_s = self._points[-1][0] - self._origin_s + self._ahead_s
+        return self._v / n + slope * (ahead_s - self._t / n)

@@ -1,0 +1,277 @@
+"""What a policy is made of: plain frozen values, the same whether written in Python, TOML or YAML.
+
+Policy = rules and calendar bounds. A rule has a name, an action (scale out or in) on an operator, on each
+operator or on the nodes, a step, conditions that must all hold, a limit, and guard times (Rules, §4.2.2).
+Field names are the keys of the file form, with ``-`` for ``_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from ebbflow.core.metrics import Metric
+from ebbflow.errors import PolicyError
+from ebbflow.policy.fitting import check_fit
+from ebbflow.policy.quantities import Clock, Quantity, Span
+from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step
+
+EACH_OPERATOR = "*"
+"""In place of an operator's name: the rule applies to each operator, by its own readings."""
+NODES = ""
+"""No operator: the rule applies to the nodes of the cluster."""
+
+Described = msgspec.Meta
+
+
+class Action(StrEnum):
+    """What a rule does."""
+
+    SCALE_OUT = "scale-out"
+    SCALE_IN = "scale-in"
+
+
+class Day(StrEnum):
+    """A day of the week; Monday is the first."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.strip("_").replace("_", "-")):
+    """A table of the file form."""
+
+
+class Trigger(_Part, frozen=True, kw_only=True):
+    """A metric, a threshold (above: strictly; below: or equal) and how long or how often."""
+
+    metric: Annotated[str, Described(description="key of the catalogue (`ebbflow metrics`), or cpu")]
+    of: Annotated[str, Described(description="operator, query or node; the rule's own if not told")] = ""
+    measure: Annotated[Measure, Described(description="what of the metric is compared")] = Measure()
+    above: Annotated[Quantity | None, Described(description="it must be greater than this")] = None
+    below: Annotated[Quantity | None, Described(description="it must be this or less")] = None
+    for_at_least: Annotated[
+        Span | None, Described(description="every reading of that time must be past the threshold")
+    ] = None
+    in_at_least: Annotated[
+        Often | None, Described(description="so many of the last readings must be past the threshold")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.below is None):
+            raise PolicyError(f"metric {self.metric}: write either above or below", key="metric")
+        side = "below" if self.above is None else "above"
+        check_fit(self.metric, self.measure, self.threshold, side)
+        if self.for_at_least is not None and self.in_at_least is not None:
+            raise PolicyError("write either for-at-least or in-at-least, not both", key="in-at-least")
+        if self.measure.kind is MeasureKind.EACH and self.for_at_least is None and self.in_at_least is None:
+            raise PolicyError(
+                "one reading alone fires no rule; add for-at-least, like 30s, or in-at-least, like 4 of 5",
+                key="metric",
+            )
+
+    @property
+    def threshold(self) -> Quantity:
+        """What it is compared with."""
+        found = self.below if self.above is None else self.above
+        assert found is not None
+        return found
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it must be greater, not less."""
+        return self.above is not None
+
+
+class AllOf(_Part, frozen=True, kw_only=True):
+    """All of these must hold."""
+
+    all_of: Annotated[tuple[Condition, ...], Described(description="all must hold")]
+
+    def __post_init__(self) -> None:
+        if not self.all_of:
+            raise PolicyError("all-of without conditions; write at least one", key="all-of")
+
+
+class AnyOf(_Part, frozen=True, kw_only=True):
+    """One of these must hold."""
+
+    any_of: Annotated[tuple[Condition, ...], Described(description="one of them must hold")]
+
+    def __post_init__(self) -> None:
+        if not self.any_of:
+            raise PolicyError("any-of without conditions; write at least one", key="any-of")
+
+
+Condition: TypeAlias = Trigger | AllOf | AnyOf
+
+
+def triggers_of(condition: Condition) -> Iterator[Trigger]:
+    """The leaves."""
+    if isinstance(condition, Trigger):
+        yield condition
+        return
+    for part in condition.all_of if isinstance(condition, AllOf) else condition.any_of:
+        yield from triggers_of(part)
+
+
+class Rule(_Part, frozen=True, kw_only=True):
+    """When its conditions hold, and nothing forbids it, a size changes by a step, up to a limit."""
+
+    name: Annotated[str, Described(description="for people; the ledger tells which rule fired")]
+    action: Annotated[Action, Described(description="scale-out or scale-in")]
+    operator: Annotated[
+        str, Described(description="the operator to scale; * for each; leave out to scale the nodes")
+    ] = NODES
+    by: Annotated[Step | None, Described(description="the step: 1, x2 or 25%")] = None
+    to: Annotated[int | None, Described(description="the exact size, instead of a step")] = None
+    never_above: Annotated[Limit | None, Described(description="limit of a scale-out: 8, or x2")] = None
+    never_below: Annotated[Limit | None, Described(description="limit of a scale-in: 2, or x0.5")] = None
+    when: Annotated[tuple[Condition, ...], Described(description="conditions; all must hold")]
+    no_scale_out_since: Annotated[
+        Span | None, Described(description="guard time: not so soon after a scale-out")
+    ] = None
+    no_scale_in_since: Annotated[
+        Span | None, Described(description="guard time: not so soon after a scale-in")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise PolicyError("a rule needs a name, by which the ledger can tell that it fired", key="name")
+        if (self.by is None) == (self.to is None):
+            raise PolicyError(f"rule '{self.name}': write either by, like 1, or to, like 4", key="name")
+        if self.to is not None and self.to < 1:
+            raise PolicyError(f"rule '{self.name}': to {self.to} leaves nothing to work; 1 or more", key="to")
+        if self.out and self.never_below is not None:
+            raise PolicyError("a scale-out has never-above, not never-below", key="never-below")
+        if not self.out and self.never_above is not None:
+            raise PolicyError("a scale-in has never-below, not never-above", key="never-above")
+        if not self.when:
+            raise PolicyError(f"rule '{self.name}' has no condition; add at least one to when", key="name")
+        if self.operator == NODES:
+            for trigger in self.triggers:
+                if not trigger.of and _about_operator(trigger.metric):
+                    raise PolicyError(
+                        f"rule '{self.name}': {trigger.metric} is about an operator; say of which one",
+                        key="when",
+                    )
+
+    @property
+    def out(self) -> bool:
+        """Whether it makes something larger."""
+        return self.action is Action.SCALE_OUT
+
+    @property
+    def triggers(self) -> tuple[Trigger, ...]:
+        """All leaves of its conditions."""
+        return tuple(trigger for condition in self.when for trigger in triggers_of(condition))
+
+
+class Bounds(_Part, frozen=True, kw_only=True):
+    """A size is kept within bounds, always or at certain hours (WASABi's constraint rules)."""
+
+    name: Annotated[str, Described(description="for people")]
+    operator: Annotated[str, Described(description="as in a rule")] = NODES
+    at_least: Annotated[int | None, Described(description="smallest size")] = None
+    at_most: Annotated[int | None, Described(description="largest size")] = None
+    from_: Annotated[Clock | None, Described(description="time of day from which it holds")] = None
+    until: Annotated[
+        Clock | None, Described(description="and until which; earlier than from: of the next day")
+    ] = None
+    on: Annotated[tuple[Day, ...], Described(description="days on which it begins; every day if none")] = ()
+    timezone: Annotated[str, Described(description="whose hours and days, like Europe/Berlin")] = "UTC"
+
+    def __post_init__(self) -> None:
+        if self.at_least is None and self.at_most is None:
+            raise PolicyError(f"bounds '{self.name}' bound nothing; add at-least or at-most", key="name")
+        for key, size in (("at-least", self.at_least), ("at-most", self.at_most)):
+            if size is not None and size < 1:
+                raise PolicyError(f"{key} {size}; a size is 1 or more", key=key)
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise PolicyError(
+                f"at least {self.at_least} and at most {self.at_most} contradict each other; "
+                f"did you mean {self.at_most} to {self.at_least}?",
+                key="at-least",
+            )
+        if (self.from_ is None) != (self.until is None):
+            raise PolicyError(
+                "from and until go together; write both or neither", key="until" if self.until else "from"
+            )
+        if self.from_ is not None and self.from_ == self.until:
+            raise PolicyError(
+                f"from {self.from_} until {self.until} is no time at all; leave both out for the whole day",
+                key="until",
+            )
+        try:
+            ZoneInfo(self.timezone)
+        except (KeyError, ValueError, OSError):
+            raise PolicyError(
+                f"unknown time zone '{self.timezone}'; write UTC or one like Europe/Berlin", key="timezone"
+            ) from None
+
+
+class Policy:
+    """Rules and bounds.
+
+    >>> from ebbflow.policy import *
+    >>> policy = Policy(
+    ...     rule("Queue length is above 300 for 30 seconds")
+    ...     .scale_out(operator("enrich")).by(absolute(1)).but_never_above(nodes(2))
+    ...     .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30))
+    ...     .with_no_scale_out_since(minutes(5)),
+    ... )
+    >>> policy.rules[0].never_above, str(policy.rules[0].no_scale_out_since)
+    (Limit(amount=2.0, relative=False), '5m')
+    """
+
+    __slots__ = ("bounds", "rules")
+
+    rules: tuple[Rule, ...]
+    bounds: tuple[Bounds, ...]
+
+    def __init__(self, *parts: Rule | Bounds | Buildable) -> None:
+        made: list[Rule | Bounds] = []
+        for part in parts:
+            made.append(part.build() if isinstance(part, Buildable) else part)
+        object.__setattr__(self, "rules", tuple(part for part in made if isinstance(part, Rule)))
+        object.__setattr__(self, "bounds", tuple(part for part in made if isinstance(part, Bounds)))
+        names = [rule.name for rule in self.rules] + [bounds.name for bounds in self.bounds]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise PolicyError(f"two parts of the policy are named '{twice}'; the ledger could not tell which")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a policy does not change; make another one ({name} stays)")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Policy):
+            return NotImplemented
+        return self.rules == other.rules and self.bounds == other.bounds
+
+    def __hash__(self) -> int:
+        return hash((self.rules, self.bounds))
+
+    def __repr__(self) -> str:
+        names = [rule.name for rule in self.rules] + [bounds.name for bounds in self.bounds]
+        return f"Policy({', '.join(map(repr, names))})"
+
+
+class Buildable:
+    """A sentence of the language that is complete, and can be made a rule or bounds of."""
+
+    def build(self) -> Rule | Bounds:
+        """The plain value."""
+        raise NotImplementedError
+
+
+def _about_operator(metric: str) -> bool:
+    return metric != "cpu" and Metric.of(metric).about.value == "operator"

@@ -1,0 +1,207 @@
+"""TOML: where each value stands (the standard reader does not tell), and a policy written the way people do."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from ebbflow.errors import PolicyError
+from ebbflow.policy.document import Path
+
+Places = dict[Path, tuple[int, int]]
+"""Line and column, from 1, of the key of each path."""
+
+LARGEST = 1_000_000
+"""Characters of the largest file that is read."""
+_AT = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class SyntaxProblem(Exception):  # noqa: N818 - it carries a problem, and is always turned into a PolicyError
+    """A file that is no TOML or YAML at all."""
+
+    def __init__(self, text: str, line: int, column: int) -> None:
+        super().__init__(text)
+        self.line, self.column = line, column
+
+
+def read_toml(text: str) -> tuple[dict[str, Any], Places]:
+    """The document, and where its values stand.
+
+    >>> document, places = read_toml('[[rule]]\\nname = "a"\\nwhen = [\\n  { metric = "x" },\\n]')
+    >>> places["rule", 0, "name"], places["rule", 0, "when", 0, "metric"]
+    ((2, 1), (4, 5))
+    """
+    if len(text) > LARGEST:
+        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {LARGEST}", 1, 1)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = _AT.match(str(error))
+        lines = text.split("\n")
+        what = match[1] if match else str(error)
+        line = int(match[2]) if match and match[2] else len(lines)
+        column = int(match[3]) if match and match[3] else len(lines[-1]) + 1
+        raise SyntaxProblem(f"this is not TOML: {what[:1].lower()}{what[1:]}", line, column) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+        raise SyntaxProblem(f"this cannot be read: {error}", 1, 1) from None
+    return document, _Scanner(text).places
+
+
+class _Scanner:
+    """Walks a text that is known to be TOML, and notes where keys stand. Lenient: it has been checked."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self.places: Places = {(): (1, 1)}
+        self._counts: dict[Path, int] = {}
+        table: Path = ()
+        while self._skip(" \t\r\n"):
+            if self._peek() == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _header(self) -> Path:
+        start = self._at
+        many = self._text.startswith("[[", self._at)
+        self._at += 2 if many else 1
+        path = self._resolved(self._keys())
+        self._at = self._text.index("]", self._at) + (2 if many else 1)
+        if many:
+            index = self._counts.get(path, 0)
+            self._counts[path] = index + 1
+            self._note(path, start)
+            path = (*path, index)
+        self._note(path, start)
+        return path
+
+    def _pair(self, table: Path) -> None:
+        start = self._at
+        path: Path = (*table, *self._keys())
+        self._note(path, start)
+        self._skip(" \t")
+        self._at += 1  # =
+        self._value(path)
+
+    def _keys(self) -> Path:
+        keys: list[str] = []
+        while True:
+            self._skip(" \t")
+            if self._peek() in "\"'":
+                start = self._at
+                self._string()
+                keys.append(str(*tomllib.loads(f"{self._text[start : self._at]} = 0")))
+            else:
+                match = _BARE_KEY.match(self._text, self._at)
+                assert match is not None
+                self._at = match.end()
+                keys.append(match[0])
+            self._skip(" \t")
+            if self._peek() != ".":
+                return tuple(keys)
+            self._at += 1
+
+    def _value(self, path: Path) -> None:
+        self._skip(" \t\r\n")
+        self.places.setdefault(path, self._place(self._at))
+        sign = self._peek()
+        if sign in "\"'":
+            self._string()
+        elif sign == "[":
+            self._at += 1
+            index = 0
+            while self._skip(" \t\r\n,") and self._peek() != "]":
+                self._value((*path, index))
+                index += 1
+            self._at += 1
+        elif sign == "{":
+            self._at += 1
+            while self._skip(" \t\r\n,") and self._peek() != "}":
+                self._pair(path)
+            self._at += 1
+        else:
+            while self._at < len(self._text) and self._text[self._at] not in ",]}#\n":
+                self._at += 1
+
+    def _string(self) -> None:
+        quote = self._text[self._at]
+        long = self._text.startswith(quote * 3, self._at)
+        end = quote * 3 if long else quote
+        self._at += len(end)
+        while not self._text.startswith(end, self._at):
+            self._at += 2 if quote == '"' and self._text[self._at] == "\\" else 1
+        self._at += len(end)
+        while long and self._peek() == quote:  # a long string may end in quotes of its own
+            self._at += 1
+
+    # -- moving --------------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        return self._text[self._at] if self._at < len(self._text) else "\n"
+
+    def _skip(self, blanks: str) -> bool:
+        """Past blanks and comments; whether there is more."""
+        while self._at < len(self._text):
+            if self._text[self._at] == "#" and "\n" in blanks:
+                end = self._text.find("\n", self._at)
+                self._at = len(self._text) if end < 0 else end
+            elif self._text[self._at] in blanks:
+                self._at += 1
+            else:
+                return True
+        return False
+
+    def _resolved(self, keys: Path) -> Path:
+        """[a.b] inside the newest of [[a]]."""
+        path: Path = ()
+        for key in keys[:-1]:
+            path = (*path, key)
+            if path in self._counts:
+                path = (*path, self._counts[path] - 1)
+        return (*path, keys[-1])
+
+    def _note(self, path: Path, at: int) -> None:
+        self.places.setdefault(path, self._place(at))
+
+    def _place(self, at: int) -> tuple[int, int]:
+        return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
+
+
+def write_toml(document: Mapping[str, Any]) -> str:
+    """A document of tables of plain values, nested tables inline: one condition to a line."""
+    blocks = []
+    for name, tables in document.items():
+        for table in tables:
+            lines = [f"[[{name}]]", *(_pair(key, value) for key, value in table.items())]
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + ("\n" if blocks else "")
+
+
+def _pair(key: str, value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        inner = "".join(f"  {_inline(each)},\n" for each in value)
+        return f"{key} = [\n{inner}]"
+    return f"{key} = {_inline(value)}"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PolicyError(f"{value!r} cannot stand in a policy")
+    return str(value) if isinstance(value, int) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """JSON's strings are TOML's, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,99 @@
+"""What the strategy ``rules`` says: which rule fired and on what; which came closest and what blocked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.policy.english import rule_in_english
+from ebbflow.policy.evaluation import RuleState
+from ebbflow.policy.model import EACH_OPERATOR
+from ebbflow.policy.router import Router
+from ebbflow.strategies.rule_sizes import Sizes
+
+LIMIT, GUARD_TIME, RETRY = "limit", "guard time", "retry"
+SHOWN_READINGS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A rule whose conditions hold: what it may do."""
+
+    state: RuleState
+    size: int
+    now: int
+    blocked: Constraint | None = None
+    clamped: Constraint | None = None
+
+
+def hold(
+    states: Sequence[RuleState], verdicts: Sequence[Verdict], sizes: Sizes, snapshot: Snapshot
+) -> Decision:
+    """Everything stays: why, of the rules that would fire, and which of the others is closest."""
+    now_s = snapshot.now_s
+    blocked = [(v.state, v.blocked) for v in verdicts if v.blocked is not None]
+    blocked.sort(
+        key=lambda each: each[1].name == LIMIT
+    )  # who waits for a time tells more than who is at its end
+    fires = [verdict.state for verdict in verdicts]
+    waiting = [s for s in states if sizes.known(s.operator, snapshot) and not any(s is f for f in fires)]
+    closest = max(waiting, key=lambda state: state.progress(now_s), default=None)
+    reasons = [f"rule {named(state)} would fire, but {why.why}" for state, why in blocked[:1]]
+    if closest is not None:
+        near = closest.progress(now_s) > 0
+        words = f"closest is rule {named(closest)}: " if near else "no rule is near: "
+        reasons.append(f"{'else, ' if reasons else ''}{words}{closest.missing(now_s)}")
+    elif not states:
+        reasons.append("the policy has no rules")
+    elif not reasons:
+        operators = ", ".join(sorted({state.operator for state in states}))
+        there = ", ".join(snapshot.pipeline.order) or "none"
+        reasons.append(f"no rule applies: they name operators {operators}; there are {there}")
+    first = blocked[0][0] if blocked else closest
+    return Decision(
+        wanted=snapshot.planned,
+        reason="; ".join(reasons),
+        formula=formula(first),
+        inputs={"rule": blocked[0][0].rule.name} if blocked else {},
+        bound_by=tuple(why for _, why in blocked),
+    )
+
+
+def named(state: RuleState) -> str:
+    """A rule by its name, and the operator it was applied to where it has no own one."""
+    about = f" ({state.operator})" if state.rule.operator == EACH_OPERATOR else ""
+    return f"'{state.rule.name}'{about}"
+
+
+def formula(state: RuleState | None) -> str:
+    """The rule as a sentence."""
+    return "all conditions of a rule hold" if state is None else rule_in_english(state.rule)
+
+
+def evidence_of(fired: list[RuleState], router: Router, snapshot: Snapshot) -> Mapping[str, float | str]:
+    """Which rule fired, what its triggers saw, and the readings themselves."""
+    inputs: dict[str, float | str] = {}
+    if fired:
+        inputs["rule"] = "; ".join(dict.fromkeys(state.rule.name for state in fired))
+    for state in fired:
+        about = f" [{state.operator}]" if state.operator else ""
+        for evidence in state.evidence(snapshot.now_s):
+            inputs[f"{evidence.condition}{about}"] = evidence.seen
+            for subject, metric in router.heard_by(evidence.state):
+                points = snapshot.windows.of(subject, metric).since(evidence.since_s)
+                inputs[f"readings of {metric.key} of {subject}"] = _listed([value for _, value in points])
+    return inputs
+
+
+def _listed(values: list[float]) -> str:
+    """The readings, with a gap where they are many.
+
+    >>> _listed([float(v) for v in range(100)])
+    '0, 1, 2, 3, 4, … (88 more) …, 93, 94, 95, 96, 97, 98, 99'
+    """
+    texts = [f"{value:.6g}" for value in values]
+    if len(texts) > SHOWN_READINGS:
+        texts[5:-7] = [f"… ({len(texts) - 12} more) …"]
+    return ", ".join(texts)

@@ -1,0 +1,103 @@
+"""The sizes that rules change: how large something is, was at the start, and when it last changed.
+
+Slots and nodes: the instances of a continuous engine run side by side, so they count together; the stages of a
+micro-batch run one after the other, so the widest counts. Where growth finds no free slot it brings nodes for
+itself; instances that go leave with the nodes they filled, if all slots were taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ebbflow.core.decision import Constraint
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.policy.model import NODES
+
+
+class Sizes:
+    """Follows the plan from look to look."""
+
+    def __init__(self) -> None:
+        self.original: dict[str, int] = {}
+        self.last_out_s: dict[str, float] = {}
+        self.last_in_s: dict[str, float] = {}
+        self._before: dict[str, int] = {}
+        self._fused: set[str] = set()
+        self._looked_s = 0.0
+        """When the last look was: what changed since was decided then."""
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take in the plan: what grew or shrank since the last look."""
+        now = {NODES: snapshot.planned.main_nodes, **snapshot.planned.parallelism}
+        for subject, size in now.items():
+            self.original.setdefault(subject, size)
+            before = self._before.get(subject, size)
+            if size > before:
+                self.last_out_s[subject] = self._looked_s
+            elif size < before:
+                self.last_in_s[subject] = self._looked_s
+        self._before = now
+        self._looked_s = snapshot.now_s
+
+    def known(self, operator: str, snapshot: Snapshot) -> bool:
+        """Whether there is such a thing to scale."""
+        return (
+            operator == NODES
+            or operator in snapshot.planned.parallelism
+            or operator in snapshot.pipeline.order
+        )
+
+    def subject(self, operator: str, snapshot: Snapshot) -> str:
+        """What is sized for it: itself, or the nodes where it has no parallelism of its own."""
+        fused = operator != NODES and operator not in snapshot.planned.parallelism
+        (self._fused.add if fused else self._fused.discard)(operator)
+        return NODES if fused else operator
+
+    def subject_of(self, operator: str) -> str:
+        """The same, as last seen."""
+        return NODES if operator in self._fused else operator
+
+    @staticmethod
+    def now(subject: str, snapshot: Snapshot) -> int:
+        """How large it is planned to be."""
+        if subject == NODES:
+            return snapshot.planned.main_nodes
+        return snapshot.planned.parallelism.get(subject, 1)
+
+
+def with_sizes(
+    snapshot: Snapshot, sizes: Mapping[str, int], *, gives_back: bool
+) -> tuple[Layout, list[Constraint]]:
+    """The plan with other sizes, and the nodes that go with them, within the limits.
+
+    ``gives_back``: shrinking operators leave with their nodes; not where rules about nodes decide on those.
+    """
+    planned = snapshot.planned
+    parallelism = {**planned.parallelism, **{name: size for name, size in sizes.items() if name != NODES}}
+    nodes = sizes.get(NODES, planned.main_nodes)
+    change = _nodes_for(snapshot, parallelism, gives_back) if parallelism else 0
+    if change > 0 or NODES not in sizes:  # growing operators need their slots, whatever a rule says of nodes
+        nodes = max(nodes, planned.main_nodes + change) if change > 0 else nodes + change
+    allowed = snapshot.limits.clamp(nodes)
+    clamps = []
+    if allowed != nodes:
+        clamps.append(Constraint(name="limits", why=f"{nodes} nodes wanted, {snapshot.limits} allowed"))
+    layout = Layout(nodes=planned.nodes, parallelism=parallelism, placement=planned.placement)
+    return layout.with_nodes(allowed), clamps
+
+
+def _nodes_for(snapshot: Snapshot, parallelism: Mapping[str, int], gives_back: bool) -> int:
+    """How many nodes more (or fewer) other parallelisms take."""
+    planned, per_node = snapshot.planned, max(1, snapshot.slots_per_node)
+    slots = planned.main_nodes * per_node
+    together = any(len(snapshot.windows.of(name, Metric.OPERATOR_QUEUE)) for name in planned.parallelism)
+    taken = (sum if together else max)(planned.parallelism.values())
+    wanted = (sum if together else max)(parallelism.values())
+    if wanted > taken:
+        return math.ceil(max(0, wanted - max(taken, slots)) / per_node)
+    if wanted < taken and taken >= slots and gives_back:
+        return -((taken - wanted) // per_node)
+    return 0

@@ -1,0 +1,281 @@
+"""Scaling rules that a person wrote: the strategy of the Rules seed (§4.3.5), over the port of any target.
+
+At each look new readings go through a router to the triggers that wait for them. A rule whose conditions all
+hold, and whose guard times have passed, changes its operator by its step, up to its limit; a step past the
+limit is clamped to it. Guard times count from the last change of *that* size, whoever made it. After its
+action a rule needs a fresh full period. Where several rules fire for one size, scale-out goes before scale-in,
+and of several the one that leaves it largest. Bounds of the calendar hold always, without a trigger.
+
+An operator with a parallelism of its own gets another one; one without is fused with its upstream and is
+sized with the nodes. Growth that finds no free slot brings nodes for itself, shrinking gives back those that it
+filled. Missing or stale readings fire nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.duration import format_duration
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.errors import PolicyError
+from ebbflow.policy.calendar import holds
+from ebbflow.policy.checks import findings
+from ebbflow.policy.defaults import default_policy
+from ebbflow.policy.english import bounds_in_english
+from ebbflow.policy.evaluation import RuleState
+from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
+from ebbflow.policy.router import Router
+from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
+from ebbflow.strategies.rule_sizes import Sizes, with_sizes
+
+STALE_AFTER_S = 15.0
+FUTURE_S = 1.0
+"""A reading from further in the future than this waits for its time."""
+RETRY_S = 30.0
+"""What was wanted and did not come about (a guard, a query that cannot run like that) is wanted again so much
+later: asking for another parallelism stops a query each time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChange:
+    """What another policy brought."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Rules that are the same, and go on with the readings they have."""
+
+    def __str__(self) -> str:
+        parts = [
+            f"{len(names)} {word} ({', '.join(names)})"
+            for word, names in (("added", self.added), ("changed", self.changed), ("removed", self.removed))
+            if names
+        ]
+        return "; ".join([*parts, f"{len(self.kept)} kept with their histories"])
+
+
+@dataclass(kw_only=True)
+class _Answer:
+    """What becomes of the sizes at this look."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    fired: list[RuleState] = field(default_factory=list)
+    bound: list[Constraint] = field(default_factory=list)
+
+
+class Rules:
+    """Does what a policy says.
+
+    >>> Rules().policy.rules[0].name
+    'Rows wait too long: half as many nodes again'
+    """
+
+    name = "rules"
+    own_restraint = True
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._policy = _sound(policy) if policy is not None else default_policy()
+        self._router: Router | None = None
+        self._sizes = Sizes()
+        self._acting: list[tuple[RuleState, str, int]] = []
+        """Rules that fired at the last look, each with the size it found."""
+        self._tried: dict[str, tuple[float, int, int]] = {}
+        """Of each size that was to change: when, from what, to what."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._policy
+
+    def use(self, policy: Policy) -> PolicyChange:
+        """Another policy from the next look on; rules that are the same keep their histories."""
+        old = {rule.name: rule for rule in self._policy.rules}
+        new = {rule.name: rule for rule in _sound(policy).rules}
+        self._policy = policy
+        if self._router is not None:
+            self._router.use(policy)
+        return PolicyChange(
+            added=tuple(name for name in new if name not in old),
+            removed=tuple(name for name in old if name not in new),
+            changed=tuple(name for name in new if name in old and new[name] != old[name]),
+            kept=tuple(name for name in new if old.get(name) == new[name]),
+        )
+
+    # -- the port ------------------------------------------------------------------------------
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The sizes that the rules which fire want; else a hold that tells which rule came closest."""
+        router = self._routed(snapshot)
+        self._settle(snapshot)
+        if snapshot.data_age_s > STALE_AFTER_S:
+            reason = f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
+            return Decision(wanted=snapshot.planned, reason=reason, formula=formula(None))
+        self._feed(router, snapshot)
+        verdicts = [
+            self._judge(state, snapshot)
+            for state in router.states
+            if self._sizes.known(state.operator, snapshot) and state.fires(snapshot.now_s)
+        ]
+        answer = _Answer()
+        self._act(verdicts, answer)
+        self._keep_bounds(snapshot, answer)
+        if not answer.sizes:
+            return hold(router.states, verdicts, self._sizes, snapshot)
+        wanted, clamps = with_sizes(
+            snapshot, answer.sizes, gives_back=not any(r.operator == NODES for r in self._policy.rules)
+        )
+        if not wanted.difference(snapshot.planned):
+            return hold(router.states, verdicts, self._sizes, snapshot)
+        self._acting = [
+            (state, subject, self._sizes.now(subject, snapshot))
+            for state in answer.fired
+            for subject in [self._sizes.subject(state.operator, snapshot)]
+        ]
+        for subject, size in answer.sizes.items():
+            self._tried[subject] = (snapshot.now_s, self._sizes.now(subject, snapshot), size)
+        first = answer.fired[0] if answer.fired else None
+        return Decision(
+            wanted=wanted,
+            reason=f"{'; '.join(answer.reasons)} ({wanted.difference(snapshot.planned)})",
+            formula=formula(first),
+            inputs=evidence_of(answer.fired, router, snapshot),
+            bound_by=(*answer.bound, *clamps),
+        )
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def _routed(self, snapshot: Snapshot) -> Router:
+        names = snapshot.pipeline.order
+        router = self._router
+        if router is None or router.pipeline != snapshot.pipeline.name:
+            router = self._router = Router(self._policy, snapshot.pipeline.name, names)
+        elif router.operators != names:
+            router.operators = names
+            router.use(self._policy)
+        return router
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        """Note what became of the sizes since the last look. Rules that acted start afresh; those that
+        were held back by a guard did not act."""
+        for state, subject, before in self._acting:
+            now = self._sizes.now(subject, snapshot)
+            if (now > before) if state.rule.out else (now < before):
+                state.reset()
+        self._acting = []
+        for subject in [s for s, tried in self._tried.items() if tried[1] != self._sizes.now(s, snapshot)]:
+            del self._tried[subject]
+        self._sizes.look(snapshot)
+
+    def _waits_s(self, subject: str, size: int, now_s: float) -> float:
+        """How long the same change is not asked for again because it has just come to nothing."""
+        tried = self._tried.get(subject)
+        return tried[0] + RETRY_S - now_s if tried is not None and tried[2] == size else 0.0
+
+    def _feed(self, router: Router, snapshot: Snapshot) -> None:
+        newest_s = snapshot.now_s + FUTURE_S
+        if len(router) > 2 * len(snapshot.windows) + 100:
+            router.forget_all_but(snapshot.windows.series())
+        for subject, metric in snapshot.windows.series():
+            if not router.waits_for(subject, metric):
+                continue
+            window = snapshot.windows.of(subject, metric)
+            last_s = router.last_s(subject, metric)
+            if (window.last_time_s or 0.0) > last_s:
+                points = window.since(last_s)
+                router.offer_values(subject, metric, (p for p in points if p[0] <= newest_s))
+
+    # -- judging -------------------------------------------------------------------------------
+
+    def _judge(self, state: RuleState, snapshot: Snapshot) -> Verdict:
+        """What a rule that fires may do: guard times first, then the limit."""
+        rule, subject = state.rule, self._sizes.subject(state.operator, snapshot)
+        now = self._sizes.now(subject, snapshot)
+        for guard, changed_s, word in (
+            (rule.no_scale_out_since, self._sizes.last_out_s.get(subject), "scale-out"),
+            (rule.no_scale_in_since, self._sizes.last_in_s.get(subject), "scale-in"),
+        ):
+            if guard is not None and changed_s is not None:
+                left_s = changed_s + guard.seconds - snapshot.now_s
+                if left_s > 0:
+                    why = f"{word} was {format_duration(snapshot.now_s - changed_s) or 'just now'} ago"
+                    why += f"; waits {format_duration(left_s)} more"
+                    return Verdict(
+                        state=state, size=now, now=now, blocked=Constraint(name=GUARD_TIME, why=why)
+                    )
+        stepped = rule.to if rule.by is None else rule.by.from_size(now, out=rule.out)
+        assert stepped is not None
+        size, clamped = self._limited(state, stepped, subject, snapshot)
+        if (size <= now) if rule.out else (size >= now):
+            why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
+            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
+        if (left_s := self._waits_s(subject, size, snapshot.now_s)) > 0:
+            why = f"{now} → {size} did not come about; it is tried again in {format_duration(left_s)}"
+            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
+        return Verdict(state=state, size=size, now=now, clamped=clamped)
+
+    def _limited(
+        self, state: RuleState, stepped: int, subject: str, snapshot: Snapshot
+    ) -> tuple[int, Constraint | None]:
+        rule, original = state.rule, self._sizes.original.get(subject, 1)
+        fewest, largest = snapshot.limits.min_nodes, snapshot.limits.max_nodes
+        if subject != NODES:  # where nobody says how far: as many as there can be slots
+            fewest, largest = 1, max(1, largest * snapshot.slots_per_node)
+        if not rule.out:
+            least = 1 if rule.never_below is None else rule.never_below.size(original, most=False)
+            least = max(least, fewest)
+            if stepped >= least:
+                return stepped, None
+            return least, Constraint(name="never below", why=f"{stepped} would be below {least}")
+        most = largest if rule.never_above is None else rule.never_above.size(original, most=True)
+        most = min(most, largest) if subject == NODES else most
+        if stepped <= most:
+            return stepped, None
+        return most, Constraint(name="never above", why=f"{stepped} would be above {most}")
+
+    def _act(self, verdicts: list[Verdict], answer: _Answer) -> None:
+        by_subject: dict[str, list[Verdict]] = {}
+        for verdict in verdicts:
+            if verdict.blocked is None:
+                by_subject.setdefault(self._sizes.subject_of(verdict.state.operator), []).append(verdict)
+        for subject, able in by_subject.items():
+            chosen = max(able, key=lambda v: (v.size, v.state.rule.out))
+            answer.sizes[subject] = chosen.size
+            same = [v for v in able if v.state.rule.out == chosen.state.rule.out]
+            answer.fired += [chosen.state, *(v.state for v in same if v is not chosen)]
+            answer.bound += [chosen.clamped] if chosen.clamped else []
+            also = [v.state.rule.name for v in same if v is not chosen]
+            text = f"rule '{chosen.state.rule.name}' fired"
+            answer.reasons.append(f"{text} (and {', '.join(also)})" if also else text)
+
+    def _keep_bounds(self, snapshot: Snapshot, answer: _Answer) -> None:
+        for bounds in self._policy.bounds:
+            if not holds(bounds, snapshot.now_s):
+                continue
+            operators = snapshot.pipeline.order if bounds.operator == EACH_OPERATOR else (bounds.operator,)
+            for operator in operators:
+                if not self._sizes.known(operator, snapshot):
+                    continue
+                subject = self._sizes.subject(operator, snapshot)
+                now = self._sizes.now(subject, snapshot)
+                wanted = answer.sizes.get(subject, now)
+                kept = max(wanted, bounds.at_least or 1)
+                kept = min(kept, bounds.at_most) if bounds.at_most is not None else kept
+                kept = snapshot.limits.clamp(kept) if subject == NODES else kept
+                if kept == wanted or self._waits_s(subject, kept, snapshot.now_s) > 0:
+                    continue
+                answer.bound.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
+                answer.sizes[subject] = kept
+                if kept != now:
+                    answer.reasons.append(f"bounds '{bounds.name}' hold")
+        for subject in [s for s, size in answer.sizes.items() if size == self._sizes.now(s, snapshot)]:
+            del answer.sizes[subject]
+
+
+def _sound(policy: Policy) -> Policy:
+    found = findings(policy)
+    if found:
+        raise PolicyError(*(problem.text for problem in found))
+    return policy

@@ -1,0 +1,138 @@
+"""``ebbflow policy`` and ``ebbflow bench rules``: what they print, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ebbflow.cli import main as cli
+from ebbflow.policy.files import load_policy
+
+ROOT = Path(__file__).parents[2]
+QUEUE = str(ROOT / "examples" / "policies" / "queue.toml")
+
+
+@pytest.fixture
+def ebbflow(monkeypatch, capsys):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ebbflow", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["check", "show", "try", "apply", "schema"])
+def test_every_command_has_help_takes_json_and_is_documented(command: str) -> None:
+    result = CliRunner().invoke(cli.app, ["policy", command, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output
+    assert f"ebbflow policy {command}" in (ROOT / "docs" / "policies.md").read_text()
+
+
+def test_check_has_one_line_for_each_problem_and_code_2(ebbflow, tmp_path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[[rule]]\nname = "x"\naction = "scale-up"\nby = 0\nwhen = []\n')
+    code, out, err = ebbflow("policy", "check", str(bad))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"{bad}:3:1: 'scale-up' is no action; write scale-out or scale-in",
+        f"{bad}:4:1: a step of 0; it must be a whole number from 1 on",
+    ]
+    code, out, _ = ebbflow("policy", "check", "--json", str(bad))
+    assert code == 2
+    assert len(json.loads(out)["problems"]) == 2
+    assert ebbflow("policy", "check", QUEUE)[0] == 0
+
+
+def test_show_is_english_or_the_other_form(ebbflow, tmp_path) -> None:
+    code, out, _ = ebbflow("policy", "show", QUEUE)
+    assert code == 0
+    assert "Scale out operator enrich by 1, but never above 4," in out
+    code, out, _ = ebbflow("policy", "show", "--as", "yaml", QUEUE)
+    (tmp_path / "q.yaml").write_text(out)
+    assert load_policy(tmp_path / "q.yaml") == load_policy(QUEUE)
+    assert json.loads(ebbflow("policy", "show", "--json", QUEUE)[1])["rule"][0]["operator"] == "enrich"
+
+
+def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tmp_path) -> None:
+    live = tmp_path / "live.yaml"
+    assert ebbflow("policy", "apply", QUEUE, "--to", str(live))[0] == 0
+    assert load_policy(live) == load_policy(QUEUE)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("rule = 3")
+    code, _, err = ebbflow("policy", "apply", str(bad), "--to", str(live))
+    assert code == 2
+    assert err.startswith(f"ebbflow: {bad}:1:1: ")
+    assert load_policy(live) == load_policy(QUEUE)
+
+
+def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
+    page = tmp_path / "try.html"
+    code, out, _ = ebbflow(
+        "policy", "try", QUEUE, "--load", "step(base=10, peak=30, at=60s)", "--seconds", "300",
+        "--operators", "enrich=12", "--report", str(page), "--json",
+    )  # fmt: skip
+    assert code == 0
+    told = json.loads(out)
+    assert told["fired"][0]["rule"] == "Queue length is above 300 for 30 seconds"
+    # 18 rows/s too many from 60 s on: 360 are read at 80 s, and 30 s of them at 110 s
+    assert told["fired"][0]["time_s"] == 110.0
+    assert told["times"]["Queue length is above 300 for 30 seconds"] >= 1
+    assert "Scale out operator enrich" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["policy", "try", QUEUE, "--load", "constant(10)"], "describe yours with --operators enrich=RATE"),
+        (["policy", "try", QUEUE, "--load", "sinus(1)"], "did you mean 'sine'"),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich"],
+            "write enrich=5,store=20",
+        ),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=-1"],
+            "write enrich=5,store=20",
+        ),
+        (["policy", "show", "no.toml"], "cannot be read"),
+        (["policy", "show", "--as", "xml", QUEUE], "ends in .toml"),
+        (["bench", "rules", "--target", "spork"], "did you mean 'spark'"),
+        (["bench", "rules", "--case", "scaleout"], "did you mean 'scale-out'"),
+        (["demo", "--policy", "no.toml"], "cannot be read"),
+        (["demo", "--policy", QUEUE, "--strategy", "flink"], "leave one of them out"),
+        (["submit", "--policy", "no.toml", QUEUE], "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(ebbflow, arguments: list[str], words: str) -> None:
+    code, out, err = ebbflow(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, tmp_path) -> None:
+    page = tmp_path / "rules.html"
+    code, out, _ = ebbflow("bench", "rules", "--json", "--report", str(page))
+    told = json.loads(out)
+    assert code == 0
+    assert [row["case"] for row in told] == [
+        "scale-out", "extra-capacity", "two-operators", "short-peaks", "out-and-in", "hysteresis",
+    ]  # fmt: skip
+    assert all(row["ok"] and row["expected"]["changes"] == row["measured"]["changes"] for row in told)
+    assert "6 of 6 tests show what they must" in page.read_text()
+    code, out, _ = ebbflow("bench", "rules", "--case", "scale-out")
+    assert code == 0
+    assert "1→2 at 91 s" in out
+
+
+def test_the_schema_is_one_json_document(ebbflow) -> None:
+    code, out, _ = ebbflow("policy", "schema")
+    assert code == 0
+    assert json.loads(out)["title"] == "Ebbflow scaling policy"

@@ -1,0 +1,196 @@
+"""A policy is the same in Python, TOML and YAML; what is wrong is told with line and column, all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_policies import policies
+
+from ebbflow.errors import PolicyError
+from ebbflow.policy.document import read_document, write_document
+from ebbflow.policy.files import load_policy, parse_policy, policy_text, save_policy
+from ebbflow.policy.model import Bounds, Policy, Rule, Trigger
+from ebbflow.policy.schema import policy_schema
+from ebbflow.policy.toml_form import read_toml
+from ebbflow.policy.yaml_form import read_yaml
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "policies").iterdir())
+GROW = """\
+[[rule]]
+name = "grow"
+action = "scale-out"
+operator = "enrich"
+by = 1
+never-above = 2
+when = [
+  { metric = "queue-length", above = "300 tuples", for-at-least = "30s" },
+]
+"""
+
+
+def paths(document: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where everything in a document stands."""
+    yield path
+    if isinstance(document, dict | list):
+        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+            yield from paths(value, (*path, key))
+
+
+KEYS = [*Rule.__struct_encode_fields__, *Bounds.__struct_encode_fields__, *Trigger.__struct_encode_fields__]
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=9),
+    st.sampled_from(["30s", "300 tuples", "80%", "x2", "scale-out", "queue-length", "mean over 1m", "4 of 5",
+                     "1e400", "x1e400", "9e999s", "08:00", "weekdays", "-1", "nan", "inf %"]),
+)  # fmt: skip
+anything = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from([*KEYS, "any-of", "all-of", "rule", "bounds", "x"]), inner, max_size=6
+        ),
+    ),
+    max_leaves=25,
+)
+
+
+@given(st.one_of(anything, st.lists(anything).map(lambda each: {"rule": each, "bounds": each})))
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_file_holds_is_a_policy_or_a_list_of_problems(document: object) -> None:
+    policy, problems = read_document(document)
+    assert (policy is None) is bool(problems)
+    assert all(problem.text for problem in problems)
+
+
+@given(policies())
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read_back_the_same(policy: Policy) -> None:
+    schema = jsonschema.Draft202012Validator(policy_schema())
+    for suffix, read in ((".toml", read_toml), (".yaml", read_yaml)):
+        document, places = read(policy_text(policy, suffix))
+        assert set(paths(document)) <= set(places)
+        again, problems = read_document(document)
+        assert problems == []
+        assert again == policy
+        assert list(schema.iter_errors(document)) == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_sound_and_fit_the_schema(path: Path) -> None:
+    policy = load_policy(path)
+    assert policy.rules
+    jsonschema.validate(write_document(policy), policy_schema())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (GROW.replace("never-above", "never-over"), "a.toml:6:1: unknown key 'never-over': did you mean"),
+        (GROW.replace('"scale-out"', '"scale-up"'), "a.toml:3:1: 'scale-up' is no action; write scale-out or scale-in"),
+        (GROW.replace('"300 tuples"', '"30%"'), "a.toml:8:30: 30% does not fit queue-length, which counts rows; "
+         "write it like 300 tuples"),
+        (GROW.replace('"300 tuples"', '"300 tuples/s"'), "a.toml:8:30: 300 tuples/s does not fit queue-length"),
+        (GROW.replace('"300 tuples"', '"many"'), "a.toml:8:30: 'many' is not a quantity; write a number and one of"),
+        (GROW.replace('"30s"', '"a while"'), "a.toml:8:52: 'a while' is not a duration; write it like"),
+        (GROW.replace('"30s"', "30"), "a.toml:8:52: 30 is not a time; write it with its unit, like 30s or 5m"),
+        (GROW.replace("queue-length", "queue-lenght"), "a.toml:8:5: unknown metric 'queue-lenght': did you mean"),
+        (GROW.replace(', for-at-least = "30s"', ""), "a.toml:8:5: one reading alone fires no rule; add for-at-least"),
+        (GROW.replace("by = 1", "by = 0"), "a.toml:5:1: a step of 0; it must be a whole number from 1 on"),
+        (GROW.replace("by = 1\n", ""), "a.toml:2:1: rule 'grow': write either by, like 1, or to, like 4"),
+        (GROW.replace('name = "grow"\n', ""), "a.toml:1:1: 'name' is missing"),
+        (GROW.replace("never-above", "never-below"), "a.toml:6:1: a scale-out has never-above, not never-below"),
+        (GROW.replace('operator = "enrich"', 'operator = 7'), "a.toml:4:1: 7 where text should be"),
+        (GROW + GROW, "a.toml:11:1: a second part named 'grow'"),
+        (GROW.replace("{ metric", "[ metric"), "a.toml:8:5: this is not TOML"),
+        ("rules = 3", "a.toml:1:1: unknown key 'rules': did you mean 'rule'? There are: rule, bounds"),
+        ("x = " + "[" * 9000, "a.toml:1:1: this cannot be read"),
+        ("x = " + "9" * 9000, "a.toml:1:1: this cannot be read"),
+        ("rule = 3", "a.toml:1:1: 3 where a list of rule tables should be"),
+        ('[[bounds]]\nname="x"\nat-least=5\nat-most=2', "a.toml:3:1: at least 5 and at most 2 contradict each other"),
+        ('[[bounds]]\nname="x"\nat-least=5\nfrom="25:00"\nuntil="9:00"', "a.toml:4:1: '25:00' is not a time of day"),
+        ('[[bounds]]\nname="x"\nat-least=5\non=["monday", "moonday"]', "a.toml:4:15: unknown day 'moonday'"),
+        ('[[bounds]]\nname="x"\nat-least=5\ntimezone="Mars"', "a.toml:4:1: unknown time zone 'Mars'"),
+    ],
+)  # fmt: skip
+def test_a_problem_has_its_place_and_says_what_would_be_right(text: str, problem: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, "a.toml")
+    assert any(line.startswith(problem) for line in error.value.problems), error.value.problems
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
+    text = GROW.replace("by = 1", 'by = "much"').replace("300 tuples", "30%") + '[[bounds]]\nname = "b"\n'
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, "a.toml")
+    assert [line.split(": ")[0] for line in error.value.problems] == [
+        "a.toml:5:1",
+        "a.toml:8:30",
+        "a.toml:11:1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("rule:\n- name: x\n  action: scale-out\n  bye: 1\n  when: []\n", "a.yaml:4:3: unknown key 'bye'"),
+        ("rule:\n- name: x\n - y", "a.yaml:3:2: this is not YAML"),
+        ("rule: &a []\nbounds: *a\n", "a.yaml:2:9: this is not YAML: aliases have no place in a policy"),
+        ("rule: []\nrule: []\n", "a.yaml:2:1: this is not YAML: 'rule' stands there twice"),
+        ("- 1\n- 2\n", "a.yaml:1:1: a policy is a table with rules"),
+        ("rule: !!python/object/apply:os.system [x]\n", "a.yaml:1:7: this is not YAML"),
+    ],
+)
+def test_yaml_has_places_too(text: str, place: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, "a.yaml")
+    assert any(line.startswith(place) for line in error.value.problems), error.value.problems
+
+
+def test_yaml_is_read_as_its_second_version() -> None:
+    text = "bounds:\n- name: on\n  at-least: 3\n  from: 08:00\n  until: 20:00\n  on: weekdays\n"
+    only = parse_policy(text, "a.yml").bounds[0]
+    assert (only.name, str(only.from_), len(only.on)) == ("on", "08:00", 5)
+
+
+def test_places_are_found_in_every_kind_of_toml() -> None:
+    text = (
+        "# a comment with = and [\n"
+        'title = """long ""\n string"""  # [[no]]\n'
+        "'a b'.\"c\\u0064\" = [1, # one\n  'x]', {k = [true]}]\n"
+        "[[rule]]\nx.y = 1\n[rule.sub]\nz = 2\n[[rule]]\nw = 2024-01-01T00:00:00Z\n"
+    )
+    document, places = read_toml(text)
+    assert document["rule"][1]["w"].year == 2024
+    assert places["title",] == (2, 1)
+    assert places["a b", "cd"] == (4, 1)
+    assert places["a b", "cd", 1] == (5, 3)
+    assert places["a b", "cd", 2, "k", 0] == (5, 15)
+    assert places["rule", 0, "x", "y"] == (7, 1)
+    assert places["rule", 0, "sub", "z"] == (9, 1)
+    assert places["rule", 1, "w"] == (11, 1)
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path) -> None:
+    policy = parse_policy(GROW, "a.toml")
+    path = tmp_path / "live.yaml"
+    save_policy(policy, path)
+    assert load_policy(path) == policy
+    assert [each.name for each in tmp_path.iterdir()] == ["live.yaml"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("no-such.toml", "cannot be read"), ("x.json", "ends in .toml")])
+def test_what_cannot_be_read_is_one_problem(tmp_path, name: str, words: str) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(PolicyError, match=words):
+        load_policy(tmp_path / name)
+
+
+def test_bytes_that_are_no_text_are_one_problem(tmp_path) -> None:
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PolicyError, match="not text"):
+        load_policy(tmp_path / "x.toml")

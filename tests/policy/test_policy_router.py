@@ -1,0 +1,153 @@
+"""Readings reach the triggers that wait for them, once, and from the best source that speaks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
+from ebbflow.policy import (
+    Policy,
+    above,
+    absolute,
+    all_operators,
+    bounds,
+    cluster,
+    metric,
+    operator,
+    percent,
+    rule,
+    seconds,
+    tuples,
+)
+from ebbflow.policy.calendar import holds
+from ebbflow.policy.model import Trigger
+from ebbflow.policy.needs import Need, needs
+from ebbflow.policy.router import Router
+from ebbflow.policy.words import Scaled
+
+QUEUE = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
+BUSY = metric("cpu").is_(above(percent(80))).for_at_least(seconds(10))
+
+
+def grow(what: Scaled, when: Trigger = QUEUE, name: str = "grow"):
+    return rule(name).scale_out(what).by(absolute(1)).when(when)
+
+
+def fires(router: Router, now_s: float) -> list[tuple[str, str]]:
+    return [(state.rule.name, state.operator) for state in router.states if state.fires(now_s)]
+
+
+def feed(router: Router, subject: str, kind: Metric, value: float, seconds_: range = range(0, 11)) -> None:
+    for t in seconds_:
+        router.offer(Reading(float(t), subject, kind, value))
+
+
+def test_a_rule_for_each_operator_scales_the_one_whose_readings_ask_for_it() -> None:
+    router = Router(Policy(grow(all_operators())), "p", ["a", "b"])
+    feed(router, "a", Metric.OPERATOR_QUEUE, 0.0)
+    feed(router, "b", Metric.OPERATOR_QUEUE, 999.0)
+    assert fires(router, 10.0) == [("grow", "b")]
+
+
+def test_the_queue_of_an_operator_is_its_own_where_there_is_one_and_the_pipelines_where_not() -> None:
+    whole = Router(Policy(grow(operator("a"))), "p", ["a"])
+    feed(whole, "p", Metric.QUEUE_LENGTH, 999.0)
+    assert fires(whole, 10.0)
+    both = Router(Policy(grow(operator("a"))), "p", ["a"])
+    feed(both, "p", Metric.QUEUE_LENGTH, 999.0)
+    feed(both, "a", Metric.OPERATOR_QUEUE, 0.0, range(11, 12))
+    feed(both, "p", Metric.QUEUE_LENGTH, 999.0, range(11, 40))
+    assert not fires(both, 20.0), "the pipeline is heard although the operator spoke"
+
+
+def test_all_nodes_count_where_a_rule_is_about_nodes() -> None:
+    router = Router(Policy(grow(cluster(), BUSY)), "p", [])
+    for t in range(11):
+        router.offer(Reading(float(t), "node-1", Metric.NODE_CPU, 0.9))
+        router.offer(Reading(float(t) - 0.3, "node-2", Metric.NODE_CPU, 0.9))
+    assert fires(router, 10.0)
+    router.offer(Reading(11.0, "node-2", Metric.NODE_CPU, 0.1))
+    assert not fires(router, 11.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_garbage_duplicates_and_late_readings_change_nothing(value: float) -> None:
+    router = Router(Policy(grow(operator("a"))), "p", ["a"])
+    for t in range(11):
+        router.offer(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 999.0))
+        router.offer(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 0.0))  # the same moment again
+        router.offer(Reading(float(t) - 5, "a", Metric.OPERATOR_QUEUE, 0.0))  # from the past
+        router.offer(Reading(float(t) + 0.1, "a", Metric.OPERATOR_QUEUE, value))
+    assert fires(router, 10.0)
+
+
+def test_another_policy_leaves_the_histories_of_the_same_rules() -> None:
+    router = Router(Policy(grow(operator("a")), grow(operator("a"), name="old")), "p", ["a"])
+    feed(router, "a", Metric.OPERATOR_QUEUE, 999.0)
+    router.use(Policy(grow(operator("a")), grow(operator("a"), name="new")))
+    assert fires(router, 10.0) == [("grow", "a")]
+    feed(router, "a", Metric.OPERATOR_QUEUE, 999.0, range(11, 22))
+    assert fires(router, 21.0) == [("grow", "a"), ("new", "a")]
+
+
+def test_operators_that_show_up_later_are_followed_from_then_on() -> None:
+    policy = Policy(grow(all_operators()))
+    router = Router(policy, "p", ["a"])
+    feed(router, "a", Metric.OPERATOR_QUEUE, 999.0)
+    router.operators = ("a", "b")
+    router.use(policy)
+    feed(router, "b", Metric.OPERATOR_QUEUE, 999.0, range(5, 20))
+    assert fires(router, 19.0) == [("grow", "a"), ("grow", "b")]
+
+
+def test_needs_name_every_series_a_rule_may_hear_and_no_other() -> None:
+    elsewhere = metric("freshness").of("q2").is_(above(seconds(9))).for_at_least(seconds(5))
+    policy = Policy(
+        grow(operator("a")),
+        grow(all_operators(), BUSY, "busy"),
+        grow(cluster(), BUSY, "nodes"),
+        grow(cluster(), elsewhere, "q2"),
+        grow(all_operators(), metric("batch-time").is_(above(seconds(9))).for_at_least(seconds(5)), "slow"),
+    )
+    assert needs(policy, "p") == {
+        Need(Metric.OPERATOR_QUEUE, "a"),
+        Need(Metric.QUEUE_LENGTH, "a"),
+        Need(Metric.QUEUE_LENGTH, "p"),
+        Need(Metric.INSTANCE_CPU),
+        Need(Metric.NODE_CPU),
+        Need(Metric.FRESHNESS, "q2"),
+        Need(Metric.BATCH_TIME),
+        Need(Metric.BATCH_TIME, "p"),
+    }
+    router = Router(policy, "p", ["a", "b"])
+    for subject in ("a", "b", "p", "q2", "node-1"):
+        for kind in Metric:
+            needed = any(need.matches(subject, kind) for need in needs(policy, "p"))
+            assert needed or not router.waits_for(subject, kind)
+    assert needs(Policy()) == frozenset()
+
+
+def test_hours_follow_the_clock_of_their_zone_through_the_change_to_summer_time() -> None:
+    office = bounds("o").keep(cluster(), at_least=4).between("08:00", "20:00").on("weekdays")
+    berlin = office.in_timezone("Europe/Berlin").build()
+
+    def at(text: str) -> bool:
+        return holds(berlin, datetime.fromisoformat(text).timestamp())
+
+    assert at("2026-03-27T07:00:00+00:00")  # Friday, winter: 08:00 there
+    assert not at("2026-03-27T06:59:00+00:00")
+    assert at("2026-03-30T06:00:00+00:00")  # Monday, summer: 08:00 there
+    assert not at("2026-03-30T18:00:00+00:00")
+    assert not at("2026-03-28T12:00:00+00:00")  # Saturday
+
+
+def test_hours_past_midnight_belong_to_the_day_they_began_on() -> None:
+    night = bounds("n").keep(cluster(), at_most=2).between("22:00", "06:00").on("sunday").build()
+    at = [
+        holds(night, datetime.fromisoformat(f"2026-11-{text}+00:00").timestamp())
+        for text in ("15T21:59:00", "15T22:00:00", "16T05:59:00", "16T06:00:00", "16T23:00:00")
+    ]
+    assert at == [False, True, True, False, False]

@@ -1,0 +1,391 @@
+"""The strategy ``rules``: what fires, what holds it back, and what it says about both."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebbflow.bench.simulation import play
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.guards import guards_for
+from ebbflow.policy import (
+    Policy,
+    above,
+    absolute,
+    all_operators,
+    below,
+    bounds,
+    cluster,
+    metric,
+    minutes,
+    nodes,
+    operator,
+    percent,
+    relative,
+    rule,
+    seconds,
+    times_original,
+    tuples,
+)
+from ebbflow.strategies import Rules, make_strategy
+from ebbflow.targets.simulator import Scenario, built_in_engine
+from ebbflow.workloads import parse_load
+
+HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
+LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
+
+
+class World:
+    """A pipeline of two operators whose plan follows what is decided, a second at a time."""
+
+    def __init__(self, policy: Policy, layout: Layout | None = None, **changes: Any) -> None:
+        self.rules = Rules(policy)
+        self.layout = layout or Layout.of(2, enrich=1, store=1)
+        self.windows = Windows(600.0)
+        self.now_s = changes.pop("now_s", 0.0)
+        self.queue = {"enrich": 0.0, "store": 0.0}
+        self.obeys = True
+        self.changes = changes
+
+    def look(self, **changes: Any) -> Decision:
+        self.windows.add(
+            Reading(self.now_s, name, Metric.OPERATOR_QUEUE, rows) for name, rows in self.queue.items()
+        )
+        usual: dict[str, Any] = {
+            "now_s": self.now_s,
+            "pipeline": Pipeline.chain("words", "enrich", "store"),
+            "planned": self.layout,
+            "requested": self.layout,
+            "observed": self.layout,
+            "windows": self.windows,
+            "batches": (),
+            "under_way": (),
+            "limits": Limits(min_nodes=1, max_nodes=20),
+            "slo": Slo(freshness_s=30.0),
+            "slots_per_node": 1,
+            "lead_time_s": 12.0,
+            "data_age_s": 0.0,
+        }
+        decision = self.rules.decide(Snapshot(**{**usual, **self.changes, **changes}))
+        if self.obeys:
+            self.layout = decision.wanted
+        return decision
+
+    def run(self, seconds_: int, **queues: float) -> list[tuple[float, Layout]]:
+        """Look once a second; the changes of the plan, with their times."""
+        self.queue |= queues
+        changes = []
+        for _ in range(seconds_):
+            before = self.layout
+            decision = self.look()
+            if decision.wanted.difference(before):
+                changes.append((self.now_s, decision.wanted))
+            self.now_s += 1.0
+        return changes
+
+
+def grow(by: Any = None, *, op: str = "enrich") -> Any:
+    return rule("grow").scale_out(operator(op)).by(by or absolute(1))
+
+
+def sizes(changes: list[tuple[float, Layout]], op: str = "enrich") -> list[tuple[float, int]]:
+    return [(time_s, layout.parallelism[op]) for time_s, layout in changes]
+
+
+def test_a_rule_needs_a_fresh_full_period_after_it_fired() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    assert sizes(world.run(35, enrich=301)) == [(10, 2), (21, 3), (32, 4)]
+
+
+def test_what_did_not_come_about_is_wanted_again_later_without_a_fresh_period() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.obeys = False
+    assert [time_s for time_s, _ in world.run(75, enrich=301)] == [10, 40, 70]
+    assert "1 → 2 did not come about; it is tried again in" in world.look().reason
+    world.obeys = True
+    assert sizes(world.run(40, enrich=301)) == [(100, 2), (111, 3)]
+
+
+def test_bounds_that_did_not_come_about_are_tried_again_later_too() -> None:
+    world = World(Policy(bounds("b").keep(operator("enrich"), at_least=3)))
+    world.obeys = False
+    assert [time_s for time_s, _ in world.run(40)] == [0, 30]
+
+
+def test_to_and_fro_in_seconds_is_no_second_try() -> None:
+    short = seconds(2)
+    policy = Policy(
+        grow(absolute(2)).when(metric("queue-length")).is_(above(tuples(300))).for_at_least(short),
+        rule("in").scale_in(operator("enrich")).by(absolute(2)).when(metric("queue-length"))
+        .is_(below(tuples(1))).for_at_least(short),
+    )  # fmt: skip
+    world = World(policy)
+    found = [n for queue in (301, 0, 301, 0) for _, n in sizes(world.run(4, enrich=queue))]
+    assert found == [3, 1, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("by", "limit", "reached"),
+    [
+        (absolute(2), nodes(4), [4]),
+        (absolute(9), nodes(4), [4]),
+        (relative(2), nodes(16), [6, 12, 16]),
+        (percent(50), nodes(7), [4, 6, 7]),
+        (absolute(2), times_original(2), [5, 6]),
+    ],
+)
+def test_steps_go_up_to_their_limit_and_not_past_it(by: Any, limit: Any, reached: list[int]) -> None:
+    world = World(Policy(grow(by).but_never_above(limit).when(HIGH)), Layout.of(3, enrich=3, store=1))
+    assert [n for _, n in sizes(world.run(80, enrich=301))] == reached
+    held = world.look()
+    assert held.reason.startswith("rule 'grow' would fire, but it is")
+    assert held.bound_by[0].name == "limit"
+
+
+def test_a_clamped_step_says_so() -> None:
+    world = World(Policy(grow(absolute(9)).but_never_above(nodes(4)).when(HIGH)))
+    world.run(10, enrich=301)
+    decision = world.look()
+    assert [(c.name, c.why) for c in decision.bound_by] == [("never above", "10 would be above 4")]
+
+
+def test_scale_in_never_goes_below_one() -> None:
+    policy = Policy(rule("in").scale_in(operator("enrich")).by(absolute(5)).when(LOW))
+    world = World(policy, Layout.of(5, enrich=4, store=1))
+    assert sizes(world.run(30, enrich=0)) == [(10, 1)]
+
+
+def test_an_exact_size_is_reached_at_once_and_only_in_its_direction() -> None:
+    policy = Policy(rule("five").scale_out(operator("enrich")).to(nodes(5)).when(HIGH))
+    assert sizes(World(policy).run(30, enrich=301)) == [(10, 5)]
+    larger = World(policy, Layout.of(9, enrich=7, store=1))
+    assert larger.run(30, enrich=301) == []
+
+
+def test_guard_times_count_from_the_last_change_whoever_made_it() -> None:
+    policy = Policy(
+        rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW)
+        .with_no_scale_out_since(minutes(1)).with_no_scale_in_since(seconds(30))
+    )  # fmt: skip
+    world = World(policy, Layout.of(5, enrich=4, store=1))
+    world.run(5, enrich=0)
+    world.layout = Layout.of(6, enrich=5, store=1)  # a person
+    changes = sizes(world.run(150, enrich=0))
+    assert [n for _, n in changes[:3]] == [4, 3, 2]
+    assert changes[0][0] == pytest.approx(64, abs=1)
+    assert [b[0] - a[0] for a, b in itertools.pairwise(changes[:3])] == [30, 30]
+
+
+def test_a_hold_tells_which_rule_is_closest_and_what_blocks_it() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH).with_no_scale_out_since(minutes(5))))
+    world.run(3, enrich=150)
+    assert world.look().reason == (
+        "closest is rule 'grow': queue-length is 150 tuples; needs queue-length is above 300 tuples "
+        "for at least 10s"
+    )
+    world.now_s += 1
+    world.run(30, enrich=301)
+    held = world.look()
+    assert "would fire, but scale-out was" in held.reason
+    assert held.bound_by[0].name == "guard time"
+    assert held.wanted == world.layout
+
+
+def test_an_act_tells_which_rule_fired_and_shows_the_readings() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(10, enrich=301.5)
+    decision = world.look()
+    assert decision.reason == "rule 'grow' fired (main +1 nodes, enrich ×1→2)"
+    assert decision.inputs["rule"] == "grow"
+    assert decision.inputs["readings of operator-queue of enrich"].startswith("301.5, 301.5, ")  # type: ignore[union-attr]
+    seen = decision.inputs["queue-length is above 300 tuples for at least 10s [enrich]"]
+    assert (
+        seen
+        == "queue-length is 301.5 tuples, past the threshold for 10 s (11 readings, 301.5 tuples to 301.5 tuples)"
+    )
+
+
+def test_of_several_rules_the_one_that_leaves_most_wins_and_all_start_afresh() -> None:
+    policy = Policy(
+        rule("one").scale_out(operator("enrich")).by(absolute(1)).when(HIGH),
+        rule("three").scale_out(operator("enrich")).by(absolute(3)).when(HIGH),
+        rule("in").scale_in(operator("enrich")).by(absolute(1))
+        .when(metric("freshness")).is_(below(seconds(9))).for_at_least(seconds(10)),
+    )  # fmt: skip
+    world = World(policy)
+    for t in range(11):
+        world.windows.add([Reading(float(t), "words", Metric.FRESHNESS, 1.0)])
+    assert sizes(world.run(20, enrich=301))[0] == (10, 4)
+
+
+def test_a_rule_for_each_operator_scales_only_those_that_need_it() -> None:
+    world = World(Policy(rule("all").scale_out(all_operators()).by(absolute(1)).when(HIGH)))
+    assert world.run(11, enrich=0, store=301)[-1][1].parallelism == {"enrich": 1, "store": 2}
+
+
+@pytest.mark.parametrize(
+    ("slots", "before", "after"),
+    [
+        (1, Layout.of(2, enrich=1, store=1), 4),  # both slots are taken
+        (2, Layout.of(2, enrich=1, store=1), 2),  # two of four are free
+        (4, Layout.of(1, enrich=3, store=1), 2),
+        (1, Layout.of(2, enrich=5, store=5), 4),  # shared already: what is new gets slots of its own
+    ],
+)
+def test_growth_brings_nodes_where_slots_run_out(slots: int, before: Layout, after: int) -> None:
+    world = World(
+        Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)), before, slots_per_node=slots
+    )
+    assert world.run(11, enrich=301)[-1][1].main_nodes == after
+
+
+def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
+    policy = Policy(rule("in").scale_in(operator("enrich")).by(absolute(2)).when(LOW))
+    full = World(policy, Layout.of(4, enrich=3, store=1))
+    assert full.run(11, enrich=0)[-1][1].main_nodes == 2
+    roomy = World(policy, Layout.of(9, enrich=3, store=1))
+    assert roomy.run(11, enrich=0)[-1][1].main_nodes == 9
+    both = Policy(*policy.rules, rule("n").scale_out(cluster()).by(absolute(1)).when(HIGH))
+    theirs = World(both, Layout.of(4, enrich=3, store=1))
+    assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules about nodes decide on nodes"
+
+
+def test_rules_about_nodes_stay_within_the_limits_of_the_loop() -> None:
+    policy = Policy(rule("n").scale_out(cluster()).by(absolute(7)).but_never_above(nodes(99)).when(HIGH))
+    world = World(policy, limits=Limits(min_nodes=2, max_nodes=5))
+    for t in range(12):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    assert [layout.main_nodes for _, layout in world.run(12)] == [5]
+    for t in range(12, 30):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    assert world.run(18) == []
+    assert world.look().reason == "rule 'n' would fire, but it is 5, and 12 would be above 5"
+
+
+def test_a_rule_at_its_limit_does_not_hide_the_one_that_is_near() -> None:
+    policy = Policy(grow().when(HIGH), rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW))
+    world = World(policy)
+    world.run(12, enrich=0)
+    assert world.look().reason == (
+        "rule 'in' would fire, but it is 1, and 0 would be below 1; else, no rule is near: queue-length is "
+        "0 tuples; needs queue-length is above 300 tuples for at least 10s"
+    )
+
+
+def test_an_operator_that_is_fused_is_sized_with_the_nodes() -> None:
+    world = World(Policy(grow().but_never_above(nodes(5)).when(HIGH)), Layout.of(3))
+    assert world.run(11, enrich=301)[-1][1] == Layout.of(4)
+
+
+def test_an_operator_that_does_not_exist_is_held_and_told() -> None:
+    world = World(Policy(grow(op="enrihc").but_never_above(nodes(5)).when(HIGH)))
+    assert world.run(20, enrich=301) == []
+    assert "they name operators enrihc; there are enrich, store" in world.look().reason
+
+
+def test_missing_and_stale_readings_never_fire() -> None:
+    world = World(Policy(grow().when(HIGH), rule("in").scale_in(cluster()).by(absolute(1)).when(LOW)))
+    world.run(9, enrich=301)
+    world.now_s += 60
+    assert world.look(data_age_s=60.0).wanted == world.layout
+    blind = World(Policy(grow().when(HIGH), rule("in").scale_in(cluster()).by(absolute(1)).when(LOW)))
+    blind.queue = {}
+    assert blind.run(60) == []
+    assert "no readings" in blind.look().reason
+
+
+def test_a_reading_from_the_future_waits_for_its_time() -> None:
+    world = World(Policy(grow().when(HIGH)))
+    world.queue = {}
+    world.windows.add(Reading(1000.0 + t, "enrich", Metric.OPERATOR_QUEUE, 999.0) for t in range(20))
+    assert world.run(30) == []
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    busy = metric("cpu").is_(above(percent(90))).for_at_least(seconds(10))
+    world = World(Policy(rule("n").scale_out(cluster()).by(absolute(1)).when(busy)))
+    for node in range(2000):
+        world.windows.add([Reading(world.now_s, f"executor-{node}", Metric.NODE_CPU, 0.5)])
+        world.windows.forget_before(world.now_s - 20.0)
+        world.run(1)
+    assert world.rules._router is not None
+    assert len(world.rules._router) < 300
+
+
+def test_bounds_hold_without_a_trigger_and_bound_what_rules_want() -> None:
+    monday = datetime(2026, 11, 16, 7, 59, 58, tzinfo=UTC).timestamp()
+    policy = Policy(
+        grow(absolute(9)).when(HIGH),
+        bounds("office")
+        .keep(operator("enrich"), at_least=2, at_most=3)
+        .between("08:00", "20:00")
+        .on("weekdays"),
+    )
+    world = World(policy, now_s=monday)
+    assert [(t - monday, n) for t, n in sizes(world.run(30, enrich=301))] == [(2, 2), (10, 3)]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1000), st.booleans(), st.floats(0, 40)), min_size=5, max_size=120),
+    st.integers(2, 6),
+    st.integers(1, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_read_sizes_stay_within_their_limits(looks: Any, most: int, by: int) -> None:
+    """Never below one, never above the limit, never out and in at once, always with a reason."""
+    policy = Policy(
+        grow(absolute(by)).but_never_above(nodes(most)).when(metric("queue-length"))
+        .is_(above(tuples(300))).in_at_least(2, of=3),
+        rule("in").scale_in(operator("enrich")).by(relative(2)).when(metric("queue-length"))
+        .is_(below(tuples(100))).in_at_least(2, of=3),
+    )  # fmt: skip
+    world = World(policy)
+    for rows, seen, wait_s in looks:
+        world.queue = {"enrich": rows} if seen else {}
+        decision = world.look(data_age_s=0.0 if seen else wait_s)
+        assert 1 <= decision.wanted.parallelism["enrich"] <= most
+        assert decision.wanted.parallelism["store"] == 1
+        assert 1 <= decision.wanted.main_nodes <= 20
+        assert decision.reason
+        assert decision.formula
+        world.now_s += wait_s + 0.1
+
+
+def test_another_policy_holds_from_the_next_look_on_with_the_old_histories() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(8, enrich=301)
+    kept = grow().but_never_above(nodes(9)).when(HIGH)
+    change = world.rules.use(Policy(kept, rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW)))
+    assert (change.added, change.kept, change.removed) == (("in",), ("grow",), ())
+    assert str(change) == "1 added (in); 1 kept with their histories"
+    assert sizes(world.run(5, enrich=301)) == [(10, 2)], "it had been past its threshold for 8 s"
+    change = world.rules.use(Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)))
+    assert (change.changed, change.removed) == (("grow",), ("in",))
+
+
+def test_without_a_policy_it_has_one_that_grows_and_shrinks_any_pipeline() -> None:
+    for engine in ("micro-batch", "continuous"):
+        scenario = Scenario(
+            engine=built_in_engine("top-words", engine),
+            load=parse_load(
+                "step(base=900, peak=100, at=20m)" if False else "square(base=100, peak=900, period=40m)"
+            ),
+            seconds=3600,
+        )
+        strategy = make_strategy("rules")
+        run = play(scenario, strategy, guards_for(strategy)).run
+        held = run.nodes.values
+        assert held.max() >= 4
+        assert held[-1] < held.max()
