@@ -9,11 +9,11 @@ import pytest
 from swept import scene
 
 from ebbflow.bench import sweep as sweep_module
-from ebbflow.bench.simulation import guards_for, oracle_of, play, strategy_for
+from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.sweep import HINDSIGHT, sweep
 from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
-from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap
+from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
 from ebbflow.strategies import STRATEGIES, make_strategy
 
 SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]

@@ -12,7 +12,6 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
-from ebbflow.guards import guards_for
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, Scenario, built_in_engine
@@ -89,7 +88,7 @@ def try_policy(
         cycle_s=cycle_s,
     )
     strategy = Rules(policy)
-    simulation = play(scenario, strategy, guards=guards_for(strategy))
+    simulation = play(scenario, strategy)
     firings = tuple(
         Firing(
             time_s=entry.time_s,

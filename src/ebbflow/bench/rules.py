@@ -18,7 +18,6 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import slope_per_s
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import UnknownNameError
-from ebbflow.guards import guards_for
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 
@@ -176,7 +175,7 @@ def run_in_simulator(case: Case) -> Seen:
         cycle_s=READING_S[SIMULATOR],
     )
     watching = Watching(Rules(case.policy))
-    run = play(scenario, watching, guards=guards_for(watching)).run
+    run = play(scenario, watching).run
     return watching.seen(
         [
             (entry.time_s, dict(entry.decision.wanted.difference(entry.before).parallelism))

@@ -13,7 +13,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
-from ebbflow.guards import Bounds, HoldOnMissingData, default_guards
+from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.strategies import StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
@@ -27,6 +27,8 @@ class Simulation:
     """A simulated run, and what only a simulator knows of it."""
 
     run: Run
+    runs: Sequence[Run]
+    """One for each pipeline that shares the nodes, ``run`` first (see ``bench.together``)."""
     work: Work
     """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
 
@@ -46,17 +48,6 @@ def strategy_for(name: str, scenario: Scenario) -> Strategy:
     mean_per_s = scenario.arrivals.rows_by(seconds) / seconds
     enough = int(np.searchsorted(scenario.capacity_rows_per_s, mean_per_s))
     return StaticMean(nodes=scenario.limits.clamp(enough))
-
-
-def guards_for(strategy: Strategy) -> tuple[Guard, ...]:
-    """The guards a strategy is simulated with.
-
-    One that brings its own periods, cool-downs and steps (``own_restraint``) would be distorted by ours;
-    bounds and missing data concern everyone.
-    """
-    if getattr(strategy, "own_restraint", False):
-        return (Bounds(), HoldOnMissingData())
-    return default_guards()
 
 
 def simulate(scenario: Scenario, strategy: Strategy) -> Run:
@@ -112,22 +103,25 @@ def recorded(
     """What a loop made of a scenario, once its time is over."""
     end_s = scenario.duration_s
     work = target.work()  # first: it lets time pass up to the end
-    run = Run(
-        strategy=strategy,
-        pipeline=scenario.engine.pipeline.name,
-        slo=scenario.slo,
-        limits=scenario.limits,
-        started_s=0.0,
-        ended_s=end_s,
-        arrived=target.arrived(end_s),
-        processed=target.left(),
-        nodes=target.held(),
-        nodes_working=target.at_work(),
-        batches=batches,
-        decisions=loop.ledger.entries,
-        reconfigurations=loop.ledger.reconfigurations,
-    )
-    return Simulation(run=run, work=work)
+    runs = [
+        Run(
+            strategy=strategy,
+            pipeline=name,
+            slo=scenario.slo,
+            limits=scenario.limits,
+            started_s=0.0,
+            ended_s=end_s,
+            arrived=target.arrived(end_s, name),
+            processed=target.left(name),
+            nodes=target.held(),
+            nodes_working=target.at_work(),
+            batches=[batch for batch in batches if batch.query == name],
+            decisions=loop.ledger.entries,
+            reconfigurations=loop.ledger.reconfigurations,
+        )
+        for name in target.pipelines
+    ]
+    return Simulation(run=runs[0], runs=runs, work=work)
 
 
 def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle:

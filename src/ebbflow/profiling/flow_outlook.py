@@ -66,7 +66,7 @@ def play_flow(
     >>> play_flow(state, phases, judge_from_s=0.0, until_s=60.0)
     (5.0, 0.0)
     >>> play_flow(state, phases, judge_from_s=7.0, until_s=60.0)
-    (4.0, 0.0)
+    (3.0, 0.0)
     """
     now_s, waiting = state.now_s, state.queue_rows
     done = 0.0
