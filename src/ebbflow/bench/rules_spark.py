@@ -74,6 +74,7 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
         LocalCluster(cores=slots, memory_mb=1024 * slots) as cluster,
     ):
         settings = {
+            **cluster.settings,
             **local_settings(),
             **scaling_settings(initial_executors=slots, master=cluster.master_url),
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
