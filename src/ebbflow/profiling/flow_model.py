@@ -1,22 +1,23 @@
 """What a row costs on an engine without batches: the capacity model of a flow, learned online.
 
-Rows flow from operator to operator. Between two looks the source took in ``rows`` rows and operator i used
-``cpu_i`` seconds, so a source row costs it
+Rows flow from operator to operator. Between two looks the source took in ``rows`` rows; operator i was sent
+``sent_i``, finished ``done_i`` and used ``cpu_i`` seconds for them. So a source row costs it
 
-    w_i = Σ cpu_i / Σ rows          (sums that fade with every look)
+    w_i = Σ cpu_i / Σ done_i · Σ sent_i / Σ rows          (sums that fade with every look)
 
 which contains no size: what was learned on one node holds on ten. Nodes of S slots, each giving κ CPU seconds
-a second, and operator i with p_i instances, each on one slot at most, can take in
+a second, and operator i with p_i instances, each getting κ_i of a slot at most, can take in
 
-    nodes(n) = n · S · κ / Σ_i w_i,      operator_i = p_i · κ / w_i
+    nodes(n) = n · S · κ / Σ_i w_i,      operator_i = p_i · κ_i / w_i
 
 source rows per second: the true rate of an operator, as DS2 and Flink measure it, is rows / busy time. κ is 1
 until a saturated stretch shows what slots give: 0.9 where instances lie unevenly, 0.5 where nodes are slow.
+κ_i is κ until rows wait before an operator with fewer instances than there are slots: what it got is all it can get.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 FADE = 0.9
@@ -37,6 +38,10 @@ class Stretch:
     """Source rows taken in."""
     cpu_s: Mapping[str, float]
     """CPU seconds of all instances of each operator."""
+    done: Mapping[str, float]
+    """Rows that each operator finished."""
+    sent: Mapping[str, float]
+    """Rows that came to each operator: those it finished, and those by which its queue grew."""
     instances: Mapping[str, float]
     slots: float
     """Slots at work, the mean of both ends."""
@@ -46,6 +51,8 @@ class Stretch:
     """Whether nothing was rebuilt in it: no change, no stop seen at either end."""
     backlogged: bool
     """Whether rows waited at both ends, so that all that could be done was done."""
+    waits_for: str = ""
+    """The operator, not a source, before which they wait; empty where it is the nodes that they wait for."""
 
 
 class FlowModel:
@@ -54,6 +61,7 @@ class FlowModel:
     >>> model = FlowModel()
     >>> for _ in range(5):  # 1000 rows in 10 s, 2 ms a row in one operator and 3 ms in the other
     ...     model.learn(Stretch(span_s=10.0, rows=1000.0, cpu_s={"a": 2.0, "b": 3.0},
+    ...                         done={"a": 1000.0, "b": 1000.0}, sent={"a": 1000.0, "b": 1000.0},
     ...                         instances={"a": 4.0, "b": 1.0}, slots=2.0, changes=0,
     ...                         steady=True, backlogged=False))
     >>> round(model.nodes_per_s(slots=2)), {n: round(model.operator_per_s(n, 1)) for n in "ab"}
@@ -63,12 +71,16 @@ class FlowModel:
     def __init__(self) -> None:
         self._rows = 0.0
         self._cpu_s: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+        self._sent: dict[str, float] = {}
+        self._costs_s: dict[str, float] = {}
+        """w_i of the operators whose cost is known."""
         self.row_cpu_s = 0.0
         """Σ w_i: CPU seconds of one source row in all operators."""
-        self.operators: list[str] = []
-        """Those whose cost is known."""
         self.slot_cpu = 1.0
         """κ: CPU seconds that a slot gives in a second."""
+        self._instance_cpu: dict[str, float] = {}
+        """κ_i, where an operator has shown it."""
         self.pause_s = PAUSE_S
         self._lost_s = 0.0
         self._changes = 0
@@ -78,13 +90,18 @@ class FlowModel:
         """Whether rows with a cost have been seen."""
         return self.row_cpu_s > 0
 
+    @property
+    def operators(self) -> Collection[str]:
+        """Those whose cost is known."""
+        return self._costs_s.keys()
+
     def nodes_per_s(self, slots: float) -> float:
         """Source rows a second that a number of slots can take in, whatever the instances."""
         return slots * self.slot_cpu / self.row_cpu_s
 
     def operator_per_s(self, name: str, instances: float) -> float:
         """Source rows a second that an operator can take in, whatever the nodes."""
-        return instances * self.slot_cpu * self._rows / self._cpu_s[name]
+        return instances * self._instance_cpu.get(name, self.slot_cpu) / self._costs_s[name]
 
     def learn(self, stretch: Stretch) -> None:
         """Take in what happened between two looks."""
@@ -95,20 +112,34 @@ class FlowModel:
         if stretch.rows <= 0:
             return
         self._rows = FADE * self._rows + stretch.rows
-        for name, cpu_s in stretch.cpu_s.items():
-            self._cpu_s[name] = FADE * self._cpu_s.get(name, 0.0) + cpu_s
-        self.row_cpu_s = sum(self._cpu_s.values()) / self._rows
-        self.operators = [name for name, cpu_s in self._cpu_s.items() if cpu_s > 0]
-        self._learn_slots(stretch)
+        for sums, new in (
+            (self._cpu_s, stretch.cpu_s), (self._done, stretch.done), (self._sent, stretch.sent),
+        ):  # fmt: skip
+            for name, value in new.items():
+                sums[name] = FADE * sums.get(name, 0.0) + value
+        self._costs_s = {
+            name: cpu_s / self._done[name] * max(self._sent[name], 0.0) / self._rows
+            for name, cpu_s in self._cpu_s.items()
+            if cpu_s > 0 and self._done[name] > 0 and self._sent[name] > 0
+        }
+        self.row_cpu_s = sum(self._costs_s.values())
+        self._learn_strength(stretch)
 
-    def _learn_slots(self, stretch: Stretch) -> None:
-        """κ, where nodes were what limited the flow, or where they gave more than was thought possible."""
+    def _learn_strength(self, stretch: Stretch) -> None:
+        """κ or κ_i, whichever was the limit; κ also where slots gave more than was thought possible."""
         shown = sum(stretch.cpu_s.values()) / (stretch.span_s * max(stretch.slots, 1.0))
-        most = self.slot_cpu * stretch.span_s
-        instance_limits = any(
-            cpu_s > 0.95 * most * stretch.instances[name] for name, cpu_s in stretch.cpu_s.items()
-        )
-        if shown > self.slot_cpu or (stretch.backlogged and not instance_limits and shown > 0):
+        limit = stretch.waits_for if stretch.backlogged and shown < 0.9 * self.slot_cpu else ""
+        if limit and stretch.instances[limit] >= stretch.slots:
+            limit = ""  # there is more than one of them for a slot, so slots are what they lack
+        for name in self._instance_cpu:
+            if name != limit:
+                self._instance_cpu[name] += FORGET * (self.slot_cpu - self._instance_cpu[name])
+        if limit:
+            got = stretch.cpu_s[limit] / (stretch.span_s * max(stretch.instances[limit], 1.0))
+            self._instance_cpu[limit] = 0.5 * (self._instance_cpu.get(limit, self.slot_cpu) + got)
+        most = 0.95 * self.slot_cpu * stretch.span_s
+        full = any(cpu_s > most * stretch.instances[name] for name, cpu_s in stretch.cpu_s.items())
+        if shown > self.slot_cpu or (stretch.backlogged and not limit and not full and shown > 0):
             self.slot_cpu = 0.5 * (self.slot_cpu + shown)
         elif self.slot_cpu < 1.0:
             self.slot_cpu += FORGET * (1.0 - self.slot_cpu)

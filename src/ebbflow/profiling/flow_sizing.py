@@ -88,14 +88,17 @@ class FlowSizing(Sizing):
         stateful = {operator.name for operator in self.snapshot.pipeline.operators if operator.stateful}
         raised = {}
         for name in self.model.operators:
-            count = instances.get(name)
-            if count is None or name not in self.snapshot.planned.parallelism:
+            planned = self.snapshot.planned.parallelism.get(name)
+            if planned is None or name not in instances:
                 continue
+            count = max(planned, instances[name])  # what was asked for is on its way
             needed = wanted_per_s / self.model.operator_per_s(name, 1)
             if needed > count and not (count == 1 and name in stateful):
                 more = min(math.ceil(1.5 * needed), most)
                 if more > count:
                     raised[name] = more
+            elif planned > instances[name]:
+                raised[name] = planned
         return raised
 
     def _play(self, nodes: int) -> Size:

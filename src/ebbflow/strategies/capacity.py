@@ -114,13 +114,16 @@ class Capacity:
         growing = self._sizing(snapshot, shrinking=False)
         needed = growing.smallest()
         # What was planned and could not be had does not count as there: it is wanted again, and said so.
-        if needed.nodes > min(now, snapshot.requested.main_nodes):
+        # And where instances of an operator are what is missing, nodes stay as they are.
+        reshaped = growing.layout(now) != snapshot.planned
+        if needed.nodes > min(now, snapshot.requested.main_nodes) or reshaped:
             self._would_do.clear()
             # A size may be kept until it is full; one that is asked for gets room, so that few are asked for.
             roomy = self._learned.sizing(
                 snapshot, budget=self._budget_out, busy_limit=self._busy_limit_in, shrinking=False
             ).smallest()
-            return self._grow(growing, growing.judge(max(needed.nodes, roomy.nodes)))
+            nodes = max(needed.nodes, roomy.nodes, now if reshaped else 0)
+            return self._grow(growing, growing.judge(nodes))
         held_up = learned.held_up()
         if needed.nodes < now and not held_up:
             shrinking = self._sizing(snapshot, shrinking=True)
@@ -153,7 +156,7 @@ class Capacity:
             doublings = min(int(running_s / half_s), 20)
             wanted = max(now, snapshot.limits.clamp(self._first[1] * 2**doublings))
         if wanted == now:
-            reason = "learning: no query has shown enough batches with rows yet"
+            reason = "learning: too little work has been seen yet to know what rows cost"
             return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
         return Decision(
             wanted=snapshot.planned.with_nodes(wanted),
@@ -168,11 +171,14 @@ class Capacity:
     def _grow(self, sizing: Sizing, needed: Size) -> Decision:
         snapshot = sizing.snapshot
         now = min(snapshot.planned.main_nodes, snapshot.requested.main_nodes)
-        here = sizing.judge(now)
+        here, wanted = sizing.judge(now), sizing.layout(needed.nodes)
+        more = "".join(
+            f", {name} ×{new}" for name, (_, new) in wanted.difference(snapshot.planned).parallelism.items()
+        )
         return Decision(
-            wanted=sizing.layout(needed.nodes),
+            wanted=wanted,
             reason=(
-                f"grow {now} → {needed.nodes}: {sizing.rate_per_s:.0f} rows/s would take freshness to "
+                f"grow {now} → {needed.nodes}{more}: {sizing.rate_per_s:.0f} rows/s would take freshness to "
                 f"{_seconds(here.freshness_s)} on {now}, {_seconds(needed.freshness_s)} on {needed.nodes} "
                 f"(objective {snapshot.slo.freshness_s:g} s)"
             ),

@@ -30,11 +30,11 @@ class LearnedFlow:
     """A pipeline whose operators were read: costs, rate, queue, and the sizing made of them."""
 
     def __init__(self, *, rate_window_s: float) -> None:
-        self._rate_window_s = rate_window_s
         self.model = FlowModel()
         self._rates = Rates(window_s=rate_window_s)
         self._seen_s: float | None = None
         self._instances: dict[str, int] = {}
+        self._queues: dict[str, float] = {}
         self._queue_rows = self._freshness_s = 0.0
         self._nodes = 0
         self._calm = self._backlogged = False
@@ -70,48 +70,63 @@ class LearnedFlow:
         self._freshness_s = windows.of(name, Metric.FRESHNESS).last or 0.0
         backlogged = self._queue_rows > BACKLOG_S * max(self._rates.level, 1.0)
         nodes = snapshot.observed.main_nodes
-        instances, rows, cpu_s = self._operators(snapshot)
+        instances, queues = self._layout(snapshot)
         # A change that is seen now may stop the flow only after this look.
         same = nodes == self._nodes and instances == self._instances
         calm = not self._stopped and (same or self._seen_s is None)
-        if self._seen_s is not None and cpu_s:
+        if self._seen_s is not None and instances:
+            cpu_s, done = self._work(snapshot, self._seen_s, instances)
+            sent = {name: done[name] + queues[name] - self._queues.get(name, 0.0) for name in done}
+            sources = [name for name in snapshot.pipeline.sources if name in done]
+            rows = sum(done[name] for name in sources) / max(len(sources), 1)
+            behind = {
+                name: queues[name] / max(sent[name], 1.0) * rows for name in done if name not in sources
+            }
+            waits_for = max(behind, key=lambda name: behind[name], default="")
             self.model.learn(
                 Stretch(
                     span_s=looked_s - self._seen_s,
                     rows=rows,
                     cpu_s=cpu_s,
+                    done=done,
+                    sent=sent,
                     instances=instances,
                     slots=0.5 * (nodes + self._nodes) * max(1, snapshot.slots_per_node),
                     changes=0 if same else 1,
                     steady=calm and self._calm,
                     backlogged=backlogged and self._backlogged,
+                    waits_for=waits_for if behind.get(waits_for, 0.0) > self._queue_rows / 2 else "",
                 )
             )
-        self._seen_s, self._nodes, self._instances = looked_s, nodes, instances
+        self._seen_s, self._nodes, self._instances, self._queues = looked_s, nodes, instances, queues
         self._calm, self._backlogged = calm, backlogged
 
-    def _operators(self, snapshot: Snapshot) -> tuple[dict[str, int], float, dict[str, float]]:
-        """(instances, source rows, CPU seconds of each operator) since the last look."""
-        instances: dict[str, int] = {}
-        cpu_s: dict[str, float] = {}
-        rows = 0.0
-        sources, windows, since_s = snapshot.pipeline.sources, snapshot.windows, self._seen_s
+    @staticmethod
+    def _layout(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, float]]:
+        """(instances, rows that wait) of each operator that was read."""
+        instances, queues = {}, {}
         for name in snapshot.pipeline.order:
-            counted = windows.of(name, Metric.INSTANCES).last
-            if counted is None:
-                continue
-            instances[name] = round(counted)
-            if since_s is None:
-                continue
+            counted = snapshot.windows.of(name, Metric.INSTANCES).last
+            if counted is not None:
+                instances[name] = round(counted)
+                queues[name] = snapshot.windows.of(name, Metric.OPERATOR_QUEUE).last or 0.0
+        return instances, queues
+
+    @staticmethod
+    def _work(
+        snapshot: Snapshot, since_s: float, instances: dict[str, int]
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """(CPU seconds, rows finished) of each operator since the last look."""
+        cpu_s, done = {}, {}
+        for name, count in instances.items():
             used, before_s = 0.0, since_s
-            for time_s, share in windows.of(name, Metric.INSTANCE_CPU).since(since_s):
+            for time_s, share in snapshot.windows.of(name, Metric.INSTANCE_CPU).since(since_s):
                 used += share * (time_s - before_s)
                 before_s = time_s
-            cpu_s[name] = used * counted
-            if name in sources:
-                points = windows.of(name, Metric.ROWS_IN).since(since_s)
-                rows += sum(value for time_s, value in points if time_s > since_s) / len(sources)
-        return instances, rows, cpu_s
+            cpu_s[name] = used * count
+            points = snapshot.windows.of(name, Metric.ROWS_IN).since(since_s)
+            done[name] = sum(value for time_s, value in points if time_s > since_s)
+        return cpu_s, done
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> FlowSizing:
         """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""
