@@ -1,7 +1,7 @@
 """The demo's load, one run after the other: Spark's dynamic allocation, capacity twice, static maximum.
 
 Dynamic allocation knows no objective. So ``capacity`` runs once with the demo's, which lets it trade freshness
-for executors, and once asked to be as fresh as dynamic allocation just was: that run is held against it.
+for executors, and once asked to be a little fresher than dynamic allocation just was: that run is held against it.
 
 Writes ``benchmarks/side-by-side.html`` with the runs over each other, and the scores as JSON.
 """
@@ -21,7 +21,7 @@ from ebbflow.bench.live_run import SPARK_DRA, LiveResult, LiveScenario, prepare,
 from ebbflow.core.slo import Slo
 from ebbflow.report.page import write_page
 
-SECONDS = float(os.environ.get("EBBFLOW_BENCH_SECONDS", "600"))
+SECONDS = float(os.environ.get("EBBFLOW_BENCH_SECONDS", "420"))
 REPORT = Path(__file__).parent / "side-by-side.html"
 
 
@@ -63,9 +63,9 @@ def _run(scenario: LiveScenario, strategy: str, label: str) -> LiveResult:
 
 
 def _as_fresh_as(result: LiveResult, otherwise: Slo) -> Slo:
-    """The objective that another run happened to keep."""
+    """The objective that another run happened to keep, less what a p95 scatters by from run to run."""
     p95_s = result.scores.latency_p95_s
-    return otherwise if p95_s is None else Slo(freshness_s=round(p95_s, 1), quantile=0.95)
+    return otherwise if p95_s is None else Slo(freshness_s=round(0.95 * p95_s, 1), quantile=0.95)
 
 
 def _write(scenario: LiveScenario, runs: list[LiveResult]) -> None:
