@@ -7,10 +7,10 @@ smallest whose worst predicted freshness stays within a budget of the objective:
     n* = min { n : worst_freshness(n, rate, waiting, under way) ≤ T + β · (SLO − T)  and  busy(n) ≤ ρ }
 
 with T the trigger interval, which every row may have to wait whatever the size; without batches, the pause
-that a change costs. Where no
-size keeps the budget, it is the smallest that does nearly as well as the largest, and the decision says
-what is in the way. How work is learned and played depends on the engine: ``capacity_batches`` where it runs
-in batches, ``capacity_flow`` where rows flow from operator to operator. The restraint is the same.
+that a change costs. Where no size keeps the budget, it is the smallest that ends up as well as the largest,
+or nearly, and the decision says what is in the way. How work is learned and played depends on the engine:
+``capacity_batches`` where it runs in batches, ``capacity_flow`` where rows flow from operator to operator.
+The restraint is the same.
 
 It spends the objective's slack instead of keeping a fixed head-room: on real traces that was the
 biggest lever by far. Shrinking needs more: the same test with a tighter budget, passed by every
