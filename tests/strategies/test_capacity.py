@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from tiny_spark import Query, Stage, Story, play
+
+from ebbflow.bench.live_run import LiveScenario
+from ebbflow.workloads import parse_load
 
 TWELVE = (Stage(tasks=12, per_task_s=0.05, per_row_s=0.01),)
 
@@ -219,3 +223,48 @@ def test_the_same_world_leads_to_the_same_decisions() -> None:
         return [(e.time_s, e.verdict, e.decision.reason) for e in story.entries]
 
     assert told() == told()
+
+
+# -- batches that are longer than their trigger ----------------------------------------------------
+
+
+def test_a_short_trigger_under_a_long_objective_needs_no_more_than_a_long_one() -> None:
+    shuffle = Stage(tasks=48, per_task_s=0.03, per_row_s=0.01)  # 1.4 task seconds a batch, however small
+    often = play(constant(100, shuffle, trigger_s=1.0), nodes=12, seconds=400)
+    seldom = play(constant(100, shuffle, trigger_s=5.0), nodes=12, seconds=400)
+    assert often.nodes <= seldom.nodes
+    assert often.late_share() == 0.0
+    assert len(often.acts(200.0)) <= 1
+
+
+def test_a_batch_that_outlasts_its_model_is_grown_for_before_it_ends() -> None:
+    # The batch of 95 s holds the first rows of the rush and takes until about 120.
+    story = play(step(30, 600, at_s=90.0), limits="1:12")
+    ended_s = next(end_s for end_s, _, _ in story.spark.queries[0].freshness if end_s > 100.0)
+    grown = [act for act in story.acts(90.0) if act.decision.wanted.main_nodes > act.before.main_nodes]
+    assert grown[0].time_s < ended_s - 5.0
+    assert story.late_share() <= 0.2  # a third, if it waits for the batch
+
+
+def test_a_first_batch_that_never_seems_to_end_does_not_blind_it() -> None:
+    story = play(constant(500), limits="1:12", nodes=1, seconds=400)
+    assert story.acts()[0].time_s <= 35.0  # the first batch alone takes half a minute
+    assert story.worst_s(250.0) <= 30.0
+
+
+def test_the_scenario_of_the_demo_costs_no_more_than_it_did_and_is_never_late() -> None:
+    """A day in three minutes: 30 to 300 rows/s, 8 ms a row in 8 tasks, 1 to 6 executors."""
+    demo = LiveScenario()
+    rates = parse_load(demo.load).rate_per_s(np.arange(0.0, demo.seconds + 1.0, 0.1))
+    stages = (
+        Stage(tasks=demo.tasks, per_task_s=0.08, per_row_s=demo.lookup_wait_s),
+        Stage(tasks=2, per_row_s=0.0001),
+    )
+    for driver_s, lead_time_s in ((0.5, 12.0), (1.0, 15.0), (0.8, 10.0)):
+        query = Query(lambda t: float(rates[int(t * 10)]), stages, driver_s=driver_s)
+        story = play(query, seconds=demo.seconds, limits=str(demo.limits), lead_time_s=lead_time_s)
+        node_seconds = sum(story.nodes_at(t) for t in range(int(demo.seconds)))
+        assert story.late_share() == 0.0
+        assert story.worst_s() <= 22.0
+        assert node_seconds <= 535  # 515 to 534 before batches were allowed to outlast their trigger
+        assert story.nodes == 1

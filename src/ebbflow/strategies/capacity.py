@@ -6,10 +6,11 @@ smallest whose worst predicted freshness stays within a budget of the objective:
 
     n* = min { n : worst_freshness(n, rate, waiting, under way) ≤ T + β · (SLO − T)  and  busy(n) ≤ ρ }
 
-with T the trigger interval, which every row may have to wait whatever the size; 0 without batches. Where no
-size keeps the budget, it is the smallest that does nearly as well as the largest, and the decision says
-what is in the way. How work is learned and played depends on the engine: ``capacity_batches`` where it runs
-in batches, ``capacity_flow`` where rows flow from operator to operator. The restraint is the same.
+with T the trigger interval, which every row may have to wait whatever the size; without batches, the pause
+that a change costs. Where no size keeps the budget, it is the smallest that ends up as well as the largest,
+or nearly, and the decision says what is in the way. How work is learned and played depends on the engine:
+``capacity_batches`` where it runs in batches, ``capacity_flow`` where rows flow from operator to operator.
+The restraint is the same.
 
 It spends the objective's slack instead of keeping a fixed head-room: on real traces that was the
 biggest lever by far. Shrinking needs more: the same test with a tighter budget, passed by every
@@ -70,10 +71,10 @@ class Learned(Protocol):
 class Capacity:
     """Sized for an objective, by a learned model of the work. See the module's text for the rule.
 
-    Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` and
-    ``busy_limit_in`` (ρ likewise: noise in the load must not carry a size from one to the other),
-    ``hold_in_s`` (how long shrinking must have been right), ``rate_window_s`` (over which the slope of
-    the rate is taken).
+    Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` (ρ up to which a
+    size is kept) and ``busy_limit_in`` (ρ of a size to grow or shrink to: noise in the load must not carry a
+    size from one to the other), ``hold_in_s`` (how long shrinking must have been right), ``rate_window_s``
+    (over which the slope of the rate is taken).
     """
 
     name = "capacity"
