@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -28,6 +29,7 @@ def test_the_policy_of_a_case_does_the_same_from_a_file(case: Case) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
 @pytest.mark.timeout(300)
 def test_a_real_cluster_shows_it_within_one_reading() -> None:
     (result,) = run_cases(SPARK, [QUICK.name])

@@ -58,7 +58,7 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
             [entry for entry in Store.read_ledger(path) if entry["verdict"] == "act"] if path.exists() else []
         )
 
-    wait(lambda: len(acts()) == 2, "both acts", 90)
+    wait(lambda: len([act for act in acts() if act["outcome"]]) == 2, "both acts and what came of them", 90)
     grew, shrank = acts()
     assert (grew["before"]["nodes"], grew["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
     assert grew["outcome"]["requested"]["nodes"] == {"main": 2}

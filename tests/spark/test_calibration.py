@@ -52,6 +52,7 @@ def waiting_query(spark, tmp_path):
 
 def test_batch_times_on_another_size_are_within_20_percent_of_sparks(spark, waiting_query, wait) -> None:
     target = SparkTarget(spark, SystemClock())
+    wait(lambda: target.observe().active, "the query to run")
 
     def steady_batches(nodes: int, count: int) -> list[Batch]:
         target.apply(Layout.of(nodes))
