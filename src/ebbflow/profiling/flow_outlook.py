@@ -69,6 +69,8 @@ def play_flow(
     (3.0, 0.0)
     """
     now_s, waiting = state.now_s, state.queue_rows
+    if waiting < 1e-6 and all(capacity >= state.rate_ahead_per_s for _, capacity in phases):
+        return 0.0, 0.0  # mostly so: every row is done as it comes
     done = 0.0
     age_s = _age_s(state, done, 0.0)
     worst_s = age_s if judge_from_s <= now_s else 0.0
