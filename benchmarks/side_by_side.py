@@ -69,7 +69,7 @@ def _as_fresh_as(result: LiveResult, otherwise: Slo) -> Slo:
 
 
 def _write(scenario: LiveScenario, runs: list[LiveResult]) -> None:
-    scores = [{**result.scores.to_json(), "strategy": result.run.strategy} for result in runs]
+    scores = [result.scores.to_json() for result in runs]
     write_page(
         REPORT,
         title="The demo's day under four regimes",
@@ -77,7 +77,8 @@ def _write(scenario: LiveScenario, runs: list[LiveResult]) -> None:
         scores=scores,
         notes=[f"Load: {scenario.load}; executors {scenario.limits}."],
     )
-    REPORT.with_suffix(".json").write_text(json.dumps(scores, indent=2))
+    by_name = {result.run.strategy: each for result, each in zip(runs, scores, strict=True)}
+    REPORT.with_suffix(".json").write_text(json.dumps(by_name, indent=2))
 
 
 def _say(line: str) -> None:
