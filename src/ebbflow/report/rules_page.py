@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.report.embed import script_json
-from ebbflow.report.figures import COLOURS, FAINT, FONT, plotly_js
-from ebbflow.report.page_assets import SCRIPT, STYLE
-
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "base-uri 'none'; form-action 'none'"
-)
+from ebbflow.report.figures import COLOURS, FAINT, FONT
+from ebbflow.report.page_assets import SCRIPT
+from ebbflow.report.shell import FOOTER, document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +36,8 @@ def rules_page(cases: Sequence[CasePicture]) -> str:
     """The page as HTML text."""
     good = sum(case.ok for case in cases)
     title = f"Rules: {good} of {len(cases)} tests show what they must"
-    sections, data = [], []
+    sections: list[str] = []
+    data: dict[str, str] = {}
     for index, case in enumerate(cases):
         mark = "✓" if case.ok else "✗"
         sections.append(
@@ -48,7 +45,7 @@ def rules_page(cases: Sequence[CasePicture]) -> str:
             f"<p>Expected: {html.escape(case.expected)}<br>Measured: {html.escape(case.measured)}</p>"
             f'<div class="chart" data-figure="case-{index}"></div></section>'
         )
-        data.append(_element(f"case-{index}", script_json(json.loads(case_figure(case).to_json()))))
+        data[f"case-{index}"] = script_json(json.loads(case_figure(case).to_json()))
     listed = [
         {
             "title": case.title,
@@ -60,32 +57,13 @@ def rules_page(cases: Sequence[CasePicture]) -> str:
         }
         for case in cases
     ]
-    data.append(_element("ebbflow-data", script_json(listed)))
+    data["ebbflow-data"] = script_json(listed)
     kept = "kept" if good == len(cases) else "missed"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{html.escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-<header><p class="eyebrow">Ebbflow: the six tests of the Rules seed</p>
-<h1 class="{kept}"><i class="mark"></i>{html.escape(title)}</h1></header>
-{"".join(sections)}
-<footer><span>Made by Ebbflow. This page loads nothing from anywhere.</span>
-<button type="button" id="save-data">Save the data (JSON)</button></footer>
-</main>
-{"".join(data)}
-<script id="plotly-js">{plotly_js()}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+    header = (
+        f'<header><p class="eyebrow">Ebbflow: the six tests of the Rules seed</p>'
+        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(title)}</h1></header>'
+    )
+    return document(title=title, body="\n".join((header, *sections, FOOTER)), data=data, script=SCRIPT)
 
 
 def case_figure(case: CasePicture) -> Any:
@@ -125,7 +103,3 @@ def case_figure(case: CasePicture) -> Any:
         },
     )  # fmt: skip
     return figure
-
-
-def _element(name: str, text: str) -> str:
-    return f'<script type="application/json" id="{name}">{text}</script>'
