@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.stopping import stop_between_batches
+from ebbflow.targets.spark.stopping import await_batch, stop_between_batches, unfinished_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +72,8 @@ class ManagedQuery:
             self._note_state_partitions()
             stop_between_batches(self.query, self._stop_within_s)
             try:
+                if self._state_partitions_wanted(wanted):
+                    self._finish_its_last_batch()
                 self._repartition_state(wanted)
                 self.query = self._start(wanted)
             except Exception as error:
@@ -105,17 +107,37 @@ class ManagedQuery:
         with self._restarting:
             stop_between_batches(self.query, self._stop_within_s)
 
-    def _repartition_state(self, wanted: Mapping[str, int]) -> None:
+    def _state_partitions_wanted(self, wanted: Mapping[str, int]) -> int | None:
+        """The number of state partitions it is to get, None if it has that already."""
         counts = {wanted[name] for name in self._stateful if name in wanted}
         if len(counts) > 1:
             raise TargetError(
                 f"query {self.name}: its stateful operators {', '.join(self._stateful)} share one number of "
                 f"state partitions, but {sorted(counts)} were wanted"
             )
-        for count in counts - {self._state_partitions}:
+        return next(iter(counts - {self._state_partitions}), None)
+
+    def _repartition_state(self, wanted: Mapping[str, int]) -> None:
+        count = self._state_partitions_wanted(wanted)
+        if count is not None:
             manager: Any = self._spark._streamingCheckpointManager
             manager.repartition(self._checkpoint, count)
             self._state_partitions = count
+
+    def _finish_its_last_batch(self) -> None:
+        """Let the query run as it was until a batch it began is committed: state is not repartitioned in one.
+
+        A stop can find the query at the one moment at which it gives a batch up (see ``stopping``).
+        """
+        deadline_s = time.monotonic() + self._stop_within_s
+        while time.monotonic() < deadline_s:
+            unfinished = unfinished_batch(self.query)
+            if unfinished is None or unfinished < 0:
+                return
+            log.info("query %s stopped in batch %d, which is finished first", self.name, unfinished)
+            self.query = self._start(self.parallelism)
+            await_batch(self.query, unfinished, deadline_s)
+            stop_between_batches(self.query, self._stop_within_s)
 
     def _note_state_partitions(self) -> None:
         """Believe what the query says of itself, once it has said something."""

@@ -4,6 +4,11 @@
 repartitioned until it has been. So the query is first told what ``stop`` tells it, without the interrupt:
 its thread then finishes the batch, commits it, and ends by itself. Spark has no public call for that;
 where the inner one is not found, a moment between batches is waited for, and at a deadline it is ``stop``.
+
+One moment is bad for telling it: while a batch is planned. Its offsets are written by then, and a query that
+finds itself told before the batch's first job gives the batch up. Nothing of it has reached the sink, so
+nothing is lost or repeated, but it is unfinished. So a moment without that is waited for, and the
+query's own logs say afterwards how it went.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -22,36 +28,80 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LONGEST_PLANNING_S = 5.0
+"""How long a good moment is waited for; a batch that plans for longer is told anyway."""
+
 
 def stop_between_batches(query: StreamingQuery, within_s: float = 60.0) -> bool:
-    """End the query; True if no batch was torn."""
+    """End the query; True if every batch it began is committed."""
     deadline_s = time.monotonic() + within_s
-    if _ask_to_end(query):
-        ended = query.awaitTermination(math.ceil(within_s))
-        whole = bool(ended)
+    if _ask_to_end(query, min(deadline_s, time.monotonic() + LONGEST_PLANNING_S)):
+        ended = bool(query.awaitTermination(max(1, math.ceil(deadline_s - time.monotonic()))))
     else:
-        whole = _await_pause(query, deadline_s)
+        ended = _await(lambda: not query.isActive or not _in_a_batch(query), deadline_s)
     query.stop()  # closes what is left; a query that has ended by itself is not disturbed
-    return whole
+    unfinished = unfinished_batch(query)
+    return ended if unfinished is None else unfinished < 0
 
 
-def _ask_to_end(query: StreamingQuery) -> bool:
+def unfinished_batch(query: StreamingQuery) -> int | None:
+    """The batch whose offsets are written and that is not committed, -1 without one, None if nobody can say."""
+    try:
+        execution: Any = query._jsq.streamingQuery()
+        begun, committed = (_latest(log) for log in (execution.offsetLog(), execution.commitLog()))
+    except (Py4JError, AttributeError, TypeError):
+        return None
+    return begun if begun > committed else -1
+
+
+def await_batch(query: StreamingQuery, batch: int, deadline_s: float) -> bool:
+    """Whether the running query has reported a batch before the deadline, on the monotonic clock."""
+
+    def reported() -> bool:
+        last: Any = query.lastProgress
+        return not query.isActive or (last is not None and last["batchId"] >= batch)
+
+    return _await(reported, deadline_s)
+
+
+def _latest(batch_log: Any) -> int:
+    latest: Any = batch_log.getLatestBatchId()
+    return int(latest.get()) if latest.isDefined() else -1
+
+
+def _ask_to_end(query: StreamingQuery, good_moment_until_s: float) -> bool:
     try:
         execution: Any = query._jsq.streamingQuery()
         jvm: Any = SparkContext._jvm
         package = jvm.org.apache.spark.sql.execution.streaming.runtime
         ended: Any = getattr(getattr(package, "TERMINATED$"), "MODULE$")
-        execution.state().set(ended)
+        state: Any = execution.state()
+        _await(lambda: not _in_a_batch(query) or _has_a_job(query), good_moment_until_s)
+        state.set(ended)
     except (Py4JError, AttributeError, TypeError) as error:
         log.info("this Spark cannot be asked to end after a batch (%s)", type(error).__name__)
         return False
     return True
 
 
-def _await_pause(query: StreamingQuery, deadline_s: float) -> bool:
+def _in_a_batch(query: StreamingQuery) -> bool:
+    return bool(query.status["isTriggerActive"])
+
+
+def _has_a_job(query: StreamingQuery) -> bool:
+    """Whether a job of the query runs: its batch is planned then. Spark groups a query's jobs by its run."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return True
+    tracker = context.statusTracker()
+    infos = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId)))
+    return any(info is not None and info.status == "RUNNING" for info in infos)
+
+
+def _await(condition: Callable[[], bool], deadline_s: float) -> bool:
     pause = threading.Event()
     while time.monotonic() < deadline_s:
-        if not query.isActive or not query.status["isTriggerActive"]:
+        if condition():
             return True
         pause.wait(0.01)
     return False
