@@ -25,6 +25,7 @@ def measure() -> list[Figure]:
         builder.master("local[2]")
         .appName("operator cost")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()

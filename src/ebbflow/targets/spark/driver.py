@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.progress import Progress
+from ebbflow.targets.spark.row_counts import RowCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,17 +135,24 @@ class Driver:
                 return 0.0
             return float(trigger.intervalMs()) / 1000
 
-    def progress_after(self, query: StreamingQuery, batch_id: int) -> list[Progress]:
-        """Progress of the batches after ``batch_id``, oldest first."""
+    def row_counts(self) -> RowCounts:
+        """A reader of the rows that operators of one query count."""
+        return RowCounts(self._jvm, self._mapper)
+
+    def progress_after(
+        self, query: StreamingQuery, batch_id: int, counts: RowCounts
+    ) -> list[tuple[Progress, dict[str, int]]]:
+        """Progress of the batches after ``batch_id``, oldest first, with the rows by mark of each."""
         found: list[Progress] = []
         with _answers():
+            counts.look(_java(query).streamingQuery().lastExecution())
             recent = _java(query).recentProgress()
             for index in range(len(recent) - 1, -1, -1):
                 progress = msgspec.json.decode(recent[index].json(), type=Progress)
                 if progress.batch_id <= batch_id:
                     break
                 found.append(progress)
-        return found[::-1]
+            return [(progress, counts.of_batch(progress.batch_id)) for progress in reversed(found)]
 
     def jobs_after(self, run_id: str, job_id: int) -> list[JobInfo]:
         """Jobs of a query's run after ``job_id``, oldest first."""

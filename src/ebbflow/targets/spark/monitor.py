@@ -12,6 +12,7 @@ from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
 from ebbflow.targets.spark.progress import Progress
+from ebbflow.targets.spark.row_counts import RowCounts
 from ebbflow.targets.spark.tracking import ExecutorTracker, QueryTracker, batch_of, stage_run
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class SparkMonitor:
         self._clock = clock
         self._executors = executors
         self._trackers: dict[str, QueryTracker] = {}
+        self._counts: dict[str, RowCounts] = {}
         self._operators: dict[str, None] = {}
         self._pipeline = Pipeline(name=driver.app_name, operators=())
         self._changed_s = float("-inf")
@@ -79,7 +81,7 @@ class SparkMonitor:
         for query in self.queries:
             batches += self._follow(query, now_s)
         for ended in self._trackers.keys() - {str(q.runId) for q in self.queries}:
-            del self._trackers[ended]
+            del self._trackers[ended], self._counts[ended]
         for batch in batches:
             readings += self._batch_readings(batch)
         readings += self._pipeline_readings(now_s, batches)
@@ -93,15 +95,16 @@ class SparkMonitor:
         if tracker is None:
             tracker = QueryTracker(self._driver.trigger_interval_s(query))
             self._trackers[run_id] = tracker
+            self._counts[run_id] = self._driver.row_counts()
         batches = []
-        progresses = self._driver.progress_after(query, tracker.last_batch_id)
+        progresses = self._driver.progress_after(query, tracker.last_batch_id, self._counts[run_id])
         if progresses:
             stages = self._stages_by_batch(run_id, tracker)
             slots = sum(e.max_tasks for e in self.present)
-            steady = self._changed_s <= progresses[0].started_s
-            for progress in progresses:
+            steady = self._changed_s <= progresses[0][0].started_s
+            for progress, rows in progresses:
                 batch = tracker.finished(
-                    progress, stages.get(progress.batch_id, ()), slots=slots, steady=steady
+                    progress, stages.get(progress.batch_id, ()), rows, slots=slots, steady=steady
                 )
                 if batch is not None:
                     tracker.last_batch = batch

@@ -5,13 +5,9 @@
     words = tweets.transform(operator("split")(lambda df: df.select(explode(split("text", " ")))))
     found = words.transform(operator("lookup", parallelism=8).map_in_arrow(look_up, "word string, id long"))
 
-The counts travel with Spark's own progress (``observe``), so they are exact for each batch. Without a
-parallelism nothing else changes: no shuffle, the step stays fused with the one before it. With one, the
-rows are dealt out first, and the step becomes a stage that can be sized.
-
-A counter costs about 20 ns a row, which a lean query feels. So rows are not counted twice: a step that keeps
-every row (a ``select``) is counted once for both sides, and one that follows another operator directly takes
-over its count.
+Without a parallelism nothing else changes: no shuffle, the step stays fused with the one before it, and
+Spark counts in the loop it compiles anyway (``row_counts``). With one, the rows are dealt out first, and the
+step becomes a stage that can be sized. A Python step is counted by ``observe``, beside its CPU seconds.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ from pyspark import cloudpickle
 from ebbflow.errors import PipelineError
 from ebbflow.targets.spark import measured_step
 from ebbflow.targets.spark.progress import OBSERVED
+from ebbflow.targets.spark.row_counts import marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,21 +31,6 @@ if TYPE_CHECKING:
     Step = Callable[[DataFrame], DataFrame]
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
     PandasFunction = Callable[[Iterator[pd.DataFrame]], Iterable[pd.DataFrame]]
-
-Count = tuple[str, str]
-"""An operator and its side, ``in`` or ``out``, at which rows were counted."""
-
-_KEEPS_ROWS = frozenset(
-    {
-        "Project",
-        "SubqueryAlias",
-        "EventTimeWatermark",
-        "Repartition",
-        "RepartitionByExpression",
-        "CollectMetrics",
-    }
-)
-"""Steps of a logical plan with as many rows out as in."""
 
 # Sent to executors as code, not as a name: they need pyarrow, but not Ebbflow.
 cloudpickle.register_pickle_by_value(measured_step)  # type: ignore[no-untyped-call]
@@ -72,13 +54,8 @@ class NamedOperator:
         """Around a step from DataFrame to DataFrame."""
 
         def named(df: DataFrame) -> DataFrame:
-            from pyspark.sql import functions as F  # noqa: N812
-
-            came, counted = self._entered(df)
-            went = step(came)
-            if _count_below(went) == (self.name, "in"):
-                return went
-            return went.observe(self._out(counted), F.count(F.lit(1)).alias("rows"))
+            came = marked(self._dealt_out(df), self._mark("in"))
+            return marked(step(came), self._mark("out"))
 
         return named
 
@@ -98,11 +75,11 @@ class NamedOperator:
             def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 return measured_step.with_cpu_row(function, batches, arrow_schema)
 
-            came, counted = self._entered(df)
+            came = self._dealt_out(df).observe(self._mark("in"), F.count(F.lit(1)).alias("rows"))
             went = came.mapInArrow(measured, fields.add(measured_step.CPU_COLUMN, "double"))
             cpu = F.col(measured_step.CPU_COLUMN)
             went = went.observe(
-                self._out(counted),
+                self._mark("out"),
                 F.sum(F.when(cpu.isNull(), 1).otherwise(0)).alias("rows"),
                 F.sum(cpu).alias("cpu_s"),
                 F.max(cpu).alias("busiest_cpu_s"),
@@ -128,40 +105,18 @@ class NamedOperator:
 
         return named
 
-    def _entered(self, df: DataFrame) -> tuple[DataFrame, Count | None]:
-        """What comes in, and whose count it is where it had been counted already."""
-        from pyspark.sql import functions as F  # noqa: N812
+    def _dealt_out(self, df: DataFrame) -> DataFrame:
+        if self.parallelism is None:
+            return df
+        return df.repartition(self.parallelism, self.key) if self.key else df.repartition(self.parallelism)
 
-        counted = _count_below(df)
-        if self.parallelism is not None:
-            df = df.repartition(self.parallelism, self.key) if self.key else df.repartition(self.parallelism)
-        if counted is None:
-            df = df.observe(f"{OBSERVED}{self.name}:in", F.count(F.lit(1)).alias("rows"))
-        return df, counted
-
-    def _out(self, counted: Count | None) -> str:
-        """The name of the count on the way out; it says where rows in were counted, if not here."""
-        name = f"{OBSERVED}{self.name}:out"
-        return name if counted is None else f"{name}:after:{counted[0]}:{counted[1]}"
+    def _mark(self, side: str) -> str:
+        return f"{OBSERVED}{self.name}:{side}"
 
 
 def operator(name: str, *, parallelism: int | None = None, key: str | None = None) -> NamedOperator:
     """Name a step; with ``parallelism`` it becomes a stage of its own, rows dealt out evenly or by ``key``."""
     return NamedOperator(name, parallelism, key)
-
-
-def _count_below(df: DataFrame) -> Count | None:
-    """Whose count already holds for these rows: one of ours, with nothing in between that changes their number."""
-    java = getattr(df, "_jdf", None)  # Spark Connect has none; there every side is counted
-    if java is None:
-        return None
-    plan = java.queryExecution().analyzed()
-    while plan.nodeName() in _KEEPS_ROWS:
-        if plan.nodeName() == "CollectMetrics" and plan.name().startswith(OBSERVED):
-            name, side = plan.name().removeprefix(OBSERVED).split(":")[:2]
-            return name, side
-        plan = plan.child()
-    return None
 
 
 def _arrow_schema(df: DataFrame, schema: StructType | str) -> pa.Schema:

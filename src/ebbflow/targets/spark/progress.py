@@ -8,6 +8,7 @@ says both: ``numInputRows / distance(startOffset, endOffset)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +17,7 @@ import msgspec
 from ebbflow.core.batches import OperatorRun
 
 OBSERVED = "ebbflow:"
-"""Prefix of the metrics that ``operator()`` observes: ``ebbflow:<name>:in`` and ``…:out``; where rows in were
-counted elsewhere, ``ebbflow:<name>:out:after:<other>:<side>``. No ``out``: as many as came in."""
+"""Prefix of what ``operator()`` counts: ``ebbflow:<name>:in`` and ``ebbflow:<name>:out``."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
@@ -124,36 +124,32 @@ def rows_left_behind(progress: Progress) -> float | None:
     return left
 
 
-def operator_runs(progress: Progress) -> tuple[OperatorRun, ...]:
-    """Counts of the named operators, from what ``operator()`` observed.
+def operator_runs(progress: Progress, marked_rows: Mapping[str, int]) -> tuple[OperatorRun, ...]:
+    """Counts of the named operators: what was observed in the batch, and what its plan says.
+
+    An operator that was counted on one side only is left out.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
-    ...     "ebbflow:read:in": {"rows": 5}, "ebbflow:split:out:after:read:in": {"rows": 40}})
-    >>> [(run.name, run.rows_in, run.rows_out) for run in operator_runs(p)]
-    [('read', 5, 5), ('split', 5, 40)]
+    ...     "ebbflow:look:in": {"rows": 40}, "ebbflow:look:out": {"rows": 4, "cpu_s": 0.5, "instances": 2}})
+    >>> runs = operator_runs(p, {"ebbflow:split:in": 5, "ebbflow:split:out": 40})
+    >>> [(run.name, run.rows_in, run.rows_out, run.cpu_s) for run in runs]
+    [('look', 40, 4, 0.5), ('split', 5, 40, None)]
     """
     counts: dict[str, dict[str, dict[str, Any]]] = {}
-    counted_at: dict[str, tuple[str, str]] = {}
-    for key, values in progress.observed_metrics.items():
-        if key.startswith(OBSERVED):
-            name, side, *elsewhere = key.removeprefix(OBSERVED).split(":")
-            counts.setdefault(name, {})[side] = values
-            if elsewhere:
-                counted_at[name] = (elsewhere[1], elsewhere[2])
-    runs = []
-    for name, sides in counts.items():
-        other, side = counted_at.get(name, (name, "in"))
-        came = counts.get(other, {}).get(side, {})
-        went = sides.get("out", came)
-        instances = went.get("instances")
-        runs.append(
-            OperatorRun(
-                name=name,
-                rows_in=int(came.get("rows") or 0),
-                rows_out=int(went.get("rows") or 0),
-                cpu_s=None if instances is None else float(went.get("cpu_s") or 0.0),
-                busiest_instance_cpu_s=None if instances is None else float(went.get("busiest_cpu_s") or 0.0),
-                instances=None if instances is None else int(instances),
-            )
-        )
-    return tuple(runs)
+    observed = {key: values for key, values in progress.observed_metrics.items() if key.startswith(OBSERVED)}
+    for key, values in {**observed, **{mark: {"rows": rows} for mark, rows in marked_rows.items()}}.items():
+        name, side = key.removeprefix(OBSERVED).split(":")
+        counts.setdefault(name, {})[side] = values
+    return tuple(_run(name, s["in"], s["out"]) for name, s in counts.items() if s.keys() == {"in", "out"})
+
+
+def _run(name: str, came: dict[str, Any], went: dict[str, Any]) -> OperatorRun:
+    instances = went.get("instances")
+    return OperatorRun(
+        name=name,
+        rows_in=int(came.get("rows") or 0),
+        rows_out=int(went.get("rows") or 0),
+        cpu_s=None if instances is None else float(went.get("cpu_s") or 0.0),
+        busiest_instance_cpu_s=None if instances is None else float(went.get("busiest_cpu_s") or 0.0),
+        instances=None if instances is None else int(instances),
+    )

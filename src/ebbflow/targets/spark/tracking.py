@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.targets.spark.driver import ExecutorInfo, JobInfo, StageInfo
@@ -66,7 +68,13 @@ class QueryTracker:
         return -1 if self.last is None else self.last.batch_id
 
     def finished(
-        self, progress: Progress, stages: tuple[StageRun, ...], *, slots: int, steady: bool
+        self,
+        progress: Progress,
+        stages: tuple[StageRun, ...],
+        marked_rows: Mapping[str, int] = MappingProxyType({}),
+        *,
+        slots: int,
+        steady: bool,
     ) -> Batch | None:
         """Take in a finished batch. None for the first one: nothing says over what time its rows came."""
         left = rows_left_behind(progress) or 0.0
@@ -97,7 +105,7 @@ class QueryTracker:
             backlog_rows=left,
             oldest_arrival_s=oldest_s if rows else progress.started_s,
             stages=stages,
-            operators=operator_runs(progress),
+            operators=operator_runs(progress, marked_rows),
         )
 
     def idle(self) -> None:
