@@ -135,6 +135,18 @@ def test_where_none_fits_it_is_the_smallest_that_does_nearly_as_well_as_the_larg
     assert chosen.freshness_s <= NEARLY * best.freshness_s
 
 
+def test_a_size_beyond_the_objective_is_not_nearly_as_good_as_one_within_it() -> None:
+    """Between the budget and the objective, 15 % of freshness may go for nodes, but not the objective."""
+    for rate in range(20, 700, 20):
+        there = sizing(state(float(rate)), nodes=12)
+        best, chosen = there.judge(12), there.smallest()
+        if best.final_s <= 30.0:
+            assert chosen.final_s <= 30.0, rate
+        else:
+            spared = 12 / chosen.nodes - 1
+            assert chosen.final_s <= (1.03 + 0.2 * spared) * best.final_s, rate
+
+
 def test_a_backlog_nobody_can_keep_the_budget_with_is_worked_off_by_more_than_just_keep_up() -> None:
     late = state(300.0, offsets_taken_s=0.0, free_at_s=99.0, now_s=100.0)  # 100 s of rows are waiting
     there = sizing(late, nodes=12)

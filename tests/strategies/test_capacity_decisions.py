@@ -15,6 +15,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
+from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import UnknownNameError
 from ebbflow.strategies import STRATEGIES, Capacity, Static, make_strategy
@@ -35,6 +36,18 @@ def test_before_two_batches_it_learns_and_holds() -> None:
         assert decision.wanted == Layout.of(4)
         assert "learning" in decision.reason
     assert "learning" not in decide([100.0, 100.0], [12]).reason
+
+
+def test_a_first_batch_is_given_time_to_warm_up_even_under_a_short_objective() -> None:
+    """Several cold nodes at once make a first batch longer, not shorter."""
+    strategy, short = Capacity(), Slo(freshness_s=8.0, quantile=0.95)
+    wanted = []
+    for now_s in range(100, 150):
+        seen = made_snapshot([], nodes=1, limits=Limits(min_nodes=1, max_nodes=12), slo=short)
+        seen = replace(seen, now_s=float(now_s), queries={"q": 100.0}, lead_time_s=10.0)
+        wanted.append(strategy.decide(seen).wanted.main_nodes)
+    grown = {nodes: wanted.index(nodes) for nodes in sorted(set(wanted))}
+    assert grown == {1: 0, 2: 15, 4: 25, 8: 35, 12: 45}
 
 
 def test_batches_without_rows_teach_nothing() -> None:

@@ -13,6 +13,10 @@ from ebbflow.core.snapshot import Snapshot
 
 NEARLY = 1.15
 """A size does nearly as well as the largest if what it ends up with is no more than this many times as much."""
+SAME = 1.01
+"""Closer than this, two sizes do equally well."""
+WORTH_OF_NODES = 0.2
+"""Beyond the objective, so much of a share of freshness is given up for a share of the nodes: 1 % for 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class Sizing(ABC):
         """The smallest size that fits, by halving, below the planned one if that fits.
 
         Where none fits, rows are late already or will be. Then it is the smallest that ends up within the
-        budget, or else nearly as well as the largest: whoever works off a backlog with few nodes pays for
-        them the longer.
+        budget, or else nearly as well as the best: within the objective, or at a price in freshness that the
+        nodes it spares are worth. Whoever works off a backlog with few nodes pays for them the longer.
         """
         sizes = self.sizes()
         here = bisect_right(sizes, self.snapshot.planned.main_nodes) - 1
@@ -101,9 +105,21 @@ class Sizing(ABC):
         best = self.judge(sizes[-1])
         if self.fits(best):
             return self._halve(sizes[here + 1 :] or sizes, self.fits)
-        final_s = max(self.budget_s, NEARLY * best.final_s)
-        busy = max(self._busy_limit, NEARLY * best.busy)
-        return self._halve(sizes, lambda size: size.final_s <= final_s and size.busy <= busy)
+        return self._nearly_best(sizes, best)
+
+    def _nearly_best(self, sizes: Sequence[int], largest: Size) -> Size:
+        busy = max(self._busy_limit, NEARLY * largest.busy)
+        best = self._halve(
+            sizes, lambda size: size.final_s <= SAME * largest.final_s and size.busy <= SAME * largest.busy
+        )
+        kept_s = max(self.budget_s, min(NEARLY * best.final_s, self.snapshot.slo.freshness_s))
+
+        def enough(size: Size) -> bool:
+            spared = max(0.0, best.nodes / size.nodes - 1)
+            price = SAME + min(NEARLY - 1, WORTH_OF_NODES * spared)
+            return size.final_s <= max(kept_s, price * best.final_s) and size.busy <= busy
+
+        return self._halve(sizes, enough)
 
     def _halve(self, sizes: Sequence[int], enough: Callable[[Size], bool]) -> Size:
         """The first size that is enough, where the last one is."""

@@ -31,6 +31,8 @@ from ebbflow.strategies.capacity_flow import LearnedFlow, flows
 
 HOLD_LEADS = 0.5
 """Shrinking must have been right for this part of a lead time at least: what is given up comes back no sooner."""
+FIRST_BATCH_S = 15.0
+"""A first batch starts Python and loads classes: so long it says nothing about the size."""
 FORMULA = "n* = min { n : worst freshness(n) ≤ T + β·(SLO − T) and busy(n) ≤ ρ }"
 
 
@@ -146,27 +148,32 @@ class Capacity:
         return sizing
 
     def _wait(self, snapshot: Snapshot) -> Decision:
-        """Nothing is known: hold, unless one batch goes on and on. Then double for every half objective it takes."""
-        now, half_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s / 2
+        """Nothing is known: hold, unless one batch goes on and on. Then double, and again after each step of time.
+
+        A step is half the objective, or the time in which more nodes come if that is longer: before it is over,
+        nobody can say that the last doubling was not enough.
+        """
+        now, slo_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s
+        step_s = max(slo_s / 2, snapshot.lead_time_s)
         since_s = min((since_s for since_s in snapshot.queries.values() if since_s is not None), default=None)
         if since_s is None or self._first is None or self._first[0] != since_s:
             self._first = None if since_s is None else (since_s, now)
         running_s = 0.0 if since_s is None else snapshot.now_s - since_s
         wanted = now
         if self._first is not None and snapshot.observed.main_nodes:
-            doublings = min(int(running_s / half_s), 20)
-            wanted = max(now, snapshot.limits.clamp(self._first[1] * 2**doublings))
+            doublings = min(int(1 + (running_s - max(FIRST_BATCH_S, step_s)) // step_s), 20)
+            wanted = max(now, snapshot.limits.clamp(self._first[1] * 2 ** max(0, doublings)))
         if wanted == now:
             reason = "learning: too little work has been seen yet to know what rows cost"
             return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
         return Decision(
             wanted=snapshot.planned.with_nodes(wanted),
             reason=(
-                f"learning, and one batch has run for {running_s:.0f} s of an objective of "
-                f"{snapshot.slo.freshness_s:g} s: doubled for every {half_s:g} s of it"
+                f"learning, and one batch has run for {running_s:.0f} s at an objective of {slo_s:g} s: "
+                f"doubled, and again every {step_s:g} s"
             ),
-            formula="n = n₀ · 2^⌊running / (SLO / 2)⌋",
-            inputs={"running_s": round(running_s, 1)},
+            formula="n = n₀ · 2^(1 + ⌊(running − max(w, step)) / step⌋), step = max(SLO / 2, lead)",
+            inputs={"running_s": round(running_s, 1), "w_s": FIRST_BATCH_S, "step_s": round(step_s, 1)},
         )
 
     def _grow(self, sizing: Sizing, needed: Size) -> Decision:
