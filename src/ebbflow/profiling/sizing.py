@@ -15,8 +15,8 @@ NEARLY = 1.15
 """A size does nearly as well as the largest if what it ends up with is no more than this many times as much."""
 SAME = 1.01
 """Closer than this, two sizes do equally well."""
-WORTH_OF_NODES = 0.2
-"""Beyond the objective, so much of a share of freshness is given up for a share of the nodes: 1 % for 5 %."""
+WORTH_OF_NODES = 0.1
+"""Beyond the objective, so much of a share of freshness is given up for a share of the nodes: 1 % for 10 %."""
 
 
 @dataclass(frozen=True, slots=True)
