@@ -10,11 +10,11 @@ import resource
 import time
 
 from benchmarks.figures import Figure, show
+from ebbflow.bench.leaderboard.sweep import Scene, sweep
+from ebbflow.bench.leaderboard.workforce import cores
 from ebbflow.bench.loads import NamedLoad, built_in_loads
 from ebbflow.bench.simulation import oracle_of
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Scene, sweep
-from ebbflow.bench.workforce import cores
 from ebbflow.report.drawing import draw
 from ebbflow.strategies import STRATEGIES
 from ebbflow.workloads import parse_load

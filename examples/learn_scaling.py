@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ebbflow.bench.environment import ScalingEnv, feature_names
+from ebbflow.bench.learning.environment import ScalingEnv, feature_names
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, simulate
 from ebbflow.strategies import make_strategy

@@ -1,6 +1,6 @@
 """A policy in Python: an editor completes it, mypy rejects a wrong order. Run it to see it tried on a load."""
 
-from ebbflow.bench.rule_trial import try_policy
+from ebbflow.bench.rules.trial import try_policy
 from ebbflow.policy import *  # noqa: F403
 from ebbflow.policy.english import policy_in_english
 from ebbflow.workloads import parse_load

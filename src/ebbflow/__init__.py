@@ -35,7 +35,7 @@ def _offer_environment() -> None:
         from gymnasium.envs.registration import register
     except ImportError:
         return
-    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.bench.environment:ScalingEnv")
+    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.bench.learning.environment:ScalingEnv")
 
 
 _offer_environment()

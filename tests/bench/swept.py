@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ebbflow.bench.leaderboard.sweep import Result, Scene, kept_slo
 from ebbflow.bench.score import Scores
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Result, Scene, kept_slo
 
 SCORES = Scores(
     node_seconds=100.0, cost_ratio=1.0, violation=0.0, latency_p50_s=1.0, latency_p95_s=2.0, latency_max_s=3.0,

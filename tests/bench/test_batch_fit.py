@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.bench.batch_fit import USUAL_TASK_S, fit_batches
+from ebbflow.bench.replay.batch_fit import USUAL_TASK_S, fit_batches
 
 
 def batches(

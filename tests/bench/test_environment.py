@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from ebbflow.bench.environment import ENV_ID, ScalingEnv, feature_names
-from ebbflow.bench.features import FEATURES
+from ebbflow.bench.learning.environment import ENV_ID, ScalingEnv, feature_names
+from ebbflow.bench.learning.features import FEATURES
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play
 from ebbflow.core.limits import Limits
@@ -205,7 +205,7 @@ def test_bad_use_says_what_would_be_right() -> None:
 
 
 def test_without_gymnasium_one_line_says_what_to_install() -> None:
-    code = "import sys; sys.modules['gymnasium'] = None; import ebbflow.bench.environment"
+    code = "import sys; sys.modules['gymnasium'] = None; import ebbflow.bench.learning.environment"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert told.returncode == 1
     assert "pip install 'ebbflow[learning]'" in told.stderr.splitlines()[-1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.bench.episode import Episode
+from ebbflow.bench.learning.episode import Episode
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import play
 from ebbflow.core.limits import Limits

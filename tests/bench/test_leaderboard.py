@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept import result
 
-from ebbflow.bench.leaderboard import SCORE_NAMES, leaderboard
-from ebbflow.bench.sweep import HINDSIGHT, Failure, Sweep
+from ebbflow.bench.leaderboard.ranking import SCORE_NAMES, leaderboard
+from ebbflow.bench.leaderboard.sweep import HINDSIGHT, Failure, Sweep
 
 
 def ranked(*results, failures=(), quantile=0.95):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_progress import START_S, progress, timestamp, write_lines
 
-from ebbflow.bench.progress_log import read_progress
-from ebbflow.bench.recorded_store import is_store
+from ebbflow.bench.replay.progress_log import read_progress
+from ebbflow.bench.replay.recorded_store import is_store
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.errors import InputError
 

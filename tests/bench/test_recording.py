@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbflow.bench.recording import RecordedBatch, Recording, flow_of, trigger_interval_s
+from ebbflow.bench.replay.recording import RecordedBatch, Recording, flow_of, trigger_interval_s
 
 
 def batch(

@@ -8,8 +8,8 @@ import pytest
 from made_progress import progress_of, write_lines
 from made_store import write_store
 
-from ebbflow.bench.replay import RECORDED, fidelity_of, kept_up, replay
-from ebbflow.bench.replay_plan import Settings, plan_of, read_recording
+from ebbflow.bench.replay.plan import Settings, plan_of, read_recording
+from ebbflow.bench.replay.run import RECORDED, fidelity_of, kept_up, replay
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import play
 from ebbflow.core.limits import Limits

@@ -7,9 +7,9 @@ import pytest
 from pyarrow import parquet
 from swept import scene
 
-from ebbflow.bench.results_file import check_results_path, write_results
+from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
+from ebbflow.bench.leaderboard.sweep import Failure, Sweep, sweep
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Failure, Sweep, sweep
 from ebbflow.errors import InputError
 
 

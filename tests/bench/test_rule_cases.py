@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from ebbflow.bench.rule_cases import CASES, QUICK, Case
-from ebbflow.bench.rules import SIMULATOR, SPARK, Seen, judge, run_cases, run_in_simulator
-from ebbflow.bench.rules_spark import on_micro_batches
+from ebbflow.bench.rules.cases import CASES, QUICK, Case
+from ebbflow.bench.rules.on_spark import on_micro_batches
+from ebbflow.bench.rules.run import SIMULATOR, SPARK, Seen, judge, run_cases, run_in_simulator
 from ebbflow.errors import UnknownNameError
 from ebbflow.policy.files import parse_policy, policy_text
 from ebbflow.report.rules_page import CasePicture, rules_page

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.bench.rule_trial import try_policy
+from ebbflow.bench.rules.trial import try_policy
 from ebbflow.errors import InputError
 from ebbflow.policy.files import load_policy
 from ebbflow.workloads import parse_load

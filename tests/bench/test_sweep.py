@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from swept import scene
 
-from ebbflow.bench import sweep as sweep_module
+from ebbflow.bench.leaderboard import sweep as sweep_module
+from ebbflow.bench.leaderboard.sweep import HINDSIGHT, sweep
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
-from ebbflow.bench.sweep import HINDSIGHT, sweep
 from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for

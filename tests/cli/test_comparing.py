@@ -10,7 +10,7 @@ import pytest
 from console import ebbflow
 from typer.testing import CliRunner
 
-from ebbflow.bench.leaderboard import RULE, SCORE_NAMES
+from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
 from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
 from ebbflow.core.decision import Decision

@@ -8,6 +8,19 @@ import ebbflow
 from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
 from ebbflow.monitoring.store import Store
+from ebbflow.policy import (
+    Policy,
+    above,
+    absolute,
+    megabytes,
+    metric,
+    nodes,
+    rule,
+    seconds,
+)
+from ebbflow.policy import (
+    cluster as the_cluster,
+)
 from ebbflow.targets.spark.stopping import stop_between_batches
 
 pytestmark = pytest.mark.spark
@@ -70,6 +83,40 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert query.exception() is None
 
 
+def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_path, wait) -> None:
+    policy = Policy(
+        rule("memory in use")
+        .scale_out(the_cluster())
+        .by(absolute(1))
+        .but_never_above(nodes(2))
+        .when(metric("node-memory"))
+        .is_(above(megabytes(1)))
+        .for_at_least(seconds(2))
+    )
+    path = tmp_path / "run.sqlite"
+    attached = ebbflow.attach(
+        spark, executors=(1, 2), policy=policy, store=path, cycle_s=0.5, agents=[cluster.agent_address]
+    )
+
+    def acts() -> list[dict]:
+        return [e for e in Store.read_ledger(path) if e["verdict"] == "act"] if path.exists() else []
+
+    wait(acts, "the rule to fire", 60)
+    act = acts()[0]
+    assert "memory in use" in act["reason"]
+    assert any("node-memory" in key for key in act["inputs"]), act["inputs"]
+    attached.stop()
+    assert query.isActive
+
+
+def test_agents_that_nobody_answers_for_change_nothing(spark, query, tmp_path, wait) -> None:
+    silent = f"ipc://{tmp_path}/nobody"
+    attached = ebbflow.attach(spark, strategy=TwoThenOne(), cycle_s=0.2, dry_run=True, agents=[silent])
+    wait(lambda: len(attached.decisions) > 0, "decisions without agents")
+    attached.stop()
+    assert query.isActive
+
+
 def test_a_strategy_that_fails_leaves_the_job_alone(spark, query, wait) -> None:
     attached = ebbflow.attach(spark, strategy=Broken(), cycle_s=0.2)
     seen = query.lastProgress["batchId"] if query.lastProgress else -1
@@ -86,6 +133,10 @@ def test_what_a_person_gets_wrong_is_told_at_once(spark) -> None:
         ebbflow.attach(spark, executors=(5, 2))
     with pytest.raises(InputError, match="is not an SLO"):
         ebbflow.attach(spark, slo="soon")
+    with pytest.raises(InputError, match="there are no keys"):
+        ebbflow.attach(spark, agents=["tcp://10.0.0.7:7788"])
+    with pytest.raises(InputError, match="there is no key"):
+        ebbflow.attach(spark, agents=["tcp://10.0.0.7:7788"], agent_keys="nowhere")
     with pytest.raises(InputError, match="write executors="):
         ebbflow.attach(spark, executors=5)  # type: ignore[arg-type]
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from ebbflow.bench.leaderboard.sweep import Scene, sweep
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Scene, sweep
 
 pytestmark = pytest.mark.spark
 
@@ -20,7 +20,7 @@ NAMES = ["static", "hpa", "nobody"]
 SCRIPT = f"""
 import json
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Scene, sweep
+from ebbflow.bench.leaderboard.sweep import Scene, sweep
 
 scene = Scene(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
 counted = []

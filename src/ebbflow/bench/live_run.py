@@ -143,6 +143,7 @@ def run_live(
                 store=Path(folder) / "run.sqlite",
                 on_cycle=after_cycle,
                 master_web_url=cluster.web_url,
+                agents=(cluster.agent_address,),
             )
             time.wait(started_s + scenario.seconds - time.now_s(), ended)
             ended_s = time.now_s()

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ebbflow.bench.leaderboard import RULE, leaderboard
+from ebbflow.bench.leaderboard.ranking import RULE, leaderboard
+from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
+from ebbflow.bench.leaderboard.sweep import Scene
+from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
-from ebbflow.bench.results_file import check_results_path, write_results
 from ebbflow.bench.spec import Spec, amended, strategy_names
-from ebbflow.bench.sweep import Scene
-from ebbflow.bench.workforce import check_master
 from ebbflow.cli import scenario_options as options
 from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rule_cases import Case
-from ebbflow.bench.rules import SIMULATOR, SPARK, Result, run_cases
+from ebbflow.bench.rules.cases import Case
+from ebbflow.bench.rules.run import SIMULATOR, SPARK, Result, run_cases
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.report.rules_page import CasePicture, write_rules_page
 from ebbflow.targets.spark.java import check_java

@@ -19,8 +19,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ebbflow.bench.leaderboard import RULE, Standing, leaderboard, mean_scores
-from ebbflow.bench.sweep import Result, Scene, Sweep, kept_slo, sweep
+from ebbflow.bench.leaderboard.ranking import RULE, Standing, leaderboard, mean_scores
+from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep, kept_slo, sweep
 from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.report.board import Board, BoardCell, BoardLoad, BoardRow

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rule_trial import Trial, try_policy
+from ebbflow.bench.rules.trial import Trial, try_policy
 from ebbflow.bench.score import score
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.core.duration import format_duration, parse_duration_s

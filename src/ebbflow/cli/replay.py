@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ebbflow.bench.progress_log import written
-from ebbflow.bench.replay import Fidelity, Result, fidelity_of, kept_up, replay
-from ebbflow.bench.replay_plan import Plan, Settings, plan_of, read_recording
+from ebbflow.bench.replay.plan import Plan, Settings, plan_of, read_recording
+from ebbflow.bench.replay.progress_log import written
+from ebbflow.bench.replay.run import Fidelity, Result, fidelity_of, kept_up, replay
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.ledger import ACT
 from ebbflow.core.curve import Curve

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ebbflow.bench.leaderboard import Standing, leaderboard
+from ebbflow.bench.leaderboard.ranking import Standing, leaderboard
+from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep
 from ebbflow.bench.spec import Spec, amended, read_spec
-from ebbflow.bench.sweep import Result, Scene, Sweep
 from ebbflow.cli import scenario_options as options
 from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
 from ebbflow.cli.output import Json, check_writable, errors, print_json

@@ -14,7 +14,7 @@ from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
-from ebbflow.control.attach import DEFAULT_SLO, Attached, attach
+from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
@@ -50,6 +50,14 @@ def submit(
         str | None,
         typer.Option(help="spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."),
     ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="An agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"),
+    ] = None,
+    agent_keys: Annotated[
+        Path | None,
+        typer.Option(help="The folder DIR/collector that `ebbflow agent keys DIR` made.", metavar="DIR"),
+    ] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file for readings and ledger.")] = None,
     json_report: Annotated[
@@ -70,6 +78,8 @@ def submit(
         check_writable(path)
     if master is not None:
         check_master(master)
+    agents = tuple(agent or ())
+    check_agents(agents, agent_keys)
     check_java()
     clock, recorder = SystemClock(), RunRecorder()
     started_s = clock.now_s()
@@ -82,6 +92,7 @@ def submit(
             cluster = stack.enter_context(
                 LocalCluster(cores=limits.max_nodes, memory_mb=1024 * limits.max_nodes)
             )
+            agents = (*agents, cluster.agent_address)
             master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
             use_loopback()
             own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
@@ -101,6 +112,8 @@ def submit(
                     store=store,
                     dry_run=dry_run,
                     on_cycle=recorder,
+                    agents=agents,
+                    agent_keys=agent_keys,
                     master_web_url=web_url,
                 )
             )

@@ -14,11 +14,15 @@ from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import Strategy, Target
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.guards import default_guards, guards_for
+from ebbflow.monitoring.addresses import check
+from ebbflow.monitoring.collector import Collector
+from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
+from ebbflow.monitoring.with_agents import WithAgents
 from ebbflow.policy.model import Policy
 from ebbflow.strategies import Rules, make_strategy
 
@@ -72,6 +76,14 @@ class Attached:
             self._close()
 
 
+def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> CollectorKeys | None:
+    """The keys to call these agents with; an error where an address or a key cannot be used."""
+    keys = None if keys_folder is None else collector_keys(Path(keys_folder))
+    for address in addresses:
+        check(address, has_keys=keys is not None)
+    return keys
+
+
 def attach(
     spark: SparkSession,
     *,
@@ -82,6 +94,8 @@ def attach(
     queries: Sequence[ManagedQuery] = (),
     store: str | Path | None = None,
     dry_run: bool = False,
+    agents: Sequence[str] = (),
+    agent_keys: str | Path | None = None,
     cycle_s: float = 1.0,
     clock: Clock | None = None,
     on_cycle: Callable[[CycleReport], None] | None = None,
@@ -97,6 +111,8 @@ def attach(
     runs: what is written there, and can be meant, holds from the next cycle on.
 
     With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
+    ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
+    Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
     for readings and ledger; without one they go to a temporary file that goes with the job.
     """
@@ -111,11 +127,16 @@ def attach(
         chosen = followed.rules
     elif isinstance(policy, Policy):
         chosen = Rules(policy)
+    keys = check_agents(agents, agent_keys)
     time = clock or SystemClock()
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
-        target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
+        target: Target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
+        if agents:
+            application = str(spark.sparkContext.applicationId)
+            collector = Collector(agents, application=application, keys=keys)
+            target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
         folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
         kept = Store(Path(folder.name) / "run.sqlite" if folder else Path(store or ""), time)
     except EbbflowError as error:

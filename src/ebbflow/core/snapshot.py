@@ -9,6 +9,7 @@ from enum import StrEnum
 from ebbflow.core.batches import Batch
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
@@ -59,3 +60,8 @@ class Snapshot:
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether the target shows work in batches, rather than operators through which rows flow."""
+        return bool(self.batches) or self.windows.of(self.pipeline.name, Metric.BATCH_TIME).last is not None

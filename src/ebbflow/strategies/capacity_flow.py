@@ -21,7 +21,7 @@ BACKLOG_S = 2.0
 
 def flows(snapshot: Snapshot) -> bool:
     """Whether the target shows operators at work rather than batches."""
-    return not snapshot.batches and any(
+    return not snapshot.in_batches and any(
         snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in snapshot.pipeline.order
     )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ebbflow.core.decision import Constraint, Decision
 from ebbflow.core.duration import format_duration
+from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.calendar import holds
@@ -25,6 +26,7 @@ from ebbflow.policy.defaults import default_policy
 from ebbflow.policy.english import bounds_in_english
 from ebbflow.policy.evaluation import RuleState
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
+from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes, with_sizes
@@ -89,6 +91,11 @@ class Rules:
     def policy(self) -> Policy:
         """The policy in force."""
         return self._policy
+
+    @property
+    def needed_series(self) -> tuple[tuple[str, Metric], ...]:
+        """(subject or pattern, metric) of all readings that the policy looks at: agents send no others."""
+        return tuple((need.subject or "*", need.metric) for need in needs(self._policy))
 
     def use(self, policy: Policy) -> PolicyChange:
         """Another policy from the next look on; rules that are the same keep their histories."""

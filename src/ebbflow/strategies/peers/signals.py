@@ -231,7 +231,7 @@ def _shared(points: list[tuple[float, float]], window: Window, instances: float)
 
 def _flows(snapshot: Snapshot) -> bool:
     """Whether operators run without batches: then the share of their instances is read."""
-    names = snapshot.pipeline.order
+    names = () if snapshot.in_batches else snapshot.pipeline.order
     return any(snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in names)
 
 

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on this machine: a master and workers as child processes.
+"""A real Spark standalone cluster on this machine: a master, workers and an agent as child processes.
 
 Not ``local[*]``: executors are processes of their own that join, leave and die, as on any cluster.
 Everything listens on the loopback address only and asks for a secret, so that nobody else on this machine
@@ -26,6 +26,7 @@ from typing import Any
 
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark import supervisor
+from ebbflow.targets.spark.local_agent import LOG, start_local_agent
 
 LOOPBACK = "127.0.0.1"
 _DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
@@ -66,6 +67,8 @@ class LocalCluster:
         self._secret = secrets.token_hex(32)
         self.master_url = ""
         self.web_url = ""
+        self.agent_address = ""
+        """Where its agent tells of executors and host; calls only from this machine and this user."""
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -97,6 +100,8 @@ class LocalCluster:
                 lambda state: state["aliveworkers"] == self._workers,
                 deadline_s,
             )
+            popen, self.agent_address = start_local_agent(self._folder)
+            self._processes.append(_Process("agent", popen, self._folder / LOG))
         except BaseException:
             self.stop()
             raise
@@ -152,7 +157,7 @@ class LocalCluster:
 
     @property
     def process_ids(self) -> list[int]:
-        """Ids of our direct children, one for the master and each worker."""
+        """Ids of our direct children, one for the master, each worker, and the agent."""
         return [process.popen.pid for process in self._processes]
 
     # -- inside --------------------------------------------------------------------------------

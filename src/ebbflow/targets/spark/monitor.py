@@ -31,7 +31,8 @@ class SparkMonitor:
         self._executors = executors
         self._trackers: dict[str, QueryTracker] = {}
         self._counts: dict[str, RowCounts] = {}
-        self._operators: dict[str, None] = {}
+        self._operators: dict[str, float | None] = {}
+        """Named operators met so far, each with the end of its last batch."""
         self._pipeline = Pipeline(name=driver.app_name, operators=())
         self._changed_s = float("-inf")
         """When executors last came to work or left."""
@@ -179,6 +180,11 @@ class SparkMonitor:
                 busiest_s = run.busiest_instance_cpu_s or 0.0
                 readings.append(Reading(at_s, run.name, Metric.BUSIEST_INSTANCE_CPU, busiest_s))
                 readings.append(Reading(at_s, run.name, Metric.INSTANCES, float(run.instances or 0)))
+                since_s = self._operators[run.name] or batch.started_s
+                if run.instances and at_s > since_s:
+                    share = run.cpu_s / run.instances / (at_s - since_s)
+                    readings.append(Reading(at_s, run.name, Metric.INSTANCE_CPU, share))
+            self._operators[run.name] = at_s
         return readings
 
     def _over_queries(self, at_s: float) -> list[Reading]:

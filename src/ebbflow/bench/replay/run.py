@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ebbflow.bench.replay_plan import Plan
+from ebbflow.bench.replay.plan import Plan
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play
 from ebbflow.core.curve import Curve

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ebbflow.bench.recording import RecordedBatch, Recording
+from ebbflow.bench.replay.recording import RecordedBatch, Recording
 from ebbflow.core.curve import Curve
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ebbflow.bench.leaderboard.sweep import HINDSIGHT, Failure, Result, Sweep, kept_slo, mean
 from ebbflow.bench.score import Scores
-from ebbflow.bench.sweep import HINDSIGHT, Failure, Result, Sweep, kept_slo, mean
 
 RULE = (
     "Those that kept the SLO first (mean violation ≤ 1 − quantile), the fewest mean node_seconds before the "

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ebbflow.bench.recording import RecordedBatch, Recording
+from ebbflow.bench.replay.recording import RecordedBatch, Recording
 from ebbflow.core.curve import Curve
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError, UnknownNameError

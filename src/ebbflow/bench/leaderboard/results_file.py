@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from ebbflow.bench.leaderboard.sweep import Scene, Sweep
 from ebbflow.bench.score import Scores
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.sweep import Scene, Sweep
 from ebbflow.errors import InputError
 
 FILE_NAME = "results.parquet"

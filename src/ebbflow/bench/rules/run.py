@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbflow.bench.rule_cases import CASES, QUICK, Case, Change
+from ebbflow.bench.rules.cases import CASES, QUICK, Case, Change
 from ebbflow.bench.simulation import play
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
@@ -150,7 +150,7 @@ def run_cases(
 
 def _run(case: Case, target: str) -> Seen:
     if target == SPARK:
-        from ebbflow.bench.rules_spark import run_in_a_process
+        from ebbflow.bench.rules.on_spark import run_in_a_process
 
         return run_in_a_process(case)
     return run_in_simulator(case)

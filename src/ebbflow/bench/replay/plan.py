@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ebbflow.bench.batch_fit import BatchFit, fit_batches
-from ebbflow.bench.progress_log import read_progress
-from ebbflow.bench.recorded_store import is_store, read_store
-from ebbflow.bench.recording import Flow, Recording, flow_of, slots_during
+from ebbflow.bench.replay.batch_fit import BatchFit, fit_batches
+from ebbflow.bench.replay.progress_log import read_progress
+from ebbflow.bench.replay.recorded_store import is_store, read_store
+from ebbflow.bench.replay.recording import Flow, Recording, flow_of, slots_during
 from ebbflow.core.curve import Curve
 from ebbflow.core.duration import format_duration
 from ebbflow.core.limits import Limits

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ebbflow.bench.episode import Episode, Step
-from ebbflow.bench.features import FEATURES, HIGH, LOW, Observer
+from ebbflow.bench.learning.episode import Episode, Step
+from ebbflow.bench.learning.features import FEATURES, HIGH, LOW, Observer
 from ebbflow.bench.score import Scores, score
 from ebbflow.bench.simulation import Simulation, oracle_of
 from ebbflow.core.duration import format_duration, parse_duration_s
@@ -39,7 +39,7 @@ try:
     import gymnasium
 except ImportError:
     raise ImportError(
-        "ebbflow.bench.environment needs Gymnasium; install it with: pip install 'ebbflow[learning]'"
+        "ebbflow.bench.learning.environment needs Gymnasium; install it with: pip install 'ebbflow[learning]'"
     ) from None
 
 ENV_ID = "ebbflow/Scaling-v0"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
 from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
-from ebbflow.bench.workforce import cores, workforce
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ebbflow.bench.rule_cases import CASES, QUICK, Case
-from ebbflow.bench.rules import READING_S, SPARK, Seen, Watching
+from ebbflow.bench.rules.cases import CASES, QUICK, Case
+from ebbflow.bench.rules.run import READING_S, SPARK, Seen, Watching
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.metrics import Metric
@@ -57,7 +57,7 @@ def on_micro_batches(policy: Policy) -> Policy:
 def run_in_a_process(case: Case) -> Seen:
     """Run the case in a process of its own: a JVM remembers the settings of the case before."""
     told = subprocess.run(
-        [sys.executable, "-m", "ebbflow.bench.rules_spark", case.name], stdout=subprocess.PIPE, check=False
+        [sys.executable, "-m", "ebbflow.bench.rules.on_spark", case.name], stdout=subprocess.PIPE, check=False
     )
     if told.returncode != 0:
         raise TargetError(f"case {case.name} failed on Spark (code {told.returncode}); its words are above")

@@ -1,0 +1,1 @@
+"""Strategies × loads × seeds, worked off in parallel, ranked, and kept."""

@@ -1,0 +1,1 @@
+"""The six tests of the Rules seed, and a policy tried on a load."""
