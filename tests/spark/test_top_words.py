@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -19,7 +19,7 @@ MARK = "\x01"
 @pytest.fixture
 def batch(spark):
     def make(*counts: tuple[int, str, int]):
-        rows = [((datetime.fromtimestamp(pane_s),), word, count) for pane_s, word, count in counts]
+        rows = [((datetime.fromtimestamp(pane_s, UTC),), word, count) for pane_s, word, count in counts]
         return spark.createDataFrame(rows, "pane struct<start: timestamp>, word string, count long")
 
     return make
