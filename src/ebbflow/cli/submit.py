@@ -22,13 +22,22 @@ from ebbflow.errors import InputError
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.settings import local_settings, scaling_settings, use_loopback, use_this_python
-from ebbflow.targets.spark.submit import check_master, check_script, run_script
+from ebbflow.targets.spark.settings import (
+    cores_of_an_executor,
+    local_settings,
+    scaling_settings,
+    use_loopback,
+    use_python_of,
+    use_this_python,
+)
+from ebbflow.targets.spark.submit import check_master, check_script, is_on_this_machine, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("ebbflow")
+
+PROMISED_MB = 32 * 1024
 
 
 def register(app: typer.Typer) -> None:
@@ -73,9 +82,14 @@ def submit(
     limits, objective = Limits.parse(executors), Slo.parse(slo)
     strategy = chosen_strategy(strategy, policy)
     settings = _settings(conf or [])
+    cores = cores_of_an_executor(settings)
     check_script(script)
     for path in (json_report, report, store):
         check_writable(path)
+    # The script may change its folder; what was named here is meant from here.
+    json_report, report, store, policy, agent_keys = (
+        path and path.absolute() for path in (json_report, report, store, policy, agent_keys)
+    )
     if master is not None:
         check_master(master)
     agents = tuple(agent or ())
@@ -90,13 +104,19 @@ def submit(
         if master is None:
             say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
             cluster = stack.enter_context(
-                LocalCluster(cores=limits.max_nodes, memory_mb=1024 * limits.max_nodes)
+                LocalCluster(
+                    cores=cores * limits.max_nodes,
+                    # What a worker may promise, not what it takes: a script may ask for large executors.
+                    memory_mb=PROMISED_MB * limits.max_nodes,
+                )
             )
             agents = (*agents, cluster.agent_address)
             master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
             use_loopback()
             own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
-        use_this_python()
+        if is_on_this_machine(master):
+            use_this_python()
+        use_python_of(settings)
         own |= scaling_settings(initial_executors=limits.min_nodes, master=master)
 
         def on_session(spark: SparkSession) -> None:
