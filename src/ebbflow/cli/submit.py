@@ -178,6 +178,7 @@ def submit(
             **unknown,
             "executors": recorder.executors(started_s),
             "decisions": [entry.to_json() for entry in decisions],
+            "agents": next((each.agents for each in attached if each.agents is not None), None),
         }
         if json_report is not None:
             json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")

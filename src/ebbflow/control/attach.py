@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile
+from ebbflow.control.policy_in_force import PolicyInForce
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
@@ -23,8 +24,9 @@ from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
 from ebbflow.monitoring.with_agents import WithAgents
+from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import Policy
-from ebbflow.strategies import Rules, make_strategy
+from ebbflow.strategies import make_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +41,20 @@ DEFAULT_SLO = "freshness p95 <= 30s"
 class Attached:
     """A running loop. Stop it with ``stop``, or leave it: it ends with the application."""
 
-    def __init__(self, loop: ControlLoop | None, store: Store | None, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: ControlLoop | None,
+        store: Store | None,
+        close: Callable[[], None],
+        *,
+        policy: PolicyInForce | None = None,
+        collector: Collector | None = None,
+    ) -> None:
         self._loop = loop
         self.store = store
         self._close = close
+        self._policy = policy
+        self._collector = collector
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if loop is not None:
@@ -66,6 +78,21 @@ class Attached:
     def reconfigurations(self) -> int:
         """How often the layout was changed."""
         return 0 if self._loop is None else self._loop.ledger.reconfigurations
+
+    @property
+    def agents(self) -> dict[str, int] | None:
+        """How many messages of agents were heard, and dropped for what; None where no agent was named."""
+        return None if self._collector is None else self._collector.counts.to_json()
+
+    def use(self, policy: str | Path | Policy) -> None:
+        """Let another policy decide from the next cycle on; rules that are the same keep their histories.
+
+        One that cannot be meant is an error and changes nothing. A policy file that is followed is followed
+        on: what is written there later takes over again.
+        """
+        if self._policy is None:
+            raise InputError("no policy decides here; attach with policy=… to be able to replace it")
+        self._policy.use(policy if isinstance(policy, Policy) else load_policy(policy))
 
     def stop(self, within_s: float = 40.0) -> None:
         """End the loop; the application goes on as it is."""
@@ -122,16 +149,16 @@ def attach(
         raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
     objective = slo if isinstance(slo, Slo) else Slo.parse(slo)
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
-    followed = PolicyFile(policy) if isinstance(policy, str | Path) else None
-    if followed is not None:
+    followed: PolicyInForce | None = None
+    if policy is not None:
+        followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
         chosen = followed.rules
-    elif isinstance(policy, Policy):
-        chosen = Rules(policy)
     keys = check_agents(agents, agent_keys)
     time = clock or SystemClock()
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
+        collector = None
         target: Target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
         if agents:
             application = str(spark.sparkContext.applicationId)
@@ -167,4 +194,4 @@ def attach(
             folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    return Attached(loop, kept, close)
+    return Attached(loop, kept, close, policy=followed, collector=collector)
