@@ -92,20 +92,20 @@ def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_
         rule("memory in use")
         .scale_out(the_cluster())
         .by(absolute(1))
-        .but_never_above(nodes(2))
+        .but_never_above(nodes(3))
         .when(metric("node-memory"))
         .is_(above(megabytes(1)))
         .for_at_least(seconds(2))
     )
     path = tmp_path / "run.sqlite"
     attached = ebbflow.attach(
-        spark, executors=(1, 2), policy=policy, store=path, cycle_s=0.5, agents=[cluster.agent_address]
+        spark, executors=(1, 3), policy=policy, store=path, cycle_s=0.5, agents=[cluster.agent_address]
     )
 
     def acts() -> list[dict]:
         return [e for e in Store.read_ledger(path) if e["verdict"] == "act"] if path.exists() else []
 
-    wait(acts, "the rule to fire", 60)
+    wait(acts, f"the rule to fire: {attached.decisions}", 60)
     act = acts()[0]
     assert attached.agents is not None
     assert attached.agents["readings"] > 0
@@ -127,7 +127,7 @@ def test_an_agent_sees_the_python_workers_and_the_heap_of_an_executor(spark, clu
 
     rows = spark.readStream.format("ebbflow").option("load", "constant(50)").load()
     burning = rows.mapInArrow(burn, rows.schema).writeStream.format("noop")
-    query = burning.option("checkpointLocation", str(tmp_path / "burn")).trigger(processingTime="0 s").start()
+    query = burning.option("checkpointLocation", str(tmp_path / "burn")).trigger(processingTime="200 milliseconds").start()
     collector = Collector([cluster.agent_address], application=spark.sparkContext.applicationId)
     collector.subscribe_to([("executor-*", Metric.NODE_CPU), ("executor-*", Metric.NODE_HEAP_SHARE)])
     seen: dict[Metric, float] = {}

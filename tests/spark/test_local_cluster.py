@@ -40,6 +40,13 @@ def tree(pids: list[int]) -> list[psutil.Process]:
     return found
 
 
+def command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # also where it is a zombie
+        return ""
+
+
 def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalCluster) -> None:
     state = cluster.state()
     assert state["status"] == "ALIVE"
@@ -76,7 +83,7 @@ def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, 
     line = starter.stdout.readline().split()
     processes = tree([int(pid) for pid in line[1:]])
     assert any("java" in process.name() for process in processes)
-    assert any("CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) for process in processes)
+    assert any("CoarseGrainedExecutorBackend" in command_of(process) for process in processes)
     os.kill(starter.pid, number)
     starter.wait(30)
     wait(
