@@ -57,10 +57,9 @@ def test_on_a_node_that_is_full_everyone_is_busy_however_little_it_gets(nodes: i
 
 
 def test_seconds_on_a_full_node_are_counted_one_by_one() -> None:
-    # 20 s at 250 rows/s on a core that holds 125: it is full for 40 s, and then there is nothing to do
-    target, clock = world(chain(2.0, 6.0, max_pending_rows=1000.0), "step(base=250, peak=0, at=20s)")
-    busy = busy_after(80.0, target, clock)
-    assert busy["b"] == pytest.approx(0.5, abs=0.03)
+    # nothing for 60 s, then for 20 s twice what the core holds: b has 15 s of CPU, and rows in hand for 20 s
+    target, clock = world(chain(2.0, 6.0, max_pending_rows=1000.0), "step(base=0, peak=250, at=60s)")
+    assert busy_after(80.0, target, clock)["b"] == pytest.approx(0.25)
 
 
 def test_slow_nodes_take_longer_for_the_same_work() -> None:
