@@ -26,68 +26,95 @@ class BusyMeter:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
+        self._cost_s = [1 / vertex.service_per_s for vertex in flow.vertices]
         self._seen_s = 0.0
         self._shares = [0.0] * len(flow.vertices)
         self._then = self._counters()
+        self._crowds: Sequence[Crowd] | None = None
+        self._cores: list[float] = []
+        self._weights: list[Weights] = []
 
     def look(self, now_s: float) -> Sequence[float]:
         """Mean busy share of an instance of each operator since the last look; the same at the same time."""
         if now_s > self._seen_s:
-            span_s = max(now_s - self._seen_s, STEP_S)
-            now = self._counters()
-            self._shares = self._since(span_s, *map(_less, now, self._then))
-            self._seen_s, self._then = now_s, now
+            if self._flow.crowds is not self._crowds:
+                self._weigh()
+            self._shares = self._since_last(max(now_s - self._seen_s, STEP_S))
+            self._seen_s = now_s
         return self._shares
 
-    def _since(
-        self, span_s: float, spent_s: list[float], crowded_s: list[float], crowded_cpu_s: list[float]
-    ) -> list[float]:
-        flow = self._flow
-        in_crowds: list[float] = []
+    def _since_last(self, span_s: float) -> list[float]:
+        then, self._then = self._then, self._counters()
+        crowded: dict[int, float] = {}
         cpu: list[float] = []
-        for i, instances in enumerate(flow.instances):
-            share = min(1.0, crowded_s[i] / (instances * span_s))
-            in_crowds.append(share)
-            # seconds that instances of a mean speed had outside the crowds
-            room_s = (1 - share) * instances * span_s * self._speed(i)
-            calm_s = max(0.0, spent_s[i] - crowded_cpu_s[i])
-            cpu.append(min(1.0, calm_s / room_s) if room_s > 0 else 0.0)
-        calm = busy_shares(flow.crowds, cpu)
-        return [share + (1 - share) * busy for share, busy in zip(in_crowds, calm, strict=True)]
+        counters = zip(self._flow.instances, self._cores, self._cost_s, *self._then, *then, strict=True)
+        for i, (instances, cores, cost_s, spent_s, in_s, rows, spent_then, in_then, rows_then) in enumerate(
+            counters
+        ):
+            spent_s -= spent_then
+            room_s = cores * span_s
+            if in_s > in_then:
+                share = min(1.0, (in_s - in_then) / (instances * span_s))
+                crowded[i] = share
+                spent_s -= (rows - rows_then) * cost_s
+                room_s *= 1 - share
+            cpu.append(min(1.0, spent_s / room_s) if spent_s > 0 and room_s > 0 else 0.0)
+        busy = busy_shares(self._weights, cpu)
+        for i, share in crowded.items():
+            busy[i] = share + (1 - share) * busy[i]
+        return busy
 
-    def _speed(self, operator: int) -> float:
-        """Mean speed of the nodes its instances are on; 1 while it stands."""
-        alone = self._flow.instances[operator] * self._flow.vertices[operator].service_per_s
-        return self._flow.capacity(operator) / alone or 1.0
+    def _weigh(self) -> None:
+        """Where instances are has changed. An operator that stands counts as on cores of speed 1."""
+        flow = self._flow
+        self._crowds = flow.crowds
+        self._weights = weights(flow.crowds)
+        self._cores = [
+            flow.capacity(i) * cost_s or float(flow.instances[i]) for i, cost_s in enumerate(self._cost_s)
+        ]
 
     def _counters(self) -> tuple[list[float], list[float], list[float]]:
         flow = self._flow
-        return list(flow.spent_s), list(flow.crowded_s), list(flow.crowded_cpu_s)
+        return list(flow.spent_s), list(flow.crowded_s), list(flow.crowded_rows)
 
 
-def busy_shares(crowds: Sequence[Crowd], cpu: Sequence[float]) -> list[float]:
+Weights = tuple[int, list[tuple[int, int, float]]]
+"""Cores of a node; on it (operator, instances, part of all instances of it that are on such nodes)."""
+
+
+def weights(crowds: Sequence[Crowd]) -> list[Weights]:
+    """What ``busy_shares`` needs to know of where instances are."""
+    instances: dict[int, int] = {}
+    for crowd in crowds:
+        for i, count in crowd.instances:
+            instances[i] = instances.get(i, 0) + crowd.nodes * count
+    return [
+        (crowd.cores, [(i, count, crowd.nodes * count / instances[i]) for i, count in crowd.instances])
+        for crowd in crowds
+    ]
+
+
+def busy_shares(nodes: Sequence[Weights], cpu: Sequence[float]) -> list[float]:
     """Busy share of an instance of each operator, given the CPU one has: the mean over where they are.
 
-    >>> on_one_core = Crowd(nodes=1, cores=1, speed=1.0, instances=((0, 1), (1, 2)))
-    >>> busy_shares([on_one_core], [0.25, 0.25])  # each: 0.25 / (1 − 0.5)
+    >>> on_one_core = weights([Crowd(nodes=1, cores=1, speed=1.0, instances=((0, 1), (1, 2)))])
+    >>> busy_shares(on_one_core, [0.25, 0.25])  # each: 0.25 / (1 − 0.5)
     [0.5, 0.5]
-    >>> busy_shares([on_one_core], [0.5, 0.25])  # all of the core
+    >>> busy_shares(on_one_core, [0.5, 0.25])  # all of the core
     [1.0, 1.0]
-    >>> busy_shares([Crowd(nodes=1, cores=2, speed=1.0, instances=((0, 1), (1, 2)))], [0.25, 0.25])
+    >>> busy_shares(weights([Crowd(nodes=1, cores=2, speed=1.0, instances=((0, 1), (1, 2)))]), [0.25, 0.25])
     [0.25, 0.25]
     """
     busy = [0.0] * len(cpu)
-    instances = [0] * len(cpu)
-    for crowd in crowds:
-        total = sum(count * cpu[i] for i, count in crowd.instances)
-        for i, count in crowd.instances:
-            here = crowd.nodes * count
-            instances[i] += here
-            if cpu[i] > 0:
-                left = min(1.0, crowd.cores - (total - cpu[i]))
-                busy[i] += here * (cpu[i] / left if left > cpu[i] else 1.0)
-    return [b / n if n else share for b, n, share in zip(busy, instances, cpu, strict=True)]
-
-
-def _less(now: list[float], then: list[float]) -> list[float]:
-    return [a - b for a, b in zip(now, then, strict=True)]
+    for cores, on in nodes:
+        left = float(cores)
+        for i, count, _ in on:
+            left -= count * cpu[i]
+        for i, _, part in on:
+            if (own := cpu[i]) > 0:
+                for_it = left + own
+                if for_it >= 1:
+                    busy[i] += part * own
+                else:
+                    busy[i] += part * (own / for_it if left > 0 else 1.0)
+    return busy

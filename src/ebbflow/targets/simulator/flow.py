@@ -93,8 +93,8 @@ class Flow:
         """Source rows that operator i will never see or finish, because they failed here or upstream."""
         self.spent_s = [0.0] * count
         self.crowded_s = [0.0] * count
-        """Instance-seconds with rows in hand on nodes that had too few cores, and the CPU had there."""
-        self.crowded_cpu_s = [0.0] * count
+        """Instance-seconds with rows in hand on nodes that had too few cores, and the rows finished there."""
+        self.crowded_rows = [0.0] * count
         self.crowds: Sequence[Crowd] = ()
         self.instances = [1] * count
         self.wires: dict[tuple[int, int], Wire] = {}
@@ -205,6 +205,7 @@ class Flow:
         """Rows each operator can finish when crowded nodes share their cores: each part of what it would
         finish, times the share of the nodes it is on."""
         shared = [0.0] * len(outs)
+        crowded_s, crowded_rows = self.crowded_s, self.crowded_rows
         for cores, on in self._crowds:
             wanted = 0.0
             if factors is None:
@@ -213,13 +214,16 @@ class Flow:
             else:
                 for i, cpu_s, _, _ in on:
                     wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
-            share = cores / wanted if wanted > cores else 1.0
+            if wanted <= cores:
+                for i, _, part, _ in on:
+                    shared[i] += outs[i] * part
+                continue
+            share = cores / wanted
             for i, _, part, instances in on:
-                rows = outs[i] * part * share
-                shared[i] += rows
-                if share < 1.0 and rows > 0:
-                    self.crowded_s[i] += instances
-                    self.crowded_cpu_s[i] += rows / self._service[i]
+                if rows := outs[i] * part * share:
+                    shared[i] += rows
+                    crowded_s[i] += instances
+                    crowded_rows[i] += rows
         return shared
 
     def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
