@@ -102,6 +102,11 @@ class Metric(Enum):
         "instance-cpu", Unit.SHARE, SubjectKind.OPERATOR,
         "part of one core that an instance of the operator used since the last look, mean of its instances",
     )  # fmt: skip
+    INSTANCE_BUSY = (
+        "instance-busy", Unit.SHARE, SubjectKind.OPERATOR,
+        "part of the time since the last look in which an instance of the operator had rows in hand, waiting for a "
+        "core included, mean of its instances",
+    )  # fmt: skip
     FAILED_ROWS = (
         "failed-rows", Unit.ROWS, SubjectKind.PIPELINE,
         "source rows given up so far because a queue between operators was full",

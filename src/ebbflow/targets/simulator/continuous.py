@@ -7,8 +7,8 @@ In each step, upstream before downstream, operator i with p_i instances on nodes
     out_i       = min(offered_i, capacity_i)         queue_i ← offered_i − out_i
 
 Where the instances on a node want more CPU than it has cores, each gets the same share of what it wants:
-f_n = min(1, cores / Σ_i p_in · busy_i). Rows beyond the bound of a queue fail. The source reads no more
-than ``max_pending_rows`` ahead of the sinks.
+f_n = min(1, cores / Σ_i p_in · busy_i); how long they have rows in hand then, ``busy_meter`` tells. Rows beyond
+the bound of a queue fail. The source reads no more than ``max_pending_rows`` ahead of the sinks.
 
 A change of parallelism or of nodes stops the world: the source stops, queues drain (at most
 ``drain_limit_s``), then everything stands still for 5–8 s (Elysium) and as long as moving state takes.

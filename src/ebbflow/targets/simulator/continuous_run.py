@@ -218,7 +218,7 @@ class ContinuousRun:
         return []
 
     def readings(self, now_s: float, _batches: Sequence[Batch], /) -> list[Reading]:
-        """Rates and CPU since the last look, queues as they are."""
+        """Rates, CPU and busy time since the last look, queues as they are."""
         flow, name, work = self._flow, self.engine.pipeline.name, self.work(now_s)
         since_s, done_then, spent_then = self._seen
         done, spent_s = flow.done[self._mine], flow.spent_s[self._mine]
@@ -232,6 +232,7 @@ class ContinuousRun:
             Reading(now_s, name, Metric.FRESHNESS, max(0.0, age_s)),
             Reading(now_s, name, Metric.FAILED_ROWS, work.failed),
         ]
+        busy = self._world.busy_meter.look(now_s)[self._mine]
         for k, operator in enumerate(self._names):
             rows = done[k] - done_then[k]
             cpu = (spent_s[k] - spent_then[k]) / (span_s * self._instances[k])
@@ -240,6 +241,7 @@ class ContinuousRun:
                 Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
                 Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
                 Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
+                Reading(now_s, operator, Metric.INSTANCE_BUSY, busy[k]),
                 Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
             ]
         self._seen = (now_s, done, spent_s)

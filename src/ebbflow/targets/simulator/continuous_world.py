@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
+from ebbflow.targets.simulator.busy_meter import BusyMeter
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
@@ -50,6 +51,7 @@ class ContinuousWorld:
             sinks.append(_add_vertices(vertices, start, number))
         pending = [start.engine.max_pending_rows for start in starts]
         self.flow = Flow(vertices, sinks, [math.inf if most is None else most for most in pending])
+        self.busy_meter = BusyMeter(self.flow)
         self._noisy = any(start.engine.noise for start in starts)
         self._now = 0
         self._arrived = [0] * len(starts)

@@ -92,12 +92,16 @@ class Flow:
         self.lost = [0.0] * count
         """Source rows that operator i will never see or finish, because they failed here or upstream."""
         self.spent_s = [0.0] * count
+        self.crowded_s = [0.0] * count
+        """Instance-seconds with rows in hand on nodes that had too few cores, and the rows finished there."""
+        self.crowded_rows = [0.0] * count
+        self.crowds: Sequence[Crowd] = ()
         self.instances = [1] * count
         self.wires: dict[tuple[int, int], Wire] = {}
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
         self._bounds = [math.inf] * count
-        self._crowds: list[tuple[int, list[tuple[int, float, float]]]] = []
+        self._crowds: list[tuple[int, list[tuple[int, float, float, int]]]] = []
         self._tightest: list[tuple[int, list[tuple[int, float]]]] = []
         self.reads = [True] * len(sinks)
         """Whether the sources of each pipeline read."""
@@ -113,6 +117,7 @@ class Flow:
 
     def place(self, crowds: Sequence[Crowd]) -> None:
         """Instances are on these nodes now."""
+        self.crowds = crowds
         self._capacity = [0.0] * len(self.vertices)
         self._bounds = [
             math.inf if v.queue_bound_rows is None else v.queue_bound_rows * n
@@ -126,12 +131,12 @@ class Flow:
             (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
             for cores, instances in _fullest({(crowd.cores, crowd.instances) for crowd in crowds})
         ]
-        # for each crowd: the same, and the part of each operator's capacity that is there
+        # for each crowd: the same, the part of each operator's capacity that is there, and its instances there
         self._crowds = [
             (
                 crowd.cores,
                 [
-                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most)
+                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most, crowd.nodes * n)
                     for i, n in crowd.instances
                     if (most := self._capacity[i]) > 0
                 ],
@@ -200,17 +205,25 @@ class Flow:
         """Rows each operator can finish when crowded nodes share their cores: each part of what it would
         finish, times the share of the nodes it is on."""
         shared = [0.0] * len(outs)
+        crowded_s, crowded_rows = self.crowded_s, self.crowded_rows
         for cores, on in self._crowds:
             wanted = 0.0
             if factors is None:
-                for i, cpu_s, _ in on:
+                for i, cpu_s, _, _ in on:
                     wanted += outs[i] * cpu_s
             else:
-                for i, cpu_s, _ in on:
+                for i, cpu_s, _, _ in on:
                     wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
-            share = cores / wanted if wanted > cores else 1.0
-            for i, _, part in on:
-                shared[i] += outs[i] * part * share
+            if wanted <= cores:
+                for i, _, part, _ in on:
+                    shared[i] += outs[i] * part
+                continue
+            share = cores / wanted
+            for i, _, part, instances in on:
+                if rows := outs[i] * part * share:
+                    shared[i] += rows
+                    crowded_s[i] += instances
+                    crowded_rows[i] += rows
         return shared
 
     def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
