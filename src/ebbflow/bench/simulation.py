@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.batches import Batch
@@ -44,10 +42,7 @@ def strategy_for(name: str, scenario: Scenario) -> Strategy:
     """
     if name != StaticMean.name:
         return make_strategy(name)
-    seconds = scenario.duration_s
-    mean_per_s = scenario.arrivals.rows_by(seconds) / seconds
-    enough = int(np.searchsorted(scenario.capacity_rows_per_s, mean_per_s))
-    return StaticMean(nodes=scenario.limits.clamp(enough))
+    return StaticMean(nodes=scenario.nodes_for(scenario.duration_s))
 
 
 def simulate(scenario: Scenario, strategy: Strategy) -> Run:
