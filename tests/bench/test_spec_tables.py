@@ -126,6 +126,14 @@ def test_a_node_that_dies_is_seen_in_what_is_held() -> None:
     )
 
 
+def test_a_monitor_that_is_blind_on_purpose_is_no_news(caplog) -> None:
+    blind = {"kind": "metrics-missing", "from": "1m", "until": "2m"}
+    spec = amended(Spec(load="constant(100)", seconds=300), {"fault": [blind]})
+    decisions = play(spec.scenario(), make_strategy("capacity")).run.decisions
+    assert not caplog.records
+    assert not any(60 < entry.time_s < 120 and entry.verdict == "act" for entry in decisions)
+
+
 def test_nodes_of_unequal_speed_are_counted_by_what_they_do() -> None:
     spec = Spec(load="constant(600)", seconds=600)
     assert amended(spec, {"node-speeds": [1.0, 0.2]}).scenario().first_nodes > spec.scenario().first_nodes
