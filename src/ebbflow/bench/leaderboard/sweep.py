@@ -195,7 +195,7 @@ def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> R
     drawing = None
     if draw is not None and scene.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
-        drawing = draw(run, scene.scenario.capacity_rows_per_s, schedule)
+        drawing = draw(run, scene.scenario.usual_rows_per_s(scene.scenario.engine), schedule)
     return Result(
         load=scene.load,
         seed=scene.scenario.seed,
