@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rules.trial import Trial, try_policy
+from ebbflow.bench.rules.trial import Trial, chain, try_policy
 from ebbflow.bench.score import score
+from ebbflow.bench.spec import Spec, amended
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
-from ebbflow.core.limits import Limits
-from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
@@ -25,7 +24,6 @@ from ebbflow.policy.english import policy_in_english
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
 from ebbflow.policy.schema import policy_schema
 from ebbflow.report.page import write_page
-from ebbflow.workloads import parse_load
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
@@ -124,8 +122,11 @@ def try_(
     file: PolicyFile,
     load: Annotated[str, typer.Option(help="The load, like 'square(base=10, peak=20, period=1m)'.")],
     seconds: Annotated[
-        float | None,
-        typer.Option(help="How long; the load's own span if not told, an hour at least where it has no end."),
+        str | None,
+        typer.Option(
+            help="How long; the load's own span if not told, an hour at least where it has no end.",
+            metavar="DURATION",
+        ),
     ] = None,
     operators: Annotated[
         str | None,
@@ -145,17 +146,12 @@ def try_(
     """Simulate a policy on a load: when does which rule fire?"""
     policy = load_policy(file)
     check_writable(report)
-    trial = try_policy(
-        policy,
-        load=parse_load(load),
-        seconds=seconds,
-        rates_per_s=_rates(operators) if operators else None,
-        pipeline=pipeline,
-        engine=engine,
-        limits=Limits.parse(nodes),
-        slo=Slo.parse(slo),
-        cycle_s=parse_duration_s(every),
-    )
+    spec = Spec(
+        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, noise=0.0
+    )  # fmt: skip
+    rates = _rates(operators) if operators else {}
+    spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
+    trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
     scores = score(trial.run, oracle_node_seconds=None, rows_lost=trial.rows_lost)
     if report is not None:
         write_page(

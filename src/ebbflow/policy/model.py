@@ -252,6 +252,9 @@ class Policy:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a policy does not change; make another one ({name} stays)")
 
+    def __reduce__(self) -> tuple[type[Policy], tuple[Rule | Bounds, ...]]:
+        return (type(self), (*self.rules, *self.bounds))  # by its parts: nothing may be set afterwards
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Policy):
             return NotImplemented
