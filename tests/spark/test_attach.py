@@ -127,7 +127,8 @@ def test_an_agent_sees_the_python_workers_and_the_heap_of_an_executor(spark, clu
 
     rows = spark.readStream.format("ebbflow").option("load", "constant(50)").load()
     burning = rows.mapInArrow(burn, rows.schema).writeStream.format("noop")
-    query = burning.option("checkpointLocation", str(tmp_path / "burn")).trigger(processingTime="200 milliseconds").start()
+    burning = burning.option("checkpointLocation", str(tmp_path / "burn"))
+    query = burning.trigger(processingTime="200 milliseconds").start()
     collector = Collector([cluster.agent_address], application=spark.sparkContext.applicationId)
     collector.subscribe_to([("executor-*", Metric.NODE_CPU), ("executor-*", Metric.NODE_HEAP_SHARE)])
     seen: dict[Metric, float] = {}
