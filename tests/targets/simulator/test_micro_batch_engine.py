@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,9 +27,9 @@ def test_a_batch_takes_what_the_formula_says(
     stages: list[Stage], slots: int, rate: int, driver_s: float
 ) -> None:
     engine = query(*stages, driver_s=driver_s)
-    run = engine.start(inflow(f"constant({rate})"), pool(slots), np.random.default_rng(0))
-    run.advance(200.0)
-    for batch in run.take_batches():
+    target, clock = world(engine, f"constant({rate})", slots)
+    clock.advance(200.0)
+    for batch in target.observe().batches:
         expected_s = driver_s + sum(
             -(-s.tasks // slots) * (s.per_task_s + s.per_row_s * batch.rows / s.tasks) for s in stages
         )

@@ -200,15 +200,6 @@ class ContinuousRun:
 
     # -- what is seen --------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> bool:
-        """Nodes always have instances on them."""
-        return True
-
-    def advance(self, until_s: float) -> None:
-        """Let time pass, for all that share its nodes."""
-        self._world.advance(until_s)
-
     def running(self) -> dict[str, float | None]:
         """There are no batches; the pipeline itself runs."""
         return {self.engine.pipeline.name: None}

@@ -23,13 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start, named_apart
-from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
 from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
@@ -125,12 +122,8 @@ class MicroBatch:
         ]
         return replace(self, pipeline=named_apart(self.pipeline), stages=tuple(stages))
 
-    def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> MicroBatchRun:
-        """Set it to work, alone."""
-        return MicroBatchWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
-
     def start_together(
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
     ) -> MicroBatchWorld:
-        """Set several to work on the same clusters."""
+        """Set it to work on clusters, with others of its kind or alone."""
         return MicroBatchWorld(starts, pools, link)

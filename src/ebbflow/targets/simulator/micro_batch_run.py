@@ -67,10 +67,6 @@ class MicroBatchRun:
 
     # -- time ----------------------------------------------------------------------------------
 
-    def advance(self, until_s: float) -> None:
-        """Let time pass, for all that share its nodes."""
-        self._world.advance(until_s)
-
     def next_start_s(self, until_s: float) -> float:
         """When its next batch starts, if that is by then; infinite else."""
         start_s = max(self._free_s, self._due_s)
@@ -258,11 +254,6 @@ class MicroBatchRun:
         return None
 
     # -- what is seen --------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch runs."""
-        return self.batch is not None
 
     def running(self) -> dict[str, float | None]:
         """The one query, and the start of its batch."""
