@@ -153,8 +153,18 @@ def test_a_stall_is_a_degradation_although_its_rows_come_later() -> None:
     before = [(float(t), 10.0 * t) for t in range(0, 301, 5)]
     after = [(float(t), 10.0 * t) for t in range(605, 901, 5)]
     stalled = score(a_run([(0, 0), (900, 9000)], before + after, ended_s=900.0), oracle_node_seconds=None)
-    # For 240 of 300 s the windows run empty, wholly or in part; one window's worth of time brings it all.
-    assert stalled.throughput_degradation == pytest.approx(0.4, abs=0.1)
+    # Of 85 windows, 21.5 run empty, 0.8 more in part. What is missing there comes in the windows after, each of which
+    # brings up to 4.7 times what arrives: as much again.
+    assert stalled.throughput_degradation == pytest.approx(2 * 22.1 / 85, abs=0.01)
+
+
+def test_a_window_in_which_next_to_nothing_arrives_is_none() -> None:
+    # 100 rows/s for 600 s with the last minute done late, when a row a minute comes: 6,000 times as much.
+    arrived = [(0, 0), (600, 60_000), (1200, 60_010)]
+    done = [(float(t), 100.0 * t) for t in range(0, 541, 5)] + [(660.0, 60_000.0), (1200.0, 60_010.0)]
+    degradation = score(a_run(arrived, done, ended_s=1200.0), oracle_node_seconds=None).throughput_degradation
+    assert degradation is not None
+    assert degradation < 1.0
 
 
 def test_a_pipeline_that_stopped_is_degraded_until_the_end() -> None:
@@ -189,8 +199,8 @@ def test_edges_have_no_value_that_json_cannot_say(name: str) -> None:
     scores = score(EDGES[name], oracle_node_seconds=None)
     document = json.dumps(scores.to_json(), allow_nan=False)
     assert set(json.loads(document)) == {field.name for field in fields(Scores)}
-    for share in (scores.violation, scores.throughput_degradation):
-        assert share is None or 0.0 <= share <= 1.0
+    assert scores.violation is None or 0.0 <= scores.violation <= 1.0
+    assert scores.throughput_degradation is None or scores.throughput_degradation >= 0.0
 
 
 def test_without_rows_shares_and_latencies_are_undefined() -> None:

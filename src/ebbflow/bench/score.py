@@ -26,6 +26,9 @@ LATE_TOLERANCE_S = 1e-6
 _DUST_ROWS = 1e-6
 """Less than this is a rounding error of a fluid simulation, not a row whose wait could be the longest."""
 
+_FED_SHARE = 0.01
+"""A window in which less than this share of the mean rate arrived is one without input: see docs/leaderboard.md."""
+
 _ELYSIUM_WINDOW_S = 60.0
 _SAMPLES_PER_WINDOW = 6
 
@@ -45,7 +48,7 @@ class Scores:
     latency_p95_s: float | None
     latency_max_s: float | None
     throughput_degradation: float | None
-    """Mean over time of |in − out| / in, in windows of a minute, each counted as 1 at most."""
+    """Mean over time of |in − out| / in, in windows of a minute. Above 1 where a backlog is worked off."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
     reconfigurations: int
@@ -226,9 +229,10 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     The window is one minute; two typical gaps between commits where that is longer; a third of the run where
     that is shorter; always sampled six times per window. A commit's rows count as leaving evenly since the
     commit before, yet over one window at most: micro-batches at a steady rate then score 0, and a stall
-    scores what it is. Windows without input are left out, and none counts for more than 1: the drain after
-    a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last
-    commit, unless the run went on for two typical gaps without another one.
+    scores what it is. A backlog that is worked off makes a window count for more than 1, as in Elysium (§5.1).
+    Windows without input are left out, and with them those with next to none (under 1 % of the mean rate): the drain
+    after a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last commit,
+    unless the run went on for two typical gaps without another one.
     """
     duration_s = run.ended_s - run.started_s
     if duration_s <= 0:
@@ -246,10 +250,11 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     begins_s = ends_s - window_s
     rows_in = arrived.interpolated(ends_s) - arrived.interpolated(begins_s)
     rows_out = leaving.interpolated(ends_s) - leaving.interpolated(begins_s)
-    fed = rows_in > 0
+    total = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
+    fed = (rows_in > 0) & (rows_in >= _FED_SHARE * total * window_s / duration_s)
     if not fed.any():
         return None
-    return float(np.mean(np.minimum(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed], 1.0)))
+    return float(np.mean(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed]))
 
 
 def _spread(commits: Curve, longest_s: float) -> Curve:
