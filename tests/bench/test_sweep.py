@@ -15,6 +15,8 @@ from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
 from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
+from ebbflow.workloads import parse_load
 
 SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]
 
@@ -104,7 +106,18 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     played = play(flood.scenario, make_strategy("static"))
     assert played.work.failed > 1000
     (result,) = sweep([flood], ["static"]).results
-    assert result.scores.rows_lost == round(played.work.failed)
+    scores = result.scores
+    assert scores.rows_lost == round(played.work.failed)
+    assert abs(scores.rows_in - scores.rows_out - scores.rows_lost - played.work.waiting) < 2
+    assert scores.violation >= scores.rows_lost / scores.rows_in - 1e-9
+
+    calm = built_in_engine("sentiment", "continuous")
+    others = (Tenant(engine=short_queues, load=flood.scenario.load),)
+    small = replace(flood.scenario, engine=calm, load=parse_load("constant(10)"), others=others)
+    shared = replace(flood, scenario=small)
+    assert play(shared.scenario, make_strategy("static")).work.failed > 1000
+    (first,) = sweep([shared], ["static"]).results
+    assert first.scores.rows_lost == 0, "what another pipeline lost is not the first one's"
 
 
 def test_a_seed_changes_what_happens() -> None:

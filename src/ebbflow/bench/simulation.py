@@ -30,7 +30,7 @@ class Simulation:
     runs: Sequence[Run]
     """One for each pipeline that shares the nodes, ``run`` first (see ``bench.together``)."""
     work: Work
-    """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
+    """Where the rows of all pipelines are at the end."""
 
 
 def strategy_for(name: str, scenario: Scenario) -> Strategy:
@@ -112,7 +112,8 @@ def recorded(
             started_s=0.0,
             ended_s=end_s,
             arrived=target.arrived(end_s, name),
-            processed=target.left(name),
+            processed=target.processed(name),
+            lost=target.lost(end_s, name),
             nodes=target.held(),
             nodes_working=target.at_work(),
             batches=[batch for batch in batches if batch.query == name],

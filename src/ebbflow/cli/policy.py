@@ -132,7 +132,7 @@ def try_(
         slo=Slo.parse(slo),
         cycle_s=parse_duration_s(every),
     )
-    scores = score(trial.run, oracle_node_seconds=None, rows_lost=trial.rows_lost)
+    scores = score(trial.run, oracle_node_seconds=None)
     if report is not None:
         write_page(
             report,

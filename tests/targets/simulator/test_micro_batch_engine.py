@@ -100,7 +100,7 @@ def test_rows_are_conserved_and_never_taken_before_they_arrive(
         )
         for batch in seen.batches:
             assert batch.oldest_arrival_s <= batch.started_s + 1e-6
-    left = target.left()
+    left = target.processed()
     for ended_s, rows in zip(left.times_s, left.values, strict=True):
         assert taken <= rows <= arrivals.rows_by(ended_s)
         taken = rows
@@ -112,7 +112,7 @@ def test_who_looks_how_often_does_not_change_what_happens() -> None:
         while clock.now_s() < 300:
             clock.advance(every_s)
             target.observe()
-        return target.left().times_s.tolist()
+        return target.processed().times_s.tolist()
 
     assert commits(1.0) == commits(10.0) == commits(300.0)
 
@@ -145,7 +145,7 @@ def test_a_node_that_joins_within_a_batch_helps_it() -> None:
     target.apply(Layout.of(2))  # joins at 8 s: three are done, four rounds of two for the rest
     clock.advance(20.0)
     target.observe()
-    assert target.left().times_s[1] == pytest.approx(12.0)
+    assert target.processed().times_s[1] == pytest.approx(12.0)
 
 
 def test_a_read_limit_leaves_rows_behind_and_says_so() -> None:
@@ -183,7 +183,7 @@ def test_a_restart_stops_the_query_and_loses_no_row() -> None:
     assert seen.layout.parallelism == {"count": 4}
     assert seen.batches[0].started_s == pytest.approx(31.0)
     assert {b.stages[1].tasks for b in seen.batches} == {4}
-    assert sum(b.rows for b in seen.batches) == target.left().values[-1] - 2000
+    assert sum(b.rows for b in seen.batches) == target.processed().values[-1] - 2000
 
 
 def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
@@ -197,7 +197,7 @@ def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
     clock.advance(30.0)
     # Four tasks of 2 s on two nodes from 5 s on; at 7.5 s one of the second pair is lost, and runs from 9 s.
     assert target.observe().layout.main_nodes == 2
-    assert target.left().times_s[1] == pytest.approx(11.0)
+    assert target.processed().times_s[1] == pytest.approx(11.0)
 
 
 def test_a_slow_node_is_given_fewer_tasks() -> None:
@@ -205,4 +205,4 @@ def test_a_slow_node_is_given_fewer_tasks() -> None:
     target, clock = world(query(Stage(tasks=5, per_task_s=1.0), driver_s=0.0), "constant(10)", 2, faults=slow)
     clock.advance(12.0)
     target.observe()
-    assert target.left().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow
+    assert target.processed().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow

@@ -11,7 +11,7 @@ from typing import Any
 from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
-from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
+from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
@@ -161,15 +161,15 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
 def _run(shared: _Shared, job: _Job) -> Result | Exception:
     scene = shared.scenes[job.scene]
     try:
-        played = play(scene.scenario, strategy_for(job.strategy, scene.scenario))
-        return _result(scene, job, played, shared.draw)
+        run = play(scene.scenario, strategy_for(job.strategy, scene.scenario)).run
+        return _result(scene, job, run, shared.draw)
     except Exception as error:
         return _told(error)
 
 
-def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
-    hindsight, run = job.hindsight, played.run
-    scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=round(played.work.failed))
+def _result(scene: Scene, job: _Job, run: Run, draw: Draw | None) -> Result:
+    hindsight = job.hindsight
+    scores = score(run, oracle_node_seconds=hindsight.node_seconds)
     drawing = None
     if draw is not None and scene.drawn and hindsight.oracle is not None:
         drawing = draw(run, scene.scenario.capacity_rows_per_s, hindsight.oracle.schedule)

@@ -37,7 +37,6 @@ class Trial:
     """What came of a policy."""
 
     run: Run
-    rows_lost: int
     firings: tuple[Firing, ...]
     counts: dict[str, int]
     """How often each rule fired."""
@@ -88,7 +87,7 @@ def try_policy(
         cycle_s=cycle_s,
     )
     strategy = Rules(policy)
-    simulation = play(scenario, strategy)
+    run = play(scenario, strategy).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,
@@ -101,13 +100,12 @@ def try_policy(
             )
             or entry.decision.reason,
         )
-        for entry in simulation.run.decisions
+        for entry in run.decisions
         if entry.verdict == "act"
     )
     fired = [name for firing in firings for name in firing.rule.split("; ")]
     return Trial(
-        run=simulation.run,
-        rows_lost=round(simulation.work.failed),
+        run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
     )

@@ -66,8 +66,12 @@ class RunningEngine(Protocol):
         """Where the rows are."""
         ...
 
-    def left(self) -> Curve:
-        """Rows that have left the pipeline, processed or failed, cumulative."""
+    def processed(self) -> Curve:
+        """Rows that are through, cumulative."""
+        ...
+
+    def lost(self, arrived: Curve, /) -> Curve:
+        """Rows that failed, cumulative, each at the time at which it arrived."""
         ...
 
 

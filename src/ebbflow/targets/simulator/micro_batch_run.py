@@ -301,9 +301,13 @@ class MicroBatchRun:
         done = self._record.committed
         return Work(processed=float(done), waiting=float(self._inflow.rows_by(now_s) - done), failed=0.0)
 
-    def left(self) -> Curve:
+    def processed(self) -> Curve:
         """Rows committed, a step at each commit."""
-        return self._record.left()
+        return self._record.processed()
+
+    def lost(self, _arrived: Curve) -> Curve:
+        """None ever."""
+        return Curve.of([(0.0, 0.0)])
 
 
 def one_cluster(query: MicroBatch, placement: Mapping[str, str]) -> str:

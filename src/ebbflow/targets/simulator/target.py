@@ -161,9 +161,13 @@ class SimulatorTarget:
         """Rows that had arrived at a pipeline, cumulative; the only one need not be named."""
         return self._inflows[self._named(pipeline)].curve(until_s)
 
-    def left(self, pipeline: str | None = None) -> Curve:
-        """Rows that have left a pipeline (processed or failed), cumulative; the only one need not be named."""
-        return self._runs[self._named(pipeline)].left()
+    def processed(self, pipeline: str | None = None) -> Curve:
+        """Rows that are through a pipeline, cumulative; the only one need not be named."""
+        return self._runs[self._named(pipeline)].processed()
+
+    def lost(self, until_s: float, pipeline: str | None = None) -> Curve:
+        """Rows that a pipeline lost, cumulative over the time of their arrival; the only one need not be named."""
+        return self._runs[self._named(pipeline)].lost(self.arrived(until_s, pipeline))
 
     def held(self, cluster: str | None = None) -> Curve:
         """Nodes of a cluster that are paid for; of all, if none is named."""
