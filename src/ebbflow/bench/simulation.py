@@ -125,12 +125,16 @@ def recorded(
     return Simulation(run=runs[0], runs=runs, work=work)
 
 
-def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle:
+def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle | None:
     """The cheapest schedule with hindsight for what arrives, which is the same under every strategy.
 
     ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
-    a node may take.
+    a node may take. Service times are at their mean where they are noisy: a lucky run may beat it by its luck (see
+    docs/leaderboard.md). With pipelines that share the nodes it is that of the first alone. None where there are
+    clusters beside the main one: their nodes may be faster, and their number has no limits.
     """
+    if scenario.clusters:
+        return None
     arrived = run.arrived if run is not None else Inflow(scenario.arrivals).curve(scenario.duration_s)
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(

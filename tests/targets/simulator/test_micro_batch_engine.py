@@ -11,6 +11,7 @@ from sim_worlds import inflow, pool, query, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
 from ebbflow.targets.simulator.nodes import Node
 from ebbflow.targets.simulator.slots import Slots, StageAtWork
@@ -104,6 +105,21 @@ def test_rows_are_conserved_and_never_taken_before_they_arrive(
     for ended_s, rows in zip(left.times_s, left.values, strict=True):
         assert taken <= rows <= arrivals.rows_by(ended_s)
         taken = rows
+
+
+def test_a_stage_is_not_given_more_tasks_than_it_can_have() -> None:
+    pipeline = Pipeline.chain("q", "read", Operator(name="rank", boundary=True))
+    stages = (Stage(tasks=8, per_row_s=0.001), Stage(tasks=1, per_row_s=0.001, operator="rank", most_tasks=2))
+    target, clock = world(MicroBatch(pipeline=pipeline, stages=stages), "constant(100)", 4)
+    clock.advance(20.0)
+    outcome = target.apply(Layout.of(4, rank=9))
+    assert outcome.requested.parallelism == {"rank": 2}
+    clock.advance(60.0)
+    seen = target.observe()
+    assert (seen.batches[-1].stages[1].tasks, seen.layout.parallelism) == (2, {"rank": 2})
+    assert target.apply(Layout.of(4, rank=9)).note == "", "nothing to restart for"
+    with pytest.raises(InputError, match="more than its most, 2"):
+        Stage(tasks=3, operator="rank", most_tasks=2)
 
 
 def test_who_looks_how_often_does_not_change_what_happens() -> None:

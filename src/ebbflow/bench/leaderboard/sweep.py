@@ -46,7 +46,8 @@ class Result:
     """Whether it kept the SLO: violation ≤ 1 − quantile."""
     oracle_node_seconds: float | None = None
     oracle_feasible: bool | None = None
-    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort."""
+    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort. None without an
+    oracle."""
     drawing: Any = field(default=None, compare=False)
     """What ``draw`` made of the run, if its scene is drawn."""
 
@@ -151,6 +152,8 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
         oracle = oracle_of(scene.scenario)
     except Exception as error:
         return _told(error)
+    if oracle is None:
+        return _Hindsight()
     return _Hindsight(
         node_seconds=oracle.node_seconds,
         feasible=oracle.feasible,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,8 +199,9 @@ class MicroBatchRun:
 
     @property
     def parallelism(self) -> Mapping[str, int]:
-        """Tasks of the stages whose operators have a parallelism of their own."""
-        return {stage.operator: stage.tasks for stage in self.stages if stage.operator}
+        """Tasks of the stages whose operators have a parallelism of their own, as wanted last."""
+        wanted, _ = self._restart or ({}, "")
+        return {s.operator: wanted.get(s.operator, s.tasks) for s in self.stages if s.operator}
 
     @property
     def placement(self) -> Mapping[str, str]:
@@ -213,10 +213,14 @@ class MicroBatchRun:
     ) -> str:
         """Stop at the next batch boundary, and start from the checkpoint: with other numbers of tasks, or
         in another cluster."""
-        now = self.parallelism
         pending, cluster = self._restart or ({}, self.cluster)
         wanted = {**pending, **parallelism}
-        changed = {name: n for name, n in wanted.items() if name in now and now[name] != n}
+        changed = {}
+        for stage in self.stages:
+            if stage.operator and stage.operator in wanted:
+                tasks = stage.with_tasks(wanted[stage.operator]).tasks
+                if tasks != stage.tasks:
+                    changed[stage.operator] = tasks
         if placement is not None:
             cluster = self._wanted_cluster(placement)
         if not changed and cluster == self.cluster:
@@ -237,9 +241,7 @@ class MicroBatchRun:
     def _stop(self, at_s: float) -> None:
         changed, cluster = self._restart or ({}, self.cluster)
         self._restart = None
-        self.stages = [
-            replace(stage, tasks=max(1, changed.get(stage.operator, stage.tasks))) for stage in self.stages
-        ]
+        self.stages = [stage.with_tasks(changed.get(stage.operator, stage.tasks)) for stage in self.stages]
         stop_s = self.query.restart_s
         if cluster != self.cluster:
             stop_s += self._world.link.latency_s + self.query.state_mb / self._world.link.mb_per_s

@@ -97,7 +97,8 @@ class SimulatorTarget:
         self._missing = [f for f in faults if isinstance(f, MissingMetrics)]
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
-        self._parallelism = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism: dict[str, int] = {}
+        self._note_parallelism({})
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class SimulatorTarget:
         for run in self._world.runs:
             if note := run.set_parallelism(now_s, planned.parallelism, placement):
                 notes.append(note)
-        self._parallelism = {**self._parallelism, **planned.parallelism}
+        self._note_parallelism(planned.parallelism)
         for cluster, pool in self._pools.items():
             if cluster in planned.nodes:
                 pool.set_nodes(now_s, planned.nodes[cluster], busy=self._world.busy(cluster))
@@ -221,6 +222,15 @@ class SimulatorTarget:
                 [1 for pool in self._pools.values() for node in pool.alive if node.gone_s > now_s]
             ),
         )
+
+    def _note_parallelism(self, planned: Mapping[str, int]) -> None:
+        """What was planned, and where an operator cannot have that, what it gets instead."""
+        given = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism = {
+            **self._parallelism,
+            **planned,
+            **given,
+        }  # a new one: layouts keep what they were told
 
     def _layout(self, nodes: Mapping[str, int]) -> Layout:
         placement = {name: c for run in self._world.runs for name, c in run.placement.items()}
