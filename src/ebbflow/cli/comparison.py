@@ -82,7 +82,8 @@ def end(done: Sweep, runs: int) -> None:
 def print_board(standings: Sequence[Standing], *, many: bool) -> None:
     """The ranking on standard output; ``many``: means over several runs."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in _columns(many):
+    infeasible = any(row.infeasible for row in standings)
+    for name, justify in _columns(many, infeasible=infeasible):
         table.add_column(name, justify=justify, no_wrap=True)
     for row in standings:
         scores, style = row.scores, "" if row.kept else "dim"
@@ -100,13 +101,15 @@ def print_board(standings: Sequence[Standing], *, many: bool) -> None:
         ]
         if many:
             cells += [f"{row.kept_runs}/{row.runs}", str(row.wins) if row.wins else "–"]
+            cells += [str(row.infeasible)] if infeasible else []
         table.add_row(*cells, style=style)
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def _columns(many: bool) -> list[tuple[str, Literal["left", "right"]]]:
+def _columns(many: bool, *, infeasible: bool) -> list[tuple[str, Literal["left", "right"]]]:
     names = ["node-s", "× hindsight", "saved", "late", "p95", "worst", "changes"]
     names += ["SLO kept", "first on"] if many else []
+    names += ["infeasible"] if many and infeasible else []
     return [("#", "right"), ("strategy", "left"), *((name, "right") for name in names)]
 
 
@@ -131,12 +134,19 @@ def board(
             kept_runs=row.kept_runs,
             failed=row.failed,
             wins=row.wins,
+            infeasible=row.infeasible,
             scores=row.scores,
         )
         for row in leaderboard(done, quantile=slo.quantile)
     ]
     loads = [_board_load(done, scene, written(scene), slo.quantile) for scene in drawn.values()]
     failed = [f"Failed: {failure}." for failure in done.failures]
+    hopeless = list(dict.fromkeys(r.load for r in done.results if r.oracle_feasible is False))
+    if hopeless:
+        notes = [
+            *notes,
+            f"No schedule within the limits keeps the SLO on {', '.join(hopeless)}: hindsight is a best effort there.",
+        ]
     return Board(
         title=title, facts=facts, rule=RULE, slo=slo, rows=rows, loads=loads, notes=[*notes, *failed]
     )

@@ -133,6 +133,6 @@ def _summary(standings: list[Standing], made: Scenario, done: Sweep) -> str:
         f"[bold]{escape(first.strategy)} {verdict} {made.slo}[/bold] over {format_duration(made.duration_s)}: "
         f"{late} of the rows late, {cost} the cheapest schedule with hindsight"
     )
-    if not done.results[0].oracle_feasible:
+    if done.results[0].oracle_feasible is False:
         text += f"; no schedule within {made.limits} nodes keeps it on this load"
     return text

@@ -34,6 +34,9 @@ class Standing:
     kept_runs: int
     wins: int
     """Loads on which it was first by the same rule."""
+    infeasible: int
+    """Loads of its runs on which no schedule within the limits keeps the SLO: ``cost_ratio`` is against a best effort
+    there, and in the mean all the same."""
     runs: int
     failed: int
     scores: Mapping[str, float | None]
@@ -49,6 +52,7 @@ class Standing:
             "runs_kept": self.kept_runs,
             "runs_failed": self.failed,
             "loads_won": self.wins,
+            "loads_infeasible": self.infeasible,
         }
 
 
@@ -71,6 +75,7 @@ def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
                 kept=bool(mine) and kept_slo(scores["violation"], quantile),
                 kept_runs=sum(result.kept for result in mine),
                 wins=winners.count(strategy),
+                infeasible=len({result.load for result in mine if result.oracle_feasible is False}),
                 runs=len(mine),
                 failed=sum(failure.strategy == strategy for failure in sweep.failures),
                 scores=scores,
