@@ -212,6 +212,29 @@ def test_with_clusters_of_other_nodes_there_is_no_ratio() -> None:
     )
 
 
+def test_luck_is_worth_less_than_a_hundredth_where_nothing_else_is_spare() -> None:
+    # Two nodes do 200 rows/s. What comes in the first 370 s must be through by 400 s: 216 rows/s at most.
+    engine = Continuous(
+        pipeline=Pipeline.chain("p", "work"), row_cost_s={"work": 0.01}, parallelism={"work": 2}, noise=0.05
+    )
+    tight = Scenario(
+        engine=engine,
+        load=parse_load("constant(216)"),
+        limits=Limits(min_nodes=2, max_nodes=2),
+        slo=Slo(freshness_s=30.0),
+        seconds=SECONDS,
+    )
+    lateness = []
+    for seed in range(20):
+        run = play(replace(tight, seed=seed), strategy_for("static", tight)).run
+        late = score(run, oracle_node_seconds=None).violation
+        kept = Slo(freshness_s=30.0, quantile=1.0 - late)
+        free = replace(tight, limits=Limits(min_nodes=1, max_nodes=4), slo=kept)
+        assert 0.99 * oracle_of(free, run).node_seconds < 2 * SECONDS
+        lateness.append(late)
+    assert min(lateness) == 0.0 < max(lateness), "some are lucky, some are not"
+
+
 @settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     engine=st.sampled_from(["micro-batch", "continuous"]),
