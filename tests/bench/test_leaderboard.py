@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from swept import result
@@ -73,6 +75,12 @@ def test_a_row_has_every_score_and_its_rank() -> None:
     row = ranked(result("s", 1.0))[0].to_json()
     assert set(SCORE_NAMES) < set(row)
     assert (row["rank"], row["strategy"], row["loads_won"]) == (1, "s", 1)
+
+
+def test_loads_on_which_nobody_can_keep_the_objective_are_counted() -> None:
+    hopeless = [replace(result("s", 1.0, 0.9, load="b", seed=k), oracle_feasible=False) for k in (1, 2)]
+    (row,) = ranked(replace(result("s", 1.0), oracle_feasible=True), *hopeless, result("s", 1.0, load="c"))
+    assert row.to_json()["loads_infeasible"] == 1, "a load, however many seeds; not known is not infeasible"
 
 
 RESULTS = st.lists(

@@ -10,6 +10,7 @@ from swept import scene
 
 from ebbflow.bench.leaderboard import sweep as sweep_module
 from ebbflow.bench.leaderboard.sweep import HINDSIGHT, sweep
+from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.spec_tables import TenantTable
 from ebbflow.core.decision import Decision
@@ -17,6 +18,8 @@ from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
 from ebbflow.policy.defaults import default_policy
 from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
+from ebbflow.workloads import parse_load
 
 SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]
 
@@ -120,7 +123,20 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     played = play(flood.scenario, make_strategy("static"))
     assert played.work.failed > 1000
     (result,) = sweep([flood], ["static"]).results
-    assert result.scores.rows_lost == round(played.work.failed)
+    scores = result.scores
+    assert scores.rows_lost == round(played.work.failed)
+    assert abs(scores.rows_in - scores.rows_out - scores.rows_lost - played.work.waiting) < 2
+    assert scores.violation >= scores.rows_lost / scores.rows_in - 1e-9
+
+    calm = built_in_engine("sentiment", "continuous")
+    others = (Tenant(engine=short_queues, load=flood.scenario.load),)
+    small = replace(flood.scenario, engine=calm, load=parse_load("constant(10)"), others=others)
+    shared = replace(flood, scenario=small)
+    played = play(shared.scenario, make_strategy("static"))
+    (both,) = sweep([shared], ["static"]).results
+    lost = [score(run, oracle_node_seconds=None).rows_lost for run in played.runs]
+    assert lost[0] == 0, "what another pipeline lost is not the first one's"
+    assert both.scores.rows_lost == lost[1] > 1000, "scores of pipelines that share nodes are over all of them"
 
 
 def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:

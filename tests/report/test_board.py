@@ -110,6 +110,12 @@ def test_every_strategy_is_ranked_and_has_its_runs_on_every_load() -> None:
     assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 3
 
 
+def test_loads_that_nobody_can_serve_are_counted_beside_the_cost() -> None:
+    one = board("x", "y")
+    text = board_page(replace(one, rows=[row("x", infeasible=3), row("y", 2)]))
+    assert re.findall(r'<td class="narrow">([^<]*)</td></tr>', text) == ["3", "–"]
+
+
 def test_two_dozen_strategies_look_different() -> None:
     found = data(board_page(board(*[f"s{i}" for i in range(24)], loads=1)))
     assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 24

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ebbflow.bench.oracle import cheapest_schedule
-from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.record import RunRecorder, without
 from ebbflow.bench.score import Scores, score
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
@@ -164,10 +164,10 @@ def run_live(
             )
             rows = _end_row(progress[-1]) if progress else 0
     lost, repeated = ranker.audit(rows)
-    run = replace(run, rows_repeated=repeated)
+    run = replace(without(run, lost), rows_repeated=repeated)
     return LiveResult(
         run=run,
-        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run), rows_lost=lost),
+        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run)),
         executors=recorder.executors(started_s),
         top=ranker.top(),
     )

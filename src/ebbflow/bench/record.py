@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
+
+import numpy as np
 
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
-from ebbflow.core.curve import Curve
+from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
@@ -120,6 +123,31 @@ class RunRecorder:
             total += batch.rows
             points.append((max(batch.ended_s, points[-1][0]), total))
         return Curve.of(points)
+
+
+def without(run: Run, lost_rows: Sequence[int]) -> Run:
+    """A run in which rows were lost that the source counts as done: an audit found their numbers, ascending and in the
+    order of arrival from 0.
+
+    >>> run = RunRecorder().run(
+    ...     strategy="static", pipeline="count", slo=Slo(freshness_s=4.0), limits=Limits.parse("1:4"), started_s=0.0,
+    ...     ended_s=10.0, decisions=[], arrived=Curve.of([(0, 0), (10, 10)]), processed=Curve.of([(0, 0), (10, 10)])
+    ... )
+    >>> audited = without(run, [3, 7])
+    >>> audited.processed.values.tolist(), audited.lost.values.tolist()
+    ([0.0, 8.0], [0.0, 2.0])
+    """
+    numbers = np.asarray(lost_rows, dtype=np.float64)
+
+    def lost(rows: Floats) -> Floats:
+        return np.searchsorted(numbers, rows).astype(np.float64)
+
+    done = run.processed
+    return replace(
+        run,
+        processed=Curve(done.times_s, done.values - lost(done.values)),
+        lost=Curve(run.arrived.times_s, lost(run.arrived.values)),
+    )
 
 
 def _from_start(points: Iterable[tuple[float, float]], started_s: float) -> list[tuple[float, float]]:

@@ -31,7 +31,7 @@ class Simulation:
     runs: Sequence[Run]
     """One for each pipeline that shares the nodes, ``run`` first (see ``bench.together``)."""
     work: Work
-    """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
+    """Where the rows of all pipelines are at the end."""
 
 
 def strategy_for(name: str, scenario: Scenario) -> Strategy:
@@ -127,7 +127,8 @@ def recorded(
             started_s=0.0,
             ended_s=end_s,
             arrived=target.arrived(end_s, name),
-            processed=target.left(name),
+            processed=target.processed(name),
+            lost=target.lost(end_s, name),
             nodes=target.held(),
             nodes_working=target.at_work(),
             batches=[batch for batch in batches if batch.query == name],
@@ -139,12 +140,16 @@ def recorded(
     return Simulation(run=runs[0], runs=runs, work=work)
 
 
-def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle:
+def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle | None:
     """The cheapest schedule with hindsight for what arrives, which is the same under every strategy.
 
     ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
-    a node may take.
+    a node may take. Service times are at their mean where they are noisy: a lucky run may beat it by its luck (see
+    docs/leaderboard.md). With pipelines that share the nodes it is that of the first alone. None where there are
+    clusters beside the main one: their nodes may be faster, and their number has no limits.
     """
+    if scenario.clusters:
+        return None
     arrived = run.arrived if run is not None else Inflow(scenario.arrivals).curve(scenario.duration_s)
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(

@@ -99,7 +99,8 @@ def print_board(standings: Sequence[Standing], *, many: bool) -> None:
 
 def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in _columns(many):
+    infeasible = any(means.infeasible for _, means in rows)
+    for name, justify in _columns(many, infeasible=infeasible):
         table.add_column(name, justify=justify, no_wrap=True)
     for row, means in rows:
         scores, style = means.scores, "" if means.kept else "dim"
@@ -117,11 +118,13 @@ def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:
         ]
         if many:
             cells += [f"{means.kept_runs}/{means.runs}", str(means.wins) if means.wins else "–"]
+            cells += [str(means.infeasible)] if infeasible else []
         table.add_row(*cells, style=style)
     return table
 
 
-def _columns(many: bool) -> list[tuple[str, Literal["left", "right"]]]:
+def _columns(many: bool, *, infeasible: bool) -> list[tuple[str, Literal["left", "right"]]]:
     names = ["node-s", "× hindsight", "saved", "late", "p95", "worst", "changes"]
     names += ["SLO kept", "first on"] if many else []
+    names += ["infeasible"] if many and infeasible else []
     return [("#", "right"), ("strategy", "left"), *((name, "right") for name in names)]

@@ -48,7 +48,7 @@ def board(
         rows=[_board_row(row, row.judged) for row in standings],
         apart=[_board_row(row, row.apart) for row in standings if row.apart is not None],
         loads=loads,
-        notes=[*notes, *_surroundings(scenes[0].scenario), *_left_out(done), *failed],
+        notes=[*notes, *_surroundings(scenes[0].scenario), *_hopeless(done), *_left_out(done), *failed],
     )
 
 
@@ -61,6 +61,7 @@ def _board_row(row: Standing, means: Means) -> BoardRow:
         kept_runs=means.kept_runs,
         failed=row.failed,
         wins=means.wins,
+        infeasible=means.infeasible,
         scores=means.scores,
     )
 
@@ -81,6 +82,15 @@ def _surroundings(made: Scenario) -> list[str]:
     if made.faults:
         notes.append(f"{len(made.faults)} faults happen. Hindsight meets none.")
     return notes
+
+
+def _hopeless(done: Sweep) -> list[str]:
+    loads = list(dict.fromkeys(result.load for result in done.results if result.oracle_feasible is False))
+    if not loads:
+        return []
+    return [
+        f"No schedule within the limits keeps the SLO on {', '.join(loads)}: hindsight is a best effort there."
+    ]
 
 
 def _left_out(done: Sweep) -> list[str]:

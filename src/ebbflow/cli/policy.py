@@ -152,7 +152,7 @@ def try_(
     rates = _rates(operators) if operators else {}
     spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
     trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
-    scores = score(trial.run, oracle_node_seconds=None, rows_lost=trial.rows_lost)
+    scores = score(trial.run, oracle_node_seconds=None)
     if report is not None:
         write_page(
             report,

@@ -166,7 +166,7 @@ def submit(
         )
         scores = score(run, oracle_node_seconds=None)
         # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
-        unknown: dict[str, Any] = {"rows_lost": None, "rows_repeated": None}
+        unknown: dict[str, Any] = {"rows_repeated": None}
         if not recorder.saw_something:
             unknown |= {"node_seconds": None, "nodes_saved": None}
         document = {

@@ -37,6 +37,8 @@ class BoardRow:
     failed: int
     wins: int
     scores: Scores
+    infeasible: int = 0
+    """Loads on which nobody can keep the SLO."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,7 @@ _COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("Node-seconds", "Nodes held × seconds, from asking for each until it was gone. Mean over the runs.", ""),
     ("× hindsight", "Node-seconds ÷ those of the cheapest schedule with hindsight that keeps the SLO.", ""),
     ("Saved", "Node-seconds saved against holding the maximum throughout.", ""),
-    ("Late rows", "Share of the rows that were later than the SLO allows.", ""),
+    ("Late rows", "Share of the rows that were later than the SLO allows, or lost.", ""),
     ("p50", "Half of the rows were processed within this time of their arrival.", "narrow"),
     ("p95", "95 % of the rows were processed within this time of their arrival.", "narrow"),
     ("Worst", "The longest wait of a row; mean over the runs.", "narrow"),
@@ -173,6 +175,11 @@ _COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("Lost", "Rows that can never be processed any more; mean over the runs.", "narrow"),
     ("SLO kept", "Runs in which few enough rows were late, of all runs.", ""),
     ("First on", "Loads on which it was first by the same rule.", ""),
+    (
+        "Infeasible",
+        "Loads on which no schedule within the limits keeps the SLO; × hindsight is against a best effort there.",
+        "narrow",
+    ),
 )
 
 
@@ -226,6 +233,7 @@ def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
         (whole(lost), "narrow bad" if lost else "narrow"),
         (kept, "bad" if row.failed else ""),
         (str(row.wins) if row.wins else "–", ""),
+        (str(row.infeasible) if row.infeasible else "–", "narrow"),
     )
     written = "".join(f'<td class="{kind}">{html.escape(text)}</td>' for text, kind in cells)
     name = f'<i class="dot" style="background:{look[0]}"></i>{html.escape(row.strategy)}'

@@ -67,8 +67,8 @@ def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes
     clock.advance(0.5)
     target.advance()
     return {
-        "left": [target.left(name).values.tolist() for name in target.pipelines],
-        "times": [target.left(name).times_s.tolist() for name in target.pipelines],
+        "left": [target.processed(name).values.tolist() for name in target.pipelines],
+        "times": [target.processed(name).times_s.tolist() for name in target.pipelines],
         "held": [target.held().times_s.tolist(), target.held().values.tolist()],
         "batches": batches,
         "readings": readings,

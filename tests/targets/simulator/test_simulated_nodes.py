@@ -22,7 +22,7 @@ def test_nodes_get_their_speeds_in_turn_and_the_quick_take_more_tasks() -> None:
     clock.advance(12.0)
     target.observe()
     # from 5 s: four on the quick node till 9 s, two on the slow one till 9 s
-    assert target.left().times_s[1] == pytest.approx(9.0)
+    assert target.processed().times_s[1] == pytest.approx(9.0)
 
 
 def test_an_instance_is_as_quick_as_its_node() -> None:
@@ -63,7 +63,7 @@ def test_a_node_told_to_leave_goes_with_its_last_task_and_not_before_the_batch_n
     assert target.held().stepped(8.9) == 2
     assert target.held().stepped(9.1) == 1
     # four tasks are done by 9 s, six are left for one node
-    assert target.left().times_s[1] == pytest.approx(9.0 + 6 * 2.0)
+    assert target.processed().times_s[1] == pytest.approx(9.0 + 6 * 2.0)
 
 
 def test_noise_has_mean_one_whatever_its_spread() -> None:
@@ -97,7 +97,11 @@ def test_the_seed_decides_every_byte_of_a_shared_run_on_two_clusters(kind: str) 
             seen.append(target.observe())
             placement = {operator: "west"} if 5 < step < 20 else {}
             target.apply(Layout(nodes={"main": 1 + step % 3, "west": 1 + step % 2}, placement=placement))
-        curves = [target.held(), target.at_work("west"), *(target.left(name) for name in target.pipelines)]
+        curves = [
+            target.held(),
+            target.at_work("west"),
+            *(target.processed(name) for name in target.pipelines),
+        ]
         return repr(seen) + repr([(curve.times_s.tolist(), curve.values.tolist()) for curve in curves])
 
     assert told() == told()
@@ -114,7 +118,7 @@ def test_each_pipeline_is_scored_by_itself_and_all_together() -> None:
     runs = [
         Run(
             strategy="keep", pipeline=name, slo=Slo(freshness_s=8.0), limits=Limits(min_nodes=1, max_nodes=4),
-            started_s=0.0, ended_s=300.0, arrived=target.arrived(300.0, name), processed=target.left(name),
+            started_s=0.0, ended_s=300.0, arrived=target.arrived(300.0, name), processed=target.processed(name),
             nodes=target.held(), nodes_working=target.at_work(),
         )
         for name in target.pipelines

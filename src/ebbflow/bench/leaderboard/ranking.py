@@ -43,6 +43,9 @@ class Means:
     kept_runs: int
     wins: int
     """Loads on which it was first by the same rule."""
+    infeasible: int
+    """Loads of its runs on which no schedule within the limits keeps the SLO: ``cost_ratio`` is against a best effort
+    there, and in the mean all the same."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -52,6 +55,7 @@ class Means:
             "runs": self.runs,
             "runs_kept": self.kept_runs,
             "loads_won": self.wins,
+            "loads_infeasible": self.infeasible,
         }
 
 
@@ -121,6 +125,7 @@ def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
             runs=len(mine),
             kept_runs=sum(result.kept for result in mine),
             wins=sum(winners[load] == strategy for load in {result.load for result in some}),
+            infeasible=len({result.load for result in mine if result.oracle_feasible is False}),
         )
 
     judged = next(iter(groups.values()), [])

@@ -84,7 +84,7 @@ def _schema() -> Any:
     types |= {"tables": pa.string(), "policy": pa.string()}
     hints = get_type_hints(Scores)
     for field in fields(Scores):
-        types[field.name] = pa.int64() if hints[field.name] is int else pa.float64()
+        types[field.name] = pa.int64() if hints[field.name] in (int, int | None) else pa.float64()
     types |= {"slo_kept": pa.bool_(), "oracle_node_seconds": pa.float64(), "oracle_feasible": pa.bool_()}
     return pa.schema([*types.items(), ("error", pa.string())])
 

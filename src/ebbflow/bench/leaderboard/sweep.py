@@ -54,7 +54,8 @@ class Result:
     """Whether it kept the SLO: violation ≤ 1 − quantile."""
     oracle_node_seconds: float | None = None
     oracle_feasible: bool | None = None
-    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort."""
+    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort. None without an
+    oracle."""
     step_s: float = 0.0
     """How far apart the samples of the load were; 0 where it was known at any time."""
     drawing: Any = field(default=None, compare=False)
@@ -167,6 +168,8 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
         oracle = oracle_of(scene.scenario)
     except Exception as error:
         return _told(error)
+    if oracle is None:
+        return _Hindsight()
     return _Hindsight(
         node_seconds=oracle.node_seconds,
         feasible=oracle.feasible,
@@ -187,11 +190,10 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
 
 def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
     hindsight, run = job.hindsight, played.run
-    lost = round(played.work.failed)
     if len(played.runs) > 1:
-        scores = score_together(played.runs, rows_lost=lost)
+        scores = score_together(played.runs)
     else:
-        scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=lost)
+        scores = score(run, oracle_node_seconds=hindsight.node_seconds)
     drawing = None
     if draw is not None and scene.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule

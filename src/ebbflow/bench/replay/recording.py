@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -55,7 +55,6 @@ class Recording:
     tasks: int | None = None
     lead_time_s: float | None = None
     reconfigurations: int | None = None
-    notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         worked = sum(batch.rows > 0 for batch in self.batches[1:])

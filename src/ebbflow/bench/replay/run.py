@@ -85,7 +85,6 @@ def recorded_result(plan: Plan, oracle_node_seconds: float | None) -> Result:
         rows_repeated=recording.rows_repeated,
     )
     scores = score(run, oracle_node_seconds=oracle_node_seconds).to_json()
-    scores["rows_lost"] = None
     if not plan.nodes_known:
         scores |= {"node_seconds": None, "cost_ratio": None, "nodes_saved": None}
     if recording.reconfigurations is None:
@@ -102,12 +101,11 @@ def replay(
     for name in strategies:
         say(f"{name} on {format_duration(plan.flow.end_s)} of {plan.recording.query}")
         strategy = make_strategy(name)
-        simulation = play(plan.scenario, strategy)
-        if cheapest is None:
-            cheapest = oracle_of(plan.scenario, simulation.run).node_seconds
-        lost = round(simulation.work.failed)
-        scores = score(simulation.run, oracle_node_seconds=cheapest, rows_lost=lost)
-        results.append(Result(run=simulation.run, scores=scores.to_json()))
+        run = play(plan.scenario, strategy).run
+        if cheapest is None and (oracle := oracle_of(plan.scenario, run)) is not None:
+            cheapest = oracle.node_seconds
+        scores = score(run, oracle_node_seconds=cheapest)
+        results.append(Result(run=run, scores=scores.to_json()))
     return [recorded_result(plan, cheapest), *results]
 
 

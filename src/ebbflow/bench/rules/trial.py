@@ -30,7 +30,6 @@ class Trial:
     """What came of a policy."""
 
     run: Run
-    rows_lost: int
     firings: tuple[Firing, ...]
     counts: dict[str, int]
     """How often each rule fired."""
@@ -64,7 +63,7 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     'main +1 nodes'
     """
     check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
-    simulation = play(scenario, Rules(policy))
+    run = play(scenario, Rules(policy)).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,
@@ -77,13 +76,12 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
             )
             or entry.decision.reason,
         )
-        for entry in simulation.run.decisions
+        for entry in run.decisions
         if entry.verdict == "act"
     )
     fired = [name for firing in firings for name in firing.rule.split("; ")]
     return Trial(
-        run=simulation.run,
-        rows_lost=round(simulation.work.failed),
+        run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
     )

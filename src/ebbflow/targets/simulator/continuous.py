@@ -33,14 +33,11 @@ from functools import cached_property
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
-from ebbflow.targets.simulator.continuous_run import ContinuousRun
 from ebbflow.targets.simulator.continuous_world import ContinuousWorld
 from ebbflow.targets.simulator.engine import Start, named_apart
-from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
 
@@ -48,12 +45,12 @@ from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 class Continuous:
     """A pipeline on a continuous engine.
 
+    >>> from ebbflow.core.clock import ManualClock
+    >>> from ebbflow.targets.simulator.target import SimulatorTarget
     >>> from ebbflow.workloads import Arrivals, parse_load
     >>> engine = Continuous(pipeline=Pipeline.chain("p", "slow"), row_cost_s={"slow": 0.2})
-    >>> pool = NodePool(NodeKind(), 1, np.random.default_rng(0))
-    >>> run = engine.start(Inflow(Arrivals(parse_load("constant(10)"))), pool, np.random.default_rng(0))
-    >>> run.advance(60.0)
-    >>> run.work(60.0)  # 10 come, 5 are done each second
+    >>> target = SimulatorTarget(engine, NodeKind(), Arrivals(parse_load("constant(10)")), ManualClock(60.0))
+    >>> target.work()  # 10 come, 5 are done each second
     Work(processed=300.0, waiting=300.0, failed=0.0)
     """
 
@@ -104,12 +101,8 @@ class Continuous:
             state_mb={f"{name}/{operator}": mb for operator, mb in self.state_mb.items()},
         )
 
-    def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> ContinuousRun:
-        """Set it to work, alone."""
-        return ContinuousWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
-
     def start_together(
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
     ) -> ContinuousWorld:
-        """Set several to work on the same clusters."""
+        """Set it to work on clusters, with others of its kind or alone."""
         return ContinuousWorld(starts, pools, link)

@@ -18,6 +18,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.flow import Flow, Wire
+from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 from ebbflow.targets.simulator.placement import even, state_moved
 
@@ -44,7 +45,8 @@ class ContinuousRun:
         self._instances = [max(1, engine.parallelism.get(name, 1)) for name in self._names]
         self._clusters = [start.placement.get(name, MAIN) for name in self._names]
         self._wanted = (list(self._instances), list(self._clusters))
-        self.left_rows: list[float] = [0.0]
+        self.processed_rows: list[float] = [0.0]
+        """Source rows that are through, after 0, 1, 2, … seconds."""
         self._placed: dict[str, tuple[Node, ...]] = {}
         self._on_nodes: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         """In each cluster: operators there, each with its instances on each of the nodes placed on."""
@@ -200,15 +202,6 @@ class ContinuousRun:
 
     # -- what is seen --------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> bool:
-        """Nodes always have instances on them."""
-        return True
-
-    def advance(self, until_s: float) -> None:
-        """Let time pass, for all that share its nodes."""
-        self._world.advance(until_s)
-
     def running(self) -> dict[str, float | None]:
         """There are no batches; the pipeline itself runs."""
         return {self.engine.pipeline.name: None}
@@ -248,12 +241,16 @@ class ContinuousRun:
         return readings
 
     def work(self, now_s: float) -> Work:
-        """Where the rows are, at the slowest of the sinks."""
+        """Where the rows are: processed at all of the sinks, failed before any of them."""
         processed, failed = self._flow.through(self.number)
         arrived = self.inflow.rows_by(now_s)
         return Work(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)
 
-    def left(self) -> Curve:
-        """Rows that are through or lost, each second."""
-        left = np.minimum.accumulate(np.asarray(self.left_rows)[::-1])[::-1]
-        return Curve(np.arange(len(left), dtype=np.float64), np.asarray(left))
+    def processed(self) -> Curve:
+        """Rows that are through, each second."""
+        rows = np.asarray(self.processed_rows)
+        return Curve(np.arange(len(rows), dtype=np.float64), rows)
+
+    def lost(self, arrived: Curve) -> Curve:
+        """Rows that failed, each at the time at which it arrived."""
+        return lost_by_arrival(arrived, self._flow.losses(self.number))

@@ -147,7 +147,7 @@ class ContinuousWorld:
             factors = [run.noise.one() if run.engine.noise and not run.standing else 1.0 for run in self.runs]
         self.flow.step(new_rows, factors)
         for run in self.runs:
-            run.left_rows.append(self.flow.settled[run.number])
+            run.processed_rows.append(self.flow.processed[run.number])
         self._now += 1
 
     def _work_ahead(self, now_s: float) -> None:
@@ -178,7 +178,7 @@ class ContinuousWorld:
         last = min(ahead.stretch.seconds, first + int(until_s + 1e-9 - self._now))
         self.flow.play(ahead.stretch, last)
         for run in self.runs:
-            run.left_rows += ahead.stretch.settled[run.number][first + 1 : last + 1].tolist()
+            run.processed_rows += ahead.stretch.processed[run.number][first + 1 : last + 1].tolist()
             self._arrived[run.number] = int(ahead.arrived[run.number][last - 1])
             if run.engine.noise:
                 run.noise.take(last - first)

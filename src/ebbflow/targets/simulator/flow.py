@@ -91,6 +91,8 @@ class Flow:
         self.failed = [0.0] * count
         self.lost = [0.0] * count
         """Source rows that operator i will never see or finish, because they failed here or upstream."""
+        self._losses: dict[int, list[tuple[float, float]]] = {i: [] for each in sinks for i in each}
+        """For each sink, every loss: (source rows that had come to where it happened, source rows lost)."""
         self.spent_s = [0.0] * count
         self.crowded_s = [0.0] * count
         """Instance-seconds with rows in hand on nodes that had too few cores, and the rows finished there."""
@@ -107,6 +109,8 @@ class Flow:
         """Whether the sources of each pipeline read."""
         self.settled = [0.0] * len(sinks)
         """Source rows that are through or lost, at the slowest of the sinks of each pipeline."""
+        self.processed = self.settled
+        """Source rows that are through at all of the sinks of each pipeline."""
 
     @property
     def calm(self) -> bool:
@@ -228,6 +232,7 @@ class Flow:
 
     def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
         queue, done, spent_s, wires = self.queue, self.done, self.spent_s, self.wires
+        failed: list[tuple[int, float]] = []
         for i, out in enumerate(outs):
             source = self._source_of[i]
             left = queue[i]
@@ -245,11 +250,12 @@ class Flow:
                 if left > self._bounds[i]:
                     over = left - self._bounds[i]
                     left -= over
-                    self.failed[i] += over
-                    self._note_loss(i, over / self._rate[i])
+                    failed.append((i, over))
             queue[i] = left
             done[i] += out
             spent_s[i] += out / self._service[i]
+        for i, over in failed:
+            self._fail(i, over)
         rate, lost = self._rate, self.lost
         self.settled = [
             done[sinks[0]] / rate[sinks[0]] + lost[sinks[0]]
@@ -257,21 +263,35 @@ class Flow:
             else min([done[i] / rate[i] + lost[i] for i in sinks])
             for sinks in self._sinks
         ]
+        self.processed = self.settled
+        if any(lost):
+            self.processed = [min([done[i] / rate[i] for i in sinks]) for sinks in self._sinks]
 
     def through(self, pipeline: int) -> tuple[float, float]:
-        """(source rows processed, source rows lost), at the slowest of its sinks."""
-        done, rate, lost = self.done, self._rate, self.lost
-        slowest = min(self._sinks[pipeline], key=lambda i: done[i] / rate[i] + lost[i])
-        return done[slowest] / rate[slowest], lost[slowest]
+        """(source rows processed, source rows lost): through at all of its sinks, lost to at least one.
 
-    def _note_loss(self, at: int, source_rows: float) -> None:
+        Which rows two sinks lost nobody knows; they are taken to be the same ones, so the larger number counts.
+        """
+        return self.processed[pipeline], max([self.lost[i] for i in self._sinks[pipeline]])
+
+    def losses(self, pipeline: int) -> list[list[tuple[float, float]]]:
+        """For each sink of a pipeline, every loss: (source rows that had come to where it happened, source rows
+        lost). Of those that had come, the last ones were lost: a full queue takes no more."""
+        return [self._losses[i] for i in self._sinks[pipeline]]
+
+    def _fail(self, at: int, rows: float) -> None:
         """Rows that failed at an operator never come to those downstream of it."""
+        self.failed[at] += rows
         lost_here = [0.0] * len(self.vertices)
-        lost_here[at] = source_rows
+        lost_here[at] = rows / self._rate[at]
         for i in range(at + 1, len(self.vertices)):
             for j, selectivity in self._streams[i]:
                 lost_here[i] += lost_here[j] * self._rate[j] * selectivity / self._rate[i]
         self.lost = [a + b for a, b in zip(self.lost, lost_here, strict=True)]
+        came = (self.done[at] + self.queue[at]) / self._rate[at] + self.lost[at]
+        for i, losses in self._losses.items():
+            if lost_here[i]:
+                losses.append((came, lost_here[i]))
 
     # -- many seconds --------------------------------------------------------------------------
 
@@ -302,10 +322,11 @@ class Flow:
                 cpu = outs[i] * cpu_s
                 wanted = wanted + (cpu if factors is None else cpu / factors[self.vertices[i].pipeline])
             fits &= wanted <= cores
-        settled = []
+        settled, processed = [], []
         for pipeline, sinks in enumerate(self._sinks):
             through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
             settled.append(through)
+            processed.append(np.min([done[i] / self._rate[i] for i in sinks], axis=0))
             if self._most_pending[pipeline] < math.inf:
                 for i, source in enumerate(self._source_of):
                     if source == pipeline:
@@ -316,13 +337,20 @@ class Flow:
             _running_sum(self.spent_s[i], out / service)
             for i, (out, service) in enumerate(zip(outs, self._service, strict=True))
         ]
-        return Stretch(seconds=seconds, done=np.stack(done), spent_s=np.stack(spent_s), settled=settled)
+        return Stretch(
+            seconds=seconds,
+            done=np.stack(done),
+            spent_s=np.stack(spent_s),
+            settled=settled,
+            processed=processed,
+        )
 
     def play(self, stretch: Stretch, seconds: int) -> None:
         """Let the first seconds of a stretch have happened."""
         self.done = stretch.done[:, seconds].tolist()
         self.spent_s = stretch.spent_s[:, seconds].tolist()
         self.settled = [float(through[seconds]) for through in stretch.settled]
+        self.processed = [float(through[seconds]) for through in stretch.processed]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -333,7 +361,9 @@ class Stretch:
     done: Floats
     spent_s: Floats
     settled: Sequence[Floats]
-    """Source rows settled, for each pipeline."""
+    """Source rows through or lost, for each pipeline."""
+    processed: Sequence[Floats]
+    """Source rows through, for each pipeline."""
 
 
 def _running_sum(start: float, more: Floats) -> Floats:

@@ -103,7 +103,7 @@ class BatchRecord:
                 ]
         return [self._as_batch(item) for item in done if item.batch_id > 1]
 
-    def left(self) -> Curve:
+    def processed(self) -> Curve:
         """Rows committed, a step at each commit."""
         return Curve(np.asarray(self._times_s), np.asarray(self._rows, dtype=np.float64))
 

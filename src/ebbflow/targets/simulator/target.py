@@ -97,7 +97,8 @@ class SimulatorTarget:
         self._missing = [f for f in faults if isinstance(f, MissingMetrics)]
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
-        self._parallelism = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism: dict[str, int] = {}
+        self._note_parallelism({})
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class SimulatorTarget:
         for run in self._world.runs:
             if note := run.set_parallelism(now_s, planned.parallelism, placement):
                 notes.append(note)
-        self._parallelism = {**self._parallelism, **planned.parallelism}
+        self._note_parallelism(planned.parallelism)
         for cluster, pool in self._pools.items():
             if cluster in planned.nodes:
                 pool.set_nodes(now_s, planned.nodes[cluster], busy=self._world.busy(cluster))
@@ -161,9 +162,13 @@ class SimulatorTarget:
         """Rows that had arrived at a pipeline, cumulative; the only one need not be named."""
         return self._inflows[self._named(pipeline)].curve(until_s)
 
-    def left(self, pipeline: str | None = None) -> Curve:
-        """Rows that have left a pipeline (processed or failed), cumulative; the only one need not be named."""
-        return self._runs[self._named(pipeline)].left()
+    def processed(self, pipeline: str | None = None) -> Curve:
+        """Rows that are through a pipeline, cumulative; the only one need not be named."""
+        return self._runs[self._named(pipeline)].processed()
+
+    def lost(self, until_s: float, pipeline: str | None = None) -> Curve:
+        """Rows that a pipeline lost, cumulative over the time of their arrival; the only one need not be named."""
+        return self._runs[self._named(pipeline)].lost(self.arrived(until_s, pipeline))
 
     def held(self, cluster: str | None = None) -> Curve:
         """Nodes of a cluster that are paid for; of all, if none is named."""
@@ -217,6 +222,15 @@ class SimulatorTarget:
                 [1 for pool in self._pools.values() for node in pool.alive if node.gone_s > now_s]
             ),
         )
+
+    def _note_parallelism(self, planned: Mapping[str, int]) -> None:
+        """What was planned, and where an operator cannot have that, what it gets instead."""
+        given = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism = {
+            **self._parallelism,
+            **planned,
+            **given,
+        }  # a new one: layouts keep what they were told
 
     def _layout(self, nodes: Mapping[str, int]) -> Layout:
         placement = {name: c for run in self._world.runs for name, c in run.placement.items()}
