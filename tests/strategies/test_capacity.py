@@ -188,6 +188,41 @@ def test_two_queries_are_sized_together() -> None:
     assert both.late_share() == 0.0
 
 
+def catching_up(**more: float) -> Query:
+    """Joins at 12 s with 20,000 rows to catch up on: its first batch takes most of a minute on four nodes."""
+    return Query(lambda t: 50.0, TWELVE, name="heavy", starts_s=12.0, arrived=20_000.0, **more)  # type: ignore[arg-type]
+
+
+def test_nobody_leaves_while_a_query_that_restarted_is_not_known_yet() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=400)
+    first_ended_s = story.spark.queries[1].freshness[0][0]
+    assert first_ended_s > 40.0, "its first batch is a long one"
+    assert min(nodes for asked_s, nodes in story.spark.asked if asked_s <= first_ended_s) == 4
+    held = [e for e in story.entries if 15.0 < e.time_s < first_ended_s and e.verdict == "hold"]
+    assert any("learning heavy" in entry.decision.reason for entry in held)
+
+
+def test_the_long_first_batch_of_one_query_is_grown_for_though_others_are_known() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=400)
+    first_ended_s = story.spark.queries[1].freshness[0][0]
+    grown = [act for act in story.acts(12.0, first_ended_s) if act.decision.wanted.main_nodes > 4]
+    assert grown
+    assert "a batch of heavy has run" in grown[0].decision.reason
+    assert 27.0 <= grown[0].time_s <= 33.0, "15 s after it began, at the next decision"
+    assert story.worst_s(200.0) <= 30.0
+
+
+def test_once_all_queries_are_known_it_shrinks_to_what_they_need_together() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=500)
+    assert story.nodes <= 2
+    assert story.worst_s(100.0) <= 30.0
+
+
+def test_a_query_to_which_nothing_comes_keeps_nobody() -> None:
+    story = play(constant(10), Query(lambda t: 0.0, TWELVE, name="silent"), nodes=4)
+    assert story.nodes == 1
+
+
 def test_nodes_with_more_slots_are_needed_in_smaller_numbers() -> None:
     thin, thick = play(constant(300), nodes=6, slots=1), play(constant(300), nodes=6, slots=3)
     assert thick.nodes == math.ceil(thin.nodes / 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
@@ -93,6 +94,11 @@ class LearnedBatches:
     def __init__(self, *, rate_window_s: float) -> None:
         self._rate_window_s = rate_window_s
         self._queries: dict[str, _Query] = {}
+        self._worked_s: dict[str, float] = {}
+        """When each query was last seen at work, or first seen at all."""
+        self._unlearned: dict[str, float | None] = {}
+        self._unjudged = ""
+        """A query that may be at work and of which too little is known to say on how many nodes."""
 
     def learn(self, snapshot: Snapshot) -> None:
         """Take in the batches that finished, and look at those that run."""
@@ -108,6 +114,24 @@ class LearnedBatches:
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():
             query.look(snapshot.queries[name], snapshot.now_s, slots, patience_s)
+        self._look_at_unlearned(snapshot)
+
+    def _look_at_unlearned(self, snapshot: Snapshot) -> None:
+        now_s, at_work = snapshot.now_s, {batch.query for batch in snapshot.batches if batch.rows}
+        self._worked_s = {
+            name: now_s if since_s is not None or name in at_work else self._worked_s.get(name, now_s)
+            for name, since_s in snapshot.queries.items()
+        }
+        ready = {name for name, query in self._queries.items() if query.model.ready}
+        self._unlearned = {name: s for name, s in snapshot.queries.items() if name not in ready}
+        # Rows that wait are in a batch before the objective is over. Who had none for so long has no rows.
+        busy = (name for name in self._unlearned if now_s - self._worked_s[name] <= snapshot.slo.freshness_s)
+        self._unjudged = next(busy, "")
+
+    @property
+    def unlearned(self) -> Mapping[str, float | None]:
+        """Queries of which too little is known to size for them, by the start of their batch."""
+        return self._unlearned
 
     @property
     def ready(self) -> bool:
@@ -117,9 +141,11 @@ class LearnedBatches:
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         overdue_s = max(query.overdue_s for query in self._queries.values())
-        if overdue_s <= 0:
-            return ""
-        return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+        if overdue_s > 0:
+            return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+        if self._unjudged:
+            return f"learning {self._unjudged}: what it needs is not known yet; nothing leaves until it is"
+        return ""
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> BatchSizing:
         """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""

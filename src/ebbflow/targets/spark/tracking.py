@@ -114,8 +114,11 @@ class QueryTracker:
         self.rate_per_s = 0.0
 
     def oldest_unprocessed_s(self) -> float | None:
-        """When the oldest row arrived that no finished batch has processed; None before the first batch."""
-        return self._arrival_of(self._processed) if self._curve else None
+        """When the oldest row arrived that no finished batch has processed.
+
+        While the first batch runs, that was no later than its start; before it, nobody knows (None).
+        """
+        return self._arrival_of(self._processed) if self._curve else self.running_since_s
 
     def queue_rows(self, now_s: float) -> float | None:
         """Rows not processed: those left behind, and what the rate has brought since the last offsets.
