@@ -133,6 +133,42 @@ def test_a_backlog_from_a_read_limit_is_worked_off_and_then_it_shrinks() -> None
     assert story.worst_s(250.0) <= 30.0
 
 
+# -- a source that does not tell what waits -------------------------------------------------------
+
+MANY = Stage(tasks=48, per_task_s=0.1, per_row_s=0.001)
+"""Mostly fixed costs: whoever believes that batches may grow shrinks under it."""
+
+
+def behind(*, tells_backlog: bool) -> Query:
+    """100,000 rows behind, and 500 a batch: on eight nodes it gets through more than arrives, on two through less."""
+    return Query(
+        lambda t: 400.0,
+        (MANY,),
+        trigger_s=0.5,
+        read_limit=500,
+        arrived=100_000.0,
+        tells_backlog=tells_backlog,
+    )
+
+
+@pytest.mark.parametrize("tells_backlog", [True, False])
+def test_nobody_leaves_a_query_that_is_hours_behind_whether_its_source_tells_or_not(
+    tells_backlog: bool,
+) -> None:
+    story = play(behind(tells_backlog=tells_backlog), nodes=8, limits="1:12")
+    assert min(nodes for _, nodes in story.spark.asked) == 8
+
+
+def test_what_nobody_tells_is_said_in_the_decision() -> None:
+    story = play(behind(tells_backlog=False), nodes=8, limits="1:12")
+    assert any("does not tell" in c.why for e in story.entries for c in e.decision.bound_by)
+    assert {e.decision.inputs["backlog_rows"] for e in story.entries if e.decision.inputs} == {"unknown"}
+
+
+def test_a_query_with_time_left_shrinks_though_its_source_does_not_tell() -> None:
+    assert play(Query(lambda t: 20.0, TWELVE, tells_backlog=False), nodes=4).nodes == 1
+
+
 # -- what more nodes cannot help -----------------------------------------------------------------
 
 

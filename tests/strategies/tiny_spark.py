@@ -54,6 +54,7 @@ class Running:
     rows: float
     first_row: float
     rate_per_s: float
+    since_s: float
     behind: float
     slots: int
     stages: list[list[float]]
@@ -96,7 +97,7 @@ class Query:
     starts_s: float = 0.0
     """When it is (re)started; of what came before, its first batch takes all, and is not shown, as on Spark."""
     tells_backlog: bool = True
-    """Whether its source says what a batch left behind."""
+    """Whether its source says what a batch left behind. If not, what batches take counts as what arrives."""
     arrived: float = 0.0
     taken: float = 0.0
     running: Running | None = None
@@ -127,7 +128,9 @@ class Query:
                 started_s=now_s,
                 rows=rows,
                 first_row=self.taken,
-                rate_per_s=(self.arrived - self.arrived_then) / (now_s - last_s),
+                rate_per_s=(self.arrived - self.arrived_then if self.tells_backlog else rows)
+                / (now_s - last_s),
+                since_s=last_s,
                 behind=behind if behind >= 1 else 0.0,
                 slots=slots,
                 stages=[stage.task_times_s(rows) for stage in self.stages],
@@ -171,7 +174,7 @@ class Query:
             trigger_interval_s=self.trigger_s,
             arrival_rate_per_s=run.rate_per_s,
             backlog_rows=run.behind if self.tells_backlog else None,
-            oldest_arrival_s=oldest_s,
+            oldest_arrival_s=oldest_s if self.tells_backlog else run.since_s,
             stages=tuple(
                 StageRun(
                     index=index,
@@ -226,7 +229,7 @@ class TinySpark:
                 if batch.backlog_rows is not None:
                     readings.append(Reading(batch.ended_s, subject, Metric.BACKLOG, batch.backlog_rows))
         late_s = [
-            now_s - (q.running.started_s if q.unseen else q.arrival_s(q.done))
+            now_s - (q.arrival_s(q.done) if q.tells_backlog and not q.unseen else q.running.started_s)
             for q in there
             if q.running and now_s - q.running.started_s > 10
         ]

@@ -27,6 +27,7 @@ class _Rows(NamedTuple):
     ended_s: float
     rows: int
     backlog_rows: float
+    """0 where the source did not tell."""
     oldest_arrival_s: float
 
 
@@ -57,7 +58,8 @@ class RunRecorder:
                 curve.append((seen.time_s, value))
         self._batches.extend(seen.batches)
         self._rows.extend(
-            _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows, b.oldest_arrival_s) for b in seen.batches
+            _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows or 0.0, b.oldest_arrival_s)
+            for b in seen.batches
         )
 
     @property

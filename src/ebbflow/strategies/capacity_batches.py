@@ -163,6 +163,8 @@ class LearnedBatches:
     def _state(query: _Query, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
         last, now_s = query.last, snapshot.now_s
         assert last is not None
+        # Where a source does not tell, none is taken to wait; the guards keep who is there while it may be so.
+        backlog_rows = last.backlog_rows or 0.0
         rate = query.rates.level
         # Every growth disturbs a batch. One that is needed is made for the time until its effect can be
         # judged, and for as long after that as makes it worth the disturbance. A rise is believed as far
@@ -179,8 +181,8 @@ class LearnedBatches:
             offsets_taken_s=now_s if query.idle else last.started_s,
             free_at_s=now_s if query.idle else last.ended_s,
             trigger_interval_s=last.trigger_interval_s,
-            backlog_rows=0.0 if query.idle else last.backlog_rows,
-            rows_per_batch_limit=float(max(last.rows, 1)) if last.backlog_rows > 0 else math.inf,
+            backlog_rows=0.0 if query.idle else backlog_rows,
+            rows_per_batch_limit=float(max(last.rows, 1)) if backlog_rows > 0 else math.inf,
             rate_per_s=rate,
             slope_per_s2=0.0 if shrinking else query.rates.rise_per_s(ahead_s),
             slope_for_s=ahead_s,
@@ -202,16 +204,18 @@ class LearnedBatches:
             slo_s=snapshot.slo.freshness_s,
         )
 
-    @staticmethod
-    def inputs(sizing: BatchSizing, size: Size) -> dict[str, float | str]:
+    def inputs(self, sizing: BatchSizing, size: Size) -> dict[str, float | str]:
         """The numbers behind a decision."""
+        told = all(
+            q.idle or q.last is None or q.last.backlog_rows is not None for q in self._queries.values()
+        )
         snapshot, states = sizing.snapshot, sizing.states.values()
         slots = size.nodes * snapshot.slots_per_node
         model = max(sizing.models.values(), key=lambda m: m.on(slots).per_row_s)
         time = model.on(slots)
         return {
             "slope_per_s2": round(sum(state.slope_per_s2 for state in states), 3),
-            "backlog_rows": round(sum(state.backlog_rows for state in states)),
+            "backlog_rows": round(sum(state.backlog_rows for state in states)) if told else "unknown",
             "ahead_s": round(max(state.slope_for_s for state in states), 1),
             "driver_s": round(model.driver_s, 3),
             "batch_fixed_s": round(time.fixed_s, 3),
