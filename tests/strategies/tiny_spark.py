@@ -273,8 +273,8 @@ class Forgetful:
         self.count += 1
         return self.count
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        """Forget it."""
+    def amend_ledger(self, bodies: dict[int, dict[str, Any]]) -> None:
+        """Forget them."""
 
 
 @dataclass(frozen=True, kw_only=True)

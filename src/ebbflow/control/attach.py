@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ebbflow")
 
+TEMPORARY_S = 2 * 3600.0
+"""How long readings and holds stay in a store that goes with the job: nobody reads it later."""
 DEFAULT_SLO = "freshness p95 <= 30s"
 
 
@@ -114,7 +116,7 @@ def attach(
     ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings and ledger; without one they go to a temporary file that goes with the job.
+    for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
     """
     try:
         limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
@@ -138,7 +140,11 @@ def attach(
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
         folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
-        kept = Store(Path(folder.name) / "run.sqlite" if folder else Path(store or ""), time)
+        if folder is not None:
+            path = Path(folder.name) / "run.sqlite"
+            kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
+        else:
+            kept = Store(Path(store or ""), time)
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return Attached(None, None, lambda: None)
