@@ -6,9 +6,11 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import Clock, SystemClock
@@ -38,6 +40,16 @@ TEMPORARY_S = 2 * 3600.0
 DEFAULT_SLO = "freshness p95 <= 30s"
 
 
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The ledger of a run as far as it is told."""
+
+    entries: Sequence[LedgerEntry]
+    """Every act, and the newest holds, oldest first."""
+    left_out: int
+    """Older holds that are not among them."""
+
+
 class Attached:
     """A running loop. Stop it with ``stop``, or leave it: it ends with the application."""
 
@@ -61,8 +73,23 @@ class Attached:
 
     @property
     def decisions(self) -> Sequence[LedgerEntry]:
-        """The ledger of this run so far."""
+        """The newest entries of the ledger of this run; ``history`` has every act."""
         return [] if self._loop is None else self._loop.ledger.entries
+
+    def history(self) -> History:
+        """Every act of this run, from the store where they are no longer at hand, and the newest holds."""
+        if self._loop is None or self.store is None:
+            return History(entries=[], left_out=0)
+        ledger = self._loop.ledger
+        written, recent = ledger.written, ledger.entries
+        older: list[LedgerEntry] = []
+        if written > len(recent) and ledger.first_id is not None:
+            try:
+                acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
+                older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
+            except EbbflowError as error:
+                log.warning("only the newest decisions can be told: %s", error)
+        return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
     @property
     def reconfigurations(self) -> int:

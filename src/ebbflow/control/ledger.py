@@ -40,6 +40,9 @@ class Ledger:
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
         self.reconfigurations = 0
+        self.written = 0
+        """Entries so far, at hand or not."""
+        self.first_id: int | None = None
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -68,6 +71,9 @@ class Ledger:
         body = numbered(0).to_json() if self._writes else {}
         entry = numbered(self._store.append_ledger(time_s, verdict, body))
         self._recent.append(entry)
+        self.written += 1
+        if self.first_id is None:
+            self.first_id = entry.entry_id
         if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
         return entry
