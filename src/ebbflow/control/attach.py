@@ -161,7 +161,13 @@ def attach(
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
-        target: Target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
+        target: Target = SparkTarget(
+            spark,
+            time,
+            managed=tuple(queries),
+            min_nodes=limits.min_nodes,
+            master_web_url=master_web_url,
+        )
         if agents:
             application = str(spark.sparkContext.applicationId)
             collector = Collector(agents, application=application, keys=keys)
