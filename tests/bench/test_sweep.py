@@ -136,7 +136,9 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     (both,) = sweep([shared], ["static"]).results
     lost = [score(run, oracle_node_seconds=None).rows_lost for run in played.runs]
     assert lost[0] == 0, "what another pipeline lost is not the first one's"
-    assert both.scores.rows_lost == lost[1] > 1000, "scores of pipelines that share nodes are over all of them"
+    assert both.scores.rows_lost == lost[1] > 1000, (
+        "scores of pipelines that share nodes are over all of them"
+    )
 
 
 def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:

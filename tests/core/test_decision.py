@@ -46,6 +46,7 @@ def test_an_entry_is_plain_values_with_all_that_was_known() -> None:
     assert plain["expected"] == {"metric": "freshness", "value": 3.0, "at_s": 20.0}
     assert plain["achieved"] == 3.5
     assert plain["outcome"]["infeasible_nodes"] == 1
+    assert LedgerEntry.from_json(plain) == entry
 
 
 def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
@@ -58,6 +59,7 @@ def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
         decision=Decision(wanted=Layout.of(1), reason="r"),
     )
     plain = entry.to_json()
+    assert LedgerEntry.from_json(plain) == entry
     assert (plain["expected"], plain["achieved"], plain["outcome"]) == (None, None, None)
 
 

@@ -147,7 +147,7 @@ def run_live(
             )
             time.wait(started_s + scenario.seconds - time.now_s(), ended)
             ended_s = time.now_s()
-            decisions = list(attached.decisions)
+            decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             attached.stop()
             stop_between_batches(query)
             progress = list(query.recentProgress)
@@ -159,6 +159,7 @@ def run_live(
                 started_s=started_s,
                 ended_s=ended_s,
                 decisions=decisions,
+                reconfigurations=reconfigurations,
                 arrived=_arrived(scenario, started_s, ended_s),
                 processed=_processed(progress, started_s),
             )

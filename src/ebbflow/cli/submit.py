@@ -17,6 +17,7 @@ from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.report.page import write_page
@@ -149,7 +150,7 @@ def submit(
             on_session=on_session,
         )
         ended_s = clock.now_s()
-        decisions = [entry for each in attached for entry in each.decisions]
+        history = [each.history() for each in attached]
         for each in attached:
             each.stop(within_s=5.0)
     if not attached:
@@ -162,9 +163,10 @@ def submit(
             limits=limits,
             started_s=started_s,
             ended_s=ended_s,
-            decisions=decisions,
+            decisions=[entry for each in history for entry in each.entries],
+            reconfigurations=sum(each.reconfigurations for each in attached),
         )
-        scores = score(run, oracle_node_seconds=None)
+        scores = recorder.score(run)
         # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
         unknown: dict[str, Any] = {"rows_repeated": None}
         if not recorder.saw_something:
@@ -176,8 +178,11 @@ def submit(
             "slo": str(objective),
             **scores.to_json(),
             **unknown,
+            "rows_not_timed": recorder.rows_not_timed,
+            "queries": [_of_query(each) for each in recorder.by_query(run)],
             "executors": recorder.executors(started_s),
-            "decisions": [entry.to_json() for entry in decisions],
+            "decisions": [entry.to_json() for entry in run.decisions],
+            "holds_left_out": sum(each.left_out for each in history),
             "agents": next((each.agents for each in attached if each.agents is not None), None),
         }
         if json_report is not None:
@@ -196,6 +201,13 @@ def submit(
         # The job is done and its exit code is its own, whatever becomes of our report.
         log.exception("the report could not be written")
     return code
+
+
+def _of_query(run: Run) -> dict[str, Any]:
+    """How one query was served."""
+    scores = score(run, oracle_node_seconds=None).to_json()
+    keys = ("rows_in", "rows_out", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s")
+    return {"query": run.pipeline, **{key: scores[key] for key in keys}}
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

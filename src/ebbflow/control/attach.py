@@ -6,9 +6,11 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile
 from ebbflow.control.policy_in_force import PolicyInForce
@@ -35,7 +37,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ebbflow")
 
+TEMPORARY_S = 2 * 3600.0
+"""How long readings and holds stay in a store that goes with the job: nobody reads it later."""
 DEFAULT_SLO = "freshness p95 <= 30s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The ledger of a run as far as it is told."""
+
+    entries: Sequence[LedgerEntry]
+    """Every act, and the newest holds, oldest first."""
+    left_out: int
+    """Older holds that are not among them."""
 
 
 class Attached:
@@ -71,8 +85,23 @@ class Attached:
 
     @property
     def decisions(self) -> Sequence[LedgerEntry]:
-        """The ledger of this run so far."""
+        """The newest entries of the ledger of this run; ``history`` has every act."""
         return [] if self._loop is None else self._loop.ledger.entries
+
+    def history(self) -> History:
+        """Every act of this run, from the store where they are no longer at hand, and the newest holds."""
+        if self._loop is None or self.store is None:
+            return History(entries=[], left_out=0)
+        ledger = self._loop.ledger
+        written, recent = ledger.written, ledger.entries
+        older: list[LedgerEntry] = []
+        if written > len(recent) and ledger.first_id is not None:
+            try:
+                acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
+                older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
+            except EbbflowError as error:
+                log.warning("only the newest decisions can be told: %s", error)
+        return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
     @property
     def reconfigurations(self) -> int:
@@ -141,7 +170,7 @@ def attach(
     ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings and ledger; without one they go to a temporary file that goes with the job.
+    for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
     """
     try:
         limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
@@ -159,13 +188,23 @@ def attach(
         from ebbflow.targets.spark.target import SparkTarget
 
         collector = None
-        target: Target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
+        target: Target = SparkTarget(
+            spark,
+            time,
+            managed=tuple(queries),
+            min_nodes=limits.min_nodes,
+            master_web_url=master_web_url,
+        )
         if agents:
             application = str(spark.sparkContext.applicationId)
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
         folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
-        kept = Store(Path(folder.name) / "run.sqlite" if folder else Path(store or ""), time)
+        if folder is not None:
+            path = Path(folder.name) / "run.sqlite"
+            kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
+        else:
+            kept = Store(Path(store or ""), time)
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return Attached(None, None, lambda: None)

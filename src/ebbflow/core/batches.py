@@ -54,8 +54,9 @@ class Batch:
     trigger_interval_s: float
     arrival_rate_per_s: float
     """Rows that arrived at the source per second, between this batch's start and the one before."""
-    backlog_rows: float
-    """Rows that were already at the source when it started and that it left behind (read limits)."""
+    backlog_rows: float | None
+    """Rows that were already at the source when it started and that it left behind (read limits). None where
+    the source does not tell: then nobody knows whether any wait."""
     oldest_arrival_s: float
     """When the oldest of its rows arrived."""
     stages: tuple[StageRun, ...] = ()

@@ -115,3 +115,32 @@ class LedgerEntry:
                 "note": self.outcome.note,
             },
         }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> LedgerEntry:
+        """Back from plain values, as a store keeps them; ``instead`` is not among them."""
+        expected, outcome = body["expected"], body["outcome"]
+        decision = Decision(
+            wanted=Layout.from_json(body["wanted"]),
+            reason=body["reason"],
+            formula=body["formula"],
+            inputs=body["inputs"],
+            bound_by=tuple(Constraint(name=c["name"], why=c["why"]) for c in body["bound_by"]),
+            expected=expected
+            and Effect(metric=Metric.of(expected["metric"]), value=expected["value"], at_s=expected["at_s"]),
+        )
+        return cls(
+            entry_id=body["id"],
+            time_s=body["time_s"],
+            strategy=body["strategy"],
+            verdict=body["verdict"],
+            before=Layout.from_json(body["before"]),
+            decision=decision,
+            outcome=outcome
+            and Outcome(
+                requested=Layout.from_json(outcome["requested"]),
+                infeasible_nodes=outcome["infeasible_nodes"],
+                note=outcome["note"],
+            ),
+            achieved=body["achieved"],
+        )

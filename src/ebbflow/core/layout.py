@@ -77,6 +77,11 @@ class Layout:
             "placement": dict(self.placement),
         }
 
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Layout:
+        """Back from plain values."""
+        return cls(nodes=body["nodes"], parallelism=body["parallelism"], placement=body["placement"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutDifference:

@@ -62,11 +62,12 @@ class Metric(Enum):
     QUEUE_LENGTH = (
         "queue-length", Unit.ROWS, SubjectKind.PIPELINE,
         "rows at the sources that no finished batch has processed: those counted from the last offsets, "
-        "plus what the arrival rate has brought since",
+        "plus what the arrival rate has brought since; not read where the source does not tell",
     )  # fmt: skip
     BACKLOG = (
         "backlog", Unit.ROWS, SubjectKind.PIPELINE,
-        "rows that had arrived when the last batch started and that it left behind (read limits)",
+        "rows that had arrived when the last batch started and that it left behind (read limits); not read where "
+        "the source does not tell its latest offset",
     )  # fmt: skip
     FRESHNESS = (
         "freshness", Unit.SECONDS, SubjectKind.PIPELINE,

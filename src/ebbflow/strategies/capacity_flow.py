@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ebbflow.core.decision import Constraint
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -49,6 +51,11 @@ class LearnedFlow:
     def ready(self) -> bool:
         """Whether rows with a cost have been seen."""
         return self.model.ready
+
+    @property
+    def unlearned(self) -> Mapping[str, float | None]:
+        """None: a flow is learned as one, and has no batches to wait for."""
+        return {}
 
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""

@@ -58,6 +58,12 @@ def test_without_a_queue_length_the_lag_is_what_was_left_and_what_came_since() -
     assert signals.lag_rows == 470.0  # 70 + 100 rows/s · 4 s
 
 
+def test_a_source_that_does_not_tell_what_waits_has_no_lag_rather_than_none() -> None:
+    signals = Signals()
+    assert signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 20.0), backlog_rows=None)])) == ""
+    assert signals.lag_rows is None
+
+
 def test_operators_need_two_readings_and_busy_time_in_every_one() -> None:
     target, signals = Operators(), Signals()
     target.read(0.0, rate_per_s=10, lag_rows=0, read=(10, 10, 1, 1))

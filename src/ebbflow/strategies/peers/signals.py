@@ -11,7 +11,7 @@ mean share of an instance is read (``instance-cpu``), busy time = Σ share × in
 ``instance-busy`` gives the time with rows in hand in the same way: longer than the CPU's where instances wait for a
 core, and what Flink and DS2 call busy.
 The lag is the pipeline's ``queue-length``; where that is not read, the rows a batch left behind plus those
-that came while it ran.
+that came while it ran; missing where a source does not tell what was left.
 
 A batch that has run for longer than the one before (and than its trigger) is taken to keep as large a share
 of the present slots busy as that one did while it ran: a CPU meter would see it long before it ends.
@@ -197,8 +197,9 @@ class Signals:
         idle = {name for name, batch in self.batches.items() if self._idle(name, batch, snapshot)}
         working = [batch for name, batch in self.batches.items() if name not in idle]
         self.rate_per_s = sum(batch.arrival_rate_per_s for batch in working)
-        if self.lag_rows is None:
-            self.lag_rows = sum(b.backlog_rows + b.arrival_rate_per_s * b.duration_s for b in working)
+        left = [b.backlog_rows for b in working if b.backlog_rows is not None]
+        if self.lag_rows is None and len(left) == len(working):
+            self.lag_rows = sum(left) + sum(b.arrival_rate_per_s * b.duration_s for b in working)
 
 
 def _work(batch: Batch) -> Work:

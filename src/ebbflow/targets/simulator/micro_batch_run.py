@@ -275,9 +275,10 @@ class MicroBatchRun:
             readings += [
                 Reading(at_s, name, Metric.BATCH_ROWS, float(batch.rows)),
                 Reading(at_s, name, Metric.BATCH_TIME, batch.duration_s),
-                Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows),
                 Reading(at_s, name, Metric.FRESHNESS, at_s - batch.oldest_arrival_s),
             ]
+            if batch.backlog_rows is not None:
+                readings.append(Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows))
             if interval_s:
                 late_s = batch.started_s % interval_s
                 readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, late_s))
