@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome
+from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome, Rounded
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 
@@ -81,3 +81,12 @@ def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
         .expected
         is None
     )
+
+
+def test_numbers_rounded_when_read_are_as_good_as_numbers_rounded_before() -> None:
+    exact = {"rate_per_s": 12.3456, "queue_rows": 7.5, "nodes": 3}
+    rounded = Rounded(exact, {"rate_per_s": 2, "queue_rows": None})
+    assert rounded == {"rate_per_s": 12.35, "queue_rows": 8, "nodes": 3}
+    assert (list(rounded), len(rounded)) == (list(exact), 3)
+    decision = Decision(wanted=Layout.of(1), reason="why", inputs=rounded)
+    assert decision == Decision(wanted=Layout.of(1), reason="why", inputs=dict(rounded))

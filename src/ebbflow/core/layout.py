@@ -37,6 +37,8 @@ class Layout:
 
     def with_nodes(self, nodes: int, cluster: str = MAIN) -> Layout:
         """The same layout with another number of nodes in a cluster."""
+        if self.nodes.get(cluster) == nodes:
+            return self
         return Layout(
             nodes={**self.nodes, cluster: nodes}, parallelism=self.parallelism, placement=self.placement
         )

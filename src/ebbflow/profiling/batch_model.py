@@ -20,9 +20,9 @@ left of the measured batch when the stages are taken out, so the launching of ta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from ebbflow.core.batches import Batch, StageRun
@@ -39,8 +39,7 @@ SURPRISE = 3.0
 tasks load classes and start Python; a true change of cost still gets through within a few batches."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchTime:
+class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """batch(n) = fixed_s + per_row_s · n, for one number of slots."""
 
     fixed_s: float
@@ -156,14 +155,17 @@ class BatchModel:
         for run in batch.stages:
             if batch.steady:
                 in_waves_s = -(-run.tasks // slots) * run.task_time_s / run.tasks
-                in_stages_s += max(in_waves_s, run.longest_task_s)
+                in_stages_s += in_waves_s if in_waves_s > run.longest_task_s else run.longest_task_s
             else:  # on how many slots its tasks ran is not known, only how long
                 in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
             return
         for run in batch.stages:
-            self._stages.setdefault(run.index, StageModel()).learn(batch.rows, run, steady=batch.steady)
+            stage = self._stages.get(run.index)
+            if stage is None:
+                stage = self._stages[run.index] = StageModel()
+            stage.learn(batch.rows, run, steady=batch.steady)
         for index in [i for i in self._stages if i >= len(batch.stages)]:
             del self._stages[index]  # the plan of the query changed
         self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)

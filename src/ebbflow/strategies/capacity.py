@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ebbflow.core.decision import Constraint, Decision, Effect
+from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.sizing import Size, Sizing
@@ -33,6 +33,12 @@ from ebbflow.strategies.first_batch import FirstBatch
 
 HOLD_LEADS = 0.5
 """Shrinking must have been right for this part of a lead time at least: what is given up comes back no sooner."""
+DIGITS: dict[str, int | None] = {
+    "rate_per_s": 2, "slope_per_s2": 3, "queue_rows": None, "backlog_rows": None, "freshness_s": 2, "ahead_s": 1,
+    "driver_s": 3, "batch_fixed_s": 3, "batch_per_row_ms": 4, "row_cpu_ms": 4, "slot_cpu": 3, "capacity_per_s": 1,
+    "pause_s": 2, "reserve_s": 2, "lead_time_s": 2, "busy": 3, "predicted_freshness_s": 2, "budget_s": 2,
+}  # fmt: skip
+"""How the numbers behind a decision are rounded."""
 FORMULA = "n* = min { n : worst freshness(n) ≤ T + β·(SLO − T) and busy(n) ≤ ρ }"
 
 
@@ -70,7 +76,7 @@ class Learned(Protocol):
         """What keeps more nodes from helping."""
         ...
 
-    def inputs(self, sizing: Any, size: Size) -> dict[str, float | str]:
+    def inputs(self, sizing: Any, size: Size) -> Mapping[str, float | str]:
         """The numbers behind a decision that only this engine has."""
         ...
 
@@ -250,18 +256,19 @@ class Capacity:
             found = Constraint(name="objective", why=why)
         return (found,)
 
-    def _inputs(self, sizing: Sizing, size: Size) -> dict[str, float | str]:
+    def _inputs(self, sizing: Sizing, size: Size) -> Rounded:
         snapshot = sizing.snapshot
-        return {
-            "rate_per_s": round(sizing.rate_per_s, 2),
+        numbers = {
+            "rate_per_s": sizing.rate_per_s,
             **self._learned.inputs(sizing, size),
-            "lead_time_s": round(snapshot.lead_time_s, 2),
+            "lead_time_s": snapshot.lead_time_s,
             "observed_nodes": snapshot.observed.main_nodes,
             "requested_nodes": snapshot.requested.main_nodes,
-            "busy": round(size.busy, 3),
-            "predicted_freshness_s": round(size.freshness_s, 2),
-            "budget_s": round(sizing.budget_s, 2),
+            "busy": size.busy,
+            "predicted_freshness_s": size.freshness_s,
+            "budget_s": sizing.budget_s,
         }
+        return Rounded(numbers, DIGITS)
 
 
 def _effect(sizing: Sizing, size: Size) -> Effect:

@@ -214,11 +214,11 @@ class LearnedBatches:
         model = max(sizing.models.values(), key=lambda m: m.on(slots).per_row_s)
         time = model.on(slots)
         return {
-            "slope_per_s2": round(sum(state.slope_per_s2 for state in states), 3),
-            "backlog_rows": round(sum(state.backlog_rows for state in states)) if told else "unknown",
-            "ahead_s": round(max(state.slope_for_s for state in states), 1),
-            "driver_s": round(model.driver_s, 3),
-            "batch_fixed_s": round(time.fixed_s, 3),
-            "batch_per_row_ms": round(time.per_row_s * 1000, 4),
-            "reserve_s": round(size.reserve_s, 2),
+            "slope_per_s2": sum([state.slope_per_s2 for state in states]),
+            "backlog_rows": sum([state.backlog_rows for state in states]) if told else "unknown",
+            "ahead_s": max([state.slope_for_s for state in states]),
+            "driver_s": model.driver_s,
+            "batch_fixed_s": time.fixed_s,
+            "batch_per_row_ms": time.per_row_s * 1000,
+            "reserve_s": size.reserve_s,
         }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sim_worlds import named_operator, named_query, query, shared_world, world
 
 from ebbflow.bench.score import score
@@ -13,6 +17,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
+from ebbflow.targets.simulator.nodes import NodePool
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 
 
@@ -23,6 +28,29 @@ def test_nodes_get_their_speeds_in_turn_and_the_quick_take_more_tasks() -> None:
     target.observe()
     # from 5 s: four on the quick node till 9 s, two on the slow one till 9 s
     assert target.processed().times_s[1] == pytest.approx(9.0)
+
+
+@given(
+    asked=st.lists(st.tuples(st.floats(0.1, 30.0), st.integers(1, 6), st.booleans()), max_size=8),
+    looks_s=st.lists(st.floats(0.0, 15.0), min_size=1, max_size=6),
+    dies=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_count_that_is_remembered_is_the_count_made_anew(asked, looks_s, dies) -> None:
+    faults = [NodeDies(at_s=20.0)] if dies else []
+    pool = NodePool(NodeKind(lead_time_s=7.3, drain_s=4.0), 2, np.random.default_rng(1), faults)
+    now_s = 0.0
+    for wait_s, nodes, busy in [*asked, (50.0, 2, False)]:
+        for look_s in sorted(looks_s):
+            pool.advance(now_s + look_s)
+            remembered = pool.census(now_s + look_s)
+            pool._census = None
+            anew = pool.census(now_s + look_s)
+            assert replace(remembered, from_s=anew.from_s) == anew
+        now_s += max(looks_s) + wait_s
+        pool.advance(now_s)
+        pool.set_nodes(now_s, nodes, busy=busy)
+        pool.let_go(now_s, between_batches=not busy)
 
 
 def test_an_instance_is_as_quick_as_its_node() -> None:

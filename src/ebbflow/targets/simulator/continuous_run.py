@@ -40,6 +40,8 @@ class ContinuousRun:
         # of its own, so that noise drawn ahead does not change how long the next rebalance takes
         self.noise = NoiseDraws(engine.noise, start.rng.spawn(1)[0])
         self.first, self.number = first, number
+        self.version = 0
+        """Changes whenever what its operators can do has to be weighed anew."""
         self._world, self._rng = world, start.rng
         self._names: tuple[str, ...] = engine.pipeline.order
         self._instances = [max(1, engine.parallelism.get(name, 1)) for name in self._names]
@@ -95,6 +97,7 @@ class ContinuousRun:
                 inside_s += flow.queue[i] / flow.capacity(i)
         inside_s += sum(wire.steps + wire.waiting / wire.rows_per_s for wire in self._wires())
         self.stopping_since_s = now_s
+        self.version += 1
         self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s - 1e-9))
         low_s, high_s = engine.pause_s
         self._pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
@@ -121,6 +124,7 @@ class ContinuousRun:
         """Within a rebalance: from draining to standing still, and from there to the new layout."""
         if self._stop_until_s is None and now_s >= self._drain_until_s:
             self._stop_until_s = now_s + self._pause_s
+            self.version += 1
         if self._stop_until_s is not None and now_s >= self._stop_until_s:
             self.stopping_since_s = self._stop_until_s = None
             self._instances, self._clusters = list(self._wanted[0]), list(self._wanted[1])
@@ -129,6 +133,7 @@ class ContinuousRun:
     def place(self, now_s: float) -> None:
         """Deal the instances out to the nodes that are there; the world weighs them afterwards."""
         self._placed, self._on_nodes = {}, {}
+        self.version += 1
         for cluster in dict.fromkeys(self._clusters):
             nodes = tuple(self._world.pools[cluster].working(now_s))
             here = [k for k, c in enumerate(self._clusters) if c == cluster]

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -133,7 +134,7 @@ class Flow:
         # CPU wanted on a node of each fullness, per row that each operator finishes
         self._tightest = [
             (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
-            for cores, instances in _fullest({(crowd.cores, crowd.instances) for crowd in crowds})
+            for cores, instances in _fullest(frozenset((crowd.cores, crowd.instances) for crowd in crowds))
         ]
         # for each crowd: the same, the part of each operator's capacity that is there, and its instances there
         self._crowds = [
@@ -301,27 +302,22 @@ class Flow:
         Nothing has happened yet: ``play`` lets it.
         """
         count = len(new_rows[0])
-        fits = np.ones(count, dtype=np.bool_)
-        outs: list[Floats] = []
-        done: list[Floats] = []
+        outs = np.empty((len(self.vertices), count))
         for i, source in enumerate(self._source_of):
-            out = np.zeros(count)
-            if source >= 0:
-                out = out + new_rows[source]
+            out = new_rows[source] if source >= 0 else np.zeros(count)
             for j, selectivity in self._streams[i]:
                 out = out + outs[j] * selectivity
-            most: float | Floats = self._capacity[i]
-            if factors is not None:
-                most = most * factors[self.vertices[i].pipeline]
-            fits &= out <= most
-            outs.append(out)
-            done.append(_running_sum(self.done[i], out))
+            outs[i] = out
+        factor = None if factors is None else np.stack([factors[v.pipeline] for v in self.vertices])
+        capacity = np.asarray(self._capacity)[:, None]
+        fits = np.all(outs <= (capacity if factor is None else capacity * factor), axis=0)
         for cores, on in self._tightest:
             wanted = np.zeros(count)
             for i, cpu_s in on:
                 cpu = outs[i] * cpu_s
-                wanted = wanted + (cpu if factors is None else cpu / factors[self.vertices[i].pipeline])
+                wanted = wanted + (cpu if factor is None else cpu / factor[i])
             fits &= wanted <= cores
+        done = _running_sums(self.done, outs)
         settled, processed = [], []
         for pipeline, sinks in enumerate(self._sinks):
             through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
@@ -332,15 +328,10 @@ class Flow:
                     if source == pipeline:
                         room = self._most_pending[pipeline] - (done[i][:-1] - through[:-1])
                         fits &= outs[i] <= np.maximum(0.0, room)
-        seconds = count if fits.all() else int(np.argmin(fits))
-        spent_s = [
-            _running_sum(self.spent_s[i], out / service)
-            for i, (out, service) in enumerate(zip(outs, self._service, strict=True))
-        ]
         return Stretch(
-            seconds=seconds,
-            done=np.stack(done),
-            spent_s=np.stack(spent_s),
+            seconds=count if fits.all() else int(np.argmin(fits)),
+            done=done,
+            spent_s=_running_sums(self.spent_s, outs / np.asarray(self._service)[:, None]),
             settled=settled,
             processed=processed,
         )
@@ -366,15 +357,17 @@ class Stretch:
     """Source rows through, for each pipeline."""
 
 
-def _running_sum(start: float, more: Floats) -> Floats:
-    """start, start + a, start + a + b, …, added one after the other."""
-    return np.cumsum(np.concatenate(([start], more)))
+def _running_sums(start: Sequence[float], more: Floats) -> Floats:
+    """Of each row: start, start + a, start + a + b, …, added one after the other."""
+    first = np.asarray(start)[:, None]
+    return np.asarray(np.cumsum(np.concatenate((first, more), axis=1), axis=1))
 
 
-def _fullest(nodes: set[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
+@lru_cache(maxsize=256)
+def _fullest(nodes: frozenset[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
     """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
 
-    >>> _fullest({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))})
+    >>> _fullest(frozenset({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))}))
     [(1, ((1, 1),)), (2, ((0, 1), (1, 1)))]
     """
     counts = {node: dict(node[1]) for node in nodes}

@@ -88,11 +88,13 @@ class MicroBatchRun:
         interval_s, start_s = self.query.trigger_interval_s, max(self._free_s, self._due_s)
         if self._rest > 0 or self.batch is not None or not interval_s:
             return
-        first = math.ceil(start_s / interval_s - 1e-9)
         count = min(int((until_s - start_s) / interval_s), _MOST_STRETCH)
+        if count < _LEAST_STRETCH:
+            return
+        first = math.ceil(start_s / interval_s - 1e-9)
         there = self.pool.strength(start_s)
         if (
-            count < _LEAST_STRETCH or first * interval_s != start_s or there.speed is None or not there.slots
+            first * interval_s != start_s or there.speed is None or not there.slots
             or self.pool.some_leave or any(stage.skew > 1.0 for stage in self.stages)
         ):  # fmt: skip
             return
