@@ -135,6 +135,17 @@ class Driver:
                 return 0.0
             return float(trigger.intervalMs()) / 1000
 
+    def has_read_limit(self, query: StreamingQuery) -> bool | None:
+        """Whether a source of the query takes less than all there is in a batch; None if nobody can say."""
+        try:
+            limits = _java(query).streamingQuery().uniqueSources().values().iterator()
+            names = []
+            while limits.hasNext():
+                names.append(str(limits.next().getClass().getSimpleName()))
+        except (Py4JError, AttributeError, TypeError):
+            return None
+        return any(name != "ReadAllAvailable" for name in names) if names else None
+
     def row_counts(self) -> RowCounts:
         """A reader of the rows that operators of one query count."""
         return RowCounts(self._jvm, self._mapper)
