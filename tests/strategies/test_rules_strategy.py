@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,8 +42,8 @@ from ebbflow.policy import (
     tuples,
 )
 from ebbflow.strategies import Rules, make_strategy
-from ebbflow.targets.simulator import Scenario, built_in_engine
-from ebbflow.workloads import parse_load
+from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
+from ebbflow.workloads import Trace, parse_load
 
 HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
@@ -491,6 +492,25 @@ def test_another_policy_holds_from_the_next_look_on_with_the_old_histories() -> 
     assert sizes(world.run(5, enrich=301)) == [(10, 2)], "it had been past its threshold for 8 s"
     change = world.rules.use(Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)))
     assert (change.changed, change.removed) == (("grow",), ("in",))
+
+
+def test_a_query_with_a_read_limit_shrinks_once_nothing_comes_any_more(tmp_path: Path) -> None:
+    """Its queue is its backlog, which batches tell; that there are none to run must be told as well."""
+    query = MicroBatch(
+        pipeline=Pipeline.chain("q", Operator(name="work", boundary=True)),
+        stages=(Stage(tasks=4, per_row_s=0.001, operator="work"),),
+        trigger_interval_s=1.0,
+        read_limit_rows=100,
+    )
+    shrink = rule("in").scale_in(operator("work")).by(absolute(3)).when(metric("queue-length"))
+    policy = Policy(shrink.is_(below(tuples(1))).for_at_least(seconds(30)))
+    (tmp_path / "minute.csv").write_text("time,events\n0,12000\n60,0\n120,0\n180,0\n")
+    load = Trace(file=str(tmp_path / "minute.csv"))  # 6,000 rows wait after a minute, gone a minute later
+    run = play(Scenario(engine=query, load=load, seconds=239, cycle_s=1.0), Rules(policy)).run
+    (act,) = [entry for entry in run.decisions if entry.verdict == "act"]
+    assert act.decision.wanted.parallelism == {"work": 1}
+    assert act.time_s == pytest.approx(150, abs=5)
+    assert "readings of backlog of q" in act.decision.inputs
 
 
 def test_without_a_policy_it_has_one_that_grows_and_shrinks_any_pipeline() -> None:

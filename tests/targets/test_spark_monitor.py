@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.metrics import Metric
 from ebbflow.targets.spark.driver import QueryStatus
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.progress import Progress, SourceProgress
@@ -30,6 +31,8 @@ class FakeDriver:
     def __init__(self, clock: ManualClock, limits: dict[str, bool | None], tells_latest: bool = True) -> None:
         self._clock, self._limits, self._tells_latest = clock, limits, tells_latest
         self.running = [Query(name) for name in limits]
+        self.silent: set[str] = set()
+        """Queries to which nothing comes any more."""
 
     def executors(self) -> list[Any]:
         return []
@@ -54,8 +57,10 @@ class FakeDriver:
 
     def progress_after(self, query: Any, batch_id: int, counts: Any) -> list[tuple[Progress, dict[str, int]]]:
         now_s = self._clock.now_s()
+        if query.name in self.silent:
+            return []
         source = SourceProgress(
-            start_offset=0, end_offset=5, latest_offset=9 if self._tells_latest else None, num_input_rows=5
+            start_offset=0, end_offset=5, latest_offset=5 if self._tells_latest else None, num_input_rows=5
         )
         mark = f"ebbflow:of-{query.name}"
         return [
@@ -108,6 +113,34 @@ def test_the_application_has_a_backlog_if_all_its_queries_have_one(
 
 def test_a_limit_that_hides_what_it_leaves_behind_is_none() -> None:
     assert looked_at({"a": True}, tells_latest=False).read_limited() == frozenset()
+
+
+def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
+    monitor._clock.advance(1.0)  # type: ignore[attr-defined]
+    readings, _ = monitor.look()
+    return [(r.subject, r.value) for r in readings if r.metric is Metric.BACKLOG]
+
+
+def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
+    monitor = looked_at({"a": True, "b": True, "c": False})
+    silent = monitor._driver.silent  # type: ignore[attr-defined]
+    silent.add("a")
+    assert ("a", 0.0) in backlogs(monitor)
+    silent |= {"b", "c"}
+    assert backlogs(monitor) == [("a", 0.0), ("b", 0.0)], (
+        "of c and of the whole it is not known that they have one"
+    )
+    both = looked_at({"a": True, "b": True})
+    both._driver.silent |= {"a", "b"}  # type: ignore[attr-defined]
+    assert backlogs(both) == [("a", 0.0), ("b", 0.0), ("job", 0.0)]
+
+
+def test_of_a_query_that_has_just_been_restarted_nobody_knows_what_waits() -> None:
+    monitor = looked_at({"a": True})
+    driver: Any = monitor._driver
+    driver.running[0].runId = "another run"
+    driver.silent.add("a")
+    assert backlogs(monitor) == []
 
 
 def test_a_query_that_is_being_restarted_is_still_known() -> None:

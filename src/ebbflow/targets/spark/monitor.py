@@ -132,6 +132,7 @@ class SparkMonitor:
                     batches.append(batch)
         status = self._driver.status(query)
         if status.is_trigger_active and status.is_data_available:
+            tracker.is_idle = False
             if tracker.running_since_s is None:
                 tracker.running_since_s = now_s
         elif not status.is_data_available and not progresses:
@@ -239,6 +240,14 @@ class SparkMonitor:
             readings.append(Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(known)))
         return readings
 
+    def _idle_readings(self, now_s: float) -> list[Reading]:
+        """That nothing waits, of queries which would tell it with their next batch and have none to run."""
+        limited, idle = self.read_limited(), [q for q in self.queries if self._trackers[str(q.runId)].is_idle]
+        names = {self._query_name(query) for query in idle}
+        if len(idle) == len(self.queries):
+            names.add(self.name)
+        return [Reading(now_s, name, Metric.BACKLOG, 0.0) for name in sorted(names & limited)]
+
     def _pipeline_readings(self, now_s: float, batches: list[Batch]) -> list[Reading]:
         """Sums over the queries; freshness of the running batch where it is already worse than the last."""
         trackers = list(self._trackers.values())
@@ -247,6 +256,7 @@ class SparkMonitor:
         readings = [
             Reading(now_s, self.name, Metric.ARRIVAL_RATE, sum(t.rate_per_s for t in trackers)),
             *self._queue_readings(now_s),
+            *self._idle_readings(now_s),
         ]
         if batches:
             readings += self._over_queries(max(batch.ended_s for batch in batches))

@@ -58,6 +58,7 @@ class QueryTracker:
         self.running_since_s: float | None = None
         self.rate_per_s = 0.0
         self.left_behind = 0.0
+        self.is_idle = False
         self._arrived = 0.0
         self._processed = 0.0
         self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
@@ -89,6 +90,7 @@ class QueryTracker:
         self.left_behind = left
         self.last = progress
         self.running_since_s = None
+        self.is_idle = False
         if before_s is None or progress.started_s <= before_s:
             return None
         self.rate_per_s = new_rows / (progress.started_s - before_s)
@@ -109,9 +111,10 @@ class QueryTracker:
         )
 
     def idle(self) -> None:
-        """Nothing runs and nothing is there to run."""
+        """Nothing runs and nothing is there to run; of a run that has ended no batch yet nobody knows that."""
         self.running_since_s = None
         self.rate_per_s = 0.0
+        self.is_idle = self.last is not None and self.left_behind == 0.0
 
     def oldest_unprocessed_s(self) -> float | None:
         """When the oldest row arrived that no finished batch has processed; None before the first batch."""
