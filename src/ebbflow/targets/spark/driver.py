@@ -139,12 +139,13 @@ class Driver:
         """Whether a source of the query takes less than all there is in a batch; None if nobody can say."""
         try:
             limits = _java(query).streamingQuery().uniqueSources().values().iterator()
-            names = []
+            found = []
             while limits.hasNext():
-                names.append(str(limits.next().getClass().getSimpleName()))
+                limit = limits.next()  # that of a source in Python is wrapped, and tells its kind in its text
+                found.append(f"{limit.getClass().getSimpleName()} {limit.toString()}")
         except (Py4JError, AttributeError, TypeError):
             return None
-        return any(name != "ReadAllAvailable" for name in names) if names else None
+        return any("ReadAllAvailable" not in limit for limit in found) if found else None
 
     def row_counts(self) -> RowCounts:
         """A reader of the rows that operators of one query count."""
