@@ -72,6 +72,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
     )
     assert judge(first, SIMULATOR, late).wrong
     assert "at 97.0 s, not 91 s" in judge(first, SPARK, late).wrong[0]
+    assert judge(first, SPARK, late).to_json()["measured"]["within_s"] == [2.0]
 
 
 def test_a_queue_that_gets_longer_than_its_peaks_make_it_is_wrong() -> None:

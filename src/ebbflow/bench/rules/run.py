@@ -57,6 +57,10 @@ class Result:
             expected["most_queued"] = case.most_queued
         measured["most_queued"] = _rounded(most_queued(self.seen))
         measured["reading_s"] = _rounded(usual_reading_s(self.seen))
+        if self.target == SPARK:  # a stalled machine widens it: to be seen beside the verdict
+            measured["within_s"] = [
+                _rounded(one_reading_s(self.seen, i)) for i in range(len(self.seen.changes))
+            ]
         return {
             "case": case.name,
             "section": case.section,
