@@ -111,6 +111,7 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
         "time_s": 5.0, "verdict": "act", "before": layout, "wanted": {**layout, "nodes": {"main": 3}},
         "reason": "[red]grow", "bound_by": [{"name": "step cap", "why": "too far"}],
         "expected": {"metric": "freshness", "value": 8.0, "at_s": 9.0}, "achieved": 7.5,
+        "inputs": {"readings": "301, [bold]302", "load": 1.25},
     }  # fmt: skip
     store.append_ledger(5.0, "act", body)
     store.append_ledger(6.0, "hold", {**body, "verdict": "hold", "wanted": layout})
@@ -118,6 +119,11 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
     assert code == 0
     assert "1 → 3" in out
     assert "[red]grow" in out.replace("\n", "")
+    assert "readings" not in out, "what acts were made from is shown with --acts"
+    code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", str(tmp_path / "run.sqlite"))
+    assert code == 0
+    assert "readings: 301, [bold]302" in " ".join(out.split())
+    assert "load: 1.25" in out
     code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", "--json", str(tmp_path / "run.sqlite"))
     assert [entry["verdict"] for entry in json.loads(out)] == ["act"]
     store.close()

@@ -63,6 +63,9 @@ class FakeDriver:
     def row_counts(self) -> None:
         return None
 
+    def has_read_limit(self, query: FakeQuery) -> bool:
+        return False
+
     def trigger_interval_s(self, query: FakeQuery) -> float:
         return 5.0
 

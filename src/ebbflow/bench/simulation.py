@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
-from ebbflow.control.loop import ControlLoop
+from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.ports import Guard, Strategy
@@ -62,8 +62,15 @@ def simulate(scenario: Scenario, strategy: Strategy) -> Run:
     return play(scenario, strategy).run
 
 
-def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None = None) -> Simulation:
-    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``."""
+def play(
+    scenario: Scenario,
+    strategy: Strategy,
+    guards: Sequence[Guard] | None = None,
+    *,
+    on_cycle: Callable[[CycleReport], None] | None = None,
+) -> Simulation:
+    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``; ``on_cycle``
+    is told of each cycle, as by ``attach``."""
     clock = ManualClock(0.0)
     target = scenario.target(clock)
     loop = ControlLoop(
@@ -85,7 +92,10 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
     blind_on_purpose = any(isinstance(fault, MissingMetrics | LateMetrics) for fault in scenario.faults)
     with _silenced() if blind_on_purpose else nullcontext():
         while True:
-            seen = loop.cycle().observation
+            report = loop.cycle()
+            if on_cycle is not None:
+                on_cycle(report)
+            seen = report.observation
             if seen is not None and seen.time_s > last_s:
                 batches += seen.batches
                 last_s = seen.time_s

@@ -20,7 +20,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy, Target
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
-from ebbflow.guards import default_guards, guards_for
+from ebbflow.guards import guards_for
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
@@ -214,8 +214,7 @@ def attach(
     loop = ControlLoop(
         target=target,
         strategy=chosen,
-        # A person wrote when and how far; our cool-down and steps would make something else of it.
-        guards=guards_for(chosen) if policy is not None else default_guards(),
+        guards=guards_for(chosen),  # as in the simulator
         store=kept,
         clock=time,
         limits=limits,

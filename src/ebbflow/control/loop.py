@@ -274,6 +274,7 @@ class ControlLoop:
             lead_time_s=seen.lead_time_s,
             data_age_s=now_s - seen.time_s,
             queries=seen.queries,
+            read_limited=seen.read_limited,
             last_out_s=self._last_out_s,
             last_in_s=self._last_in_s,
         )

@@ -31,6 +31,9 @@ class Observation:
     under_way: Sequence[ActionUnderWay] = ()
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """As in the snapshot: the queries that run, and since when their current batch does."""
+    read_limited: frozenset[str] = frozenset()
+    """Queries that a read limit keeps from taking all there is, so that a batch can leave rows behind; and the
+    pipeline, if that is so of all its queries."""
     held_nodes: int | None = None
     """Nodes paid for: those there, those leaving, and those asked for that have not come."""
     given_up_nodes: int = 0

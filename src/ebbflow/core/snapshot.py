@@ -57,6 +57,8 @@ class Snapshot:
     """Seconds since the target last answered; grows when the monitor cannot see."""
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """The queries that run, each with the time since which its current batch runs; None between batches."""
+    read_limited: frozenset[str] = frozenset()
+    """Queries with a read limit, and the pipeline if all of its have one: what they left behind is their queue."""
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None

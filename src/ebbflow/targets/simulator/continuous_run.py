@@ -239,7 +239,8 @@ class ContinuousRun:
                 Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
                 Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
                 Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
-                Reading(now_s, operator, Metric.INSTANCE_BUSY, busy[k]),
+                # With noisy costs the meter, which goes by the mean ones, may find less than was spent.
+                Reading(now_s, operator, Metric.INSTANCE_BUSY, max(busy[k], min(1.0, cpu))),
                 Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
             ]
         self._seen = (now_s, done, spent_s)

@@ -289,6 +289,8 @@ class MicroBatchRun:
                 readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
         if self.batch is None and now_s > max(self._free_s, self._due_s) + 2.0:
             self._rate_per_s = 0.0  # well past its trigger and no batch: nothing arrives
+            if self.query.read_limit_rows is not None and not self._left_behind:
+                readings.append(Reading(now_s, name, Metric.BACKLOG, 0.0))
         since_s = max(0.0, now_s - self._last_start_s)
         queue_rows = self._left_behind + self._rate_per_s * since_s
         if self.batch is not None:

@@ -94,6 +94,10 @@ class SimulatorTarget:
         self._world = engine.start_together(starts, self._pools, link or Link())
         self._runs = dict(zip(self._inflows, self._world.runs, strict=True))
         self._overall = Overall([each.pipeline for each, _ in pipelines])
+        limited = {e.pipeline.name for e, _ in pipelines if getattr(e, "read_limit_rows", None) is not None}
+        if len(limited) == len(pipelines):
+            limited.add(self._overall.pipeline.name)
+        self._read_limited = frozenset(limited)
         self._missing = [f for f in faults if isinstance(f, MissingMetrics)]
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
@@ -223,6 +227,7 @@ class SimulatorTarget:
             batches=batches,
             under_way=self._under_way(now_s, counts),
             queries={name: since_s for run in self._world.runs for name, since_s in run.running().items()},
+            read_limited=self._read_limited,
             held_nodes=sum([count.held for count in counts.values()]),
         )
 

@@ -150,6 +150,18 @@ class Driver:
                 return 0.0
             return float(trigger.intervalMs()) / 1000
 
+    def has_read_limit(self, query: StreamingQuery) -> bool | None:
+        """Whether a source of the query takes less than all there is in a batch; None if nobody can say."""
+        try:
+            limits = _java(query).streamingQuery().uniqueSources().values().iterator()
+            found = []
+            while limits.hasNext():
+                limit = limits.next()  # that of a source in Python is wrapped, and tells its kind in its text
+                found.append(f"{limit.getClass().getSimpleName()} {limit.toString()}")
+        except (Py4JError, AttributeError, TypeError):
+            return None
+        return any("ReadAllAvailable" not in limit for limit in found) if found else None
+
     def row_counts(self) -> RowCounts:
         """A reader of the rows that operators of one query count."""
         return RowCounts(self._jvm, self._mapper)

@@ -60,7 +60,8 @@ class SparkTarget:
         self._clock = clock
         self._managed = managed
         self._executors = ExecutorTracker(PRIOR_LEAD_TIME_S)
-        self._monitor = SparkMonitor(self._driver, clock, self._executors)
+        operators = {name: query.name for query in managed for name in query.parallelism}
+        self._monitor = SparkMonitor(self._driver, clock, self._executors, operators)
         room = ClusterRoom(self._driver, self._monitor, master_web_url)
         self._actuator = SparkActuator(
             self._driver,
@@ -99,6 +100,7 @@ class SparkTarget:
             batches=batches,
             under_way=self._actuator.under_way(),
             queries=self._monitor.running(),
+            read_limited=self._monitor.read_limited(),
             active=bool(self._monitor.queries) and (nodes > 0 or self._actuator.in_charge),
             held_nodes=len(self._monitor.present) + len(self._executors.asked_since_s),
             given_up_nodes=gave_up,

@@ -59,6 +59,7 @@ class QueryTracker:
         self.rate_per_s = 0.0
         self.left_behind: float | None = 0.0
         """Rows the last batch left at the source; None where the source does not tell."""
+        self.is_idle = False
         self._arrived = 0.0
         self._processed = 0.0
         self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
@@ -90,6 +91,7 @@ class QueryTracker:
         self.left_behind = left
         self.last = progress
         self.running_since_s = None
+        self.is_idle = False
         if before_s is None or progress.started_s <= before_s:
             return None
         self.rate_per_s = new_rows / (progress.started_s - before_s)
@@ -110,11 +112,13 @@ class QueryTracker:
         )
 
     def idle(self) -> None:
-        """Nothing runs and nothing is there to run: a source that tells nothing else tells that."""
+        """Nothing runs and nothing is there to run: a source that tells nothing else tells that. Of a run that has
+        ended no batch yet nobody knows it."""
         self.running_since_s = None
         self.rate_per_s = 0.0
         if self.left_behind is None:
             self.left_behind = 0.0
+        self.is_idle = self.last is not None and self.left_behind == 0.0
 
     def oldest_unprocessed_s(self) -> float | None:
         """When the oldest row arrived that no finished batch has processed.
