@@ -25,8 +25,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ebbflow.core.duration import parse_duration_s
+from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.strategies import STRATEGIES
@@ -61,7 +62,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unk
     seconds: Duration | None = None
     """How long it lasts. If not told, as long as the load; of one without end its natural span, at least an hour."""
     cycle: Duration = "10s"
-    lead_time: Duration = "12s"
+    lead_time: Duration = format_duration(USUAL_LEAD_TIME_S)
     lead_noise: float = 0.0
     trigger: Duration | None = None
     slots_per_node: int = 1
