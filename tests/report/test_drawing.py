@@ -54,3 +54,10 @@ def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
 def test_a_drawing_is_small_as_text() -> None:
     drawing = drawn(sine_run())
     assert len(json.dumps(drawing.curves()) + json.dumps(drawing.surroundings())) < 60_000
+
+
+def test_nodes_that_nobody_knows_are_not_drawn() -> None:
+    run = sine_run()
+    drawing = draw(replace(run, nodes=Curve.of([]), nodes_working=Curve.of([])), CAPACITY, run.nodes)
+    assert drawing.curves()["held"] == drawing.curves()["working"] == [[], []]
+    assert len(drawing.freshness) > 10

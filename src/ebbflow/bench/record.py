@@ -60,11 +60,6 @@ class RunRecorder:
             _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows, b.oldest_arrival_s) for b in seen.batches
         )
 
-    @property
-    def saw_something(self) -> bool:
-        """Whether there was anything to see at all."""
-        return bool(self._nodes)
-
     def executors(self, started_s: float) -> list[list[float]]:
         """[second, count] of the working nodes, at the start and at every change."""
         points = _from_start(self._working, started_s)

@@ -32,9 +32,9 @@ _SAMPLES_PER_WINDOW = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a run cost and how it served. None where a score is not defined (no rows, no time)."""
+    """What a run cost and how it served. None where a score is not defined (no rows, no time) or not known."""
 
-    node_seconds: float
+    node_seconds: float | None
     """∫ nodes held dt, paid from asking for a node until it is gone."""
     cost_ratio: float | None
     """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
@@ -48,10 +48,10 @@ class Scores:
     """Mean over time of |in − out| / in, in windows of a minute, each counted as 1 at most."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
-    reconfigurations: int
+    reconfigurations: int | None
     rows_in: int
     rows_out: int
-    rows_lost: int
+    rows_lost: int | None
     rows_repeated: int
 
     def to_json(self) -> dict[str, Any]:
@@ -59,12 +59,12 @@ class Scores:
         return asdict(self)
 
 
-def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) -> Scores:
+def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int | None = 0) -> Scores:
     """Score a run.
 
     ``oracle_node_seconds`` comes from :func:`ebbflow.bench.oracle.cheapest_schedule`; None leaves
     ``cost_ratio`` open. ``rows_lost`` comes from an audit of the sink against the offsets of the source: rows
-    that merely wait when the run ends are left over (rows_in − rows_out), not lost.
+    that merely wait when the run ends are left over (rows_in − rows_out), not lost. None: nobody looked.
 
     100 rows/s for 10 s, committed at 5 s and at 10 s, on two nodes of at most four:
 
@@ -85,26 +85,30 @@ def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) ->
     duration_s = run.ended_s - run.started_s
     arrived = _spanning(run.arrived)
     commits = _commits(run)
-    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else 0.0
-    held_throughout = run.limits.max_nodes * duration_s
+    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else None
+    used = _ratio(node_seconds, run.limits.max_nodes * duration_s)
     rows_in = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
     rows_out = float(commits.values[-1] - commits.values[0])
     waits = Waits.of(arrived, commits)
     return Scores(
         node_seconds=node_seconds,
-        cost_ratio=node_seconds / oracle_node_seconds if oracle_node_seconds else None,
+        cost_ratio=_ratio(node_seconds, oracle_node_seconds),
         violation=_violation(run, arrived, commits, waits),
         latency_p50_s=waits.quantile_s(0.50),
         latency_p95_s=waits.quantile_s(0.95),
         latency_max_s=waits.longest_s,
         throughput_degradation=_throughput_degradation(run, arrived, commits),
-        nodes_saved=1.0 - node_seconds / held_throughout if held_throughout > 0 else None,
+        nodes_saved=None if used is None else 1.0 - used,
         reconfigurations=run.reconfigurations,
         rows_in=round(rows_in),
         rows_out=round(rows_out),
         rows_lost=rows_lost,
         rows_repeated=run.rows_repeated,
     )
+
+
+def _ratio(cost: float | None, by: float | None) -> float | None:
+    return cost / by if cost is not None and by else None
 
 
 def waits_of(run: Run) -> Waits:

@@ -19,6 +19,7 @@ from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
+from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
@@ -144,11 +145,9 @@ def submit(
             ended_s=ended_s,
             decisions=decisions,
         )
-        scores = score(run, oracle_node_seconds=None)
-        # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
-        unknown: dict[str, Any] = {"rows_lost": None, "rows_repeated": None}
-        if not recorder.saw_something:
-            unknown |= {"node_seconds": None, "nodes_saved": None}
+        # Nobody compared this job's source with its sink.
+        scores = score(run, oracle_node_seconds=None, rows_lost=None)
+        unknown: dict[str, Any] = {"rows_repeated": None}
         document = {
             "script": str(script),
             "exit_code": code,
@@ -168,7 +167,7 @@ def submit(
                 report, title=f"Ebbflow: {script.name}", runs=[run], scores=[{**scores.to_json(), **unknown}]
             )
         say(
-            f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
+            f"{script.name} ended with code {code}: {whole(scores.node_seconds)} executor-seconds, "
             f"{scores.reconfigurations} changes of size"
         )
     except Exception:

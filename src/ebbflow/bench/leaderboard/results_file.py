@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from ebbflow.bench.leaderboard.sweep import Scene, Sweep
 from ebbflow.bench.score import Scores
@@ -43,7 +43,8 @@ def _schema() -> Any:
     types |= {"min_nodes": pa.int32(), "max_nodes": pa.int32(), "duration_s": pa.float64()}
     hints = get_type_hints(Scores)
     for field in fields(Scores):
-        types[field.name] = pa.int64() if hints[field.name] is int else pa.float64()
+        hint = hints[field.name]
+        types[field.name] = pa.int64() if int in (hint, *get_args(hint)) else pa.float64()
     types |= {"slo_kept": pa.bool_(), "oracle_node_seconds": pa.float64(), "oracle_feasible": pa.bool_()}
     return pa.schema([*types.items(), ("error", pa.string())])
 
