@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
@@ -79,3 +80,26 @@ def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
         .expected
         is None
     )
+
+
+def test_an_entry_of_the_ledger_comes_back_as_it_was_written() -> None:
+    entry = LedgerEntry(
+        entry_id=7,
+        time_s=12.5,
+        strategy="capacity",
+        verdict="act",
+        before=Layout.of(2, split=4),
+        decision=Decision(
+            wanted=Layout.of(5, split=8),
+            reason="λ rises",
+            formula="n = λ / c",
+            inputs={"λ": 240.0, "which": "clicks"},
+            bound_by=(Constraint(name="bounds", why="no more than 5"),),
+            expected=Effect(metric=Metric.FRESHNESS, value=3.0, at_s=60.0),
+        ),
+        outcome=Outcome(requested=Layout.of(4, split=8), infeasible_nodes=1, note="no free cores"),
+        achieved=3.5,
+    )
+    assert LedgerEntry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
+    bare = replace(entry, decision=Decision(wanted=Layout.of(2), reason="r"), outcome=None, achieved=None)
+    assert LedgerEntry.from_json(json.loads(json.dumps(bare.to_json()))) == bare

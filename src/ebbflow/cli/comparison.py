@@ -1,4 +1,4 @@
-"""What ``simulate`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table and page."""
+"""What ``simulate``, ``replay`` and ``bench leaderboard`` share: a sweep under a progress bar, its table and page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compare(
     scenes: Sequence[Scene], strategies: Sequence[str], *, workers: int | None, master: str | None = None
 ) -> Sweep:
     """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
-    runs = len(scenes) * len(strategies)
+    runs = sum(len(scene.runs(strategies)) for scene in scenes)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -87,6 +87,28 @@ class LedgerEntry:
         """Whether the target was asked for something else than there was: a reconfiguration."""
         return self.outcome is not None and bool(self.outcome.requested.difference(self.before))
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LedgerEntry:
+        """The entry that ``to_json`` wrote; what was expected of other layouts is not in it."""
+        expected, outcome = document["expected"], document["outcome"]
+        return cls(
+            entry_id=document["id"],
+            time_s=document["time_s"],
+            strategy=document["strategy"],
+            verdict=document["verdict"],
+            before=Layout(**document["before"]),
+            decision=Decision(
+                wanted=Layout(**document["wanted"]),
+                reason=document["reason"],
+                formula=document["formula"],
+                inputs=document["inputs"],
+                bound_by=tuple(Constraint(**each) for each in document["bound_by"]),
+                expected=expected and Effect(**{**expected, "metric": Metric.of(expected["metric"])}),
+            ),
+            outcome=outcome and Outcome(**{**outcome, "requested": Layout(**outcome["requested"])}),
+            achieved=document["achieved"],
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         decision = self.decision

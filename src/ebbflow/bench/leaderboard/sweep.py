@@ -11,7 +11,7 @@ from typing import Any
 from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
-from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
+from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
@@ -32,6 +32,12 @@ class Scene:
     scenario: Scenario
     drawn: bool = False
     """Whether pictures are made of its runs."""
+    past: Run | None = None
+    """A run of the same load that was already: scored and drawn beside those of the strategies, and before them."""
+
+    def runs(self, strategies: Sequence[str]) -> list[str]:
+        """Who it has runs of, when it is swept."""
+        return [*([] if self.past is None else [self.past.strategy]), *strategies]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +97,7 @@ def sweep(
 
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
-    is told among the failures, and the others go on.
+    is told among the failures, and the others go on. A scene's past run counts as one more.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -110,7 +116,11 @@ def sweep(
         indices = range(len(scenes))
         hindsights = work(_look_back, indices, lambda: None)
         bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
-        jobs = [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i in indices for name in strategies]
+        jobs = [
+            _Job(scene=i, strategy=name, hindsight=bounds[i])
+            for i in indices
+            for name in scenes[i].runs(strategies)
+        ]
         answers = work(_run, jobs, on_done)
     told = [(i, HINDSIGHT, h) for i, h in zip(indices, hindsights, strict=True)]
     told += [(job.scene, job.strategy, answer) for job, answer in zip(jobs, answers, strict=True)]
@@ -161,15 +171,17 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
 def _run(shared: _Shared, job: _Job) -> Result | Exception:
     scene = shared.scenes[job.scene]
     try:
+        if scene.past is not None and job.strategy == scene.past.strategy:
+            return _result(scene, job, scene.past, None, shared.draw)
         played = play(scene.scenario, strategy_for(job.strategy, scene.scenario))
-        return _result(scene, job, played, shared.draw)
+        return _result(scene, job, played.run, round(played.work.failed), shared.draw)
     except Exception as error:
         return _told(error)
 
 
-def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
-    hindsight, run = job.hindsight, played.run
-    scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=round(played.work.failed))
+def _result(scene: Scene, job: _Job, run: Run, rows_lost: int | None, draw: Draw | None) -> Result:
+    hindsight = job.hindsight
+    scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=rows_lost)
     drawing = None
     if draw is not None and scene.drawn and hindsight.oracle is not None:
         drawing = draw(run, scene.scenario.capacity_rows_per_s, hindsight.oracle.schedule)

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from ebbflow.bench.replay.recording import RecordedBatch, Recording
+from ebbflow.control.ledger import ACT
 from ebbflow.core.curve import Curve
+from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError, StoreError, UnknownNameError
@@ -38,8 +40,8 @@ def read_store(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
     try:
         series = Store.read_readings(path, _NEEDED)
-        acts = [entry for entry in Store.read_ledger(path) if entry["verdict"] == "act"]
-    except StoreError as error:
+        ledger = [LedgerEntry.from_json(entry) for entry in Store.read_ledger(path)]
+    except (StoreError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no store of Ebbflow, or a broken one ({error})") from None
     rows = {
         subject: sum(v for _, v in points)
@@ -70,7 +72,8 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         nodes_working=nodes,
         slots_per_node=_slots_per_node(nodes, _curve(series.get((MAIN, Metric.SLOTS)))),
         lead_time_s=float(np.median(leads)) if leads else None,
-        reconfigurations=len(acts),
+        reconfigurations=sum(entry.verdict == ACT and entry.changed for entry in ledger),
+        decisions=tuple(ledger),
     )
 
 
