@@ -73,7 +73,17 @@ def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, r
 
 def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
     page = tmp_path / "page.html"
-    code, out, err = ebbflow(monkeypatch, capsys, str(record), "--nodes", "1:8", "--report", str(page))
+    code, out, err = ebbflow(
+        monkeypatch,
+        capsys,
+        str(record),
+        "--nodes",
+        "1:8",
+        "--report",
+        str(page),
+        "--strategy",
+        "capacity,static,hpa,keda",
+    )
     assert code == 0
     assert "recorded" in out
     assert "capacity would have used" in out
@@ -84,7 +94,9 @@ def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, t
     assert 'id="timeline"' in text, "the page of every comparison"
     shown = re.search(r'id="ebbflow-data">(.*?)</script>', text, re.DOTALL)
     assert shown is not None
-    (load,) = json.loads(shown[1])["loads"]
+    data = json.loads(shown[1])
+    assert [s["name"] for s in data["strategies"] if s["shown"]][-1] == "recorded", "whatever its rank"
+    (load,) = data["loads"]
     assert load["runs"]["recorded"]["held"] == [[], []], "nobody said how many there were"
     assert load["runs"]["capacity"]["held"][1]
     assert len(load["runs"]["recorded"]["freshness"][1]) > 100

@@ -122,6 +122,7 @@ def board(
     """The page of a sweep. ``written`` is the load of a scene for people."""
     slo = scenes[0].scenario.slo
     drawn = {scene.load: scene for scene in scenes if scene.drawn}
+    past = {name for scene in scenes for name in scene.runs(())}
     rows = [
         BoardRow(
             rank=row.rank,
@@ -132,6 +133,7 @@ def board(
             failed=row.failed,
             wins=row.wins,
             scores=row.scores,
+            past=row.strategy in past,
         )
         for row in leaderboard(done, quantile=slo.quantile)
     ]
