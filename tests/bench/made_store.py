@@ -40,6 +40,7 @@ def write_store(path: Path, run: Run, *, query: str = "clicks", app: str = "app"
             ]
         )
     store.add([Reading(START_S + 9.0, "executor-1", Metric.LEAD_TIME, lead_s) for lead_s in (20.0,)])
+    store.append_ledger(START_S, "hold", {"reason": "written by another version"})
     for entry in run.decisions:
         then = replace(entry, time_s=START_S + entry.time_s)
         store.append_ledger(then.time_s, then.verdict, then.to_json())

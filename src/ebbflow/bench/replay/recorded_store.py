@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,8 @@ def read_store(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
     try:
         series = Store.read_readings(path, _NEEDED)
-        ledger = [LedgerEntry.from_json(entry) for entry in Store.read_ledger(path)]
-    except (StoreError, KeyError, TypeError) as error:
+        ledger = _ledger(path)
+    except StoreError as error:
         raise InputError(f"{path} is no store of Ebbflow, or a broken one ({error})") from None
     rows = {
         subject: sum(v for _, v in points)
@@ -75,6 +76,15 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         reconfigurations=sum(entry.verdict == ACT and entry.changed for entry in ledger),
         decisions=tuple(ledger),
     )
+
+
+def _ledger(path: Path) -> list[LedgerEntry]:
+    """What was decided. An entry that another version wrote, with other fields, is no reason to refuse the rest."""
+    entries = []
+    for document in Store.read_ledger(path):
+        with contextlib.suppress(KeyError, TypeError, InputError):
+            entries.append(LedgerEntry.from_json(document))
+    return entries
 
 
 def _batches(
