@@ -28,6 +28,8 @@ def result(
     *,
     load: str = "a",
     seed: int = 1,
+    step_s: float = 0.0,
 ) -> Result:
     scores = replace(SCORES, node_seconds=node_seconds, violation=violation)
-    return Result(load=load, seed=seed, strategy=strategy, scores=scores, kept=kept_slo(violation, 0.95))
+    kept = kept_slo(violation, 0.95)
+    return Result(load=load, seed=seed, strategy=strategy, scores=scores, kept=kept, step_s=step_s)

@@ -97,9 +97,19 @@ def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, t
     data = json.loads(shown[1])
     assert [s["name"] for s in data["strategies"] if s["shown"]][-1] == "recorded", "whatever its rank"
     (load,) = data["loads"]
-    assert load["runs"]["recorded"]["held"] == [[], []], "nobody said how many there were"
-    assert load["runs"]["capacity"]["held"][1]
-    assert len(load["runs"]["recorded"]["freshness"][1]) > 100
+    (scene,) = load["seeds"]
+    assert scene["runs"]["recorded"]["held"] == [[], []], "nobody said how many there were"
+    assert scene["runs"]["capacity"]["held"][1]
+    assert len(scene["runs"]["recorded"]["freshness"][1]) > 100
+
+
+def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, record, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    arguments = [str(record), "--executors-then", "8", "--nodes", "1:1", "--strategy", "static"]
+    _, _, err = ebbflow(monkeypatch, capsys, *arguments, "--report", str(page))
+    assert err.count("no schedule within 1:1 nodes keeps the objective") == 1
+    assert page.read_text().lower().count("no schedule within the limits keeps the slo on") == 1
+    assert "no schedule within 1:1 nodes" not in page.read_text()
 
 
 def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, capsys, record) -> None:

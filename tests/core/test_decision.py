@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome
+from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome, Rounded
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 
@@ -47,6 +46,7 @@ def test_an_entry_is_plain_values_with_all_that_was_known() -> None:
     assert plain["expected"] == {"metric": "freshness", "value": 3.0, "at_s": 20.0}
     assert plain["achieved"] == 3.5
     assert plain["outcome"]["infeasible_nodes"] == 1
+    assert LedgerEntry.from_json(plain) == entry
 
 
 def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
@@ -59,6 +59,7 @@ def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
         decision=Decision(wanted=Layout.of(1), reason="r"),
     )
     plain = entry.to_json()
+    assert LedgerEntry.from_json(plain) == entry
     assert (plain["expected"], plain["achieved"], plain["outcome"]) == (None, None, None)
 
 
@@ -82,24 +83,10 @@ def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
     )
 
 
-def test_an_entry_of_the_ledger_comes_back_as_it_was_written() -> None:
-    entry = LedgerEntry(
-        entry_id=7,
-        time_s=12.5,
-        strategy="capacity",
-        verdict="act",
-        before=Layout.of(2, split=4),
-        decision=Decision(
-            wanted=Layout.of(5, split=8),
-            reason="λ rises",
-            formula="n = λ / c",
-            inputs={"λ": 240.0, "which": "clicks"},
-            bound_by=(Constraint(name="bounds", why="no more than 5"),),
-            expected=Effect(metric=Metric.FRESHNESS, value=3.0, at_s=60.0),
-        ),
-        outcome=Outcome(requested=Layout.of(4, split=8), infeasible_nodes=1, note="no free cores"),
-        achieved=3.5,
-    )
-    assert LedgerEntry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
-    bare = replace(entry, decision=Decision(wanted=Layout.of(2), reason="r"), outcome=None, achieved=None)
-    assert LedgerEntry.from_json(json.loads(json.dumps(bare.to_json()))) == bare
+def test_numbers_rounded_when_read_are_as_good_as_numbers_rounded_before() -> None:
+    exact = {"rate_per_s": 12.3456, "queue_rows": 7.5, "nodes": 3}
+    rounded = Rounded(exact, {"rate_per_s": 2, "queue_rows": None})
+    assert rounded == {"rate_per_s": 12.35, "queue_rows": 8, "nodes": 3}
+    assert (list(rounded), len(rounded)) == (list(exact), 3)
+    decision = Decision(wanted=Layout.of(1), reason="why", inputs=rounded)
+    assert decision == Decision(wanted=Layout.of(1), reason="why", inputs=dict(rounded))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -138,3 +139,8 @@ def test_examples_run(cluster, spark, example) -> None:
         capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    if example == "operators_example.py":
+        assert re.search(r"batch \d+  split  +\d+ rows in, \d+ out$", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(r"batch \d+  shout  .* CPU s in 4 instances$", done.stdout, re.MULTILINE), (
+            done.stdout
+        )

@@ -150,6 +150,21 @@ def test_nothing_leaves_while_a_batch_takes_far_longer_than_it_should() -> None:
     assert "longer than it should" in decision.reason
 
 
+def test_what_is_known_of_one_query_does_not_let_nodes_leave_under_another() -> None:
+    strategy, known = Capacity(), {"q": None}
+    for i in range(8):
+        strategy.decide(made_snapshot([made_batch(i, 20.0, [12], slots=12)], nodes=12))
+    joined = strategy.decide(made_snapshot([], nodes=12, now_s=38.0, queries={**known, "new": None}))
+    assert joined.wanted.main_nodes == 12
+    assert "learning new" in joined.reason
+    quiet = [
+        strategy.decide(made_snapshot([], nodes=12, now_s=38.0 + t, queries={**known, "new": None}))
+        for t in range(5, 60, 5)
+    ]
+    assert quiet[-1].wanted.main_nodes < 12, "without a batch for longer than the objective it has no rows"
+    assert all(decision.wanted.main_nodes == 12 for decision in quiet[:6])
+
+
 def test_a_query_that_ended_is_forgotten() -> None:
     strategy = Capacity()
     for i in range(4):

@@ -15,7 +15,8 @@ from ebbflow.bench.replay.progress_log import written
 from ebbflow.bench.replay.scene import RECORDED, kept_up, scene_of
 from ebbflow.bench.spec import strategy_names
 from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
+from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
@@ -101,8 +102,8 @@ def replay_command(
     plan = plan_of(read_recording(recording, query), settings)
     fidelity = fidelity_of(plan)
     scene = scene_of(plan, drawn=report is not None)
-    done = compare([scene], names, workers=workers)
-    facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity, done)
+    done = compare([scene], names, policies={}, workers=workers)
+    facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
     sentences = _summary(done)
     if report is not None:
         write_board(
@@ -113,6 +114,7 @@ def replay_command(
                 written=lambda one: str(one.scenario.load),
             ),
         )  # fmt: skip
+    doubts += _hopeless(plan, done)  # the page says so by itself
     if json:
         print_json(_document(plan, fidelity, doubts, done, sentences))
     else:
@@ -176,11 +178,14 @@ def _document(
     }
 
 
-def _doubts(plan: Plan, fidelity: Fidelity, done: Sweep) -> list[str]:
-    doubts = [*plan.warnings, *([fidelity.doubt] if fidelity.doubt else [])]
-    if done.results and done.results[0].oracle_feasible is False:
-        doubts.append(f"no schedule within {plan.scenario.limits} nodes keeps the objective on this load")
-    return doubts
+def _doubts(plan: Plan, fidelity: Fidelity) -> list[str]:
+    return [*plan.warnings, *([fidelity.doubt] if fidelity.doubt else [])]
+
+
+def _hopeless(plan: Plan, done: Sweep) -> list[str]:
+    if any(result.oracle_feasible is False for result in done.results):
+        return [f"no schedule within {plan.scenario.limits} nodes keeps the objective on this load"]
+    return []
 
 
 def _surroundings(plan: Plan) -> list[str]:

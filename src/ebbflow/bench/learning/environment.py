@@ -125,7 +125,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         self.observation_space = gymnasium.spaces.Box(LOW, HIGH, dtype=np.float32)
         self._episode: Episode | None = None
         self._observer = Observer(self._scenario)
-        self._oracle: tuple[Scenario, float] | None = None
+        self._oracle: tuple[Scenario, float | None] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -203,9 +203,9 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
     def _scores(self, episode: Episode) -> Scores:
         simulation, world = episode.simulation, replace(episode.scenario, seed=0)
         if self._oracle is None or self._oracle[0] != world:  # it depends on the load and not on the seed
-            self._oracle = (world, oracle_of(world, simulation.run).node_seconds)
-        lost = round(simulation.work.failed)
-        return score(simulation.run, oracle_node_seconds=self._oracle[1], rows_lost=lost)
+            oracle = oracle_of(world, simulation.run)
+            self._oracle = (world, None if oracle is None else oracle.node_seconds)
+        return score(simulation.run, oracle_node_seconds=self._oracle[1])
 
     def _info(self, episode: Episode) -> dict[str, Any]:
         bound = () if episode.entry is None else episode.entry.decision.bound_by

@@ -118,9 +118,24 @@ class Driver:
         return [e for e in msgspec.json.decode(text, type=list[ExecutorInfo]) if e.id != "driver"]
 
     def queries(self) -> list[StreamingQuery]:
-        """Streaming queries that run in this session."""
+        """Streaming queries that run in the application, in whatever session they were started."""
         with _answers():
-            return list(self.spark.streams.active)
+            own = list(self.spark.streams.active)
+        try:
+            return own + self._queries_of_other_sessions(own)
+        except (Py4JError, TypeError):  # another Spark; its other sessions are not seen
+            return own
+
+    def _queries_of_other_sessions(self, own: Sequence[StreamingQuery]) -> list[StreamingQuery]:
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        shared: Any = self.spark._jsparkSession.sharedState().activeStreamingQueries()
+        if shared.size() == len(own):
+            return []
+        known = {str(query.runId) for query in own}
+        wrapper = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
+        others = [each for each in shared.values().toArray() if str(each.runId()) not in known]
+        return [StreamingQuery(wrapper(each)) for each in others]
 
     def status(self, query: StreamingQuery) -> QueryStatus:
         """What the query does right now."""

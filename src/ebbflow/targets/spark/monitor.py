@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ebbflow.core.batches import Batch, StageRun
@@ -17,6 +18,8 @@ from ebbflow.targets.spark.tracking import ExecutorTracker, QueryTracker, batch_
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("ebbflow")
 
 LOOK_AT_TASKS_ABOVE_S = 0.1
 """Stages with less task time than this are not searched for a longest task: it would not matter."""
@@ -36,6 +39,8 @@ class SparkMonitor:
         self._pipeline = Pipeline(name=driver.app_name, operators=())
         self._changed_s = float("-inf")
         """When executors last came to work or left."""
+        self._untold: set[str] = set()
+        """Queries of whose source it was said that it does not tell what waits."""
         self.present: list[ExecutorInfo] = []
         self.queries: list[StreamingQuery] = []
 
@@ -110,6 +115,8 @@ class SparkMonitor:
                 if batch is not None:
                     tracker.last_batch = batch
                     batches.append(batch)
+                    if batch.backlog_rows is None:
+                        self._say_untold(batch.query)
         status = self._driver.status(query)
         if status.is_trigger_active and status.is_data_available:
             if tracker.running_since_s is None:
@@ -119,6 +126,16 @@ class SparkMonitor:
         else:
             tracker.running_since_s = None
         return batches
+
+    def _say_untold(self, query: str) -> None:
+        """Once a query."""
+        if query not in self._untold:
+            self._untold.add(query)
+            log.warning(
+                "the source of query %s does not tell its latest offset, so nobody knows whether rows wait there; "
+                "while its batches run back to back, nothing leaves. A trigger interval shows when it has time left",
+                query,
+            )
 
     def _stages_by_batch(self, run_id: str, tracker: QueryTracker) -> dict[int, tuple[StageRun, ...]]:
         found: dict[int, list[StageRun]] = {}
@@ -166,9 +183,10 @@ class SparkMonitor:
         readings = [
             Reading(at_s, name, Metric.BATCH_ROWS, float(batch.rows)),
             Reading(at_s, name, Metric.BATCH_TIME, batch.duration_s),
-            Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows),
             Reading(at_s, name, Metric.FRESHNESS, max(0.0, at_s - batch.oldest_arrival_s)),
         ]
+        if batch.backlog_rows is not None:
+            readings.append(Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows))
         if due_s is not None:
             readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, batch.started_s - due_s))
         for run in batch.operators:
@@ -191,12 +209,15 @@ class SparkMonitor:
         """The last batch of every query, taken together: one that lags must not hide behind one that does not."""
         last = [t.last_batch for t in self._trackers.values() if t.last_batch is not None]
         freshness_s = [max(0.0, batch.ended_s - batch.oldest_arrival_s) for batch in last]
-        return [
+        left = [batch.backlog_rows for batch in last if batch.backlog_rows is not None]
+        readings = [
             Reading(at_s, self.name, Metric.BATCH_ROWS, float(sum(batch.rows for batch in last))),
             Reading(at_s, self.name, Metric.BATCH_TIME, max(batch.duration_s for batch in last)),
-            Reading(at_s, self.name, Metric.BACKLOG, sum(batch.backlog_rows for batch in last)),
             Reading(at_s, self.name, Metric.FRESHNESS, max(freshness_s)),
         ]
+        if len(left) == len(last):
+            readings.append(Reading(at_s, self.name, Metric.BACKLOG, sum(left)))
+        return readings
 
     def _queue_readings(self, now_s: float) -> list[Reading]:
         """What waits before each query, and in all; not in all while it is unknown of one."""

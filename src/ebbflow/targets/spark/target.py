@@ -13,10 +13,10 @@ from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
-from ebbflow.targets.spark.capacity import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.restart import ManagedQuery
+from ebbflow.targets.spark.room import ClusterRoom
 from ebbflow.targets.spark.settings import own_allocation_is_awake
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
@@ -29,7 +29,8 @@ log = logging.getLogger("ebbflow")
 class SparkTarget:
     """One Spark application: its queries are watched, its executors scaled.
 
-    Queries given as ``managed`` can also be restarted with another parallelism of their operators.
+    Queries given as ``managed`` can also be restarted with another parallelism of their operators. Requests that
+    are never met are taken back, but not below ``min_nodes``.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SparkTarget:
         clock: Clock,
         *,
         managed: tuple[ManagedQuery, ...] = (),
+        min_nodes: int = 1,
         master_web_url: str | None = None,
         shrink_times: ShrinkTimes | None = None,
     ) -> None:
@@ -58,7 +60,13 @@ class SparkTarget:
         self._monitor = SparkMonitor(self._driver, clock, self._executors)
         room = ClusterRoom(self._driver, self._monitor, master_web_url)
         self._actuator = SparkActuator(
-            self._driver, clock, self._monitor, self._executors, room, shrink_times=shrink_times
+            self._driver,
+            clock,
+            self._monitor,
+            self._executors,
+            room,
+            shrink_times=shrink_times,
+            min_nodes=min_nodes,
         )
 
     def observe(self) -> Observation:
