@@ -82,9 +82,10 @@ def test_it_never_asks_for_a_size_that_cuts_no_wave(
     nodes=st.integers(1, 8),
 )
 def test_more_load_never_leads_to_fewer_nodes(rate: float, tasks: list[int], more: float, nodes: int) -> None:
+    """Batches of several sizes: where all are alike, what a task costs counts as its rows', the more the fewer."""
     less_load, more_load = (
-        decide([rate] * 4, tasks, nodes=nodes),
-        decide([rate * more] * 4, tasks, nodes=nodes),
+        decide([level * part for part in (0.3, 0.5, 0.7, 0.9, 1.0, 1.0)], tasks, nodes=nodes)
+        for level in (rate, rate * more)
     )
     if not any(decision.bound_by for decision in (less_load, more_load)):  # all that helps is helped with
         assert more_load.wanted.main_nodes >= less_load.wanted.main_nodes
