@@ -23,7 +23,7 @@ def scene(load: str = "constant(300)", *, name: str = "", drawn: bool = False, *
 
 def result(
     strategy: str,
-    node_seconds: float,
+    node_seconds: float | None,
     violation: float | None = 0.0,
     *,
     load: str = "a",

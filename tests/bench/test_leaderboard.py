@@ -66,6 +66,11 @@ def test_a_strategy_with_a_failed_run_is_last_however_cheap() -> None:
     assert board[-1].judged.scores["node_seconds"] is None
 
 
+def test_a_run_whose_cost_nobody_knows_comes_after_those_whose_cost_is_known() -> None:
+    board = ranked(result("recorded", None), result("dear", 1e9), result("late", 1.0, 0.9))
+    assert names(board) == ["dear", "recorded", "late"]
+
+
 def test_hindsight_is_no_strategy() -> None:
     missed = Failure(load="a", seed=1, strategy=HINDSIGHT, error="MemoryError")
     assert names(ranked(result("s", 1.0), failures=[missed])) == ["s"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -252,6 +252,14 @@ def test_without_output_all_that_is_older_than_the_slo_is_late() -> None:
     scores = score(EDGES["nothing processed"], oracle_node_seconds=None)
     assert scores.violation == pytest.approx(0.7)
     assert (scores.throughput_degradation, scores.latency_max_s, scores.rows_out) == (1.0, None, 0)
+
+
+def test_what_nobody_knows_has_no_score() -> None:
+    unseen = replace(EDGES["a load that ends"], nodes=Curve.of([]), reconfigurations=None, lost=None)
+    scores = score(unseen, oracle_node_seconds=100.0)
+    assert (scores.node_seconds, scores.cost_ratio, scores.nodes_saved) == (None, None, None)
+    assert (scores.reconfigurations, scores.rows_lost) == (None, None)
+    assert scores.rows_in == 90
 
 
 def test_a_run_of_no_length_costs_nothing() -> None:

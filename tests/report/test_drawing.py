@@ -58,6 +58,13 @@ def test_a_drawing_is_small_as_text() -> None:
     assert len(json.dumps(drawing.curves()) + json.dumps(drawing.surroundings())) < 60_000
 
 
+def test_nodes_that_nobody_knows_are_not_drawn() -> None:
+    run = sine_run()
+    drawing = draw(replace(run, nodes=Curve.of([]), nodes_working=Curve.of([])), CAPACITY, run.nodes)
+    assert drawing.curves()["held"] == drawing.curves()["working"] == [[], []]
+    assert len(drawing.freshness) > 10
+
+
 def test_a_page_of_many_runs_gets_less_of_each_but_never_nothing() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]

@@ -84,11 +84,6 @@ class RunRecorder:
             max(self._queries.values(), key=lambda query: len(query.batches)).forget_oldest()
 
     @property
-    def saw_something(self) -> bool:
-        """Whether there was anything to see at all."""
-        return bool(self._nodes)
-
-    @property
     def rows_not_timed(self) -> int:
         """Rows of batches too old to be kept: they are counted, and in no latency."""
         return sum(query.forgotten_rows for query in self._queries.values())

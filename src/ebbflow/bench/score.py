@@ -36,9 +36,9 @@ _SAMPLES_PER_WINDOW = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a run cost and how it served. None where a score is not defined (no rows, no time)."""
+    """What a run cost and how it served. None where a score is not defined (no rows, no time) or not known."""
 
-    node_seconds: float
+    node_seconds: float | None
     """∫ nodes held dt, paid from asking for a node until it is gone."""
     cost_ratio: float | None
     """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
@@ -53,7 +53,7 @@ class Scores:
     """Mean over time of |in − out| / in, in windows of a minute. Above 1 where a backlog is worked off."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
-    reconfigurations: int
+    reconfigurations: int | None
     rows_in: int
     rows_out: int
     """Processed: rows_in = rows_out + rows_lost + those that wait when the run ends (less those when it began)."""
@@ -100,27 +100,31 @@ def score(run: Run, *, oracle_node_seconds: float | None) -> Scores:
     duration_s = run.ended_s - run.started_s
     arrived, survived = _spanning(run.arrived), _spanning(run.survived)
     commits = _commits(run)
-    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else 0.0
-    held_throughout = run.limits.max_nodes * duration_s
+    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else None
+    used = _ratio(node_seconds, run.limits.max_nodes * duration_s)
     rows_in = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
     rows_out = float(commits.values[-1] - commits.values[0])
     rows_lost = _lost(run)
     waits = Waits.of(survived, commits)
     return Scores(
         node_seconds=node_seconds,
-        cost_ratio=node_seconds / oracle_node_seconds if oracle_node_seconds else None,
+        cost_ratio=_ratio(node_seconds, oracle_node_seconds),
         violation=_violation(run, survived, commits, waits, lost=rows_lost or 0.0),
         latency_p50_s=waits.quantile_s(0.50),
         latency_p95_s=waits.quantile_s(0.95),
         latency_max_s=waits.longest_s,
         throughput_degradation=_throughput_degradation(run, arrived, commits),
-        nodes_saved=1.0 - node_seconds / held_throughout if held_throughout > 0 else None,
+        nodes_saved=None if used is None else 1.0 - used,
         reconfigurations=run.reconfigurations,
         rows_in=round(rows_in),
         rows_out=round(rows_out),
         rows_lost=None if rows_lost is None else round(rows_lost),
         rows_repeated=run.rows_repeated,
     )
+
+
+def _ratio(cost: float | None, by: float | None) -> float | None:
+    return cost / by if cost is not None and by else None
 
 
 def waits_of(run: Run) -> Waits:

@@ -1,4 +1,4 @@
-"""What ``simulate`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table."""
+"""What ``simulate``, ``replay`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def compare(
     master: str | None = None,
 ) -> Sweep:
     """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
-    runs = len(scenes) * len(strategies)
-    drawn = len(strategies) * sum(scene.drawn for scene in scenes)
+    runs = sum(len(scene.runs(strategies)) for scene in scenes)
+    drawn = sum(len(scene.runs(strategies)) for scene in scenes if scene.drawn)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,8 +1,8 @@
-"""The page of ``simulate`` and ``bench leaderboard``: what a sweep found, put together for it."""
+"""The page of ``simulate``, ``replay`` and ``bench leaderboard``: what a sweep found, put together for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from ebbflow.bench.leaderboard.ranking import (
     APART,
@@ -35,6 +35,7 @@ def board(
     slo = scenes[0].scenario.slo
     standings = leaderboard(done, quantile=slo.quantile)
     apart = any(row.apart is not None for row in standings)
+    past = {name for scene in scenes for name in scene.runs(())}
     by_load: dict[str, list[Scene]] = {}
     for scene in sorted(scenes, key=lambda scene: sampling(scene.step_s) == COARSE):  # the ranked ones first
         by_load.setdefault(scene.load, []).append(scene)
@@ -45,14 +46,14 @@ def board(
         facts=facts,
         rule=f"{RULE} {APART}" if apart else RULE,
         slo=slo,
-        rows=[_board_row(row, row.judged) for row in standings],
-        apart=[_board_row(row, row.apart) for row in standings if row.apart is not None],
+        rows=[_board_row(row, row.judged, past) for row in standings],
+        apart=[_board_row(row, row.apart, past) for row in standings if row.apart is not None],
         loads=loads,
         notes=[*notes, *_surroundings(scenes[0].scenario), *_hopeless(done), *_left_out(done), *failed],
     )
 
 
-def _board_row(row: Standing, means: Means) -> BoardRow:
+def _board_row(row: Standing, means: Means, past: Set[str]) -> BoardRow:
     return BoardRow(
         rank=row.rank,
         strategy=row.strategy,
@@ -63,6 +64,7 @@ def _board_row(row: Standing, means: Means) -> BoardRow:
         wins=means.wins,
         infeasible=means.infeasible,
         scores=means.scores,
+        past=row.strategy in past,
     )
 
 

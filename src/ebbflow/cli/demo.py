@@ -18,6 +18,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.pipelines.top_words import Ranker
 from ebbflow.report.live import LiveView
+from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 
@@ -93,7 +94,7 @@ def _tell(result: LiveResult, report: Path) -> None:
     errors.print()
     errors.print(f"[bold]{'Kept' if kept else 'Missed'} {slo}[/bold]: p95 of the row latencies was {p95}")
     errors.print(
-        f"{scores.node_seconds:.0f} executor-seconds instead of {held:.0f} for holding the maximum "
+        f"{whole(scores.node_seconds)} executor-seconds instead of {whole(held)} for holding the maximum "
         f"([bold]{100 * (scores.nodes_saved or 0):.0f} % saved[/bold]), {scores.reconfigurations} changes of size"
     )
     errors.print(

@@ -20,6 +20,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
+from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
@@ -166,11 +167,9 @@ def submit(
             decisions=[entry for each in history for entry in each.entries],
             reconfigurations=sum(each.reconfigurations for each in attached),
         )
+        # Nobody compared this job's source with its sink.
         scores = recorder.score(run)
-        # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
         unknown: dict[str, Any] = {"rows_repeated": None}
-        if not recorder.saw_something:
-            unknown |= {"node_seconds": None, "nodes_saved": None}
         document = {
             "script": str(script),
             "exit_code": code,
@@ -194,7 +193,7 @@ def submit(
                 report, title=f"Ebbflow: {script.name}", runs=[run], scores=[{**scores.to_json(), **unknown}]
             )
         say(
-            f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
+            f"{script.name} ended with code {code}: {whole(scores.node_seconds)} executor-seconds, "
             f"{scores.reconfigurations} changes of size"
         )
     except Exception:

@@ -13,6 +13,10 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
+USUAL_LEAD_TIME_S = 12.0
+"""The lead time where nobody has told or seen another: what an executor of a standalone cluster takes. Simulations are
+played with it too, so that a strategy is tried with what it is told on Spark."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:

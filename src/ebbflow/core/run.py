@@ -27,12 +27,13 @@ class Run:
     processed: Curve
     """Rows whose results were committed, cumulative; a step at each commit. Lost rows are not among them."""
     nodes: Curve
-    """Nodes held (paid for), from asking for them until they are gone."""
+    """Nodes held (paid for), from asking for them until they are gone. Empty where nobody knows them."""
     nodes_working: Curve
     """Nodes that were there and could work."""
     batches: Sequence[Batch] = ()
     decisions: Sequence[LedgerEntry] = ()
-    reconfigurations: int = 0
+    reconfigurations: int | None = 0
+    """None is not known."""
     rows_repeated: int = 0
     lost: Curve | None = None
     """Rows that can never be processed, cumulative, each counted at the time of its *arrival*; on straight lines.

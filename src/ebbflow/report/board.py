@@ -37,6 +37,8 @@ class BoardRow:
     failed: int
     wins: int
     scores: Scores
+    past: bool = False
+    """Whether it is no strategy but a run that was; that is always drawn."""
     infeasible: int = 0
     """Loads on which nobody can keep the SLO."""
 
@@ -320,7 +322,7 @@ def _data(board: Board, looks: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
                 "name": row.strategy,
                 "colour": looks[row.strategy][0],
                 "dash": looks[row.strategy][1],
-                "shown": row.rank <= SHOWN_AT_FIRST,
+                "shown": row.rank <= SHOWN_AT_FIRST or row.past,
                 "kept": row.kept,
                 "scores": dict(row.scores),
             }

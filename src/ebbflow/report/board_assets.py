@@ -147,11 +147,13 @@ SCRIPT = (
     const axes = {}, notes = [], slo = board.slo.freshness;
     let worst = slo * 1.2;
     for (const name of shown) for (const v of (load.runs[name]?.freshness[1] ?? [])) worst = Math.max(worst, v * 1.05);
+    let most = (load.capacity || [0, 0]).length - 1;  // a recorded run may have held more than is allowed now
+    for (const name of shown) for (const n of (load.runs[name]?.held[1] ?? [])) most = Math.max(most, n);
     for (const [name, domain, title, told] of panels) {
       axes["yaxis" + name.slice(1)] = { domain, anchor: "x", gridcolor: grey, zeroline: false, nticks: 4,
         rangemode: "tozero", separatethousands: true, exponentformat: "none", tickfont: { size: 11.5 },
         fixedrange: true, ...(name === "y4" ? { range: [0, worst] } : {}),
-        ...(name === "y2" ? { range: [0, ((load.capacity || [0, 0]).length - 1) * 1.1], nticks: 6 } : {}) };
+        ...(name === "y2" ? { range: [0, most * 1.1], nticks: 6 } : {}) };
       notes.push({ xref: "paper", yref: "paper", x: 0, y: domain[1], xanchor: "left", yanchor: "bottom", yshift: 5,
         showarrow: false, font: { size: 13 }, text: `<b>${title}</b>  <span style="color:${muted}">${told}</span>` });
     }
@@ -203,7 +205,8 @@ SCRIPT = (
       return row;
     }));
     const all = run ? run.actsInAll : 0, where = `on ${current.name}, seed ${scene.seed}`;
-    byId("acts-told").textContent = !run ? "This run is not in the page." : !all ? "Nothing was changed in this run."
+    byId("acts-told").textContent = !run ? "This run is not in the page."
+      : !all ? "No change was decided in this run, or no decision is known."
       : entries.length < all ? `The ${entries.length} largest of ${all} changes ${where}; the other ` +
         `${all - entries.length} are left out here and in the picture.`
       : `All ${all} changes ${where}.`;

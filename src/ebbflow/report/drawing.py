@@ -150,6 +150,8 @@ def _growth(entry: LedgerEntry) -> int:
 
 def _steps(run: Run, curve: Curve, most: int) -> Curve:
     """A step curve within the run: exact while its changes are few, else the highest of each stretch of time."""
+    if not len(curve):
+        return curve
     inside = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
     times_s = np.concatenate(([run.started_s], inside, [run.ended_s]))
     values = curve.stepped(times_s)

@@ -3,7 +3,7 @@
 **The rule.** Strategies that kept the SLO come first, those that cost least before the others; strategies that did not
 keep it come after them, the least late first. Kept: the mean violation over all runs is at most 1 − quantile (5 % for
 p95). Cost: the mean of node_seconds over all runs. A strategy with a run that failed comes last, since its means are
-over fewer runs than those of the others.
+over fewer runs than those of the others. Where nobody knows the cost (of a recorded run), it counts as the highest.
 
 **Coarse loads are told apart.** A load sampled every five minutes is flat for five minutes and then jumps; what happens
 between is not in it, so who follows it is judged by the jumps of its file. Where there are loads of both kinds, the
@@ -12,6 +12,7 @@ rank is by the runs on the fine ones (a sample a minute or more often, and shape
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -159,7 +160,8 @@ def _order(results: Sequence[Result], failures: Iterable[Failure], quantile: flo
     for name in dict.fromkeys([*(result.strategy for result in results), *failed]):
         mine = [result for result in results if result.strategy == name]
         late = mean([result.scores.violation for result in mine]) or 0.0
-        cost = mean([result.scores.node_seconds for result in mine]) or 0.0
+        known = mean([result.scores.node_seconds for result in mine])
+        cost = math.inf if known is None else known
         if name in failed:
             keys[name] = (2, float(failed.count(name)), late, name)
         elif kept_slo(late, quantile):

@@ -11,7 +11,7 @@ from typing import Any
 from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
-from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
+from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.together import score_together
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
@@ -35,6 +35,12 @@ class Scene:
     scenario: Scenario
     drawn: bool = False
     """Whether pictures are made of its runs."""
+    past: Run | None = None
+    """A run of the same load that was already: scored and drawn beside those of the strategies, and before them."""
+
+    def runs(self, strategies: Sequence[str]) -> list[str]:
+        """Who it has runs of, when it is swept."""
+        return [*([] if self.past is None else [self.past.strategy]), *strategies]
 
     @property
     def step_s(self) -> float:
@@ -104,7 +110,7 @@ def sweep(
     ``policies``: those that rules follow, by the names under which they stand among the strategies.
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
-    is told among the failures, and the others go on.
+    is told among the failures, and the others go on. A scene's past run counts as one more.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -123,7 +129,11 @@ def sweep(
         indices = range(len(scenes))
         hindsights = work(_look_back, indices, lambda: None)
         bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
-        jobs = [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i in indices for name in strategies]
+        jobs = [
+            _Job(scene=i, strategy=name, hindsight=bounds[i])
+            for i in indices
+            for name in scenes[i].runs(strategies)
+        ]
         answers = work(_run, jobs, on_done)
     told = [(i, HINDSIGHT, h) for i, h in zip(indices, hindsights, strict=True)]
     told += [(job.scene, job.strategy, answer) for job, answer in zip(jobs, answers, strict=True)]
@@ -180,20 +190,19 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
 def _run(shared: _Shared, job: _Job) -> Result | Exception:
     scene = shared.scenes[job.scene]
     try:
+        if scene.past is not None and job.strategy == scene.past.strategy:
+            return _result(scene, job, [scene.past], shared.draw)
         policy = shared.policies.get(job.strategy)
         strategy = strategy_for(job.strategy, scene.scenario) if policy is None else Rules(policy)
-        played = play(scene.scenario, strategy)
-        return _result(scene, job, played, shared.draw)
+        return _result(scene, job, play(scene.scenario, strategy).runs, shared.draw)
     except Exception as error:
         return _told(error)
 
 
-def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
-    hindsight, run = job.hindsight, played.run
-    if len(played.runs) > 1:
-        scores = score_together(played.runs)
-    else:
-        scores = score(run, oracle_node_seconds=hindsight.node_seconds)
+def _result(scene: Scene, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
+    hindsight, run = job.hindsight, runs[0]
+    alone = len(runs) == 1
+    scores = score(run, oracle_node_seconds=hindsight.node_seconds) if alone else score_together(runs)
     drawing = None
     if draw is not None and scene.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule

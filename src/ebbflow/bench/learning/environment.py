@@ -28,6 +28,7 @@ from ebbflow.bench.score import Scores, score
 from ebbflow.bench.simulation import Simulation, oracle_of
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards import default_guards
@@ -81,7 +82,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         load: str | Sequence[str] = "sine(base=200, peak=1800, period=1h)",
         nodes: str = "1:16",
         slo: str = "freshness p95 <= 30s",
-        lead_time: str = "30s",
+        lead_time: str = format_duration(USUAL_LEAD_TIME_S),
         seconds: float | None = None,
         cycle_s: float = 10.0,
         noise: float = 0.0,

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.faults import Fault, NodeDies, SlowNode
-
-PRIOR_LEAD_TIME_S = 12.0
-"""Lead time a strategy is told until one has been seen; the same as on Spark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +24,7 @@ class NodeKind:
 
     slots: int = 1
     """Tasks a node runs at once; cores, to the continuous engine."""
-    lead_time_s: float = 12.0
+    lead_time_s: float = USUAL_LEAD_TIME_S
     """From asking for a node to its first work."""
     lead_noise: float = 0.0
     """σ of the lognormal factor on the lead time (median 1)."""
@@ -193,8 +191,8 @@ class NodePool:
 
     @property
     def lead_time_s(self) -> float:
-        """A fading mean of the lead times seen so far; the prior before."""
-        return PRIOR_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
+        """A fading mean of the lead times seen so far; the usual one before."""
+        return USUAL_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
 
     def changed_between(self, start_s: float, end_s: float) -> bool:
         """Whether a node came, went or was told to go in (start, end]."""

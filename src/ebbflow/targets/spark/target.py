@@ -9,7 +9,7 @@ from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
-from ebbflow.core.ports import Observation
+from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("ebbflow")
-
-PRIOR_LEAD_TIME_S = 12.0
-"""Assumed lead time of an executor until one has been seen."""
 
 
 class SparkTarget:
@@ -59,7 +56,7 @@ class SparkTarget:
             )
         self._clock = clock
         self._managed = managed
-        self._executors = ExecutorTracker(PRIOR_LEAD_TIME_S)
+        self._executors = ExecutorTracker(USUAL_LEAD_TIME_S)
         operators = {name: query.name for query in managed for name in query.parallelism}
         self._monitor = SparkMonitor(self._driver, clock, self._executors, operators)
         room = ClusterRoom(self._driver, self._monitor, master_web_url)
