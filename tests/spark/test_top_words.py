@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ def test_the_audit_finds_a_lost_row_and_a_repeated_one(batch) -> None:
     assert ranker.audit(4) == ([], 0)
 
 
+@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
 def test_a_short_demo_keeps_every_row_and_prints_what_was_promised(tmp_path) -> None:
     report = tmp_path / "report.html"
     command = [sys.executable, "-m", "ebbflow", "demo", "--seconds", "1m", "--json", "--report", str(report)]
