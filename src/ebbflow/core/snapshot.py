@@ -14,6 +14,9 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 
+STALE_AFTER_S = 15.0
+"""What was measured longer ago than this is nothing to decide on."""
+
 
 class ActionKind(StrEnum):
     """What can be under way."""

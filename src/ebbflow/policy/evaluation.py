@@ -15,11 +15,11 @@ from collections import deque
 
 import msgspec
 
+from ebbflow.core.snapshot import STALE_AFTER_S
 from ebbflow.policy.english import measured_in_english, trigger_in_english
 from ebbflow.policy.measures import measuring
 from ebbflow.policy.model import AllOf, Condition, Rule, Trigger
 
-STALE_AFTER_S = 15.0
 _TICK_S = 0.01
 """Clocks tick as they like: 29.99 s are 30 s."""
 

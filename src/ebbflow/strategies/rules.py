@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ebbflow.core.decision import Constraint, Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.calendar import holds
 from ebbflow.policy.change import PolicyChange
@@ -35,7 +35,6 @@ from ebbflow.strategies.rule_attempts import Attempts
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes, with_sizes
 
-STALE_AFTER_S = 15.0
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
 

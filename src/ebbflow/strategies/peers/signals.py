@@ -27,11 +27,10 @@ from itertools import pairwise
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Window
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
 IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
-STALE_AFTER_S = 15.0
 """How old the last answer of the target may be before nothing is known any more."""
 
 
