@@ -99,6 +99,29 @@ def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     store.close()
 
 
+def test_try_says_what_a_rule_waits_for_in_vain(ebbflow, tmp_path) -> None:
+    heap = tmp_path / "heap.toml"
+    heap.write_text(
+        '[[rule]]\nname = "heap"\naction = "scale-out"\nby = 1\n'
+        'when = [{ metric = "node-heap-share", above = "80%", for-at-least = "30s" }]\n'
+    )
+    arguments = ["policy", "try", str(heap), "--load", "constant(10)", "--seconds", "120"]
+    code, out, _ = ebbflow(*arguments)
+    assert code == 0
+    assert "heap: never fired; never read here: node-heap-share" in " ".join(out.split())
+    assert json.loads(ebbflow(*arguments, "--json")[1])["unheard"] == {"heap": ["node-heap-share"]}
+
+
+def test_try_begins_when_it_is_told(ebbflow, tmp_path) -> None:
+    day = tmp_path / "day.toml"
+    day.write_text('[[bounds]]\nname = "day"\nat-least = 4\nfrom = "08:00"\nuntil = "20:00"\n')
+    arguments = ["policy", "try", str(day), "--load", "constant(10)", "--seconds", "120", "--json"]
+    assert json.loads(ebbflow(*arguments, "--at", "2026-11-16T07:00")[1])["fired"] == []
+    (fired,) = json.loads(ebbflow(*arguments, "--at", "2026-11-16T07:59")[1])["fired"]
+    assert 60 <= fired["time_s"] <= 65
+    assert fired["change"] == "main +3 nodes"
+
+
 def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
     page = tmp_path / "try.html"
     code, out, _ = ebbflow(
@@ -118,6 +141,10 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
     ("arguments", "words"),
     [
         (["policy", "try", QUEUE, "--load", "constant(10)"], "describe yours with --operators enrich=RATE"),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=5", "--at", "8 o'clock"],
+            "like 2026-11-16T08:00",
+        ),
         (["policy", "try", QUEUE, "--load", "sinus(1)"], "did you mean 'sine'"),
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich"],

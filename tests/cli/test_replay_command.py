@@ -71,6 +71,23 @@ def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, r
     assert ebbflow(monkeypatch, capsys, *arguments)[1] == out  # the same bytes
 
 
+def test_a_policy_is_one_more_row_and_its_hours_are_those_of_the_record(
+    monkeypatch, capsys, record, tmp_path
+) -> None:
+    held = {}
+    for name, hours in {"then": '"14:00"\nuntil = "16:00"', "later": '"16:00"\nuntil = "17:00"'}.items():
+        policy = tmp_path / f"{name}.toml"  # the record begins at 14:13 UTC
+        policy.write_text(f'[[bounds]]\nname = "most"\nat-least = 8\nfrom = {hours}\n')
+        arguments = [str(record), "--policy", str(policy), "--executors-then", "8", "--json"]
+        code, out, _ = ebbflow(monkeypatch, capsys, *arguments)
+        assert code == 0
+        row = json.loads(out)["results"][-1]
+        assert row["strategy"] == policy.name
+        held[name] = row["node_seconds"]
+    assert held["then"] > 0.95 * 8 * 1200
+    assert held["later"] <= held["then"]
+
+
 def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
     page = tmp_path / "page.html"
     code, out, err = ebbflow(

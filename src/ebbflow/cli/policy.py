@@ -139,6 +139,14 @@ def try_(
     engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
     nodes: Annotated[str, typer.Option(help="Fewest and most nodes, MIN:MAX.")] = "1:16",
     slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = "freshness p95 <= 30s",
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="When it begins, for the hours and days of bounds.",
+            show_default="a Thursday, 0:00 UTC",
+            metavar="2026-11-16T08:00",
+        ),
+    ] = None,
     every: Annotated[str, typer.Option(help="How often is looked and decided.")] = "5s",
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
     json: Json = False,
@@ -147,7 +155,8 @@ def try_(
     policy = load_policy(file)
     check_writable(report)
     spec = Spec(
-        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, noise=0.0
+        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, at=at,
+        noise=0.0,
     )  # fmt: skip
     rates = _rates(operators) if operators else {}
     spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
@@ -183,7 +192,10 @@ def _tell(trial: Trial) -> None:
     if trial.firings:
         console.print(table)
     for name, times in trial.counts.items():
-        console.print(f"{escape(name)}: {'never fired' if not times else f'fired {times} times'}")
+        told = f"fired {times} times" if times else "never fired"
+        if name in trial.unheard:
+            told += f"; never read here: {', '.join(trial.unheard[name])} (is it for another engine, or for agents?)"
+        console.print(f"{escape(name)}: {escape(told)}")
 
 
 def _rates(text: str) -> dict[str, float]:

@@ -101,6 +101,11 @@ class TriggerState:
             elif found > self._high:
                 self._high = found
 
+    @property
+    def heard(self) -> bool:
+        """Whether anything was ever read."""
+        return self._last_s > -math.inf
+
     def stale(self, now_s: float) -> bool:
         """Whether nothing was read for too long."""
         return now_s - self._last_s > self.gap_s
@@ -130,7 +135,7 @@ class TriggerState:
     def told(self, now_s: float) -> str:
         """What it sees, for people: the measure, and how long or how often it has been past the threshold."""
         trigger, value = self.trigger, self._measure.value()
-        if value is None or self._last_s == -math.inf:
+        if value is None or not self.heard:
             return f"{measured_in_english(trigger)}: no readings"
         if self.stale(now_s):
             return f"{measured_in_english(trigger)}: no reading for {now_s - self._last_s:.0f} s"

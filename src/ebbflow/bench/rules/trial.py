@@ -33,6 +33,8 @@ class Trial:
     firings: tuple[Firing, ...]
     counts: dict[str, int]
     """How often each rule fired."""
+    unheard: Mapping[str, tuple[str, ...]]
+    """What rules waited for and was never read in it, by their names."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -42,6 +44,7 @@ class Trial:
                 for f in self.firings
             ],
             "times": self.counts,
+            "unheard": {name: list(waited) for name, waited in self.unheard.items()},
         }
 
 
@@ -63,7 +66,8 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     'main +1 nodes'
     """
     check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
-    run = play(scenario, Rules(policy)).run
+    rules = Rules(policy, begins_at_s=scenario.begins_at_s)
+    run = play(scenario, rules).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,
@@ -84,4 +88,5 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
         run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
+        unheard=rules.unheard,
     )

@@ -82,6 +82,8 @@ class Scenario:
     cycle_s: float = 10.0
     """How often the loop looks and decides."""
     seed: int = 1
+    begins_at_s: float = 0.0
+    """When its second 0 is, in seconds since the epoch: only calendars ask. Not told: a Thursday, midnight UTC."""
 
     def __post_init__(self) -> None:
         if not (self.duration_s > 0 and math.isfinite(self.duration_s)):
