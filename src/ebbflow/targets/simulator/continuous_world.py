@@ -17,7 +17,8 @@ from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
 from ebbflow.targets.simulator.flow import Crowd, Flow, Stretch, Vertex
-from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import Node, Strength
 
 _LEAST_STRETCH = 12
 """Seconds below which arrays do not pay."""

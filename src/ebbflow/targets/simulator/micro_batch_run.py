@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ebbflow.targets.simulator.engine import Start
     from ebbflow.targets.simulator.micro_batch import MicroBatch
     from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
-    from ebbflow.targets.simulator.nodes import NodePool
+    from ebbflow.targets.simulator.node_pool import NodePool
 
 
 _LEAST_STRETCH = 16
