@@ -5,7 +5,8 @@
                       ``…_world`` (the time of all), ``…_stretch``, ``…_record``, ``slots`` (who gets them)
 ``continuous``        Storm's engine: queues, shared cores, stop-the-world rebalances. Its parts: ``…_run`` (a
                       pipeline), ``…_world`` (the time of all), ``flow`` (the arithmetic), ``placement``
-``nodes``, ``node_pool``, ``faults`` nodes that come late, differ, slow down, die; metrics that are missing or late
+``nodes``, ``faults`` nodes that come late, differ, slow down, die; metrics that are missing or late;
+                      ``node_pool``: all those of a cluster
 ``clusters``          clusters beside the main one, and the link between them
 ``inflow``            rows that have arrived, looked up fast; ``noise_draws``: random factors
 ``catalogue``         built-in pipelines with their costs
