@@ -46,6 +46,10 @@ LIMITS = Limits(min_nodes=1, max_nodes=6)
 SLO = Slo(freshness_s=30.0, quantile=0.95)
 
 
+LEAVING_S = 36.0
+"""What the last executors may take to leave, one after the other, once the evening is over."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveScenario:
     """What is run. The load rises and falls like a day, in ``seconds``; the last part is the next night."""
@@ -62,8 +66,9 @@ class LiveScenario:
 
     @property
     def load(self) -> str:
-        """A day and five hours of the night after it, so that the run ends as quietly as it began."""
-        period_s = self.seconds * 24 / 29
+        """A day and five hours of the night after it, so that the run ends as quietly as it began; of a short run
+        six, because executors take as long to leave however short the day is. The next morning must not begin."""
+        period_s = min(self.seconds * 24 / 29, max(self.seconds - LEAVING_S, self.seconds * 24 / 30))
         return f"day(base={self.base_per_s:g}, peak={self.peak_per_s:g}, period={period_s:.3f}s)"
 
     @property
