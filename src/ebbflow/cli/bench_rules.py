@@ -39,7 +39,10 @@ def rules(
         check_java()
     results: list[Result] = []
     for name in targets:
-        results += run_cases(name, case or (), on_case=_told if name == SPARK else None)
+        slow = name == SPARK
+        results += run_cases(
+            name, case or (), on_case=_told if slow else None, on_result=_judged if slow else None
+        )
     if json:
         print_json([result.to_json() for result in results])
     else:
@@ -53,6 +56,11 @@ def rules(
 
 def _told(case: Case) -> None:
     say(f"{case.name} on Spark: {case.lasts_s:.0f} s and what a cluster takes to start")
+
+
+def _judged(result: Result) -> None:
+    told = "; ".join([_changes(result), *result.wrong])
+    say(f"{result.case.name} on Spark: {'as it must be' if not result.wrong else 'WRONG'}: {escape(told)}")
 
 
 def _table(results: list[Result]) -> Table:
