@@ -110,7 +110,8 @@ def _floors_us(firsts_us: list[int | None]) -> list[int]:
     True
     """
     known = list(accumulate(firsts_us[::-1], lambda after, own: after if own is None else own))[::-1]
-    return list(accumulate((LATEST_US if first is None else first for first in known), max))
+    beyond = LATEST_US if known[0] is not None else 0
+    return list(accumulate((beyond if first is None else first for first in known), max))
 
 
 def part_files(path: Path) -> list[Path]:

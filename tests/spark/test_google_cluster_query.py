@@ -1,0 +1,143 @@
+"""The Google cluster query on Spark gives what a plain loop over the lines gives, however it is run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from plain_google_cluster import PlainResults, plain_query
+
+from ebbflow.pipelines.google_cluster.cluster import COLUMNS
+from ebbflow.pipelines.google_cluster.query import MACHINE, GoogleClusterQuery, run_to_the_end, settings
+from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, READ, REJECTS, prepare_output, read_table
+from ebbflow.targets.spark.progress import Progress, operator_runs
+from ebbflow.targets.spark.stopping import stop_between_batches
+from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
+
+pytestmark = pytest.mark.spark
+SPEC = TraceSpec(events=9_000, machines=60, span_s=2.2 * 3600, seed=3, parts=4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A generated trace, with some lines in it that are no events."""
+    folder = tmp_path_factory.mktemp("trace")
+    trace = ClusterTrace(SPEC)
+    for number in range(trace.parts):
+        trace.write(number, folder)
+    import gzip
+
+    second = sorted(folder.iterdir())[1]
+    lines = gzip.decompress(second.read_bytes()).splitlines(keepends=True)
+    lines[10:10] = [b"not,an,event\n", b"soon,,1,1,1,1,u,0,0,0.1,0.1,0.1,0\n"]
+    second.with_suffix("").write_bytes(b"".join(lines))  # and one part is plain
+    second.unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder) -> PlainResults:
+    found = plain_query(folder)
+    assert len(found.cluster) == 9
+    assert len(found.rejected) == 2
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def query_settings(spark):
+    before = {key: spark.conf.get(key, None) for key in settings(1) if key != "spark.ui.showConsoleProgress"}
+    for key in before:
+        spark.conf.set(key, settings(1)[key])
+    yield
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def holds(output: Path, expected: PlainResults) -> None:
+    """Row by row, to the last bit."""
+    machines = read_table(output, MACHINES)
+    columns = ("trace_s", "machine", "tasks", "cpu", "memory", "disk")
+    rows = list(zip(*(machines.column(name).to_pylist() for name in columns), strict=True))
+    assert rows == expected.machines
+    cluster = read_table(output, CLUSTER)
+    names = ("trace_s", "machines", *COLUMNS)
+    assert list(zip(*(cluster.column(n).to_pylist() for n in names), strict=True)) == expected.cluster
+    rejected = read_table(output, REJECTS)
+    assert sorted(zip(*(rejected.column(n).to_pylist() for n in ("part", "line")), strict=True)) == sorted(
+        expected.rejected
+    )
+    read = read_table(output, READ)
+    assert sum(read.column("events").to_pylist()) == expected.events
+    assert sum(read.column("without_machine").to_pylist()) == expected.without_machine
+
+
+@pytest.mark.parametrize(("instances", "parts", "span"), [(2, 4, None), (1, None, "17m")])
+def test_results_are_those_of_the_plain_loop(
+    spark, folder, expected, tmp_path, instances, parts, span
+) -> None:
+    output = tmp_path / "out"
+    prepare_output(output)
+    query = GoogleClusterQuery(input=folder, output=output, max_parts=parts, max_trace=span)
+    batches = run_to_the_end(query.start(spark, tmp_path / "c", instances, to_the_end=True))
+    holds(output, expected)
+    assert len(batches) == (1 if span is None else 8)
+    import msgspec
+
+    progress = msgspec.json.decode(batches[0].json.encode(), type=Progress)
+    (machine,) = [run for run in operator_runs(progress, {}) if run.name == MACHINE]
+    assert machine.instances == instances
+    assert machine.rows_in > 0
+    assert machine.rows_out > 0
+    assert machine.cpu_s > 0
+
+
+def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
+    spark, cluster, folder, expected, tmp_path, wait
+) -> None:
+    output = tmp_path / "out"
+    prepare_output(output)
+    query = GoogleClusterQuery(input=folder, output=output, max_parts=None, max_trace="11m")
+    running = query.managed(spark, tmp_path / "c", 2)
+
+    def batches_done(least: int):
+        return lambda: (last := running.query.lastProgress) is not None and last["batchId"] >= least
+
+    wait(batches_done(1), "two batches")
+    running.restart({MACHINE: 3})
+    wait(batches_done(3), "batches after the resize")
+    assert running.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
+    jvm = spark.sparkContext._jvm
+    backend = spark.sparkContext._jsc.sc().schedulerBackend()
+    executors = [e for e in _executors(spark) if e != "driver"]
+    backend.killExecutors(jvm.PythonUtils.toSeq(executors[:1]), False, True, True)
+    wait(batches_done(5), "batches after an executor was lost", within_s=120)
+    running.query.stop()  # in the middle of whatever it does
+    resumed = query.start(spark, tmp_path / "c", 3)
+    wait(lambda: _at_the_end(resumed, folder), "the end", within_s=120)
+    stop_between_batches(resumed)
+    holds(output, expected)
+
+
+def test_a_replay_in_fast_motion_gives_the_same_rows(spark, folder, expected, tmp_path, wait) -> None:
+    output = tmp_path / "out"
+    prepare_output(output)
+    query = GoogleClusterQuery(input=folder, output=output, max_parts=None, speed="x2000")
+    running = query.start(spark, tmp_path / "c", 1)
+    wait(lambda: _at_the_end(running, folder), "the end", within_s=120)
+    stop_between_batches(running)
+    holds(output, expected)
+    assert len([p for p in running.recentProgress if p["numInputRows"]]) > 1
+
+
+def _at_the_end(query, folder) -> bool:
+    last = query.lastProgress
+    if last is None:
+        return False
+    end = last["sources"][0]["endOffset"]
+    return int((json.loads(end) if isinstance(end, str) else end)["part"]) == len(list(folder.iterdir()))
+
+
+def _executors(spark) -> list[str]:
+    infos = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    return [infos.apply(i).id() for i in range(infos.size())]
