@@ -206,7 +206,8 @@ def spark_batch(folder: Path, output: Path) -> dict[str, float]:
         over = Window.partitionBy("machine").orderBy("report")
         levels = (
             grid.join(changes, ["machine", "report"], "left")
-            .select("report", "machine", "first", *(F.sum(F.coalesce(F.col(n), F.lit(0.0))).over(over).alias(n) for n in QUANTITIES))
+            .fillna(0.0, list(QUANTITIES))
+            .select("report", "machine", "first", *(F.sum(n).over(over).alias(n) for n in QUANTITIES))
             .where("report >= first").drop("first")
         )  # fmt: skip
         levels.write.parquet(str(output / "machines"))
