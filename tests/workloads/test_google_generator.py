@@ -85,8 +85,7 @@ def test_every_task_goes_through_the_states_in_order_and_their_number_falls(even
     at_last = counts[-1] / SMALL.machines
     assert 8 < at_first < 12.5, "over 100,000 on 12,500 machines"
     assert 2.4 < at_last < 4.5, "about 40,000"
-    ended_twice = sum(np.unique(np.stack([events.job, events.task])[:, :], axis=1, return_counts=True)[1] > 3)
-    assert ended_twice > 0
+    assert {int(kind) for kind in np.unique(events.event)} >= set(EventType) - {EventType.LOST}
 
 
 def test_no_machine_has_events_while_it_is_away(trace, events) -> None:
@@ -147,28 +146,27 @@ def test_too_few_events_for_the_machines_are_told() -> None:
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real part file is not here")
-def test_it_looks_like_the_real_part() -> None:
+def test_the_first_part_of_a_month_looks_like_the_real_one() -> None:
     real = read_part(REAL)
-    # A month of which the first part is read, as the real one is.
-    made = ClusterTrace(TraceSpec(seed=1)).part(0)
-    has = made.machine != NO_MACHINE
-    real_later, made_later = real.time_us > 0, (made.time_us > 0) & has
+    month = ClusterTrace(TraceSpec(seed=1)).part(0)
+    has = month.machine != NO_MACHINE
+    made = month.take(has)
 
-    def tasks_at_start(event, time_us) -> int:
-        return int(((event == EventType.SCHEDULE) & (time_us == 0)).sum())
+    def looks(event, time_us, machine, cpu, nowhere_us) -> dict[str, float]:
+        later = time_us > 0
+        elsewhere = int((nowhere_us > 0).sum())
+        return {
+            "tasks at the start": int(((event == EventType.SCHEDULE) & ~later).sum()),
+            "machines": len(np.unique(machine)),
+            "share without a machine": elsewhere / (elsewhere + int(later.sum())),
+            "share of schedules": float(np.mean(event[later] == EventType.SCHEDULE)),
+            "mean cpu": float(cpu.mean()),
+        }
 
-    assert tasks_at_start(made.event, made.time_us) == pytest.approx(
-        tasks_at_start(real.event, real.time_us), rel=0.1
-    )
-    assert len(np.unique(made.machine[has])) == pytest.approx(len(np.unique(real.machine)), rel=0.1)
-    share = {
-        name: [np.mean(part.event[later] == kind) for kind in (EventType.SCHEDULE, EventType.UPDATE_RUNNING)]
-        for name, part, later in (("real", real, real_later), ("made", made, made_later))
-    }
-    assert share["made"][0] == pytest.approx(share["real"][0], abs=0.1), "schedules among events on machines"
-    assert np.mean(~has[made.time_us > 0]) == pytest.approx(
-        np.mean(np.concatenate([real.elsewhere_us > 0])) * np.mean(real.elsewhere_us > 0)
-        and (real.elsewhere_us > 0).sum() / ((real.elsewhere_us > 0).sum() + real_later.sum()),
-        abs=0.1,
-    ), "events without a machine"
-    assert np.median(made.cpu[has]) == pytest.approx(np.median(real.cpu), rel=1.0)
+    seen = looks(real.event, real.time_us, real.machine, real.cpu, real.elsewhere_us)
+    ours = looks(made.event, made.time_us, made.machine, made.cpu, month.time_us[~has])
+    assert ours["tasks at the start"] == pytest.approx(seen["tasks at the start"], rel=0.05)
+    assert ours["machines"] == pytest.approx(seen["machines"], rel=0.05)
+    assert ours["share without a machine"] == pytest.approx(seen["share without a machine"], abs=0.05)
+    assert ours["share of schedules"] == pytest.approx(seen["share of schedules"], abs=0.06)
+    assert ours["mean cpu"] == pytest.approx(seen["mean cpu"], rel=0.3)
