@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.pipelines.google_cluster.cluster import COLUMNS, cluster_reports, over_machines, quantile
 from ebbflow.pipelines.google_cluster.machine import Reports
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 10**14), min_size=1, max_size=40), st.integers(0, 100))
 def test_quantiles_are_the_exact_ones(values, percent) -> None:
     ordered = sorted(values)
@@ -23,6 +24,7 @@ def test_quantiles_are_the_exact_ones(values, percent) -> None:
     assert quantile(np.array(ordered), percent, 10**12) == float(exact / 10**12)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=40))
 def test_quantiles_are_those_of_numpy(values) -> None:
     _, mean, *quantiles = over_machines(np.array(values), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
@@ -56,27 +56,27 @@ def test_a_folder_that_cannot_be_meant_is_told(tmp_path) -> None:
 parts = st.lists(st.lists(st.integers(0, 3 * REPORT_US), max_size=6), min_size=1, max_size=4)
 
 
-@given(data=st.data(), times=parts)
-def test_pieces_between_places_are_the_whole_in_its_order(tmp_path_factory, data, times) -> None:
-    path = folder_of(tmp_path_factory.mktemp("trace"), *times)
-    folder = TraceFolder(path)
+steps = st.lists(st.integers(1, REPORT_US) | st.integers(1, 3), max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(times=parts, steps=steps)
+def test_pieces_between_places_are_the_whole_in_its_order(tmp_path_factory, times, steps) -> None:
+    folder = TraceFolder(folder_of(tmp_path_factory.mktemp("trace"), *times))
     whole = tasks_between(folder, folder.start, folder.end)
     assert whole == list(range(sum(len(each) for each in times)))
     place, found = folder.start, []
-    while place != folder.end:
-        step = data.draw(st.sampled_from(["time", "parts"]))
-        if step == "time":
-            on_us = data.draw(st.integers(1, REPORT_US))
-            after = max(place, folder.at(place.time_us + on_us))
-        else:
-            after = folder.parts_on(place, data.draw(st.integers(1, 3)))
+    for step in [*steps, len(times)]:
+        after = folder.parts_on(place, step) if step <= 3 else max(place, folder.at(place.time_us + step))
         assert after >= place
         found += tasks_between(folder, place, after)
         assert after.reports >= place.reports
         place = after
+    found += tasks_between(folder, place, folder.end)
     assert found == whole
 
 
+@settings(deadline=None, max_examples=60)
 @given(times=parts, cut_us=st.integers(0, 4 * REPORT_US))
 def test_after_a_place_no_event_is_of_a_report_that_was_complete_there(
     tmp_path_factory, times, cut_us

@@ -96,7 +96,8 @@ class MachineState:
     def advance(self, events: Events, reports: int | None = None) -> tuple[MachineState, Reports]:
         """Take in events; with ``reports`` also tell the state at every report up to that number.
 
-        Events past the last of these reports are kept in mind and not told.
+        Events past the last of these reports are kept in mind and not told. They must be of the very next one:
+        a source that is further than that has completed a report, and says so.
         """
         last = self.reported if reports is None else max(reports, self.reported)
         count = last - self.reported
@@ -104,12 +105,12 @@ class MachineState:
         home = np.searchsorted(machines, events.machine)
         # Column 0 is what was there, column c the c-th report from now, the one behind them the open rest.
         due = np.maximum((events.time_us - START_US) // REPORT_US + 1, self.reported + 1) - self.reported
-        column = np.minimum(due, count + 1)
-        changes, after = self._changes(events, np.searchsorted(machines, self.machine), home, column)
+        assert due.max(initial=0) <= count + 1, "events of a report came before the one before it was told"
+        changes, after = self._changes(events, np.searchsorted(machines, self.machine), home, due)
         told = Reports()
         if count:
             known = np.full(len(machines), count + 1, np.int64)
-            np.minimum.at(known, home, column)
+            np.minimum.at(known, home, due)
             known[np.searchsorted(machines, self.machines)] = 0
             told = self._told(machines, known, count, changes)
         return MachineState(reported=last, machines=machines, **after), told

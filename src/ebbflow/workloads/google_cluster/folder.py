@@ -79,7 +79,7 @@ class TraceFolder:
     def parts_on(self, place: Place, parts: int) -> Place:
         """So many parts further, at the beginning of a part."""
         part = place.part + parts
-        return Place(part, self._floors_us[part]) if part < len(self.paths) else self.end
+        return Place(part, self._floors_us[part]) if part <= self._last else self.end
 
     def slices(self, start: Place, end: Place) -> list[Slice]:
         """What lies between two places."""
@@ -109,9 +109,12 @@ def _floors_us(firsts_us: list[int | None]) -> list[int]:
     >>> _floors_us([0, None, 900, 700, None]) == [0, 900, 900, 900, LATEST_US]
     True
     """
-    known = list(accumulate(firsts_us[::-1], lambda after, own: after if own is None else own))[::-1]
-    beyond = LATEST_US if known[0] is not None else 0
-    return list(accumulate((beyond if first is None else first for first in known), max))
+    following = LATEST_US if any(first is not None for first in firsts_us) else 0
+    floors = []
+    for first in reversed(firsts_us):
+        following = following if first is None else first
+        floors.append(following)
+    return list(accumulate(reversed(floors), max))
 
 
 def part_files(path: Path) -> list[Path]:

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 NO_MACHINE = -1
 _DAY_US = 86_400_000_000
 _S = 1_000_000
+_NEVER_US = 2**62
 _TASKS_A_JOB = 40
 _FIRST_JOB = 3_000_000
 
@@ -73,16 +74,16 @@ class Machines:
 
 
 def make_machines(count: int, span_us: int, rng: np.random.Generator) -> Machines:
-    """Half of them stay; of the others a fifth join late, a fifth leave for good, the rest are away for a while."""
+    """Half of them stay, 3 % join late, 3 % leave for good, the rest are away for a while."""
     ids = np.cumsum(rng.integers(1, 900_000, count)) + 5
     kind = rng.random(count)
     kind[0] = 0.0  # one at least stays
     moment = START_US + (rng.random(count) * span_us).astype(np.int64)
     length = (rng.exponential(0.02 * span_us, count)).astype(np.int64) + 60 * _S
-    stays, joins, leaves = kind < 0.5, (kind >= 0.5) & (kind < 0.6), (kind >= 0.6) & (kind < 0.7)
+    stays, joins, leaves = kind < 0.5, (kind >= 0.5) & (kind < 0.53), (kind >= 0.53) & (kind < 0.56)
     away_from = np.where(stays, 0, np.where(joins, 0, moment))
     away_until = np.where(stays, 0, np.where(joins, moment, moment + length))
-    away_until[leaves] = np.iinfo(np.int64).max
+    away_until[leaves] = _NEVER_US
     return Machines(ids=ids, away_from_us=away_from, away_until_us=away_until, staying=np.flatnonzero(stays))
 
 
@@ -114,7 +115,7 @@ def lasting_events(machines: Machines, span_us: int, rng: np.random.Generator) -
     born = np.zeros(tasks, np.int64)
     day = rng.integers(0, max(1, span_us // _DAY_US + 1), waves) * _DAY_US
     born[first:] = START_US + day + ((0.25 + 0.3 * rng.random(waves)) * _DAY_US).astype(np.int64)
-    dies = np.full(tasks, np.iinfo(np.int64).max, np.int64)
+    dies = np.full(tasks, _NEVER_US, np.int64)
     falling = first - last
     dies[:falling] = START_US + 60 * _S + (rng.random(falling) ** 0.8 * span_us).astype(np.int64)
     dies[first:] = born[first:] + ((0.15 + 0.35 * rng.random(waves)) * _DAY_US).astype(np.int64)

@@ -275,8 +275,13 @@ def _part(
     return Part(
         row=rows[has_machine],
         time_us=time_us[has_machine],
-        **{name: _ints(table, name)[has_machine] for name in ("job", "task", "machine", "event")},
-        **{name: _floats(table, name)[has_machine] for name in _REQUESTS},
+        job=_ints(table, "job")[has_machine],
+        task=_ints(table, "task")[has_machine],
+        machine=_ints(table, "machine")[has_machine],
+        event=_ints(table, "event")[has_machine],
+        cpu=_floats(table, "cpu")[has_machine],
+        memory=_floats(table, "memory")[has_machine],
+        disk=_floats(table, "disk")[has_machine],
         elsewhere_us=time_us[~has_machine],
         rejected=rejected,
     )
