@@ -16,7 +16,7 @@ A machine reports from the first event that names it, with or without tasks. Req
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ class Events:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reports:
-    """A row for each report and machine, in that order; requests in ``UNITS``."""
+    """A row for each report and machine; requests in ``UNITS``."""
 
     report: Ints = field(default_factory=_none)
     machine: Ints = field(default_factory=_none)
@@ -57,6 +57,30 @@ class Reports:
     cpu: Ints = field(default_factory=_none)
     memory: Ints = field(default_factory=_none)
     disk: Ints = field(default_factory=_none)
+
+    def __len__(self) -> int:
+        return len(self.report)
+
+    def take(self, rows: Ints | slice) -> Reports:
+        """Some of the rows."""
+        return Reports(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+    def to_bytes(self) -> bytes:
+        """The columns one after the other: between operators, machines travel as columns and not as rows."""
+        return b"".join(np.ascontiguousarray(getattr(self, each.name)).tobytes() for each in fields(self))
+
+    @classmethod
+    def from_bytes(cls, *pieces: bytes) -> Reports:
+        """What ``to_bytes`` wrote, one piece after the other.
+
+        >>> one = Reports(**{each.name: np.array([7]) for each in fields(Reports)})
+        >>> Reports.from_bytes(one.to_bytes(), one.to_bytes()).machine
+        array([7, 7])
+        """
+        names = [each.name for each in fields(cls)]
+        columns = [np.frombuffer(piece, np.int64).reshape(len(names), -1) for piece in pieces]
+        joined = np.concatenate(columns, axis=1) if columns else np.empty((len(names), 0), np.int64)
+        return cls(**dict(zip(names, joined, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -25,8 +25,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.cluster import COLUMNS
+from ebbflow.pipelines.google_cluster.machine import Reports
 from ebbflow.pipelines.google_cluster.source import COUNTED, REJECTED
-from ebbflow.pipelines.google_cluster.steps import CLUSTER_ROW, MACHINE_ROW
+from ebbflow.pipelines.google_cluster.steps import CLUSTER_ROW, MACHINE_ROWS
+from ebbflow.workloads.google_cluster.events import REPORT_US, UNITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,10 +118,14 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     def of(wanted: int) -> pa.Table:
         return rows.filter(pa.array(kind == wanted))
 
-    yield MACHINES, of(MACHINE_ROW).select(["trace_s", "machine", "tasks", "cpu", "memory", "disk"])
+    reports = Reports.from_bytes(*of(MACHINE_ROWS).column("reports").to_pylist())
+    machines = {"trace_s": reports.report * (REPORT_US // 1_000_000)}
+    machines |= {"machine": reports.machine, "tasks": reports.tasks}
+    machines |= {name: getattr(reports, name) / UNITS for name in ("cpu", "memory", "disk")}
+    yield MACHINES, pa.table({name: pa.array(values) for name, values in machines.items()})
     cluster = of(CLUSTER_ROW)
     values = cluster.column("over_machines").to_pylist()
-    columns: dict[str, Any] = {"trace_s": cluster.column("trace_s"), "machines": cluster.column("machine")}
+    columns: dict[str, Any] = {"trace_s": cluster.column("trace_s"), "machines": cluster.column("machines")}
     columns |= {name: pa.array([v[i] for v in values], pa.float64()) for i, name in enumerate(COLUMNS)}
     yield CLUSTER, pa.table(columns)
     for name, wanted in ((REJECTS, REJECTED), (READ, COUNTED)):

@@ -178,7 +178,6 @@ def _event_batches(part: Part, number: int) -> Iterator[pa.RecordBatch]:
 
     from ebbflow.pipelines.google_cluster.buckets import bucket_of
 
-    names = [field.split()[0] for field in SCHEMA.split(", ")]
     for first in range(0, len(part.row), _ARROW_ROWS):
         cut = slice(first, first + _ARROW_ROWS)
         machine = part.machine[cut]
@@ -190,7 +189,7 @@ def _event_batches(part: Part, number: int) -> Iterator[pa.RecordBatch]:
             *(pa.array(each[cut]) for each in (part.cpu, part.memory, part.disk)),
             pa.nulls(len(machine), pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(columns, names)
+        yield pa.RecordBatch.from_arrays(columns, names(SCHEMA))
 
 
 def _beside(part: Part, piece: Slice, mark_us: int | None) -> pa.RecordBatch:
@@ -231,7 +230,7 @@ def _beside(part: Part, piece: Slice, mark_us: int | None) -> pa.RecordBatch:
         pa.array(nothing),
         pa.array(note, pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, [field.split()[0] for field in SCHEMA.split(", ")])
+    return pa.RecordBatch.from_arrays(columns, names(SCHEMA))
 
 
 def read_speed(text: str) -> float | None:
@@ -249,6 +248,11 @@ def read_speed(text: str) -> float | None:
     if not 0 < speed < float("inf"):
         raise InputError(f"speed '{text}' is not a factor above 0; write 1 for real time, 1000, or max")
     return speed
+
+
+def names(schema: str) -> list[str]:
+    """The columns of a schema as it is written here."""
+    return [field.split()[0] for field in schema.split(", ")]
 
 
 def _whole(text: str | None) -> int | None:

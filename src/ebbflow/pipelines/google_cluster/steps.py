@@ -1,4 +1,8 @@
-"""What runs on executors: the machine operator around its state, and the cluster operator around its arrays."""
+"""What runs on executors: the machine operator around its state, and the cluster operator around its arrays.
+
+Between them, and on to the sink, the machines of many reports travel as columns in one value: 12,500 rows a report
+would cost more on their way than all that is computed of them.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +15,25 @@ import numpy as np
 
 from ebbflow.pipelines.google_cluster.cluster import cluster_reports
 from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports, in_units
-from ebbflow.pipelines.google_cluster.source import COUNTED, MARK, REJECTED
+from ebbflow.pipelines.google_cluster.source import MARK, names
 from ebbflow.targets.spark.keyed_step import MEASURES
-from ebbflow.workloads.google_cluster.events import REPORT_US, UNITS, reports_until
+from ebbflow.workloads.google_cluster.events import REPORT_US, reports_until
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql.streaming.state import GroupState
 
-MACHINE_ROW, CLUSTER_ROW = 0, 1
+MACHINE_ROWS, CLUSTER_ROW = 0, 1
 """Kinds of rows that reach the sink, beside REJECTED and COUNTED of the source."""
 MACHINE_STATE = "machines binary"
-_TOLD = "kind int, report long, machine long, tasks long, cpu long, memory long, disk long, note string"
-MACHINE_OUT = f"{_TOLD}, {MEASURES}"
+MACHINE_OUT = f"kind int, reports binary, note string, {MEASURES}"
 CLUSTER_OUT = (
-    "kind int, trace_s long, machine long, tasks long, cpu double, memory double, disk double, "
-    "over_machines array<double>, note string"
+    "kind int, trace_s long, machines long, over_machines array<double>, reports binary, note string"
 )
+_MOST_ROWS = 200_000
+"""Of machines in one value."""
 _EVENT_COLUMNS = tuple(each.name for each in fields(Events))
-_REPORT_COLUMNS = tuple(each.name for each in fields(Reports))
 
 
 def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -54,91 +57,47 @@ def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) ->
     after, told = before.advance(Events(**chosen, **requests), reports)
     if len(chosen["event"]) or reports is not None:
         state.update((after.to_bytes(),))
-    noted = (event == REJECTED) | (event == COUNTED)
-    size, notes = len(told.report), int(noted.sum())
-    rows = size + notes + 1
-    out: dict[str, Any] = {name: _padded(getattr(told, name), rows) for name in _REPORT_COLUMNS}
-    out["kind"] = np.zeros(rows, np.int32)
-    out["kind"][size:-1] = event[noted]
-    out["note"] = np.full(rows, None, object)
-    out["note"][size:-1] = columns["note"][noted]
-    out["instance"] = np.full(rows, -1, np.int32)
+    rows: list[tuple[Any, ...]] = []
+    for first in range(0, len(told), _MOST_ROWS):
+        piece = told.take(slice(first, first + _MOST_ROWS))
+        rows.append((MACHINE_ROWS, piece.to_bytes(), None, 0, 0, 0.0, -1))
+    for kind, note in zip(event[event < MARK], columns["note"][event < MARK], strict=True):
+        rows.append((int(kind), None, note, 0, 0, 0.0, -1))
     context: Any = TaskContext.get()
-    out["instance"][-1] = context.partitionId() if context is not None else 0
-    out["rows_in"] = _padded(np.empty(0, np.int64), rows)
-    out["rows_in"][-1] = int(is_event.sum())
-    out["cpu_s"] = np.zeros(rows)
-    out["cpu_s"][-1] = time.process_time() - began_s
-    yield pd.DataFrame({name: out[name] for name in _names(MACHINE_OUT)})
+    instance = 0 if context is None else context.partitionId()
+    spent_s = time.process_time() - began_s
+    rows.append((MACHINE_ROWS, None, None, int(is_event.sum()), len(told), spent_s, instance))
+    yield pd.DataFrame(rows, columns=names(MACHINE_OUT))
 
 
 def cluster_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All machines of the reports that a batch completes: passed on, with what they say of the cluster."""
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(list(batches)) if (batches := _nonempty(batches)) else None
-    if table is None:
-        return
-    kind = table.column("kind").to_numpy()
-    rows = table.filter(pa.array(kind == MACHINE_ROW)).select(_REPORT_COLUMNS)
-    reports = Reports(**{name: rows.column(name).to_numpy() for name in _REPORT_COLUMNS})
-    yield from _machine_rows(reports)
+    pieces: list[bytes] = []
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("kind", "reports", "note"))
+        for kind, piece, note in zip(*columns, strict=True):
+            if kind == MACHINE_ROWS:
+                pieces.append(piece)
+            else:
+                yield _row(kind=kind, note=note)
+    reports = Reports.from_bytes(*pieces)
+    order = np.lexsort((reports.machine, reports.report))
+    for first in range(0, len(order), _MOST_ROWS):
+        piece = reports.take(order[first : first + _MOST_ROWS]).to_bytes()
+        yield _row(kind=MACHINE_ROWS, reports=piece)
     for each in cluster_reports(reports):
         yield _row(
             kind=CLUSTER_ROW,
-            trace_s=each.report * REPORT_US // 1_000_000,
-            machine=each.machines,
+            trace_s=each.report * (REPORT_US // 1_000_000),
+            machines=each.machines,
             over_machines=list(each.values),
         )
-    notes = table.filter(pa.array(kind != MACHINE_ROW))
-    for other, note in zip(notes.column("kind").to_pylist(), notes.column("note").to_pylist(), strict=True):
-        yield _row(kind=other, note=note)
-
-
-def _nonempty(batches: Iterable[pa.RecordBatch]) -> Any:
-    return [batch for batch in batches if batch.num_rows]
-
-
-def _machine_rows(reports: Reports) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    size = len(reports.report)
-    if not size:
-        return
-    order = np.lexsort((reports.machine, reports.report))
-    schema = cluster_schema()
-    columns = [
-        pa.array(np.zeros(size, np.int32)),
-        pa.array(reports.report[order] * (REPORT_US // 1_000_000)),
-        pa.array(reports.machine[order]),
-        pa.array(reports.tasks[order]),
-        *(pa.array(getattr(reports, name)[order] / UNITS) for name in ("cpu", "memory", "disk")),
-        pa.nulls(size, schema.field("over_machines").type),
-        pa.nulls(size, pa.string()),
-    ]
-    yield pa.RecordBatch.from_arrays(columns, schema.names)
 
 
 def _row(**values: Any) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist([values], cluster_schema())
-
-
-def cluster_schema() -> pa.Schema:
-    """``CLUSTER_OUT`` for Arrow."""
-    import pyarrow as pa
-
-    types = {"int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "string": pa.string()}
+    types = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
     types["array<double>"] = pa.list_(pa.float64())
-    return pa.schema([(name, types[kind]) for name, kind in (f.split() for f in CLUSTER_OUT.split(", "))])
-
-
-def _padded(values: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
-    out = np.zeros(size, np.int64)
-    out[: len(values)] = values
-    return out
-
-
-def _names(schema: str) -> list[str]:
-    return [field.split()[0] for field in schema.split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in (f.split() for f in CLUSTER_OUT.split(", "))])
+    return pa.RecordBatch.from_pylist([values], schema)

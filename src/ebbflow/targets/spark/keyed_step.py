@@ -13,8 +13,8 @@ from ebbflow.targets.spark.progress import OBSERVED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MEASURES = "rows_in long, cpu_s double, instance int"
-"""Columns to add to the schema of the step: 0, 0 and -1 in rows of its result."""
+MEASURES = "rows_in long, rows_out long, cpu_s double, instance int"
+"""Columns to add to the schema of the step: 0, 0, 0 and -1 in rows of its result."""
 
 
 def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
@@ -31,11 +31,11 @@ def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
         df.observe(f"{OBSERVED}{name}:in", F.sum("rows_in").alias("rows"))
         .observe(
             f"{OBSERVED}{name}:out",
-            F.sum(F.when(is_result, 1).otherwise(0)).alias("rows"),
+            F.sum("rows_out").alias("rows"),
             F.sum("cpu_s").alias("cpu_s"),
             busiest.alias("busiest_cpu_s"),
             F.max(F.lit(instances)).alias("instances"),
         )
         .where(is_result)
-        .drop("rows_in", "cpu_s", "instance")
+        .drop("rows_in", "rows_out", "cpu_s", "instance")
     )

@@ -68,7 +68,7 @@ def _fitted(wanted: Ints, least: Ints, total: int) -> Ints:
     """The wanted numbers, raised to the least and then fitted to the total, the most from those with most room.
 
     >>> _fitted(np.array([5, 10, 100]), np.array([8, 0, 0]), 110).tolist()
-    [8, 9, 93]
+    [8, 10, 92]
     """
     if least.sum() > total:
         raise InputError(
