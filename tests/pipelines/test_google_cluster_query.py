@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from google_cluster_results import holds
 from plain_google_cluster import PlainResults, plain_query
 
-from ebbflow.pipelines.google_cluster.cluster import COLUMNS
 from ebbflow.pipelines.google_cluster.query import MACHINE, GoogleClusterQuery, run_to_the_end, settings
-from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, READ, REJECTS, prepare_output, read_table
+from ebbflow.pipelines.google_cluster.sink import prepare_output
 from ebbflow.targets.spark.progress import Progress, operator_runs
 from ebbflow.targets.spark.stopping import stop_between_batches
 from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
@@ -52,24 +52,6 @@ def query_settings(spark):
     yield
     for key, value in before.items():
         spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-
-
-def holds(output: Path, expected: PlainResults) -> None:
-    """Row by row, to the last bit."""
-    machines = read_table(output, MACHINES)
-    columns = ("trace_s", "machine", "tasks", "cpu", "memory", "disk")
-    rows = list(zip(*(machines.column(name).to_pylist() for name in columns), strict=True))
-    assert rows == expected.machines
-    cluster = read_table(output, CLUSTER)
-    names = ("trace_s", "machines", *COLUMNS)
-    assert list(zip(*(cluster.column(n).to_pylist() for n in names), strict=True)) == expected.cluster
-    rejected = read_table(output, REJECTS)
-    assert sorted(zip(*(rejected.column(n).to_pylist() for n in ("part", "line")), strict=True)) == sorted(
-        expected.rejected
-    )
-    read = read_table(output, READ)
-    assert sum(read.column("events").to_pylist()) == expected.events
-    assert sum(read.column("without_machine").to_pylist()) == expected.without_machine
 
 
 @pytest.mark.parametrize(("instances", "parts", "span"), [(2, 4, None), (1, None, "17m")])
