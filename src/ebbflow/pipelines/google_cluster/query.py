@@ -32,7 +32,6 @@ def settings(machine_instances: int) -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": str(machine_instances),
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,  # the one that can be repartitioned
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",  # a bucket's rows in one piece
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -7,6 +7,7 @@ would cost more on their way than all that is computed of them.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) ->
     from pyspark import TaskContext
 
     del key
+    # Spark's worker adds empty frames to what it is given, and pandas tells it so at every batch.
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
     began_s = time.process_time()
     came = list(frames)
     columns = {
