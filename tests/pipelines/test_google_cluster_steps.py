@@ -6,14 +6,17 @@ import copy
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from google_cluster_results import holds, rows
 from one_process import OneProcess
 from plain_google_cluster import plain_query
 
 from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster.machine import Events, in_units
 from ebbflow.pipelines.google_cluster.sink import MACHINES, REJECTS
-from ebbflow.pipelines.google_cluster.source import TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.source import PACKED, TaskEventReader, TaskEventSource, read_speed
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
@@ -93,6 +96,29 @@ def test_the_real_part_gives_what_the_plain_loop_gives(tmp_path) -> None:
     expected = plain_query(tmp_path / "real")
     assert len(expected.cluster) == 6
     holds(tmp_path / "out", expected)
+
+
+def test_rows_of_events_are_what_is_packed(folder) -> None:
+    def read(packed: bool) -> pa.Table:
+        reader = TaskEventReader(
+            path=str(folder), speed=None, max_parts=None, max_trace_us=None, packed=packed
+        )
+        start = reader.initialOffset()
+        pieces = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+        return pa.Table.from_batches([batch for piece in pieces for batch in reader.read(piece)])
+
+    plain, packed = read(False), read(True)
+    events = Events.from_bytes(*packed.filter(pc.equal(packed["event"], PACKED))["events"].to_pylist())
+    frame = plain.filter(pc.greater_equal(plain["event"], 0)).to_pandas().sort_values("position")
+    unpacked = events.take(events.position.argsort())
+    for name in ("position", "time_us", "machine", "job", "task", "event"):
+        assert (frame[name].to_numpy() == getattr(unpacked, name)).all()
+    assert (in_units(frame["cpu"].to_numpy()) == unpacked.cpu).all()
+    beside = [
+        table.filter(pc.less(table["event"], 0)).select(["bucket", "event", "time_us", "note"])
+        for table in (plain, packed)
+    ]
+    assert beside[0].equals(beside[1])
 
 
 # -- offsets and speed -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ A machine reports from the first event that names it, with or without tasks. Req
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,38 @@ def _none() -> Ints:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Events:
-    """Columns of events that name a machine, in any order; ``position`` is that of the trace."""
+class Columns:
+    """Columns of whole numbers. Between operators they travel as bytes: rows would cost more on their way than
+    all that is computed of them."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def take(self, rows: Ints | slice) -> Self:
+        """Some of the rows."""
+        return type(self)(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+    def to_bytes(self) -> bytes:
+        """One column after the other."""
+        return b"".join(np.ascontiguousarray(getattr(self, each.name)).tobytes() for each in fields(self))
+
+    @classmethod
+    def from_bytes(cls, *pieces: bytes) -> Self:
+        """What ``to_bytes`` wrote, the rows of one piece after those of the other.
+
+        >>> one = Reports(**{each.name: np.array([7]) for each in fields(Reports)})
+        >>> Reports.from_bytes(one.to_bytes(), one.to_bytes()).machine
+        array([7, 7])
+        """
+        names = [each.name for each in fields(cls)]
+        columns = [np.frombuffer(piece, np.int64).reshape(len(names), -1) for piece in pieces]
+        joined = np.concatenate(columns, axis=1) if columns else np.empty((len(names), 0), np.int64)
+        return cls(**dict(zip(names, joined, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Events(Columns):
+    """Events that name a machine, in any order; ``position`` is that of the trace, requests are in ``UNITS``."""
 
     position: Ints = field(default_factory=_none)
     time_us: Ints = field(default_factory=_none)
@@ -48,7 +79,7 @@ class Events:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reports:
+class Reports(Columns):
     """A row for each report and machine; requests in ``UNITS``."""
 
     report: Ints = field(default_factory=_none)
@@ -57,30 +88,6 @@ class Reports:
     cpu: Ints = field(default_factory=_none)
     memory: Ints = field(default_factory=_none)
     disk: Ints = field(default_factory=_none)
-
-    def __len__(self) -> int:
-        return len(self.report)
-
-    def take(self, rows: Ints | slice) -> Reports:
-        """Some of the rows."""
-        return Reports(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
-
-    def to_bytes(self) -> bytes:
-        """The columns one after the other: between operators, machines travel as columns and not as rows."""
-        return b"".join(np.ascontiguousarray(getattr(self, each.name)).tobytes() for each in fields(self))
-
-    @classmethod
-    def from_bytes(cls, *pieces: bytes) -> Reports:
-        """What ``to_bytes`` wrote, one piece after the other.
-
-        >>> one = Reports(**{each.name: np.array([7]) for each in fields(Reports)})
-        >>> Reports.from_bytes(one.to_bytes(), one.to_bytes()).machine
-        array([7, 7])
-        """
-        names = [each.name for each in fields(cls)]
-        columns = [np.frombuffer(piece, np.int64).reshape(len(names), -1) for piece in pieces]
-        joined = np.concatenate(columns, axis=1) if columns else np.empty((len(names), 0), np.int64)
-        return cls(**dict(zip(names, joined, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -32,7 +32,7 @@ def settings(machine_instances: int) -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": str(machine_instances),
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,  # the one that can be repartitioned
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",  # a bucket's rows in one piece
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # rows are large: each has a bucket's events
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -57,6 +57,7 @@ class GoogleClusterQuery:
             spark.readStream.format(source.FORMAT)
             .option("path", str(self.input.resolve()))
             .option("speed", self.speed)
+            .option("packed", "true")
         )
         if self.max_parts is not None:
             reader = reader.option("maxPartsPerTrigger", self.max_parts)

@@ -13,6 +13,8 @@ path                needed   a folder of parts (.csv or .csv.gz, 13 columns, no 
 speed               max      trace seconds a second: 1 is real time, 1000 faster; max: as fast as possible
 maxPartsPerTrigger  none     read limit, in files
 maxTracePerTrigger  none     read limit, in time of the trace: ``15m``, ``6h``
+packed              false    the events of a part and bucket as columns in one row (``machine.Events``):
+                             for who computes on columns anyway, and would pay for rows on the way
 ==================  =======  ==========================================================================
 
 Rows are events that name a machine, with the trace's own times; those without one are dropped. Rows with an event
@@ -35,6 +37,7 @@ import json
 import time
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +61,12 @@ SCHEMA = (
     "bucket int, position long, time_us long, machine long, job long, task long, event int, "
     "cpu double, memory double, disk double, note string"
 )
+PACKED_SCHEMA = "bucket int, event int, time_us long, events binary, note string"
+PACKED = 0
+"""The event of a row that holds many."""
 MARK, REJECTED, COUNTED = -1, -2, -3
 _ARROW_ROWS = 50_000
+_PACKED_ROWS = 20_000
 _PART_SHIFT = 40
 """A position is the part and, in the lower bits, the row within it."""
 
@@ -88,7 +95,7 @@ class TaskEventSource(DataSource):
 
     def schema(self) -> str:
         """Columns of events, and a note for rows that are none."""
-        return SCHEMA
+        return PACKED_SCHEMA if self._packed() else SCHEMA
 
     def streamReader(self, schema: StructType) -> TaskEventReader:  # noqa: ARG002, N802
         """The reader of one query."""
@@ -101,19 +108,30 @@ class TaskEventSource(DataSource):
             speed=read_speed(options.get("speed", "max")),
             max_parts=_whole(options.get("maxPartsPerTrigger")),
             max_trace_us=None if span is None else round(parse_duration_s(span) * 1e6),
+            packed=self._packed(),
         )
+
+    def _packed(self) -> bool:
+        return self.options.get("packed", "false").lower() == "true"
 
 
 class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets from the folder and the clock, rows from the files."""
 
     def __init__(
-        self, *, path: str, speed: float | None, max_parts: int | None, max_trace_us: int | None
+        self,
+        *,
+        path: str,
+        speed: float | None,
+        max_parts: int | None,
+        max_trace_us: int | None,
+        packed: bool = False,
     ) -> None:
         self._folder = TraceFolder(Path(path).resolve())
         self._speed = speed
         self._max_parts = max_parts
         self._max_trace_us = max_trace_us
+        self._packed = packed
         self._newest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -162,8 +180,8 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         piece = partition.piece
         part = _read(piece.path, piece.floor_us, piece.ceiling_us)
         part = part.between(piece.from_us, piece.until_us)
-        yield from _event_batches(part, piece.part)
-        yield _beside(part, piece, partition.mark_us)
+        yield from (_packed if self._packed else _event_batches)(part, piece.part)
+        yield _beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
 
 
 @lru_cache(maxsize=1)
@@ -192,7 +210,35 @@ def _event_batches(part: Part, number: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, names(SCHEMA))
 
 
-def _beside(part: Part, piece: Slice, mark_us: int | None) -> pa.RecordBatch:
+def _packed(part: Part, number: int) -> Iterator[pa.RecordBatch]:
+    """One row for each bucket, with the columns of its events."""
+    import numpy as np
+    import pyarrow as pa
+
+    from ebbflow.pipelines.google_cluster.buckets import bucket_of
+    from ebbflow.pipelines.google_cluster.machine import Events, in_units
+
+    bucket = bucket_of(part.machine)
+    order = np.argsort(bucket, kind="stable")
+    events = Events(
+        position=part.row + (number << _PART_SHIFT),
+        **{name: getattr(part, name) for name in ("time_us", "machine", "job", "task", "event")},
+        **{name: in_units(getattr(part, name)) for name in ("cpu", "memory", "disk")},
+    ).take(order)
+    bucket = bucket[order]
+    edges = np.flatnonzero(np.diff(bucket)) + 1
+    rows = []
+    for first, end in pairwise((0, *edges.tolist(), len(bucket))):
+        for cut in range(first, end, _PACKED_ROWS):
+            piece = events.take(slice(cut, min(cut + _PACKED_ROWS, end)))
+            rows.append((int(bucket[first]), PACKED, int(piece.time_us[0]), piece.to_bytes(), None))
+    if rows:
+        types = (pa.int32(), pa.int32(), pa.int64(), pa.binary(), pa.string())
+        columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names(PACKED_SCHEMA))
+
+
+def _beside(part: Part, piece: Slice, mark_us: int | None, schema: str) -> pa.RecordBatch:
     """Marks, rejected rows and counts, as rows."""
     import numpy as np
     import pyarrow as pa
@@ -205,8 +251,8 @@ def _beside(part: Part, piece: Slice, mark_us: int | None) -> pa.RecordBatch:
         rows += [(int(label), MARK, mark_us, None) for label in labels()]
     own = int(bucket_of(np.array([piece.part]))[0])
     for bad in part.rejected:
-        told = {"part": name, "line": bad.line, "reason": bad.reason, "text": bad.text}
-        rows.append((own, REJECTED, bad.time_us, json.dumps(told)))
+        why = {"part": name, "line": bad.line, "reason": bad.reason, "text": bad.text}
+        rows.append((own, REJECTED, bad.time_us, json.dumps(why)))
     counted = {
         "part": name,
         "from_us": piece.from_us,
@@ -216,21 +262,18 @@ def _beside(part: Part, piece: Slice, mark_us: int | None) -> pa.RecordBatch:
     }
     rows.append((own, COUNTED, piece.from_us, json.dumps(counted)))
     bucket, event, time_us, note = zip(*rows, strict=True)
-    none, nothing = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+    told = {
+        "bucket": pa.array(bucket, pa.int32()),
+        "event": pa.array(event, pa.int32()),
+        "time_us": pa.array(time_us, pa.int64()),
+        "events": pa.nulls(len(rows), pa.binary()),
+        "note": pa.array(note, pa.string()),
+    }
+    whole, part_of_one = pa.array(np.zeros(len(rows), np.int64)), pa.array(np.zeros(len(rows)))
     columns = [
-        pa.array(bucket, pa.int32()),
-        pa.array(none),
-        pa.array(time_us, pa.int64()),
-        pa.array(none),
-        pa.array(none),
-        pa.array(none),
-        pa.array(event, pa.int32()),
-        pa.array(nothing),
-        pa.array(nothing),
-        pa.array(nothing),
-        pa.array(note, pa.string()),
+        told.get(name, part_of_one if name in ("cpu", "memory", "disk") else whole) for name in names(schema)
     ]
-    return pa.RecordBatch.from_arrays(columns, names(SCHEMA))
+    return pa.RecordBatch.from_arrays(columns, names(schema))
 
 
 def read_speed(text: str) -> float | None:

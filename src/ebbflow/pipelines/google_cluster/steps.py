@@ -1,7 +1,6 @@
 """What runs on executors: the machine operator around its state, and the cluster operator around its arrays.
 
-Between them, and on to the sink, the machines of many reports travel as columns in one value: 12,500 rows a report
-would cost more on their way than all that is computed of them.
+From the source to the sink events and reports travel as columns, many in one row (``machine.Columns``).
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ebbflow.pipelines.google_cluster.cluster import cluster_reports
-from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports, in_units
-from ebbflow.pipelines.google_cluster.source import MARK, names
+from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports
+from ebbflow.pipelines.google_cluster.source import MARK, PACKED, names
 from ebbflow.targets.spark.keyed_step import MEASURES
 from ebbflow.workloads.google_cluster.events import REPORT_US, reports_until
 
@@ -34,7 +32,6 @@ CLUSTER_OUT = (
 )
 _MOST_ROWS = 200_000
 """Of machines in one value."""
-_EVENT_COLUMNS = tuple(each.name for each in fields(Events))
 
 
 def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -47,29 +44,27 @@ def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) ->
     warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
     began_s = time.process_time()
     came = list(frames)
-    columns = {
-        name: np.concatenate([frame[name].to_numpy() for frame in came]) for name in (*_EVENT_COLUMNS, "note")
-    }
-    event = columns["event"]
-    is_event = event >= 0
-    marks = columns["time_us"][event == MARK]
-    chosen = {name: columns[name][is_event] for name in _EVENT_COLUMNS}
-    requests = {name: in_units(chosen.pop(name)) for name in ("cpu", "memory", "disk")}
+    event, time_us, packed, notes = (
+        np.concatenate([frame[name].to_numpy() for frame in came])
+        for name in ("event", "time_us", "events", "note")
+    )
+    events = Events.from_bytes(*packed[event == PACKED])
+    marks = time_us[event == MARK]
     before = MachineState.from_bytes(state.get[0]) if state.exists else MachineState()
     reports = reports_until(int(marks.max())) if len(marks) else None
-    after, told = before.advance(Events(**chosen, **requests), reports)
-    if len(chosen["event"]) or reports is not None:
+    after, told = before.advance(events, reports)
+    if len(events) or reports is not None:
         state.update((after.to_bytes(),))
     rows: list[tuple[Any, ...]] = []
     for first in range(0, len(told), _MOST_ROWS):
         piece = told.take(slice(first, first + _MOST_ROWS))
         rows.append((MACHINE_ROWS, piece.to_bytes(), None, 0, 0, 0.0, -1))
-    for kind, note in zip(event[event < MARK], columns["note"][event < MARK], strict=True):
+    for kind, note in zip(event[event < MARK], notes[event < MARK], strict=True):
         rows.append((int(kind), None, note, 0, 0, 0.0, -1))
     context: Any = TaskContext.get()
     instance = 0 if context is None else context.partitionId()
     spent_s = time.process_time() - began_s
-    rows.append((MACHINE_ROWS, None, None, int(is_event.sum()), len(told), spent_s, instance))
+    rows.append((MACHINE_ROWS, None, None, len(events), len(told), spent_s, instance))
     yield pd.DataFrame(rows, columns=names(MACHINE_OUT))
 
 
