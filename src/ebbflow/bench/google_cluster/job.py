@@ -119,7 +119,11 @@ def _started_s(progress: Any) -> float:
 def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None) -> int:
     """Write a generated trace with a Spark of this machine; returns its events."""
     master = f"local[{cores or os.cpu_count() or 1}]"
-    with local_session(master, {"spark.ui.enabled": "false"}, name="google-cluster-generate") as spark:
+    with local_session(
+        master,
+        {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+        name="google-cluster-generate",
+    ) as spark:
         return write_trace(spark, spec, folder)
 
 
