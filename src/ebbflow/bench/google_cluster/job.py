@@ -73,7 +73,8 @@ def run_job(
     sink.prepare_output(output)
     query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
     own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
-    with local_session(master, {**own, **(conf or {})}, name="google-cluster") as spark:
+    elsewhere = not master.startswith("local")
+    with local_session(master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere) as spark:
         running = query.start(spark, checkpoint or output / ".checkpoint", instances, to_the_end=True)
         progress = run_to_the_end(running)
     return figures(output, progress)
