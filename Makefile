@@ -39,7 +39,7 @@ lint: setup  ## ruff and mypy
 bench: setup  ## Speeds, and the side-by-side run against Spark's dynamic allocation
 	$(BIN)/python -m benchmarks
 
-soak: setup  ## An hour of the loop: memory and CPU stay flat
+soak: setup  ## An hour of the loop: memory and CPU stay flat (EBBFLOW_SOAK_SECONDS=600 for less)
 	$(BIN)/python -m benchmarks.soak
 
 docs: setup  ## Make the generated reference pages anew

@@ -1,4 +1,5 @@
-"""How many readings a second go through the router and 100 rules, and what ten times the history costs."""
+"""How many readings a second go through the router and 100 rules, and what ten times the history costs a reading
+and a decision."""
 
 from __future__ import annotations
 
@@ -7,8 +8,13 @@ import time
 from collections.abc import Callable
 
 from benchmarks.figures import Figure
+from ebbflow.core.layout import MAIN, Layout
+from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
-from ebbflow.core.readings import Reading
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy import (
     Policy,
     above,
@@ -27,6 +33,7 @@ from ebbflow.policy.builder import Guarded
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.quantities import Span
 from ebbflow.policy.router import Router
+from ebbflow.strategies.rules import Rules
 
 OPERATORS, RULES, READINGS = 50, 100, 200_000
 
@@ -60,10 +67,13 @@ def measure() -> list[Figure]:
         short, long = _costs_us(condition, minutes(1), minutes(10))
         figures.append(Figure(what=f"a reading, {kind} of 1 min", value=short, unit="µs"))
         figures.append(Figure(what="  ten times the history, ratio", value=long / short, unit="×", bar=1.5))
+    short, long = _decisions_ms(minutes(1), minutes(10))
+    figures.append(Figure(what=f"a hold on {RULES} rules with history of 1 min", value=short, unit="ms"))
+    figures.append(Figure(what="  ten times the history, ratio", value=long / short, unit="×", bar=1.5))
     return figures
 
 
-def _mixed() -> Policy:
+def _mixed(history: Span | None = None) -> Policy:
     """Half of the rules as in the seed, the others on means, percentiles, trends and m of n."""
     others = itertools.cycle([*KINDS.values()][1:])
     rules: list[Guarded] = []
@@ -72,7 +82,7 @@ def _mixed() -> Policy:
         shrink = rule(f"shrink {name}").scale_in(operator(name)).by(absolute(1))
         grow = rule(f"grow {name}").scale_out(operator(name)).by(absolute(1)).but_never_above(nodes(8))
         rules.append(shrink.when(metric("operator-queue")).is_(below(tuples(1))).for_at_least(seconds(30)))
-        rules.append(grow.when(next(others)(minutes(1))))
+        rules.append(grow.when(next(others)(history or minutes(1))))
     return Policy(*rules)
 
 
@@ -86,6 +96,42 @@ def _per_second(policy: Policy, metric_read: Metric = Metric.OPERATOR_QUEUE) -> 
     for reading in readings:
         router.offer(reading)
     return READINGS / (time.process_time() - began_s)
+
+
+def _decisions_ms(*histories: Span) -> list[float]:
+    """Of ``Rules.decide`` with a new reading of each operator, nothing to do, and every history full. In turns,
+    and the best turn of each."""
+    worlds = [(Rules(_mixed(history)), Windows(600.0)) for history in histories]
+    names = [f"op-{n}" for n in range(OPERATORS)]
+    pipeline = Pipeline.chain("bench", *names)
+    layout = Layout(nodes={MAIN: OPERATORS}, parallelism=dict.fromkeys(names, 1))
+    best_s = [float("inf")] * len(worlds)
+    for second in range(700):
+        for which, (rules, windows) in enumerate(worlds):
+            windows.add(
+                Reading(float(second), name, Metric.OPERATOR_QUEUE, 100.0 + (second * 7919 + number) % 100)
+                for number, name in enumerate(names)
+            )
+            snapshot = Snapshot(
+                now_s=float(second),
+                pipeline=pipeline,
+                planned=layout,
+                requested=layout,
+                observed=layout,
+                windows=windows,
+                batches=(),
+                under_way=(),
+                limits=Limits(min_nodes=1, max_nodes=100),
+                slo=Slo(freshness_s=30.0),
+                slots_per_node=1,
+                lead_time_s=12.0,
+                data_age_s=0.0,
+            )
+            began_s = time.process_time()
+            rules.decide(snapshot)
+            if second > 620:
+                best_s[which] = min(best_s[which], time.process_time() - began_s)
+    return [1e3 * each for each in best_s]
 
 
 def _costs_us(condition: Callable[[Span], Trigger], *histories: Span) -> list[float]:

@@ -1,7 +1,8 @@
 """The demo's load, one run after the other: Spark's dynamic allocation, capacity twice, static maximum.
 
 Dynamic allocation knows no objective. So ``capacity`` runs once with the demo's, which lets it trade freshness
-for executors, and once asked to be a little fresher than dynamic allocation just was: that run is held against it.
+for executors, and once asked for more freshness than anyone can give here (FRESHER times what dynamic allocation
+just had): it then stops at the size beyond which nothing gets fresher. That run is held against the other.
 
 Writes ``benchmarks/side-by-side.html`` with the runs over each other, and the scores as JSON.
 """
@@ -22,6 +23,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.report.page import write_page
 
 SECONDS = float(os.environ.get("EBBFLOW_BENCH_SECONDS", "420"))
+FRESHER = 0.7
 REPORT = Path(__file__).parent / "side-by-side.html"
 
 
@@ -36,8 +38,8 @@ def measure() -> list[Figure]:
         return runs[-1]
 
     spark = run(scenario, SPARK_DRA, "dynamic allocation")
-    as_fresh = replace(scenario, slo=_as_fresh_as(spark, scenario.slo))
-    ours = run(as_fresh, "capacity", f"capacity, {as_fresh.slo}")
+    fresher = replace(scenario, slo=_fresher_than(spark, scenario.slo))
+    ours = run(fresher, "capacity", f"capacity, {fresher.slo}")
     run(scenario, "capacity", f"capacity, {scenario.slo}")
     run(scenario, "static", "static maximum")
     cost_s = {result.run.strategy: result.scores.node_seconds for result in runs}
@@ -62,10 +64,9 @@ def _run(scenario: LiveScenario, strategy: str, label: str) -> LiveResult:
     return replace(result, run=replace(result.run, strategy=label))
 
 
-def _as_fresh_as(result: LiveResult, otherwise: Slo) -> Slo:
-    """The objective that another run happened to keep, less what a p95 scatters by from run to run."""
+def _fresher_than(result: LiveResult, otherwise: Slo) -> Slo:
     p95_s = result.scores.latency_p95_s
-    return otherwise if p95_s is None else Slo(freshness_s=round(0.95 * p95_s, 1), quantile=0.95)
+    return otherwise if p95_s is None else Slo(freshness_s=round(FRESHER * p95_s, 1), quantile=0.95)
 
 
 def _write(scenario: LiveScenario, runs: list[LiveResult]) -> None:

@@ -87,7 +87,8 @@ def main(seconds: float = 40.0) -> None:
         name: play(env, policy, seed=99, load=PLAY_ON, seconds=3600)[1] for name, policy in policies.items()
     }
     run = simulate(env.scenario, make_strategy("capacity"))
-    cheapest = oracle_of(env.scenario, run).node_seconds
+    oracle = oracle_of(env.scenario, run)
+    cheapest = None if oracle is None else oracle.node_seconds
     results["capacity"] = score(run, oracle_node_seconds=cheapest).to_json()
     for name, s in results.items():
         reward = -((1 - s["nodes_saved"]) + 10 * s["violation"])

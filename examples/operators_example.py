@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ebbflow import operator
+from ebbflow import OperatorCounts, operator
 from ebbflow.targets.spark.source import register
 
 
@@ -42,15 +42,12 @@ def main(seconds: int | None) -> None:
     loud = words.transform(operator("shout", parallelism=4).map_in_arrow(shout, "word string"))
     query = loud.writeStream.format("noop").trigger(processingTime="2 seconds").start()
 
+    counts = OperatorCounts(spark, query)
     ends_s = time.monotonic() + seconds if seconds else float("inf")
-    shown = -1
     while time.monotonic() < ends_s and not query.awaitTermination(1):
-        progress = query.lastProgress
-        if progress is None or progress["batchId"] == shown:
-            continue
-        shown = progress["batchId"]
-        for name, values in sorted(progress["observedMetrics"].items()):
-            print(f"batch {shown}  {name:<22} {values}")
+        for batch_id, run in counts.new():
+            cpu = "" if run.cpu_s is None else f", {run.cpu_s:.2f} CPU s in {run.instances} instances"
+            print(f"batch {batch_id}  {run.name:<6} {run.rows_in} rows in, {run.rows_out} out{cpu}")
     query.stop()
     spark.stop()
 

@@ -1,9 +1,9 @@
 """A policy in Python: an editor completes it, mypy rejects a wrong order. Run it to see it tried on a load."""
 
-from ebbflow.bench.rules.trial import try_policy
+from ebbflow.bench.rules.trial import chain, try_policy
+from ebbflow.bench.spec import Spec
 from ebbflow.policy import *  # noqa: F403
 from ebbflow.policy.english import policy_in_english
-from ebbflow.workloads import parse_load
 
 # ruff: noqa: F405
 policy = Policy(
@@ -30,8 +30,9 @@ policy = Policy(
 
 def main() -> None:
     print(policy_in_english(policy), end="\n\n")
-    load = parse_load("square(base=10, peak=30, period=10m)")
-    trial = try_policy(policy, load=load, seconds=1200, rates_per_s={"enrich": 12.0})
+    load = "square(base=10, peak=30, period=10m)"
+    spec = Spec(load=load, seconds="20m", cycle="5s", initial_nodes=1)
+    trial = try_policy(policy, spec.scenario(engine=chain({"enrich": 12.0})))
     for firing in trial.firings:
         print(f"{firing.time_s:5.0f} s  {firing.change:30}  {firing.rule}")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from ebbflow.targets.spark.local_cluster import LocalCluster
 
 CORES = 3
+
+# The same examples at every run, so that a red run is about the change; others with EBBFLOW_RANDOM_TESTS=1.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("default" if os.environ.get("EBBFLOW_RANDOM_TESTS") else "same")
 
 
 def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.0) -> None:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ebbflow.control.attach import Attached, attach
     from ebbflow.targets.spark.operator import operator
+    from ebbflow.targets.spark.operator_counts import OperatorCounts
     from ebbflow.targets.spark.restart import ManagedQuery
 
-__all__ = ["Attached", "ManagedQuery", "__version__", "attach", "operator"]
+__all__ = ["Attached", "ManagedQuery", "OperatorCounts", "__version__", "attach", "operator"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Attached": "ebbflow.control.attach",
     "ManagedQuery": "ebbflow.targets.spark.restart",
+    "OperatorCounts": "ebbflow.targets.spark.operator_counts",
     "attach": "ebbflow.control.attach",
     "operator": "ebbflow.targets.spark.operator",
 }

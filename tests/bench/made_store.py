@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,9 @@ def write_store(path: Path, run: Run, *, query: str = "clicks", app: str = "app"
             ]
         )
     store.add([Reading(START_S + 9.0, "executor-1", Metric.LEAD_TIME, lead_s) for lead_s in (20.0,)])
+    store.append_ledger(START_S, "hold", {"reason": "written by another version"})
     for entry in run.decisions:
-        store.append_ledger(START_S + entry.time_s, entry.verdict, entry.to_json())
+        then = replace(entry, time_s=START_S + entry.time_s)
+        store.append_ledger(then.time_s, then.verdict, then.to_json())
     store.close()
     return path

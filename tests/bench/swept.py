@@ -22,7 +22,14 @@ def scene(load: str = "constant(300)", *, name: str = "", drawn: bool = False, *
 
 
 def result(
-    strategy: str, node_seconds: float, violation: float | None = 0.0, *, load: str = "a", seed: int = 1
+    strategy: str,
+    node_seconds: float | None,
+    violation: float | None = 0.0,
+    *,
+    load: str = "a",
+    seed: int = 1,
+    step_s: float = 0.0,
 ) -> Result:
     scores = replace(SCORES, node_seconds=node_seconds, violation=violation)
-    return Result(load=load, seed=seed, strategy=strategy, scores=scores, kept=kept_slo(violation, 0.95))
+    kept = kept_slo(violation, 0.95)
+    return Result(load=load, seed=seed, strategy=strategy, scores=scores, kept=kept, step_s=step_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,10 +12,12 @@ from ebbflow.bench.learning.episode import Episode
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import play
 from ebbflow.core.limits import Limits
+from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.slo import Slo
 from ebbflow.guards import Bounds, default_guards
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import (
+    Continuous,
     LateMetrics,
     MissingMetrics,
     NodeDies,
@@ -33,8 +37,20 @@ FAULTS = (
 )
 
 
-def world(engine: str = "micro-batch", **more) -> Scenario:
-    made = built_in_engine(more.pop("pipeline", "top-words"), engine, noise=more.pop("noise", 0.0))
+LOSSY = Continuous(
+    pipeline=Pipeline.chain("p", "quick", "slow"),
+    row_cost_s={"quick": 0.0005, "slow": 0.004},
+    parallelism={"quick": 2, "slow": 2},
+    queue_bound_rows=300.0,
+)
+
+
+def world(engine: str | Continuous = "micro-batch", **more) -> Scenario:
+    made = (
+        built_in_engine(more.pop("pipeline", "top-words"), engine, noise=more.pop("noise", 0.0))
+        if isinstance(engine, str)
+        else engine
+    )
     defaults = {
         "load": parse_load(more.pop("load", "sine(base=100, peak=900, period=5m)")),
         "limits": Limits.parse("1:8"),
@@ -65,8 +81,9 @@ def test_always_the_maximum_is_the_static_strategy(engine: str, faults) -> None:
     faults=st.sets(st.sampled_from(FAULTS)),
     objective_s=st.sampled_from([3.0, 15.0, 60.0]),
     lead_time_s=st.sampled_from([0.0, 7.5, 40.0]),
+    lossy=st.booleans(),
 )
-def test_the_steps_add_up_to_the_scores(sizes, engine, faults, objective_s, lead_time_s) -> None:
+def test_the_steps_add_up_to_the_scores(sizes, engine, faults, objective_s, lead_time_s, lossy) -> None:
     scenario = world(
         engine,
         faults=tuple(faults),
@@ -74,6 +91,8 @@ def test_the_steps_add_up_to_the_scores(sizes, engine, faults, objective_s, lead
         nodes=NodeKind(lead_time_s=lead_time_s),
         noise=0.1,
     )
+    if lossy:
+        scenario = replace(scenario, engine=LOSSY)
     episode = Episode(scenario)
     steps = []
     for nodes in sizes:
@@ -84,6 +103,15 @@ def test_the_steps_add_up_to_the_scores(sizes, engine, faults, objective_s, lead
     assert sum(step.node_seconds for step in steps) == pytest.approx(scores.node_seconds)
     late = sum(step.late_rows for step in steps)
     assert late / episode.rows == pytest.approx(scores.violation, abs=1e-9)
+
+
+def test_rows_that_are_lost_in_a_step_are_late_in_it() -> None:
+    episode = Episode(
+        world(engine=LOSSY, load="constant(600)", initial_nodes=8, slo=Slo(freshness_s=60.0), seconds=100.0)
+    )
+    late = [episode.step(8).late_rows for _ in range(10)]
+    # 500 of the 600 rows a second are served; the queues of two instances are full after 6 s
+    assert late == pytest.approx([400.0] + [1000.0] * 9)
 
 
 def test_guards_restrain_an_episode_as_they_restrain_a_run() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ebbflow.bench.loads import built_in_loads, read_loads, split_loads
 from ebbflow.errors import InputError, LoadError
+from ebbflow.workloads import parse_load
 
 PIECES = [
     "a.csv",
@@ -113,3 +114,14 @@ def test_built_in_loads_reach_the_peak_and_no_more() -> None:
     for one in built_in_loads(2000.0):
         highest = float(one.load.rate_per_s(np.arange(0.0, 86400.0)).max())
         assert 999 <= highest <= 2000.5, one.name
+
+
+def test_how_far_apart_samples_are_is_known_through_noise_sums_and_speed(tmp_path) -> None:
+    file = hours(tmp_path / "t.csv", 1, 2, 3)
+    for text, step_s in (
+        ("constant(5)", 0.0),
+        (f"trace({file})", 3600.0),
+        (f"trace({file}, speed=60)", 60.0),
+        (f"noise(constant(1) + 2 * trace({file}, speed=60) + trace({file}, speed=30), amount=0.1)", 120.0),
+    ):
+        assert parse_load(text).sample_step_s == step_s, text

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,6 +90,43 @@ def test_an_event_log_tells_of_executors(tmp_path) -> None:
     assert read.nodes.values.tolist() == [2.0, 1.0]
     assert read.nodes.times_s.tolist() == [START_S - 5, START_S + 20]
     assert (read.slots_per_node, read.reconfigurations) == (4, 1)
+
+
+def test_an_event_log_of_local_mode_has_the_driver_for_its_executor(tmp_path) -> None:
+    driver = {
+        "Event": "SparkListenerExecutorAdded", "Timestamp": int(1000 * START_S), "Executor ID": "driver",
+        "Executor Info": {"Host": "h", "Total Cores": 2},
+    }  # fmt: skip
+    file = write_lines(tmp_path / "log", [driver, *({"Event": "x", "progress": p} for p in lines())])
+    read = read_progress(file)
+    assert (read.nodes.values.tolist(), read.slots_per_node, read.reconfigurations) == ([1.0], 2, 0)
+
+
+def test_a_rolled_and_packed_event_log_is_read_in_its_order(tmp_path) -> None:
+    """As Spark 4 writes it unless told otherwise."""
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    (folder / "appstatus_app-1").touch()
+    made = lines(12)
+    for number in range(1, 13):
+        text = json.dumps({"Event": "x", "progress": made[number - 1]}) + "\n"
+        with pa.output_stream(folder / f"events_{number}_app-1.zstd", compression="zstd") as file:
+            file.write(text.encode())
+    plain = read_progress(write_lines(tmp_path / "plain", made))
+    assert read_progress(folder).batches == plain.batches
+    (folder / "events_3_app-1.zstd").write_bytes(b"\x28\xb5\x2f\xfd, and no more")
+    with pytest.raises(InputError, match=r"events_3_app-1.zstd cannot be read"):
+        read_progress(folder)
+
+
+def test_a_progress_written_twice_counts_once_and_one_left_out_is_missed(tmp_path) -> None:
+    """Who polls ``recentProgress`` writes the same ones again; who polls seldom loses some."""
+    made = lines(12)
+    polled = [*made[:6], *made[2:9], *made[5:]]
+    read = read_progress(write_lines(tmp_path / "run", polled))
+    assert read.batches == read_progress(write_lines(tmp_path / "whole", made)).batches
+    assert (read.rows_repeated, read.missing_batches) == (0, 0)
+    assert read_progress(write_lines(tmp_path / "seldom", made[::2])).missing_batches == 5
 
 
 def test_an_idle_source_is_a_count_of_arrivals_and_no_batch(tmp_path) -> None:

@@ -29,10 +29,11 @@ def seen(time_s: float, nodes: int, held: int, *batches: Batch) -> CycleReport:
     return CycleReport(observation=observation, entry=None, planned=None)
 
 
-def batch(number: int, started_s: float, rows: int) -> Batch:
+def batch(number: int, started_s: float, rows: int, *, query: str = "q", waited_s: float = 10.0) -> Batch:
     return Batch(
-        query="q", batch_id=number, started_s=started_s, duration_s=2.0, rows=rows, slots=1,
-        trigger_interval_s=10.0, arrival_rate_per_s=rows / 10, backlog_rows=0.0, oldest_arrival_s=started_s - 10,
+        query=query, batch_id=number, started_s=started_s, duration_s=2.0, rows=rows, slots=1,
+        trigger_interval_s=10.0, arrival_rate_per_s=rows / 10, backlog_rows=0.0,
+        oldest_arrival_s=started_s - waited_s,
     )  # fmt: skip
 
 
@@ -65,7 +66,62 @@ def test_rows_and_their_waits_come_from_the_batches() -> None:
     assert scores.violation == 0.0
 
 
+def test_a_small_query_that_is_late_does_not_hide_behind_a_large_one_that_is_fresh() -> None:
+    recorder = RunRecorder()
+    recorder(seen(103.0, 1, 1))
+    for k in range(1, 3):
+        recorder(seen(102.5 + 10 * k, 1, 1, batch(k, 100.0 + 10 * k, 500)))
+    # Ten rows that came from 70 to 130, evenly, and are done at 132: 32 of their 60 s are later than the objective.
+    recorder(seen(132.5, 1, 1, batch(0, 130.0, 10, query="small", waited_s=60.0)))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=60.0, ended_s=140.0, decisions=[],
+    )  # fmt: skip
+    scores = recorder.score(run)
+    assert (scores.rows_in, scores.rows_out) == (1010, 1010)
+    assert scores.latency_max_s == pytest.approx(62.0, abs=0.01)
+    assert scores.violation == pytest.approx(10 * 32 / 60 / 1010, rel=0.01)
+    assert scores.node_seconds == pytest.approx(80.0), "nodes are paid for once"
+    big, small = recorder.by_query(run)
+    assert (big.pipeline, small.pipeline) == ("q", "small")
+    assert score(big, oracle_node_seconds=None).violation == 0.0
+    assert score(small, oracle_node_seconds=None).violation == pytest.approx(32 / 60, rel=0.01)
+
+
+def test_one_query_scores_the_same_alone_and_by_query() -> None:
+    recorder = recorded()
+    run = as_run(recorder)
+    assert recorder.score(run) == score(run, oracle_node_seconds=None)
+
+
+def test_rows_of_batches_that_are_too_old_to_keep_stay_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebbflow.bench.record._KEEP", 6)
+    recorder = RunRecorder()
+    for k in range(1, 11):
+        both = (batch(k, 100.0 + 10 * k, 50), batch(k, 100.0 + 10 * k, 7, query="small"))
+        recorder(seen(102.5 + 10 * k, 1, 1, *both))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=100.0, ended_s=210.0, decisions=[],
+    )  # fmt: skip
+    scores = recorder.score(run)
+    assert (scores.rows_in, scores.rows_out) == (570, 570)
+    assert recorder.rows_not_timed == 7 * 57
+    assert scores.latency_max_s == pytest.approx(12.0, abs=0.01), "no row waited for those that are forgotten"
+    assert scores.violation == 0.0
+
+
+def test_changes_are_counted_by_who_knows_them_all() -> None:
+    run = recorded().run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=100.0, ended_s=130.0, decisions=[], reconfigurations=1234,
+    )  # fmt: skip
+    assert run.reconfigurations == 1234
+
+
 def test_nothing_seen_is_no_executors_and_no_rows() -> None:
     recorder = RunRecorder()
     assert recorder.executors(0.0) == []
+    assert recorder.score(as_run(recorder)).rows_in == 0
+    assert recorder.by_query(as_run(recorder)) == []
     assert score(as_run(recorder), oracle_node_seconds=None).rows_in == 0

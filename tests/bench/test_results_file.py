@@ -7,10 +7,18 @@ import pytest
 from pyarrow import parquet
 from swept import scene
 
-from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
-from ebbflow.bench.leaderboard.sweep import Failure, Sweep, sweep
-from ebbflow.bench.spec import Spec
+from ebbflow.bench.leaderboard.results_file import check_results_path, spec_of, write_results
+from ebbflow.bench.leaderboard.sweep import Failure, Scene, Sweep, sweep
+from ebbflow.bench.loads import NamedLoad
+from ebbflow.bench.score import score
+from ebbflow.bench.simulation import play, strategy_for
+from ebbflow.bench.spec import Spec, amended
+from ebbflow.bench.spec_file import read_spec
 from ebbflow.errors import InputError
+from ebbflow.policy.defaults import default_policy
+from ebbflow.policy.files import parse_policy
+from ebbflow.strategies import Rules
+from ebbflow.workloads import parse_load
 
 
 def test_every_run_is_a_row_with_types_and_all_it_takes_to_repeat_it(tmp_path) -> None:
@@ -31,6 +39,63 @@ def test_every_run_is_a_row_with_types_and_all_it_takes_to_repeat_it(tmp_path) -
     assert (first["duration_s"], first["max_nodes"], first["rows_in"]) == (600.0, 16, 180_000)
     assert table.to_pylist()[2]["violation"] is None, "no rows, no share of them"
     assert (last["error"], last["node_seconds"]) == ("ZeroDivisionError: x", None)
+
+
+ROUGH = """
+load = "constant(1)"
+pipeline = "sentiment"
+nodes = "1:9"
+cycle = "20s"
+lead-time = "40s"
+lead-noise = 0.3
+trigger = "7s"
+slots-per-node = 2
+noise = 0.2
+node-speeds = [1.0, 0.5]
+[[fault]]
+kind = "slow-node"
+from = "1m"
+until = "4m"
+[queues]
+read-limit = 9000
+"""
+
+
+def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
+    (tmp_path / "rough.toml").write_text(ROUGH)
+    spec = read_spec(tmp_path / "rough.toml")
+    load = NamedLoad(name="wave", load=parse_load("sine(base=100, peak=700, period=4m)"))
+    own = amended(spec, {"seed": 5, "seconds": 600})
+    scenes = [Scene(load="wave", scenario=own.scenario(load.with_jitter(0.1, 5)))]
+    policies = {"mine.toml": default_policy()}
+    done = sweep(scenes, ["hpa", "mine.toml"], policies=policies)
+    write_results(tmp_path / "r.parquet", done, scenes, spec, policies)
+    for row, result in zip(parquet.read_table(tmp_path / "r.parquet").to_pylist(), done.results, strict=True):
+        again = spec_of(row).scenario()
+        strategy = strategy_for(row["strategy"], again) if row["policy"] is None else rules_of(row["policy"])
+        scores = score(play(again, strategy).run, oracle_node_seconds=row["oracle_node_seconds"])
+        assert scores == result.scores
+        assert (row["lead_time_s"], row["lead_noise"], row["cycle_s"], row["trigger_s"]) == (
+            40.0,
+            0.3,
+            20.0,
+            7.0,
+        )
+        assert (row["slots_per_node"], row["noise"]) == (2, 0.2)
+        assert row["initial_nodes"] == scenes[0].scenario.first_nodes
+
+
+def rules_of(text: str) -> Rules:
+    return Rules(parse_policy(text, "row.toml"))
+
+
+def test_a_continuous_run_has_no_trigger_and_how_coarse_a_load_was_is_told(tmp_path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("minute,events\n" + "".join(f"{5 * i},{100 + i}\n" for i in range(9)))
+    one = scene(f"trace({trace}, peak=50)", engine="continuous")
+    write_results(tmp_path / "r.parquet", sweep([one], ["static"]), [one], Spec(engine="continuous"))
+    (row,) = parquet.read_table(tmp_path / "r.parquet").to_pylist()
+    assert (row["trigger_s"], row["sample_step_s"]) == (None, 300.0)
 
 
 def test_a_place_that_cannot_be_written_is_said_before(tmp_path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.bench.rules.trial import try_policy
+from ebbflow.bench.rules.trial import chain, try_policy
+from ebbflow.bench.spec import Spec
 from ebbflow.errors import InputError
 from ebbflow.policy.files import load_policy
-from ebbflow.workloads import parse_load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -25,9 +25,8 @@ def test_the_example_in_python_grows_and_shrinks(capsys) -> None:
 def test_bounds_of_the_calendar_are_kept_in_a_simulated_day() -> None:
     # simulated time begins at midnight of Thursday, 1 January 1970, UTC
     policy = load_policy(EXAMPLES / "policies" / "office_hours.yaml")
-    trial = try_policy(
-        policy, load=parse_load("constant(20)"), seconds=86400, engine="micro-batch", cycle_s=60.0
-    )
+    spec = Spec(load="constant(20)", seconds="1d", cycle="1m", noise=0.0, initial_nodes=1)
+    trial = try_policy(policy, spec.scenario())
     nodes = trial.run.nodes
     assert float(nodes.stepped(6.5 * 3600)) == 1
     assert float(nodes.stepped(7.1 * 3600)) == 4
@@ -39,6 +38,7 @@ def test_bounds_of_the_calendar_are_kept_in_a_simulated_day() -> None:
 def test_operators_that_the_pipeline_lacks_are_told_before_anything_runs() -> None:
     policy = load_policy(EXAMPLES / "policies" / "google_cluster.toml")
     with pytest.raises(InputError, match="names operator 'machine', which pipeline top-words does not have"):
-        try_policy(policy, load=parse_load("constant(20)"))
-    trial = try_policy(policy, load=parse_load("constant(20)"), seconds=300, rates_per_s={"machine": 25.0})
+        try_policy(policy, Spec(load="constant(20)").scenario())
+    spec = Spec(load="constant(20)", seconds=300, cycle="5s", initial_nodes=1)
+    trial = try_policy(policy, spec.scenario(engine=chain({"machine": 25.0})))
     assert trial.firings[0].rule == "CPU is above 10% for 30 seconds, scale out by 1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ def a_run(
     freshness_s: float = 30.0,
     reconfigurations: int = 0,
     rows_repeated: int = 0,
+    lost: Sequence[tuple[float, float]] | None = None,
 ) -> Run:
     held = Curve.of(nodes if nodes is not None else [(started_s, 2.0)])
     return Run(
@@ -44,6 +45,7 @@ def a_run(
         nodes_working=held,
         reconfigurations=reconfigurations,
         rows_repeated=rows_repeated,
+        lost=None if lost is None else Curve.of(lost),
     )
 
 
@@ -113,7 +115,9 @@ def test_rows_never_processed_are_late_once_older_than_the_slo() -> None:
     run = a_run([(0, 0), (100, 100)], processed, ended_s=100.0)
     scores = score(run, oracle_node_seconds=None)
     assert scores.violation == pytest.approx(0.5)
-    assert (scores.rows_in, scores.rows_out, scores.rows_lost) == (100, 20, 0)
+    assert (scores.rows_in, scores.rows_out, scores.rows_lost) == (100, 20, None), (
+        "nobody looked for lost ones"
+    )
 
 
 def test_commits_after_the_end_and_before_the_start_do_not_count() -> None:
@@ -131,10 +135,43 @@ def test_a_rounding_error_is_not_a_row_that_waited() -> None:
     assert score(run, oracle_node_seconds=None).latency_max_s == pytest.approx(1.0)
 
 
-def test_rows_lost_come_from_the_audit_and_repeated_ones_from_the_run() -> None:
-    run = a_run([(0, 0), (9, 90)], [(0, 0), (9, 90)], ended_s=9.0, rows_repeated=7, reconfigurations=3)
-    scores = score(run, oracle_node_seconds=None, rows_lost=5)
+def test_counts_are_those_of_the_run() -> None:
+    run = a_run(
+        [(0, 0), (9, 90)],
+        [(0, 0), (9, 85)],
+        ended_s=9.0,
+        rows_repeated=7,
+        reconfigurations=3,
+        lost=[(0, 0), (9, 5)],
+    )
+    scores = score(run, oracle_node_seconds=None)
     assert (scores.rows_lost, scores.rows_repeated, scores.reconfigurations) == (5, 7, 3)
+    assert (scores.rows_in, scores.rows_out) == (90, 85)
+
+
+def test_lost_rows_are_late_and_have_no_latency() -> None:
+    # 10 rows/s for 100 s. Those of 40 s to 60 s are lost; every other one is processed 2 s after it arrived.
+    lost = [(0, 0), (40, 0), (60, 200), (100, 200)]
+    processed = [(float(t + 2), 10.0 * min(t, max(40, t - 20))) for t in range(99)]
+    run = a_run([(0, 0), (100, 1000)], processed, ended_s=100.0, lost=lost)
+    scores = score(run, oracle_node_seconds=None)
+    assert scores.violation == pytest.approx(0.2)
+    assert (scores.rows_in, scores.rows_out, scores.rows_lost) == (1000, 780, 200)
+    assert scores.latency_max_s == pytest.approx(3.0), "2 s, and up to one until the commit"
+    assert scores.latency_p50_s == pytest.approx(2.5, abs=0.01)
+
+
+def test_what_is_lost_and_what_is_late_add_up() -> None:
+    # 10 rows/s, every second one lost. Of the others 300 are through by the end, after 40 s, and 50 wait too long.
+    processed = [(float(t + 40), 5.0 * t) for t in range(61)]
+    run = a_run([(0, 0), (100, 1000)], processed, ended_s=100.0, lost=[(0, 0), (100, 500)])
+    assert score(run, oracle_node_seconds=None).violation == pytest.approx((500 + 300 + 50) / 1000)
+
+
+def test_lost_rows_are_a_degradation() -> None:
+    done = [(float(t), 9.0 * t) for t in range(601)]
+    run = a_run([(0, 0), (600, 6000)], done, ended_s=600.0, lost=[(0, 0), (600, 600)])
+    assert score(run, oracle_node_seconds=None).throughput_degradation == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("trigger_s", [1.0, 5.0, 7.0, 30.0, 90.0])
@@ -153,8 +190,18 @@ def test_a_stall_is_a_degradation_although_its_rows_come_later() -> None:
     before = [(float(t), 10.0 * t) for t in range(0, 301, 5)]
     after = [(float(t), 10.0 * t) for t in range(605, 901, 5)]
     stalled = score(a_run([(0, 0), (900, 9000)], before + after, ended_s=900.0), oracle_node_seconds=None)
-    # For 240 of 300 s the windows run empty, wholly or in part; one window's worth of time brings it all.
-    assert stalled.throughput_degradation == pytest.approx(0.4, abs=0.1)
+    # Of 85 windows, 21.5 run empty, 0.8 more in part. What is missing there comes in the windows after, each of which
+    # brings up to 4.7 times what arrives: as much again.
+    assert stalled.throughput_degradation == pytest.approx(2 * 22.1 / 85, abs=0.01)
+
+
+def test_a_window_in_which_next_to_nothing_arrives_is_none() -> None:
+    # 100 rows/s for 600 s with the last minute done late, when a row a minute comes: 6,000 times as much.
+    arrived = [(0, 0), (600, 60_000), (1200, 60_010)]
+    done = [(float(t), 100.0 * t) for t in range(0, 541, 5)] + [(660.0, 60_000.0), (1200.0, 60_010.0)]
+    degradation = score(a_run(arrived, done, ended_s=1200.0), oracle_node_seconds=None).throughput_degradation
+    assert degradation is not None
+    assert degradation < 1.0
 
 
 def test_a_pipeline_that_stopped_is_degraded_until_the_end() -> None:
@@ -180,6 +227,8 @@ EDGES = {
     "zero length": a_run([(0, 0)], [(0, 0)], ended_s=0.0),
     "a load that ends": a_run([(0, 0), (9, 90), (999, 90)], [(0, 0), (500, 90)], ended_s=999.0),
     "more out than in": a_run([(0, 0), (9, 90)], [(0, 0), (5, 80), (9, 95)], ended_s=9.0),
+    "nothing lost": a_run([(0, 0), (9, 90)], [(0, 0), (9, 90)], ended_s=9.0, lost=[]),
+    "all lost": a_run([(0, 0), (9, 90)], [(0, 0)], ended_s=9.0, lost=[(0, 0), (9, 90)]),
     "committed at arrival": a_run([(0, 0), (0, 9), (9, 9)], [(0, 0), (1e-7, 9)], ended_s=9.0),
 }
 
@@ -189,8 +238,8 @@ def test_edges_have_no_value_that_json_cannot_say(name: str) -> None:
     scores = score(EDGES[name], oracle_node_seconds=None)
     document = json.dumps(scores.to_json(), allow_nan=False)
     assert set(json.loads(document)) == {field.name for field in fields(Scores)}
-    for share in (scores.violation, scores.throughput_degradation):
-        assert share is None or 0.0 <= share <= 1.0
+    assert scores.violation is None or 0.0 <= scores.violation <= 1.0
+    assert scores.throughput_degradation is None or scores.throughput_degradation >= 0.0
 
 
 def test_without_rows_shares_and_latencies_are_undefined() -> None:
@@ -203,6 +252,14 @@ def test_without_output_all_that_is_older_than_the_slo_is_late() -> None:
     scores = score(EDGES["nothing processed"], oracle_node_seconds=None)
     assert scores.violation == pytest.approx(0.7)
     assert (scores.throughput_degradation, scores.latency_max_s, scores.rows_out) == (1.0, None, 0)
+
+
+def test_what_nobody_knows_has_no_score() -> None:
+    unseen = replace(EDGES["a load that ends"], nodes=Curve.of([]), reconfigurations=None, lost=None)
+    scores = score(unseen, oracle_node_seconds=100.0)
+    assert (scores.node_seconds, scores.cost_ratio, scores.nodes_saved) == (None, None, None)
+    assert (scores.reconfigurations, scores.rows_lost) == (None, None)
+    assert scores.rows_in == 90
 
 
 def test_a_run_of_no_length_costs_nothing() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.bench.spec import Spec, amended, read_spec
+from ebbflow.bench.spec import Spec, amended
+from ebbflow.bench.spec_file import read_spec
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import Continuous, MicroBatch
 

@@ -10,13 +10,25 @@ from swept import scene
 
 from ebbflow.bench.leaderboard import sweep as sweep_module
 from ebbflow.bench.leaderboard.sweep import HINDSIGHT, sweep
+from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
+from ebbflow.bench.spec_tables import TenantTable
 from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
+from ebbflow.policy.defaults import default_policy
 from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
+from ebbflow.workloads import parse_load
 
 SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]
+
+
+class DiesOnArrival:
+    """Something that a worker cannot take up."""
+
+    def __reduce__(self):
+        return (os._exit, (9,))
 
 
 class Broken:
@@ -72,6 +84,13 @@ def test_a_worker_that_is_killed_is_told_and_nothing_waits_for_it() -> None:
     assert "BrokenProcessPool" in done.failures[0].error
 
 
+def test_workers_that_never_come_up_are_told_too() -> None:
+    done = sweep(SCENES, ["static", "mine"], policies={"mine": DiesOnArrival()}, workers=2)
+    assert not done.results
+    assert {f.strategy for f in done.failures} == {HINDSIGHT, "static", "mine"}
+    assert all("BrokenProcessPool" in f.error for f in done.failures)
+
+
 def test_hindsight_is_asked_for_once_per_scene(monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(sweep_module, "oracle_of", lambda s: asked.append(s) or oracle_of(s))
@@ -104,7 +123,41 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     played = play(flood.scenario, make_strategy("static"))
     assert played.work.failed > 1000
     (result,) = sweep([flood], ["static"]).results
-    assert result.scores.rows_lost == round(played.work.failed)
+    scores = result.scores
+    assert scores.rows_lost == round(played.work.failed)
+    assert abs(scores.rows_in - scores.rows_out - scores.rows_lost - played.work.waiting) < 2
+    assert scores.violation >= scores.rows_lost / scores.rows_in - 1e-9
+
+    calm = built_in_engine("sentiment", "continuous")
+    others = (Tenant(engine=short_queues, load=flood.scenario.load),)
+    small = replace(flood.scenario, engine=calm, load=parse_load("constant(10)"), others=others)
+    shared = replace(flood, scenario=small)
+    played = play(shared.scenario, make_strategy("static"))
+    (both,) = sweep([shared], ["static"]).results
+    lost = [score(run, oracle_node_seconds=None).rows_lost for run in played.runs]
+    assert lost[0] == 0, "what another pipeline lost is not the first one's"
+    assert both.scores.rows_lost == lost[1] > 1000, (
+        "scores of pipelines that share nodes are over all of them"
+    )
+
+
+def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:
+    policies = {"mine.toml": default_policy()}
+    one = [scene("sine(base=100, peak=900, period=5m)")]
+    done = sweep(one, ["rules", "mine.toml"], policies=policies, workers=1)
+    plain, mine = done.results
+    assert (plain.strategy, mine.strategy) == ("rules", "mine.toml")
+    assert plain.scores == mine.scores, "rules without a policy follow this one"
+    assert sweep(one, ["rules", "mine.toml"], policies=policies, workers=2) == done, "it travels to workers"
+
+
+def test_pipelines_that_share_nodes_are_scored_together_and_have_no_hindsight() -> None:
+    tenant = {"tenant": [TenantTable(load="constant(50)")]}
+    one = scene("constant(100)", drawn=True, **tenant)
+    (result,) = sweep([one], ["static"], draw=lambda run, capacity, hindsight: hindsight).results
+    assert result.scores.rows_in == 600 * 150
+    assert (result.scores.cost_ratio, result.oracle_node_seconds, result.oracle_feasible) == (None,) * 3
+    assert result.drawing is None
 
 
 def test_a_seed_changes_what_happens() -> None:

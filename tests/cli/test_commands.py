@@ -44,7 +44,9 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["demo", "--slo", "fast please"], "write it like 'freshness p95 <= 30s'"),
         (["demo", "--slo", "freshness p95 <= 5 parsecs"], "write it like 500ms, 30s, 5m"),
         (["demo", "--seconds", "5"], "write 60 to 86400"),
-        (["demo", "--seconds", "nan"], "write 60 to 86400"),
+        (["demo", "--seconds", "nan"], "write it like 500ms, 30s, 5m"),
+        (["demo", "--seconds", "3 parsecs"], "write it like 500ms, 30s, 5m"),
+        (["demo", "--seconds", "30s"], "write 60 to 86400"),
         (["submit", "--json-report", str(ROOT), JOB], "it is a folder"),
         (["ledger", JOB], "is not a store"),
         (["demo", "--report", "/no/such/folder/x.html"], "there is no folder"),
@@ -61,6 +63,12 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["submit", "--master", "local[2]", JOB], "no executors to scale"),
         (["submit", "--master", "mesos://x", JOB], "write spark://HOST:PORT"),
         (["submit", "--master", "spark://nowhere", JOB], "write spark://HOST:PORT"),
+        (["submit", "--master", "k8s://", JOB], "write k8s://HOST:PORT"),
+        (["submit", "--master", "k8s://https://127.0.0.1:1", JOB], "no Kubernetes API server answers"),
+        (["submit", "--master", "yarn", JOB], "set one of them"),
+        (["submit", "--conf", "spark.executor.cores=many", JOB], "is not a number of cores"),
+        (["submit", "--agent", "tcp://10.0.0.7:7788", JOB], "there are no keys"),
+        (["submit", "--agent", "next door", JOB], "is not an address"),
         (["submit", "--conf", "shuffle=3", JOB], "write --conf spark.some.key=value"),
         (["submit", "--json-report", "/no/such/folder/x.json", JOB], "there is no folder"),
         (["submit"], "Missing argument"),
@@ -103,6 +111,7 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
         "time_s": 5.0, "verdict": "act", "before": layout, "wanted": {**layout, "nodes": {"main": 3}},
         "reason": "[red]grow", "bound_by": [{"name": "step cap", "why": "too far"}],
         "expected": {"metric": "freshness", "value": 8.0, "at_s": 9.0}, "achieved": 7.5,
+        "inputs": {"readings": "301, [bold]302", "load": 1.25},
     }  # fmt: skip
     store.append_ledger(5.0, "act", body)
     store.append_ledger(6.0, "hold", {**body, "verdict": "hold", "wanted": layout})
@@ -110,6 +119,11 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
     assert code == 0
     assert "1 → 3" in out
     assert "[red]grow" in out.replace("\n", "")
+    assert "readings" not in out, "what acts were made from is shown with --acts"
+    code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", str(tmp_path / "run.sqlite"))
+    assert code == 0
+    assert "readings: 301, [bold]302" in " ".join(out.split())
+    assert "load: 1.25" in out
     code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", "--json", str(tmp_path / "run.sqlite"))
     assert [entry["verdict"] for entry in json.loads(out)] == ["act"]
     store.close()

@@ -13,10 +13,14 @@ from typer.testing import CliRunner
 from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
 from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
+from ebbflow.cli.scenario_options import SHARED
 from ebbflow.core.decision import Decision
 from ebbflow.strategies import STRATEGIES
 
-RUSH = Path(__file__).parent.parent.parent / "examples" / "rush.toml"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+RUSH = EXAMPLES / "rush.toml"
+OFFICE = EXAMPLES / "policies" / "office_hours.yaml"
+QUEUE = EXAMPLES / "policies" / "queue.toml"
 SHORT = ("--load", "sine(base=100, peak=900, period=10m)", "--seconds", "10m")
 
 
@@ -98,6 +102,9 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--engine", "continuous", "--trigger", "5s"], "has no trigger"),
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
         (["--workers", "0"], "the fewest is 1"),
+        (["--policy", "none.toml"], "none.toml:1:1: cannot be read"),
+        (["--policy", str(QUEUE)], "names operator 'enrich', which pipeline top-words does not have"),
+        (["--policy", str(OFFICE), "--policy", str(OFFICE)], "two policies are called 'office_hours.yaml'"),
     ],
 )
 def test_bad_options_are_one_line_for_both_commands(
@@ -168,10 +175,161 @@ def test_a_scenario_file_is_simulated_and_the_command_line_comes_first(monkeypat
     assert [(row["strategy"], row["node_seconds"]) for row in json.loads(out)] == [("static", 600.0)]
 
 
-def test_the_scenario_among_the_examples_plays(monkeypatch, capsys) -> None:
-    code, out, _ = ebbflow(monkeypatch, capsys, "simulate", str(RUSH), "--seconds", "10m", "--json")
+@pytest.mark.parametrize(
+    ("name", "strategies"),
+    [
+        ("rush", ["capacity", "spark-dra", "hpa"]),
+        ("rough_day", ["capacity", "spark-dra", "hpa"]),
+        ("two_clusters", ["capacity", "static"]),
+    ],
+)
+def test_the_scenarios_among_the_examples_play_and_give_the_same_bytes_again(
+    monkeypatch, capsys, name, strategies
+) -> None:
+    call = ("simulate", str(EXAMPLES / f"{name}.toml"), "--seconds", "10m", "--json")
+    code, out, _ = ebbflow(monkeypatch, capsys, *call)
     assert code == 0
-    assert [row["strategy"] for row in json.loads(out)] == ["capacity", "spark-dra", "hpa"]
+    rows = json.loads(out)
+    assert [row["strategy"] for row in rows] == strategies
+    assert all((row["cost_ratio"] is None) == (name != "rush") for row in rows), (
+        "hindsight knows one pipeline"
+    )
+    assert ebbflow(monkeypatch, capsys, *call)[1] == out
+
+
+def test_a_rough_day_is_told_to_people_and_on_the_page(monkeypatch, capsys, tmp_path) -> None:
+    page = tmp_path / "rough.html"
+    file = str(EXAMPLES / "rough_day.toml")
+    code, _, err = ebbflow(
+        monkeypatch,
+        capsys,
+        "simulate",
+        file,
+        "--seconds",
+        "10m",
+        "--strategy",
+        "static",
+        "--report",
+        str(page),
+    )
+    assert code == 0
+    assert "node-seconds" in err
+    assert "no schedule within" not in err, "where hindsight is not known, nothing is said of it"
+    text = page.read_text()
+    assert "top-words shares its nodes with sentiment: scores are over the rows of all of them" in text
+    assert "4 faults happen." in text
+
+
+def test_a_policy_is_one_more_row_named_after_its_file(monkeypatch, capsys, tmp_path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        '[[rule]]\nname = "grow"\naction = "scale-out"\nby = 1\n'
+        'when = [{ metric = "freshness", above = "8s", in-at-least = "2 of 3" }]\n'
+    )
+    call = ("simulate", *SHORT, "--policy", str(mine), "--policy", str(OFFICE), "--json")
+    code, out, _ = ebbflow(monkeypatch, capsys, *call)
+    assert code == 0
+    rows = json.loads(out)
+    assert [row["strategy"] for row in rows] == ["capacity", "mine.toml", "office_hours.yaml"]
+    assert len({row["node_seconds"] for row in rows}) == 3
+    assert ebbflow(monkeypatch, capsys, *call)[1] == out
+    code, out, err = ebbflow(
+        monkeypatch, capsys, "bench", "leaderboard", "--loads", "sine(base=100, peak=900, period=10m)",
+        "--strategies", "rules", "--policy", str(mine), "--seconds", "10m", "--seeds", "1", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert {row["strategy"] for row in json.loads(out)} == {"rules", "mine.toml"}
+    assert "2 strategies × 1 load × 1 seed = 2 runs" in err
+
+
+def test_a_leaderboard_of_a_scenario_file_takes_its_load_strategies_and_faults(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    text = 'load = "constant(300)"\nseconds = "10m"\nstrategy = ["static", "hpa"]\nnodes = "1:4"\n'
+    calm, rough = tmp_path / "calm.toml", tmp_path / "rough.toml"
+    calm.write_text(text)
+    rough.write_text(text + '[[fault]]\nkind = "slow-node"\nfrom = 0\nuntil = "10m"\nfactor = 0.1\n')
+    found = []
+    for file in (calm, rough):
+        _, out, _ = ebbflow(monkeypatch, capsys, "bench", "leaderboard", str(file), "--seeds", "1", "--json")
+        rows = {row["strategy"]: row for row in json.loads(out)}
+        assert set(rows) == {"static", "hpa"}
+        assert rows["static"]["node_seconds"] == 2400.0
+        found.append(rows["static"]["latency_p95_s"])
+    assert found[1] > found[0], "a slow node makes rows wait"
+
+
+def test_coarse_traces_are_told_apart_from_fine_ones(monkeypatch, capsys, tmp_path, trace) -> None:
+    fine = trace("second,events\n" + "".join(f"{60 * i},{50 + i % 7}\n" for i in range(60)), "fine.csv")
+    coarse = trace(
+        "second,events\n" + "".join(f"{300 * i},{50 + 9 * (i % 5)}\n" for i in range(12)), "coarse.csv"
+    )
+    page = tmp_path / "p.html"
+    call = (
+        "bench", "leaderboard", "--loads", f"{coarse},{fine}", "--seeds", "1", "--seconds", "20m",
+        "--strategies", "static,hpa,capacity",
+    )  # fmt: skip
+    code, out, _ = ebbflow(monkeypatch, capsys, *call, "--json")
+    assert code == 0
+    rows = json.loads(out)
+    for row in rows:
+        assert row["ranked_on"] == "fine"
+        means = row["by_step"]
+        assert {kind: some["runs"] for kind, some in means.items()} == {"fine": 1, "coarse": 1}
+        both = (means["fine"]["node_seconds"] + means["coarse"]["node_seconds"]) / 2
+        assert row["node_seconds"] == pytest.approx(both)
+    costs = [row["by_step"]["fine"]["node_seconds"] for row in rows if row["slo_kept"]]
+    assert costs == sorted(costs)
+    code, out, err = ebbflow(monkeypatch, capsys, *call, "--report", str(page))
+    assert "on coarser loads" in out
+    assert "coarser ones are told apart" in err
+    text = page.read_text()
+    assert "On coarser loads, told apart" in text
+    assert text.index(">fine</option>") < text.index(">coarse</option>"), "those the rank is by come first"
+
+
+def test_every_seed_is_on_the_page_and_the_page_is_the_same_again(monkeypatch, capsys, tmp_path) -> None:
+    pages = [tmp_path / "a.html", tmp_path / "b.html"]
+    for page in pages:
+        ebbflow(
+            monkeypatch, capsys, "bench", "leaderboard", "--loads", "sine(base=10, peak=900, period=10m)",
+            "--seeds", "3", "--seconds", "10m", "--strategies", "capacity,hpa", "--report", str(page),
+        )  # fmt: skip
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    found = re.search(r'id="ebbflow-data">(.*?)</script>', pages[0].read_text(), flags=re.DOTALL)
+    assert found is not None
+    (load,) = json.loads(found[1])["loads"]
+    assert [one["seed"] for one in load["seeds"]] == [1, 2, 3]
+    assert all(set(one["runs"]) == {"capacity", "hpa"} for one in load["seeds"])
+    held = [one["runs"]["capacity"]["freshness"] for one in load["seeds"]]
+    assert held[0] != held[1] != held[2]
+
+
+def test_where_a_page_cannot_hold_every_seed_it_has_the_first_and_says_so(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    monkeypatch.setattr("ebbflow.cli.bench_leaderboard.MOST_RUNS", 4)
+    page = tmp_path / "p.html"
+    code, _, _ = ebbflow(
+        monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(50)", "--seeds", "3", "--seconds", "2m",
+        "--strategies", "static,hpa", "--report", str(page),
+    )  # fmt: skip
+    assert code == 0
+    text = page.read_text()
+    assert "The runs with seeds 1 to 2 of 3 are in the page; it could not hold more." in text
+    found = re.search(r'id="ebbflow-data">(.*?)</script>', text, flags=re.DOTALL)
+    assert found is not None
+    assert [one["seed"] for one in json.loads(found[1])["loads"][0]["seeds"]] == [1, 2]
+    assert "of 3" in text
+
+
+def test_both_commands_have_the_same_options_for_what_is_simulated() -> None:
+    told = [
+        CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).output
+        for command in (["simulate"], ["bench", "leaderboard"])
+    ]
+    for option in (*SHARED, "policy", "workers", "report"):
+        assert all(f"--{option}" in text for text in told), option
 
 
 def test_simulate_tells_people_who_was_best_and_where_the_page_is(monkeypatch, capsys, tmp_path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ebbflow.cli import main as cli
+from ebbflow.control.policy_file import digest_of
+from ebbflow.core.clock import SystemClock
+from ebbflow.monitoring.store import Store
 from ebbflow.policy.files import load_policy
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +67,10 @@ def test_show_is_english_or_the_other_form(ebbflow, tmp_path) -> None:
 
 def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tmp_path) -> None:
     live = tmp_path / "live.yaml"
+    code, _, err = ebbflow("policy", "apply", QUEUE, "--to", str(live))
+    assert code == 2
+    assert "there is no such file" in err
+    live.write_text("rule: []")
     assert ebbflow("policy", "apply", QUEUE, "--to", str(live))[0] == 0
     assert load_policy(live) == load_policy(QUEUE)
     bad = tmp_path / "bad.toml"
@@ -71,6 +79,24 @@ def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tm
     assert code == 2
     assert err.startswith(f"ebbflow: {bad}:1:1: ")
     assert load_policy(live) == load_policy(QUEUE)
+
+
+def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
+    live, path = tmp_path / "live.toml", tmp_path / "run.sqlite"
+    live.write_text("")
+    store = Store(path, SystemClock())
+    code, _, err = ebbflow(
+        "policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--within", "1ms"
+    )
+    assert code == 1
+    assert "does a job run that follows" in err
+    live.write_text("")
+    told = {"reason": "policy live.toml replaced", "inputs": {"sha256": digest_of(Path(QUEUE).read_bytes())}}
+    threading.Timer(0.5, lambda: store.append_ledger(1.0, "hold", told)).start()
+    code, out, _ = ebbflow("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
+    assert code == 0
+    assert json.loads(out)["answer"] == "policy live.toml replaced"
+    store.close()
 
 
 def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
@@ -127,7 +153,7 @@ def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, 
     ]  # fmt: skip
     assert all(row["ok"] and row["expected"]["changes"] == row["measured"]["changes"] for row in told)
     assert "6 of 6 tests show what they must" in page.read_text()
-    code, out, _ = ebbflow("bench", "rules", "--case", "scale-out")
+    code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
     assert "1→2 at 91 s" in out
 

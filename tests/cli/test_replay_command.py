@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -15,10 +16,20 @@ from made_progress import progress_of, write_lines
 from ebbflow.bench.score import Scores
 from ebbflow.bench.simulation import play
 from ebbflow.cli import main as cli
+from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
-from ebbflow.strategies import make_strategy
+from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
+
+
+class Broken:
+    """A strategy with a fault in it."""
+
+    name = "broken"
+
+    def decide(self, snapshot) -> Decision:
+        raise ZeroDivisionError("no rows, no rate")
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +73,51 @@ def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, r
 
 def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
     page = tmp_path / "page.html"
-    code, out, err = ebbflow(monkeypatch, capsys, str(record), "--nodes", "1:8", "--report", str(page))
+    code, out, err = ebbflow(
+        monkeypatch,
+        capsys,
+        str(record),
+        "--nodes",
+        "1:8",
+        "--report",
+        str(page),
+        "--strategy",
+        "capacity,static,hpa,keda",
+    )
     assert code == 0
     assert "recorded" in out
     assert "capacity would have used" in out
     assert "The model explains your batches within" in err
     assert "assumed: give --slots-per-node" in err
-    assert "Ebbflow replay: clicks" in page.read_text()
+    text = page.read_text()
+    assert "Ebbflow replay: clicks" in text
+    assert 'id="timeline"' in text, "the page of every comparison"
+    shown = re.search(r'id="ebbflow-data">(.*?)</script>', text, re.DOTALL)
+    assert shown is not None
+    data = json.loads(shown[1])
+    assert [s["name"] for s in data["strategies"] if s["shown"]][-1] == "recorded", "whatever its rank"
+    (load,) = data["loads"]
+    (scene,) = load["seeds"]
+    assert scene["runs"]["recorded"]["held"] == [[], []], "nobody said how many there were"
+    assert scene["runs"]["capacity"]["held"][1]
+    assert len(scene["runs"]["recorded"]["freshness"][1]) > 100
+
+
+def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, record, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    arguments = [str(record), "--executors-then", "8", "--nodes", "1:1", "--strategy", "static"]
+    _, _, err = ebbflow(monkeypatch, capsys, *arguments, "--report", str(page))
+    assert err.count("no schedule within 1:1 nodes keeps the objective") == 1
+    assert page.read_text().lower().count("no schedule within the limits keeps the slo on") == 1
+    assert "no schedule within 1:1 nodes" not in page.read_text()
+
+
+def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, capsys, record) -> None:
+    monkeypatch.setitem(STRATEGIES, "broken", Broken)
+    code, out, err = ebbflow(monkeypatch, capsys, str(record), "--strategy", "broken,static", "--json")
+    assert code == 1
+    assert [each["strategy"] for each in json.loads(out)["results"]] == ["recorded", "static"]
+    assert "1 of 3 runs failed, the first: broken on clicks" in err
 
 
 def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
@@ -82,7 +131,9 @@ def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
     ("arguments", "words"),
     [
         (["--strategy", "capasity"], "did you mean 'capacity'?"),
-        (["--strategy", ","], "no strategy is named"),
+        (["--strategy", ","], "unknown strategy ''"),
+        (["--strategy", "hpa,hpa"], "named twice"),
+        (["--workers", "0"], "the fewest is 1"),
         (["--nodes", "0:0"], "the minimum is 1"),
         (["--slo", "quick"], "write it like"),
         (["--trigger", "often"], "is not a duration"),

@@ -88,6 +88,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.readings: list[Reading] = []
         self.rows: list[dict[str, Any]] = []
+        self.amendments = 0
 
     def add(self, readings: Iterable[Reading]) -> None:
         self.readings += readings
@@ -96,8 +97,10 @@ class MemoryStore:
         self.rows.append(body)
         return len(self.rows)
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        self.rows[entry_id - 1] = body
+    def amend_ledger(self, bodies: dict[int, dict[str, Any]]) -> None:
+        self.amendments += 1
+        for entry_id, body in bodies.items():
+            self.rows[entry_id - 1] = body
 
 
 def a_batch(batch_id: int = 0, started_s: float = 0.0) -> Batch:

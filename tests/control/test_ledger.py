@@ -113,6 +113,29 @@ def test_what_was_never_measured_stays_unknown_and_is_not_waited_for_for_ever() 
     assert store.rows[0]["achieved"] is None
 
 
+def test_what_is_measured_long_after_its_time_is_not_what_a_decision_achieved() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    ledger.open(1.0, "s", Layout.of(2), decision(2, expected_at_s=20.0))
+    ledger.open(2.0, "s", Layout.of(2), decision(2, expected_at_s=21.0))
+    settled = ledger.settle(80.0, "words", freshness((51.0, 4.5)), within_s=30.0)
+    assert [(entry.time_s, entry.achieved) for entry in settled] == [(2.0, 4.5)]
+    assert [row["achieved"] for row in store.rows] == [None, 4.5]
+    assert ledger.settle(81.0, "words", freshness((20.5, 3.0)), within_s=30.0) == [], "nor is it waited for"
+
+
+def test_what_comes_due_together_is_written_together() -> None:
+    store = MemoryStore()
+    ledger = Ledger(store)
+    for k in range(50):
+        ledger.open(float(k), "s", Layout.of(2), decision(2, expected_at_s=60.0 + k))
+    settled = ledger.settle(120.0, "words", freshness((112.0, 4.5)))
+    assert len(settled) == 50
+    assert store.amendments == 1
+    assert all(row["achieved"] == 4.5 for row in store.rows)
+    assert all(entry.achieved == 4.5 for entry in ledger.entries)
+
+
 def test_the_outcome_of_an_entry_that_is_no_longer_at_hand_is_not_lost_when_it_is_settled() -> None:
     store = MemoryStore()
     ledger = Ledger(store, keep=2)

@@ -14,7 +14,8 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import PolicyError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
-from ebbflow.policy.files import replace_file
+from ebbflow.policy.files import parse_policy, replace_file
+from ebbflow.policy.model import Policy
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 from ebbflow.workloads import parse_load
 
@@ -98,6 +99,21 @@ def test_an_unchanged_rule_keeps_its_history_and_fires_when_it_would_have(path: 
         (81.0, "policy policy.toml replaced: 1 added (more); 1 kept with their histories")
     ]
     assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
+
+
+def test_a_policy_handed_over_holds_from_the_next_cycle_on_and_the_file_goes_on_being_followed(
+    path: Path,
+) -> None:
+    running = Running(path)
+    running.run(80)
+    running.file.use(parse_policy(text() + text("more", by=2, above=3000), "p.toml"))
+    running.run(85)
+    assert running.notes == [(80.0, "policy replaced: 1 added (more); 1 kept with their histories")]
+    with pytest.raises(PolicyError):
+        running.file.use(Policy(*parse_policy(text(), "p.toml").rules, *parse_policy(text(), "p.toml").rules))
+    replace_file(path, text(by=3))
+    running.run(90)
+    assert "replaced: 1 changed (grow); 1 removed (more)" in running.notes[-1][1]
 
 
 def test_a_changed_rule_holds_from_the_next_cycle_on_and_starts_afresh(path: Path) -> None:

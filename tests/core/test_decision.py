@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome
+from ebbflow.core.decision import Constraint, Decision, Effect, LedgerEntry, Outcome, Rounded
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 
@@ -46,6 +46,7 @@ def test_an_entry_is_plain_values_with_all_that_was_known() -> None:
     assert plain["expected"] == {"metric": "freshness", "value": 3.0, "at_s": 20.0}
     assert plain["achieved"] == 3.5
     assert plain["outcome"]["infeasible_nodes"] == 1
+    assert LedgerEntry.from_json(plain) == entry
 
 
 def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
@@ -58,6 +59,7 @@ def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
         decision=Decision(wanted=Layout.of(1), reason="r"),
     )
     plain = entry.to_json()
+    assert LedgerEntry.from_json(plain) == entry
     assert (plain["expected"], plain["achieved"], plain["outcome"]) == (None, None, None)
 
 
@@ -79,3 +81,12 @@ def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
         .expected
         is None
     )
+
+
+def test_numbers_rounded_when_read_are_as_good_as_numbers_rounded_before() -> None:
+    exact = {"rate_per_s": 12.3456, "queue_rows": 7.5, "nodes": 3}
+    rounded = Rounded(exact, {"rate_per_s": 2, "queue_rows": None})
+    assert rounded == {"rate_per_s": 12.35, "queue_rows": 8, "nodes": 3}
+    assert (list(rounded), len(rounded)) == (list(exact), 3)
+    decision = Decision(wanted=Layout.of(1), reason="why", inputs=rounded)
+    assert decision == Decision(wanted=Layout.of(1), reason="why", inputs=dict(rounded))

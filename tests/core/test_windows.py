@@ -61,6 +61,15 @@ def test_since_takes_the_readings_at_or_after_a_time() -> None:
     assert window.since(2.0) == [(2.0, 2.0), (3.0, 3.0)]
 
 
+def test_after_takes_only_what_is_new_since_a_time() -> None:
+    window = Window(span_s=10.0)
+    for t in (1.0, 2.0, 2.0, 3.0):
+        window.add(t, t)
+    assert window.after(2.0) == [(3.0, 3.0)]
+    assert window.after(3.0) == []
+    assert window.after(0.0) == list(window)
+
+
 def test_series_are_kept_apart_by_subject_and_metric() -> None:
     windows = Windows()
     windows.add(

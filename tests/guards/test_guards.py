@@ -13,7 +13,9 @@ from worlds import NOW_S, measured, names, wish, world
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Guard
+from ebbflow.core.readings import Reading, Windows
 from ebbflow.guards import (
     Bounds,
     CoolDown,
@@ -170,6 +172,44 @@ def test_where_no_row_waits_the_lateness_of_the_last_ones_keeps_nobody() -> None
         windows = measured(queue_length=waiting, freshness=29.0)
         decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4))
         assert decision.wanted.main_nodes == nodes
+
+
+def batches_of(query: str, *ends_s: float, took_s: float, told: float | None = None) -> Windows:
+    """Readings of batches that ended at these times before now; ``told`` is what each left behind."""
+    windows = Windows()
+    for end_s in ends_s:
+        windows.add([Reading(NOW_S + end_s, query, Metric.BATCH_TIME, took_s)])
+        if told is not None:
+            windows.add([Reading(NOW_S + end_s, query, Metric.BACKLOG, told)])
+    return windows
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "told", "since_s", "kept"),
+    [
+        ((-4.0, -0.1), None, NOW_S, True),
+        ((-4.0, -0.1), 0.0, NOW_S, False),  # its source says that nothing waits
+        ((-10.0, -0.1), None, NOW_S, False),  # it had six seconds to itself
+        ((-9.0, -5.1), None, None, False),  # it rests now
+        ((-0.1,), None, NOW_S, False),
+    ],
+)
+def test_nobody_leaves_while_batches_run_back_to_back_and_nobody_tells_what_waits(
+    ends_s: tuple[float, ...], told: float | None, since_s: float | None, kept: bool
+) -> None:
+    windows = batches_of("q", *ends_s, took_s=3.9, told=told)
+    decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows, queries={"q": since_s}), wish(4))
+    assert decision.wanted.main_nodes == (8 if kept else 4)
+    assert names(decision) == (["backlog"] if kept else [])
+
+
+def test_what_is_no_longer_told_is_not_taken_for_true() -> None:
+    windows = measured(backlog=5000.0, batch_rows=10.0, queue_length=0.0, freshness=29.0)
+    windows.add([Reading(NOW_S + 5, "words", Metric.BATCH_ROWS, 10.0)])
+    windows.add([Reading(NOW_S + 5, "words", Metric.FRESHNESS, 29.0)])
+    decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4))
+    assert decision.wanted.main_nodes == 8
+    assert "freshness" in decision.bound_by[0].why, "neither the old backlog nor the empty queue counts"
 
 
 def test_only_the_shrinking_cluster_is_frozen() -> None:

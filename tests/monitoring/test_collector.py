@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError
-from ebbflow.monitoring.collector import FUTURE_AFTER_S, LATE_AFTER_S, Collector, Counts
+from ebbflow.monitoring.collector import FUTURE_AFTER_S, LATE_AFTER_S, SAME_NAME_AFTER, Collector, Counts
 from ebbflow.monitoring.messages import Sample, Topic, encode
 
 NOW_S = 10_000.0
@@ -72,6 +72,18 @@ def test_a_message_that_was_overtaken_is_late(collector: Collector) -> None:
 def test_agents_count_for_themselves(collector: Collector) -> None:
     assert told(collector, *message(5, agent="a"))
     assert told(collector, *message(5, agent="b"))
+
+
+def test_two_agents_of_one_name_are_told_of(collector: Collector, caplog) -> None:
+    said = "two agents call themselves a, and only one is heard; start them with --name"
+    for sequence in range(1, SAME_NAME_AFTER + 1):
+        for boot in (1, 2):
+            told(collector, *message(sequence, boot=boot))
+        heard = [record.getMessage() for record in caplog.records]
+        assert heard.count(said) == 0, "a few are under way at a restart"
+    for sequence in range(100, 200):
+        told(collector, *message(sequence, boot=1))
+    assert [record.getMessage() for record in caplog.records].count(said) == 1
 
 
 def test_an_agent_that_restarts_begins_anew_and_its_former_life_is_late(collector: Collector) -> None:

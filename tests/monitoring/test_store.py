@@ -179,9 +179,20 @@ def test_a_ledger_row_is_there_for_others_when_its_append_returns(store: Store, 
 def test_an_amended_row_keeps_its_place(store: Store, clock: ManualClock) -> None:
     first = store.append_ledger(clock.now_s(), "act", {"achieved": None})
     second = store.append_ledger(clock.now_s(), "hold", {})
-    store.amend_ledger(first, {"achieved": 3.5})
+    store.amend_ledger({first: {"achieved": 3.5}})
     assert store.ledger() == [{"id": first, "achieved": 3.5}, {"id": second}]
     assert store.ledger(since_id=first) == [{"id": second}]
+    assert store.ledger(verdict="act") == [{"id": first, "achieved": 3.5}]
+    assert store.ledger(since_id=first, verdict="act") == []
+
+
+def test_many_rows_are_amended_in_one_commit(store: Store, clock: ManualClock) -> None:
+    ids = [store.append_ledger(clock.now_s(), "hold", {"achieved": None}) for _ in range(20)]
+    commits: list[str] = []
+    store._safe.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    store.amend_ledger({entry_id: {"achieved": float(entry_id)} for entry_id in ids})
+    assert len(commits) == 1
+    assert [row["achieved"] for row in store.ledger()] == [float(entry_id) for entry_id in ids]
 
 
 def test_the_ledger_of_a_running_store_is_read_from_its_path_alone(store: Store, clock: ManualClock) -> None:
@@ -236,6 +247,30 @@ def test_what_is_young_enough_is_kept(tmp_path: Path, clock: ManualClock) -> Non
     assert len(store.readings("main", Metric.NODES)) == 2
     assert len(store.ledger()) == 1
     store.close()
+
+
+def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: ManualClock) -> None:
+    store.add([nodes(clock.now_s(), 1.0)])
+    asked: list[str] = []
+    store._fast.set_trace_callback(asked.append)
+    clock.advance(DAY_S)
+    store.flush()
+    deletes = [sql for sql in asked if sql.startswith("DELETE")]
+    assert {sql.split()[2] for sql in deletes} == {"ledger", "readings"}
+    for sql in deletes:
+        plan = store._fast.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+        assert all("SEARCH" in row[-1] for row in plan), (sql, plan)
+
+
+def test_old_rows_are_looked_for_after_a_minute_and_then_once_an_hour(
+    store: Store, clock: ManualClock
+) -> None:
+    asked: list[str] = []
+    store._fast.set_trace_callback(asked.append)
+    for _ in range(2 * 3600 - 1):
+        clock.advance(1.0)
+        store.flush()
+    assert len([sql for sql in asked if sql.startswith("DELETE FROM ledger")]) == 2
 
 
 # -- trouble -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.core.readings import slope_per_s
+from ebbflow.core.snapshot import STALE_AFTER_S
 from ebbflow.policy import (
     above,
     absolute,
@@ -23,7 +24,7 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.evaluation import STALE_AFTER_S, RuleState, TriggerState
+from ebbflow.policy.evaluation import RuleState, TriggerState
 from ebbflow.policy.model import Condition, Trigger
 from ebbflow.policy.values import MeasureKind
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,3 +195,9 @@ def test_bytes_that_are_no_text_are_one_problem(tmp_path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PolicyError, match="not text"):
         load_policy(tmp_path / "x.toml")
+
+
+@given(policies())
+@settings(max_examples=30)
+def test_a_policy_can_be_sent_to_another_process(policy: Policy) -> None:
+    assert pickle.loads(pickle.dumps(policy)) == policy

@@ -63,6 +63,56 @@ def test_the_queue_of_an_operator_is_its_own_where_there_is_one_and_the_pipeline
     assert not fires(both, 20.0), "the pipeline is heard although the operator spoke"
 
 
+@pytest.mark.parametrize(
+    ("limited", "heard"),
+    [
+        (("a", "p"), ("a", Metric.BACKLOG)),
+        (("p",), ("a", Metric.QUEUE_LENGTH)),  # its own query has no limit
+        ((), ("a", Metric.QUEUE_LENGTH)),
+    ],
+)
+def test_the_queue_of_a_query_with_a_read_limit_is_its_backlog(
+    limited: tuple[str, ...], heard: tuple[str, Metric]
+) -> None:
+    router = Router(Policy(grow(operator("a"))), "p", ["a"], limited)
+    series = [(subject, kind) for subject in ("p", "a") for kind in (Metric.QUEUE_LENGTH, Metric.BACKLOG)]
+    for subject, kind in series:
+        feed(router, subject, kind, 999.0 if (subject, kind) == heard else 0.0)
+    (trigger,) = router.states[0].states
+    assert router.heard_by(trigger) == [heard]
+    for t in range(11, 30):
+        for subject, kind in series:
+            value = 999.0 if (subject, kind) == heard else 0.0
+            router.offer(Reading(float(t), subject, kind, value))
+    assert fires(router, 29.0)
+
+
+def test_where_no_query_has_the_operators_name_the_backlog_is_the_pipelines() -> None:
+    router = Router(Policy(grow(operator("a"))), "p", ["a"], ["p"])
+    feed(router, "p", Metric.QUEUE_LENGTH, 0.0)
+    feed(router, "p", Metric.BACKLOG, 999.0, range(11, 22))
+    assert fires(router, 21.0)
+
+
+def test_of_nodes_the_queue_is_all_that_is_not_processed() -> None:
+    router = Router(Policy(grow(cluster())), "p", [], ["p"])
+    feed(router, "p", Metric.BACKLOG, 0.0)
+    feed(router, "p", Metric.QUEUE_LENGTH, 999.0)
+    assert fires(router, 10.0)
+
+
+def test_readings_of_several_nodes_come_in_the_order_of_their_times() -> None:
+    router = Router(Policy(grow(cluster(), BUSY)), "p", [])
+    seen: list[tuple[float, float]] = []
+    router.waits_for("node-1", Metric.NODE_CPU)
+    router.waits_for("node-2", Metric.NODE_CPU)
+    router.states[0].states[0].offer = lambda t, v: seen.append((t, v))  # type: ignore[method-assign]
+    router.offer_merged(
+        [("node-1", [(0.0, 0.1), (2.0, 0.3)]), ("node-2", [(1.0, 0.2), (3.0, 0.4)])], Metric.NODE_CPU
+    )
+    assert seen == [(0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.0, 0.4)]
+
+
 def test_all_nodes_count_where_a_rule_is_about_nodes() -> None:
     router = Router(Policy(grow(cluster(), BUSY)), "p", [])
     for t in range(11):
@@ -114,6 +164,8 @@ def test_needs_name_every_series_a_rule_may_hear_and_no_other() -> None:
     )
     assert needs(policy, "p") == {
         Need(Metric.OPERATOR_QUEUE, "a"),
+        Need(Metric.BACKLOG, "a"),
+        Need(Metric.BACKLOG, "p"),
         Need(Metric.QUEUE_LENGTH, "a"),
         Need(Metric.QUEUE_LENGTH, "p"),
         Need(Metric.INSTANCE_CPU),

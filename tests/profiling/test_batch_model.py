@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_batches import TrueStage, made_batch
 
-from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.core.batches import StageRun
+from ebbflow.profiling.batch_model import BatchModel, StageModel
 
 MAP = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.01)
 REDUCE = TrueStage(tasks=5, per_task_s=0.04, per_row_s=0.002)
@@ -41,6 +42,13 @@ def taught(
         )
         model.learn(batch)
     return model
+
+
+def run(tasks: int, task_time_s: float, longest_task_s: float | None = None) -> StageRun:
+    longest_s = task_time_s / tasks if longest_task_s is None else longest_task_s
+    return StageRun(
+        index=0, tasks=tasks, task_time_s=task_time_s, cpu_time_s=0.0, wall_s=1.0, longest_task_s=longest_s
+    )
 
 
 def true_s(stages: tuple[TrueStage, ...], rows: float, slots: int, driver_s: float = 0.5) -> float:
@@ -188,3 +196,34 @@ def test_whatever_it_is_shown_no_cost_is_negative_or_endless(
         assert c >= 0
         assert stage.skew >= 1.0
     assert math.isfinite(model.on(3).of(1e6))
+
+
+def test_executors_that_warm_up_are_not_taken_for_rows_that_cost_nothing() -> None:
+    """A night of equal batches that get faster: least squares alone would find that more rows take no longer."""
+    stage = StageModel()
+    for rows, warm in zip((230, 90, 166, 170, 176, 181, 185, 189, 190, 192), range(10), strict=True):
+        task_s = 0.1 + 0.008 * rows / 8 + 0.4 * 0.6**warm  # 8 tasks; what is cold fades
+        stage.learn(rows, run(8, 8 * task_s))
+    overhead_s, row_s = stage.costs
+    assert 0.006 <= row_s <= 0.016  # 8 ms in truth
+    assert 0.0 <= overhead_s < 0.25
+
+
+def test_a_share_learned_from_a_changing_load_outlives_a_steady_one() -> None:
+    stage = StageModel()
+    for rows in (100, 400, 200, 800, 300, 600):
+        stage.learn(rows, run(8, 8 * 0.1 + 0.008 * rows))
+    for _ in range(60):
+        stage.learn(200, run(8, 8 * 0.1 + 0.008 * 200))
+    overhead_s, row_s = stage.costs
+    assert overhead_s == pytest.approx(0.1, rel=0.1)
+    assert row_s == pytest.approx(0.008, rel=0.1)
+
+
+def test_a_first_task_on_a_cold_node_is_no_skew() -> None:
+    stage = StageModel()
+    stage.learn(200, run(8, 8.0, longest_task_s=5.0), steady=False)
+    assert stage.skew == 1.0
+    for _ in range(30):
+        stage.learn(200, run(8, 8.0, longest_task_s=5.0))
+    assert stage.skew == pytest.approx(5.0, rel=0.05)

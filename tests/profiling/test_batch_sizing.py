@@ -126,6 +126,18 @@ def test_the_smallest_size_that_fits_is_found() -> None:
     assert there.smallest().nodes == fitting[0]
 
 
+@settings(max_examples=40, deadline=None)
+@given(rate=st.floats(1, 2000), nodes=st.integers(1, 20), queries=st.integers(1, 2))
+def test_a_size_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
+    rate: float, nodes: int, queries: int
+) -> None:
+    there = sizing(*[state(rate)] * queries, nodes=nodes)
+    for n in range(1, 21):
+        kept = there.keeps(n)
+        assert there.busy(n) == there.judge(n).busy
+        assert kept == there.fits(there.judge(n))
+
+
 def test_where_none_fits_it_is_the_smallest_that_does_nearly_as_well_as_the_largest() -> None:
     there = sizing(state(20.0, trigger_interval_s=30.0), nodes=12)
     best = there.judge(12)

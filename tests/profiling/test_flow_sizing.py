@@ -154,3 +154,15 @@ def test_whatever_is_chosen_is_within_the_limits_and_keeps_up(
     chosen = there.smallest()
     assert 1 <= chosen.nodes <= 20
     assert there.capacity_per_s(chosen.nodes) >= rate
+
+
+@settings(max_examples=40, deadline=None)
+@given(rate=st.floats(10, 600), nodes=st.integers(1, 20), waiting_s=st.floats(0, 60), slope=st.floats(0, 5))
+def test_a_flow_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
+    rate: float, nodes: int, waiting_s: float, slope: float
+) -> None:
+    there = sizing(rate, nodes=nodes, waiting_s=waiting_s, slope=slope)
+    for n in range(1, 21):
+        kept = there.keeps(n)
+        assert there.busy(n) == there.judge(n).busy
+        assert kept == there.fits(there.judge(n))

@@ -9,8 +9,19 @@ from dataclasses import replace
 import numpy as np
 from report_runs import scores_of, sine_run
 
-from ebbflow.report.board import Board, BoardCell, BoardLoad, BoardRow, board_page, headline, write_board
-from ebbflow.report.drawing import draw
+from ebbflow.report.board import (
+    Board,
+    BoardCell,
+    BoardLoad,
+    BoardRow,
+    BoardRun,
+    BoardScene,
+    board_page,
+    headline,
+    write_board,
+)
+from ebbflow.report.board_assets import SCRIPT
+from ebbflow.report.drawing import Detail, draw
 
 HOSTILE = "<script>alert(1)</script>"
 CAPACITY = np.arange(9) * 100.0
@@ -31,15 +42,19 @@ def cell(kept: bool = True) -> BoardCell:
     return BoardCell(cost_ratio=1.23, node_seconds=1000.0, violation=0.01 if kept else 0.2, kept=kept)
 
 
-def board(*names: str, loads: int = 2, hostile: str = "") -> Board:
+def scene(seed: int, text: str, names, hostile: str = "") -> BoardScene:
+    runs = {name: BoardRun(cell=cell(), drawing=drawing(hostile)) for name in names}
+    return BoardScene(seed=seed, text=text, runs=runs)
+
+
+def board(*names: str, loads: int = 2, seeds: int = 1, hostile: str = "") -> Board:
     rows = [row(name, rank, kept=rank < 3) for rank, name in enumerate(names, start=1)]
     return Board(
         title=f"A board {hostile}", facts=[f"two {hostile}"], rule="cheapest first", slo=sine_run().slo, rows=rows,
         loads=[
             BoardLoad(
-                name=f"load{i}{hostile}", text=f"constant({i}){hostile}", first=names[0],
-                cells={name: cell(name != names[-1]) for name in names},
-                drawings={name: drawing(hostile) for name in names},
+                name=f"load{i}{hostile}", first=names[0], cells={name: cell(name != names[-1]) for name in names},
+                scenes=[scene(seed, f"constant({i}){hostile}", names, hostile) for seed in range(1, seeds + 1)],
             )
             for i in range(loads)
         ],
@@ -88,10 +103,17 @@ def test_every_strategy_is_ranked_and_has_its_runs_on_every_load() -> None:
     found = data(text)
     assert [load["name"] for load in found["loads"]] == ["load0", "load1"]
     for load in found["loads"]:
-        assert set(load["runs"]) == {"x", "y", "z"}
-        assert {"held", "working", "backlog", "freshness", "acts"} <= set(load["runs"]["x"])
-        assert load["capacity"] == CAPACITY.tolist()
+        (only,) = load["seeds"]
+        assert set(only["runs"]) == {"x", "y", "z"}
+        assert {"held", "working", "backlog", "freshness", "acts", "told"} <= set(only["runs"]["x"])
+        assert only["capacity"] == CAPACITY.tolist()
     assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 3
+
+
+def test_loads_that_nobody_can_serve_are_counted_beside_the_cost() -> None:
+    one = board("x", "y")
+    text = board_page(replace(one, rows=[row("x", infeasible=3), row("y", 2)]))
+    assert re.findall(r'<td class="narrow">([^<]*)</td></tr>', text) == ["3", "–"]
 
 
 def test_two_dozen_strategies_look_different() -> None:
@@ -101,10 +123,44 @@ def test_two_dozen_strategies_look_different() -> None:
 
 def test_a_run_that_failed_leaves_a_gap_and_no_error() -> None:
     one = board("x", "y")
-    bare = replace(one.loads[0], cells={"x": cell()}, drawings={})
+    bare = replace(one.loads[0], cells={"x": cell()}, scenes=[BoardScene(seed=1, text="t", runs={})])
     text = board_page(replace(one, loads=[bare, one.loads[1]]))
     assert '<td class="bad">failed</td>' in text
-    assert data(text)["loads"][0]["runs"] == {}
+    assert data(text)["loads"][0]["seeds"][0]["runs"] == {}
+
+
+def test_every_seed_can_be_chosen_and_has_its_own_runs() -> None:
+    text = board_page(board("x", "y", seeds=3))
+    found = data(text)
+    assert [[one["seed"] for one in load["seeds"]] for load in found["loads"]] == [[1, 2, 3], [1, 2, 3]]
+    assert all(set(one["runs"]) == {"x", "y"} for load in found["loads"] for one in load["seeds"])
+    assert '<label>seed <select id="seed">' in text
+    assert '<label hidden>seed <select id="seed">' in board_page(board("x", "y"))
+
+
+def test_changes_that_a_run_has_too_many_of_are_counted_on_the_page() -> None:
+    run = sine_run()
+    acts = [entry for entry in run.decisions if entry.verdict == "act"]
+    many = replace(run, decisions=[replace(acts[0], time_s=run.started_s + i) for i in range(431)])
+    busy = BoardRun(cell=cell(), drawing=draw(many, CAPACITY, None))
+    one = board("x", loads=1)
+    one = replace(one, loads=[replace(one.loads[0], scenes=[BoardScene(seed=1, text="t", runs={"x": busy})])])
+    shown = data(board_page(one))["loads"][0]["seeds"][0]["runs"]["x"]
+    assert (len(shown["acts"]), shown["actsInAll"]) == (120, 431)
+    assert "are left out here and in the picture" in SCRIPT
+
+
+def test_loads_that_are_told_apart_have_a_table_and_columns_of_their_own() -> None:
+    one = board("x", "y")
+    late = [row("x", 1, kept=False), row("y", 2, kept=True)]
+    loads = [one.loads[0], replace(one.loads[1], apart=True, sampled="a sample every 5m")]
+    text = board_page(replace(one, apart=late, loads=loads))
+    assert text.count('<table class="board">') == 2
+    assert "On coarser loads, told apart" in text
+    assert '<th colspan="1">ranked</th><th colspan="1">apart</th>' in text
+    assert 'title="constant(1), a sample every 5m"' in text
+    assert data(text)["loads"][1]["sampled"] == "a sample every 5m"
+    assert "told apart" not in without_plotly(board_page(one))
 
 
 def test_the_headline_says_who_was_first_and_whether_anyone_kept_the_objective() -> None:
@@ -112,6 +168,8 @@ def test_the_headline_says_who_was_first_and_whether_anyone_kept_the_objective()
     assert headline([row("x", kept=False), row("y", 2, kept=False)]).startswith(
         "x is first of 2, but none of them kept"
     )
+    alone = row("x", scores={"violation": 0.0, "cost_ratio": None, "node_seconds": 1200.0})
+    assert headline([alone]) == "x kept the SLO at 1,200 node-seconds; 0 % of the rows were late."
 
 
 def test_twelve_strategies_on_ten_loads_fit_in_15_megabytes() -> None:
@@ -130,5 +188,14 @@ def test_twelve_strategies_on_ten_loads_fit_in_15_megabytes() -> None:
     largest = draw(busy, CAPACITY, run.nodes)
     names = [f"s{i}" for i in range(12)]
     full = board(*names, loads=10)
-    full = replace(full, loads=[replace(load, drawings=dict.fromkeys(names, largest)) for load in full.loads])
-    assert len(board_page(full).encode()) < 15e6
+
+    def page_of(drawn, seeds: int) -> int:
+        runs = dict.fromkeys(names, BoardRun(cell=cell(), drawing=drawn))
+        scenes = [BoardScene(seed=seed, text="t", runs=runs) for seed in range(1, seeds + 1)]
+        return len(
+            board_page(replace(full, loads=[replace(load, scenes=scenes) for load in full.loads])).encode()
+        )
+
+    assert page_of(largest, 1) < 15e6
+    thinner = draw(busy, CAPACITY, run.nodes, detail=Detail.of_each(360))
+    assert page_of(thinner, 3) < 15e6, "three seeds of each"

@@ -9,9 +9,10 @@ import numpy as np
 from report_runs import sine_run
 
 from ebbflow.core.curve import Curve
-from ebbflow.report.drawing import MOST_ACTS, MOST_STEPS, draw
+from ebbflow.report.drawing import Detail, draw
 
 CAPACITY = np.arange(9) * 100.0
+MOST_ACTS, MOST_STEPS = Detail().acts, Detail().steps
 
 
 def drawn(run):
@@ -46,6 +47,7 @@ def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
     many = [replace(acts[i % len(acts)], time_s=run.started_s + i) for i in range(3 * MOST_ACTS)]
     drawing = drawn(replace(run, decisions=many))
     assert (len(drawing.acts), drawing.acts_in_all) == (MOST_ACTS, 3 * MOST_ACTS)
+    assert drawing.acts_left_out == 2 * MOST_ACTS
     assert [act.time_s for act in drawing.acts] == sorted(act.time_s for act in drawing.acts)
     growths = [abs(sum(e.decision.wanted.nodes.values()) - sum(e.before.nodes.values())) for e in many]
     assert min(abs(act.growth) for act in drawing.acts) >= sorted(growths)[-MOST_ACTS]
@@ -54,3 +56,23 @@ def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
 def test_a_drawing_is_small_as_text() -> None:
     drawing = drawn(sine_run())
     assert len(json.dumps(drawing.curves()) + json.dumps(drawing.surroundings())) < 60_000
+
+
+def test_nodes_that_nobody_knows_are_not_drawn() -> None:
+    run = sine_run()
+    drawing = draw(replace(run, nodes=Curve.of([]), nodes_working=Curve.of([])), CAPACITY, run.nodes)
+    assert drawing.curves()["held"] == drawing.curves()["working"] == [[], []]
+    assert len(drawing.freshness) > 10
+
+
+def test_a_page_of_many_runs_gets_less_of_each_but_never_nothing() -> None:
+    run = sine_run()
+    acts = [entry for entry in run.decisions if entry.verdict == "act"]
+    many = replace(run, decisions=[replace(acts[0], time_s=run.started_s + i) for i in range(200)])
+    sizes = []
+    for runs in (1, 120, 360, 100_000):
+        drawing = draw(many, CAPACITY, None, detail=Detail.of_each(runs))
+        assert drawing.surroundings()["hindsight"] is None
+        assert drawing.freshness.values.max() == draw(run, CAPACITY, None).freshness.values.max()
+        sizes.append(len(drawing.acts))
+    assert sizes == [120, 120, 40, 20]

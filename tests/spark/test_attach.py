@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import ebbflow
 from ebbflow.core.decision import Decision
+from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError
+from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.store import Store
 from ebbflow.policy import (
     Policy,
@@ -88,25 +92,58 @@ def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_
         rule("memory in use")
         .scale_out(the_cluster())
         .by(absolute(1))
-        .but_never_above(nodes(2))
+        .but_never_above(nodes(3))
         .when(metric("node-memory"))
         .is_(above(megabytes(1)))
         .for_at_least(seconds(2))
     )
     path = tmp_path / "run.sqlite"
     attached = ebbflow.attach(
-        spark, executors=(1, 2), policy=policy, store=path, cycle_s=0.5, agents=[cluster.agent_address]
+        spark, executors=(1, 3), policy=policy, store=path, cycle_s=0.5, agents=[cluster.agent_address]
     )
 
     def acts() -> list[dict]:
         return [e for e in Store.read_ledger(path) if e["verdict"] == "act"] if path.exists() else []
 
-    wait(acts, "the rule to fire", 60)
+    wait(acts, f"the rule to fire: {attached.decisions}", 60)
     act = acts()[0]
+    assert attached.agents is not None
+    assert attached.agents["readings"] > 0
+    attached.use(Policy())
+    wait(lambda: any("policy replaced" in e["reason"] for e in Store.read_ledger(path)), "another policy")
     assert "memory in use" in act["reason"]
     assert any("node-memory" in key for key in act["inputs"]), act["inputs"]
     attached.stop()
     assert query.isActive
+
+
+def test_an_agent_sees_the_python_workers_and_the_heap_of_an_executor(spark, cluster, tmp_path, wait) -> None:
+    def burn(batches):
+        for batch in batches:
+            total = 0
+            for value in range(3_000_000):
+                total += value
+            yield batch
+
+    rows = spark.readStream.format("ebbflow").option("load", "constant(50)").load()
+    burning = rows.mapInArrow(burn, rows.schema).writeStream.format("noop")
+    burning = burning.option("checkpointLocation", str(tmp_path / "burn"))
+    query = burning.trigger(processingTime="200 milliseconds").start()
+    collector = Collector([cluster.agent_address], application=spark.sparkContext.applicationId)
+    collector.subscribe_to([("executor-*", Metric.NODE_CPU), ("executor-*", Metric.NODE_HEAP_SHARE)])
+    seen: dict[Metric, float] = {}
+
+    def both() -> bool:
+        for reading in collector.take(time.time()):
+            seen[reading.metric] = max(reading.value, seen.get(reading.metric, 0.0))
+        return seen.get(Metric.NODE_CPU, 0.0) > 0.4 and Metric.NODE_HEAP_SHARE in seen
+
+    try:
+        wait(both, "a busy executor", 60)
+    finally:
+        collector.close()
+        stop_between_batches(query)
+    assert 0.0 < seen[Metric.NODE_HEAP_SHARE] <= 1.0
 
 
 def test_agents_that_nobody_answers_for_change_nothing(spark, query, tmp_path, wait) -> None:

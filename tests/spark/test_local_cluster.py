@@ -20,9 +20,15 @@ pytestmark = pytest.mark.spark
 STARTER = """
 import sys
 from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.session import local_session
+from ebbflow.targets.spark.settings import local_settings, scaling_settings
 with LocalCluster(cores=1) as cluster:
-    print(cluster.folder, *cluster.process_ids, flush=True)
-    sys.stdin.read()
+    settings = scaling_settings(initial_executors=1, master=cluster.master_url)
+    settings |= cluster.settings | local_settings()
+    with local_session(cluster.master_url, settings, name="left") as spark:
+        spark.range(10).count()
+        print(cluster.folder, *cluster.process_ids, flush=True)
+        sys.stdin.read()
 """
 
 
@@ -32,6 +38,13 @@ def tree(pids: list[int]) -> list[psutil.Process]:
         process = psutil.Process(pid)
         found += [process, *process.children(recursive=True)]
     return found
+
+
+def command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # also where it is a zombie
+        return ""
 
 
 def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalCluster) -> None:
@@ -70,6 +83,7 @@ def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, 
     line = starter.stdout.readline().split()
     processes = tree([int(pid) for pid in line[1:]])
     assert any("java" in process.name() for process in processes)
+    assert any("CoarseGrainedExecutorBackend" in command_of(process) for process in processes)
     os.kill(starter.pid, number)
     starter.wait(30)
     wait(

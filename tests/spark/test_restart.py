@@ -45,6 +45,7 @@ def test_counts_are_exact_after_operators_and_state_were_resized(spark, tmp_path
         stateful=("count",),
     )
     wait(lambda: len(latest) == 20, "all keys")
+    assert managed._state_store().endswith(".RocksDBStateStoreProvider")
     assert managed.differs({"tag": 3, "count": 4})
     assert not managed.differs({"tag": 1})
     managed.restart({"tag": 3, "count": 4})

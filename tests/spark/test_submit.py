@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -129,12 +130,17 @@ def test_the_attach_example_runs(cluster, spark) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("example", ["plain_job.py", "operators_example.py"])
-def test_examples_run(cluster, spark, example) -> None:
+@pytest.mark.parametrize(("example", "seconds"), [("plain_job.py", "8"), ("operators_example.py", "20")])
+def test_examples_run(cluster, spark, example, seconds) -> None:
     done = subprocess.run(
         [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1",
          "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
-         "--conf", "spark.driver.host=127.0.0.1", str(ROOT / "examples" / example), "8"],
+         "--conf", "spark.driver.host=127.0.0.1", str(ROOT / "examples" / example), seconds],
         capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    if example == "operators_example.py":
+        assert re.search(r"batch \d+  split  +\d+ rows in, \d+ out$", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(r"batch \d+  shout  .* CPU s in 4 instances$", done.stdout, re.MULTILINE), (
+            done.stdout
+        )

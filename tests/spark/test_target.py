@@ -67,6 +67,7 @@ def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> No
     assert 20 < batch.arrival_rate_per_s < 200
     assert batch.slots == 1
     assert "counts" in eyes.last.queries
+    assert eyes.last.read_limited == frozenset(), "it takes all there is"
     assert eyes.last.layout == Layout.of(1)
 
     outcome = target.apply(Layout.of(2))

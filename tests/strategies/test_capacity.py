@@ -133,6 +133,42 @@ def test_a_backlog_from_a_read_limit_is_worked_off_and_then_it_shrinks() -> None
     assert story.worst_s(250.0) <= 30.0
 
 
+# -- a source that does not tell what waits -------------------------------------------------------
+
+MANY = Stage(tasks=48, per_task_s=0.1, per_row_s=0.001)
+"""Mostly fixed costs: whoever believes that batches may grow shrinks under it."""
+
+
+def behind(*, tells_backlog: bool) -> Query:
+    """100,000 rows behind, and 500 a batch: on eight nodes it gets through more than arrives, on two through less."""
+    return Query(
+        lambda t: 400.0,
+        (MANY,),
+        trigger_s=0.5,
+        read_limit=500,
+        arrived=100_000.0,
+        tells_backlog=tells_backlog,
+    )
+
+
+@pytest.mark.parametrize("tells_backlog", [True, False])
+def test_nobody_leaves_a_query_that_is_hours_behind_whether_its_source_tells_or_not(
+    tells_backlog: bool,
+) -> None:
+    story = play(behind(tells_backlog=tells_backlog), nodes=8, limits="1:12")
+    assert min(nodes for _, nodes in story.spark.asked) == 8
+
+
+def test_what_nobody_tells_is_said_in_the_decision() -> None:
+    story = play(behind(tells_backlog=False), nodes=8, limits="1:12")
+    assert any("does not tell" in c.why for e in story.entries for c in e.decision.bound_by)
+    assert {e.decision.inputs["backlog_rows"] for e in story.entries if e.decision.inputs} == {"unknown"}
+
+
+def test_a_query_with_time_left_shrinks_though_its_source_does_not_tell() -> None:
+    assert play(Query(lambda t: 20.0, TWELVE, tells_backlog=False), nodes=4).nodes == 1
+
+
 # -- what more nodes cannot help -----------------------------------------------------------------
 
 
@@ -186,6 +222,41 @@ def test_two_queries_are_sized_together() -> None:
     alone = play(constant(100), nodes=4)
     assert both.nodes > alone.nodes
     assert both.late_share() == 0.0
+
+
+def catching_up(**more: float) -> Query:
+    """Joins at 12 s with 20,000 rows to catch up on: its first batch takes most of a minute on four nodes."""
+    return Query(lambda t: 50.0, TWELVE, name="heavy", starts_s=12.0, arrived=20_000.0, **more)  # type: ignore[arg-type]
+
+
+def test_nobody_leaves_while_a_query_that_restarted_is_not_known_yet() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=400)
+    first_ended_s = story.spark.queries[1].freshness[0][0]
+    assert first_ended_s > 40.0, "its first batch is a long one"
+    assert min(nodes for asked_s, nodes in story.spark.asked if asked_s <= first_ended_s) == 4
+    held = [e for e in story.entries if 15.0 < e.time_s < first_ended_s and e.verdict == "hold"]
+    assert any("learning heavy" in entry.decision.reason for entry in held)
+
+
+def test_the_long_first_batch_of_one_query_is_grown_for_though_others_are_known() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=400)
+    first_ended_s = story.spark.queries[1].freshness[0][0]
+    grown = [act for act in story.acts(12.0, first_ended_s) if act.decision.wanted.main_nodes > 4]
+    assert grown
+    assert "a batch of heavy has run" in grown[0].decision.reason
+    assert 27.0 <= grown[0].time_s <= 33.0, "15 s after it began, at the next decision"
+    assert story.worst_s(200.0) <= 30.0
+
+
+def test_once_all_queries_are_known_it_shrinks_to_what_they_need_together() -> None:
+    story = play(constant(10), catching_up(), nodes=4, seconds=500)
+    assert story.nodes <= 2
+    assert story.worst_s(100.0) <= 30.0
+
+
+def test_a_query_to_which_nothing_comes_keeps_nobody() -> None:
+    story = play(constant(10), Query(lambda t: 0.0, TWELVE, name="silent"), nodes=4)
+    assert story.nodes == 1
 
 
 def test_nodes_with_more_slots_are_needed_in_smaller_numbers() -> None:

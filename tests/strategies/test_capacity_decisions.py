@@ -82,9 +82,10 @@ def test_it_never_asks_for_a_size_that_cuts_no_wave(
     nodes=st.integers(1, 8),
 )
 def test_more_load_never_leads_to_fewer_nodes(rate: float, tasks: list[int], more: float, nodes: int) -> None:
+    """Batches of several sizes: where all are alike, what a task costs counts as its rows', the more the fewer."""
     less_load, more_load = (
-        decide([rate] * 4, tasks, nodes=nodes),
-        decide([rate * more] * 4, tasks, nodes=nodes),
+        decide([level * part for part in (0.3, 0.5, 0.7, 0.9, 1.0, 1.0)], tasks, nodes=nodes)
+        for level in (rate, rate * more)
     )
     if not any(decision.bound_by for decision in (less_load, more_load)):  # all that helps is helped with
         assert more_load.wanted.main_nodes >= less_load.wanted.main_nodes
@@ -148,6 +149,21 @@ def test_nothing_leaves_while_a_batch_takes_far_longer_than_it_should() -> None:
     decision = strategy.decide(stuck)
     assert decision.wanted.main_nodes >= 12
     assert "longer than it should" in decision.reason
+
+
+def test_what_is_known_of_one_query_does_not_let_nodes_leave_under_another() -> None:
+    strategy, known = Capacity(), {"q": None}
+    for i in range(8):
+        strategy.decide(made_snapshot([made_batch(i, 20.0, [12], slots=12)], nodes=12))
+    joined = strategy.decide(made_snapshot([], nodes=12, now_s=38.0, queries={**known, "new": None}))
+    assert joined.wanted.main_nodes == 12
+    assert "learning new" in joined.reason
+    quiet = [
+        strategy.decide(made_snapshot([], nodes=12, now_s=38.0 + t, queries={**known, "new": None}))
+        for t in range(5, 60, 5)
+    ]
+    assert quiet[-1].wanted.main_nodes < 12, "without a batch for longer than the objective it has no rows"
+    assert all(decision.wanted.main_nodes == 12 for decision in quiet[:6])
 
 
 def test_a_query_that_ended_is_forgotten() -> None:

@@ -40,7 +40,7 @@ def batches(tasks: int = 12, skew: float = 1.0, driver_s: float = 0.3) -> list[B
         long_s = stage.longest_task_s * skew
         wall_s = max(stage.wall_s, long_s)
         made.append(
-            replace(
+            msgspec.structs.replace(
                 batch,
                 stages=(msgspec.structs.replace(stage, longest_task_s=long_s),),
                 duration_s=driver_s + wall_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
-from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
@@ -32,6 +33,7 @@ from ebbflow.policy import (
     minutes,
     nodes,
     operator,
+    per_second,
     percent,
     relative,
     rule,
@@ -40,8 +42,8 @@ from ebbflow.policy import (
     tuples,
 )
 from ebbflow.strategies import Rules, make_strategy
-from ebbflow.targets.simulator import Scenario, built_in_engine
-from ebbflow.workloads import parse_load
+from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
+from ebbflow.workloads import Trace, parse_load
 
 HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
@@ -112,16 +114,44 @@ def test_a_rule_needs_a_fresh_full_period_after_it_fired() -> None:
 def test_what_did_not_come_about_is_wanted_again_later_without_a_fresh_period() -> None:
     world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
     world.obeys = False
-    assert [time_s for time_s, _ in world.run(75, enrich=301)] == [10, 40, 70]
-    assert "1 → 2 did not come about; it is tried again in" in world.look().reason
+    assert [time_s for time_s, _ in world.run(15, enrich=301)] == [10]
+    assert "1 → 2 did not come about; it is tried again in 25s" in world.look().reason
     world.obeys = True
-    assert sizes(world.run(40, enrich=301)) == [(100, 2), (111, 3)]
+    assert sizes(world.run(40, enrich=301)) == [(40, 2), (51, 3)]
+
+
+def test_a_change_that_cannot_be_had_is_tried_ever_less_often() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.obeys = False
+    tried = [time_s for time_s, _ in world.run(9000, enrich=301)]
+    waits = [b - a for a, b in itertools.pairwise(tried)]
+    assert waits == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
+    held = world.look()
+    assert "1 → 2 did not come about in 10 tries; it is tried again in" in held.reason
+    assert held.bound_by[0].name == "retry"
+    world.layout = Layout.of(3, enrich=2, store=1)  # a person found out why
+    world.obeys = True
+    assert [n for _, n in sizes(world.run(30, enrich=301))][:1] == [3], "nothing is held against another size"
+
+
+def test_nodes_that_came_for_instances_which_did_not_go_again() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(10, enrich=301)
+    grown = world.look().wanted
+    assert grown == Layout.of(3, enrich=2, store=1)
+    world.layout = Layout.of(3, enrich=1, store=1)  # the node was granted, the parallelism was not
+    world.now_s += 1
+    decision = world.look()
+    assert decision.wanted == Layout.of(2, enrich=1, store=1)
+    assert "1 node(s) go that came for instances which did not come about" in decision.reason
+    world.now_s += 1
+    assert world.look().wanted == world.layout, "once"
 
 
 def test_bounds_that_did_not_come_about_are_tried_again_later_too() -> None:
     world = World(Policy(bounds("b").keep(operator("enrich"), at_least=3)))
     world.obeys = False
-    assert [time_s for time_s, _ in world.run(40)] == [0, 30]
+    assert [time_s for time_s, _ in world.run(100)] == [0, 30, 90]
 
 
 def test_to_and_fro_in_seconds_is_no_second_try() -> None:
@@ -217,6 +247,15 @@ def test_an_act_tells_which_rule_fired_and_shows_the_readings() -> None:
     )
 
 
+def test_an_act_on_m_of_n_readings_shows_all_n() -> None:
+    often = metric("queue-length").is_(above(tuples(300))).in_at_least(4, of=5)
+    world = World(Policy(grow().but_never_above(nodes(9)).when(often)))
+    for rows in (999, 0, 0, 301, 302, 0, 303):
+        assert world.run(1, enrich=rows) == []
+    world.queue["enrich"] = 304
+    assert world.look().inputs["readings of operator-queue of enrich"] == "301, 302, 0, 303, 304"
+
+
 def test_of_several_rules_the_one_that_leaves_most_wins_and_all_start_afresh() -> None:
     policy = Policy(
         rule("one").scale_out(operator("enrich")).by(absolute(1)).when(HIGH),
@@ -249,6 +288,60 @@ def test_growth_brings_nodes_where_slots_run_out(slots: int, before: Layout, aft
         Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)), before, slots_per_node=slots
     )
     assert world.run(11, enrich=301)[-1][1].main_nodes == after
+
+
+@pytest.mark.parametrize(
+    ("queries", "before", "after"),
+    [
+        ({"enrich": "q", "store": "q"}, Layout.of(3, enrich=2, store=3), 4),  # the widest: 4 of 3 slots
+        ({"enrich": "q", "store": "q"}, Layout.of(3, enrich=1, store=3), 3),  # store is as wide
+        ({"enrich": "a", "store": "b"}, Layout.of(3, enrich=1, store=2), 5),  # side by side: 3 + 2 of 3
+        ({"enrich": "a", "store": "b"}, Layout.of(9, enrich=2, store=3), 9),
+        ({}, Layout.of(3, enrich=2, store=3), 4),  # nobody says: as of one query
+    ],
+)
+def test_of_each_query_the_widest_operator_counts_and_queries_run_side_by_side(
+    queries: dict[str, str], before: Layout, after: int
+) -> None:
+    operators = tuple(Operator(name=name, query=queries.get(name, "")) for name in ("enrich", "store"))
+    world = World(
+        Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)),
+        before,
+        pipeline=Pipeline(name="words", operators=operators),
+    )
+    world.queue = {}  # a micro-batch engine has no queues between operators
+    for t in range(11):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    assert world.run(11)[-1][1].main_nodes == after
+
+
+def test_executors_that_join_while_a_job_starts_are_the_original_ones_and_no_scale_out() -> None:
+    policy = Policy(
+        rule("n").scale_out(cluster()).by(absolute(9)).but_never_above(times_original(2)).when(HIGH)
+        .with_no_scale_out_since(minutes(5))
+    )  # fmt: skip
+    world = World(policy, Layout.of(1))
+    for t, count in ((0, 1), (3, 2), (6, 3), (9, 4)):
+        world.now_s, world.layout = float(t), Layout.of(count)
+        world.look()
+    for t in range(10, 22):
+        world.windows.add([Reading(float(t), "words", Metric.QUEUE_LENGTH, 999.0)])
+    world.now_s = 10.0
+    assert [layout.main_nodes for _, layout in world.run(12)] == [8], "twice four, and no guard time runs"
+
+
+def test_nodes_that_come_once_their_number_has_stood_are_a_scale_out() -> None:
+    policy = Policy(
+        rule("n").scale_in(cluster()).by(absolute(1)).when(metric("queue-length"))
+        .is_(below(tuples(1))).for_at_least(seconds(10)).with_no_scale_out_since(minutes(1))
+    )  # fmt: skip
+    world = World(policy, Layout.of(4))
+    world.run(35)
+    world.layout = Layout.of(6)  # a person
+    world.windows.add(Reading(float(t), "words", Metric.QUEUE_LENGTH, 0.0) for t in range(35, 130))
+    changes = world.run(90)
+    assert changes[0][0] == pytest.approx(94, abs=1)
+    assert changes[0][1].main_nodes == 5
 
 
 def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
@@ -324,6 +417,32 @@ def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
     assert len(world.rules._router) < 300
 
 
+def test_bounds_need_no_readings_but_a_target_that_can_be_seen() -> None:
+    world = World(Policy(bounds("b").keep(cluster(), at_least=3)))
+    world.queue = {}
+    assert world.look(data_age_s=60.0).wanted == world.layout
+    assert world.look().wanted.main_nodes == 3
+
+
+def test_readings_of_several_nodes_are_judged_in_the_order_of_their_times() -> None:
+    """Two nodes whose CPU rises by 0.01 a second each, read in turns and looked at every 5 s."""
+    rising = metric("cpu").rate_of_change_over(seconds(20)).is_(above(per_second(percent(0.9))))
+    faster = metric("cpu").rate_of_change_over(seconds(20)).is_(above(per_second(percent(1.1))))
+    for trigger, fires in ((rising, True), (faster, False)):
+        world = World(Policy(rule("n").scale_out(cluster()).by(absolute(1)).when(trigger)))
+        world.queue = {}
+        for t in range(41):
+            readings = [
+                Reading(t + offset_s, node, Metric.NODE_CPU, 0.01 * (t + offset_s))
+                for node, offset_s in (("executor-1", 0.0), ("executor-2", 0.5))
+            ]
+            world.windows.add(readings)
+            world.now_s = t + 0.9
+            if t % 5 == 4:
+                world.look()
+        assert (world.layout.main_nodes > 2) is fires
+
+
 def test_bounds_hold_without_a_trigger_and_bound_what_rules_want() -> None:
     monday = datetime(2026, 11, 16, 7, 59, 58, tzinfo=UTC).timestamp()
     policy = Policy(
@@ -375,13 +494,30 @@ def test_another_policy_holds_from_the_next_look_on_with_the_old_histories() -> 
     assert (change.changed, change.removed) == (("grow",), ("in",))
 
 
+def test_a_query_with_a_read_limit_shrinks_once_nothing_comes_any_more(tmp_path: Path) -> None:
+    """Its queue is its backlog, which batches tell; that there are none to run must be told as well."""
+    query = MicroBatch(
+        pipeline=Pipeline.chain("q", Operator(name="work", boundary=True)),
+        stages=(Stage(tasks=4, per_row_s=0.001, operator="work"),),
+        trigger_interval_s=1.0,
+        read_limit_rows=100,
+    )
+    shrink = rule("in").scale_in(operator("work")).by(absolute(3)).when(metric("queue-length"))
+    policy = Policy(shrink.is_(below(tuples(1))).for_at_least(seconds(30)))
+    (tmp_path / "minute.csv").write_text("time,events\n0,12000\n60,0\n120,0\n180,0\n")
+    load = Trace(file=str(tmp_path / "minute.csv"))  # 6,000 rows wait after a minute, gone a minute later
+    run = play(Scenario(engine=query, load=load, seconds=239, cycle_s=1.0), Rules(policy)).run
+    (act,) = [entry for entry in run.decisions if entry.verdict == "act"]
+    assert act.decision.wanted.parallelism == {"work": 1}
+    assert act.time_s == pytest.approx(150, abs=5)
+    assert "readings of backlog of q" in act.decision.inputs
+
+
 def test_without_a_policy_it_has_one_that_grows_and_shrinks_any_pipeline() -> None:
     for engine in ("micro-batch", "continuous"):
         scenario = Scenario(
             engine=built_in_engine("top-words", engine),
-            load=parse_load(
-                "step(base=900, peak=100, at=20m)" if False else "square(base=100, peak=900, period=40m)"
-            ),
+            load=parse_load("square(base=100, peak=900, period=40m)"),
             seconds=3600,
         )
         strategy = make_strategy("rules")

@@ -54,6 +54,7 @@ class Running:
     rows: float
     first_row: float
     rate_per_s: float
+    since_s: float
     behind: float
     slots: int
     stages: list[list[float]]
@@ -93,6 +94,10 @@ class Query:
     driver_s: float = 0.3
     trigger_s: float = 5.0
     read_limit: float = math.inf
+    starts_s: float = 0.0
+    """When it is (re)started; of what came before, its first batch takes all, and is not shown, as on Spark."""
+    tells_backlog: bool = True
+    """Whether its source says what a batch left behind. If not, what batches take counts as what arrives."""
     arrived: float = 0.0
     taken: float = 0.0
     running: Running | None = None
@@ -107,6 +112,8 @@ class Query:
         """Let ``STEP_S`` pass on a number of slots; the batch, if one ended in it."""
         self.arrived += self.load(now_s) * STEP_S
         self.rows_by_step.append(self.arrived)
+        if now_s < self.starts_s:
+            return None
         if self.running is not None:
             ended_s = self.running.work(now_s, slots)
             return None if ended_s is None else self._finish(self.running, ended_s)
@@ -121,7 +128,9 @@ class Query:
                 started_s=now_s,
                 rows=rows,
                 first_row=self.taken,
-                rate_per_s=(self.arrived - self.arrived_then) / (now_s - last_s),
+                rate_per_s=(self.arrived - self.arrived_then if self.tells_backlog else rows)
+                / (now_s - last_s),
+                since_s=last_s,
                 behind=behind if behind >= 1 else 0.0,
                 slots=slots,
                 stages=[stage.task_times_s(rows) for stage in self.stages],
@@ -130,6 +139,11 @@ class Query:
             self.taken += rows
             self.last_start_s, self.arrived_then = now_s, self.arrived
         return None
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no batch of it has been shown yet, as after a restart."""
+        return self.starts_s > 0 and self.batch_id == 0
 
     @property
     def done(self) -> float:
@@ -159,8 +173,8 @@ class Query:
             steady=run.steady,
             trigger_interval_s=self.trigger_s,
             arrival_rate_per_s=run.rate_per_s,
-            backlog_rows=run.behind,
-            oldest_arrival_s=oldest_s,
+            backlog_rows=run.behind if self.tells_backlog else None,
+            oldest_arrival_s=oldest_s if self.tells_backlog else run.since_s,
             stages=tuple(
                 StageRun(
                     index=index,
@@ -191,26 +205,32 @@ class TinySpark:
         batches: list[Batch] = []
         while self.now_s + STEP_S <= self.clock.now_s() + 1e-9:
             self.now_s = round(self.now_s + STEP_S, 6)
-            there = [t for t in self.coming if t + self.lead_time_s <= self.now_s]
-            self.coming = self.coming[len(there) :]
-            self.nodes += len(there)
+            came = [t for t in self.coming if t + self.lead_time_s <= self.now_s]
+            self.coming = self.coming[len(came) :]
+            self.nodes += len(came)
             busy = sum(query.running is not None for query in self.queries) or 1
             for query in self.queries:  # batches that run at the same time share the slots evenly
+                unseen = query.unseen
                 ended = query.step(self.now_s, max(1, self.nodes * self.slots // busy))
-                batches += [ended] if ended else []
+                batches += [ended] if ended and not unseen else []
         now_s = self.clock.now_s()
-        readings = [
-            Reading(now_s, "tiny", Metric.QUEUE_LENGTH, sum(q.arrived - q.done for q in self.queries))
-        ]
+        there = [query for query in self.queries if query.starts_s <= now_s]
+        readings = []
+        if all(query.tells_backlog and not query.unseen for query in there):
+            waiting = sum(query.arrived - query.done for query in there)
+            readings.append(Reading(now_s, "tiny", Metric.QUEUE_LENGTH, waiting))
         for batch in batches:
             readings.append(
                 Reading(batch.ended_s, "tiny", Metric.FRESHNESS, batch.ended_s - batch.oldest_arrival_s)
             )
-            readings.append(Reading(batch.ended_s, "tiny", Metric.BACKLOG, batch.backlog_rows))
-            readings.append(Reading(batch.ended_s, "tiny", Metric.BATCH_ROWS, float(batch.rows)))
+            for subject in (batch.query, "tiny"):
+                readings.append(Reading(batch.ended_s, subject, Metric.BATCH_ROWS, float(batch.rows)))
+                readings.append(Reading(batch.ended_s, subject, Metric.BATCH_TIME, batch.duration_s))
+                if batch.backlog_rows is not None:
+                    readings.append(Reading(batch.ended_s, subject, Metric.BACKLOG, batch.backlog_rows))
         late_s = [
-            now_s - q.arrival_s(q.done)
-            for q in self.queries
+            now_s - (q.arrival_s(q.done) if q.tells_backlog and not q.unseen else q.running.started_s)
+            for q in there
             if q.running and now_s - q.running.started_s > 10
         ]
         if late_s:  # a batch that takes long is known to be late before it ends
@@ -225,7 +245,7 @@ class TinySpark:
             readings=readings,
             batches=batches,
             under_way=[ActionUnderWay(kind=ActionKind.GROW, since_s=t, nodes=1) for t in self.coming],
-            queries={q.name: q.running.started_s if q.running else None for q in self.queries},
+            queries={q.name: q.running.started_s if q.running else None for q in there},
         )
 
     def apply(self, planned: Layout) -> Outcome:
@@ -253,8 +273,8 @@ class Forgetful:
         self.count += 1
         return self.count
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        """Forget it."""
+    def amend_ledger(self, bodies: dict[int, dict[str, Any]]) -> None:
+        """Forget them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,8 +63,8 @@ class FakeSpark:
         self.killed += executor_ids
         self.ids = [i for i in self.ids if i not in executor_ids]
 
-    def fits(self, executors: int) -> tuple[int, str]:
-        fit = max(0, min(executors, self.room - len(self.ids)))
+    def fits(self, executors: int, held: int) -> tuple[int, str]:
+        fit = max(0, min(executors, self.room - held))
         return fit, "" if fit == executors else "no free cores"
 
     def come(self, *ids: str) -> None:
@@ -72,13 +72,13 @@ class FakeSpark:
 
 
 class Scene:
-    def __init__(self, **spark: Any) -> None:
+    def __init__(self, *, min_nodes: int = 1, **spark: Any) -> None:
         self.clock = ManualClock(1000.0)
         self.spark = FakeSpark(self.clock, **spark)
         self.tracker = ExecutorTracker(12.0)
         fake: Any = self.spark
         self.actuator = SparkActuator(
-            fake, self.clock, fake, self.tracker, fake,
+            fake, self.clock, fake, self.tracker, fake, min_nodes=min_nodes,
             shrink_times=ShrinkTimes(between_batches_within_s=1.0, gone_within_s=5.0),
         )  # fmt: skip
         self.actuator.requested = len(self.spark.ids)
@@ -199,6 +199,25 @@ def test_what_never_comes_is_given_up() -> None:
     assert scene.actuator.requested == 1
     assert scene.spark.totals[-1] == 1
     assert scene.actuator.under_way() == []
+
+
+def test_giving_up_never_goes_below_the_fewest_nodes_allowed() -> None:
+    scene = Scene(min_nodes=3)
+    scene.actuator.set_nodes(5)
+    scene.clock.advance(121.0)
+    assert scene.actuator.give_up_on_overdue() == 2
+    assert scene.actuator.requested == 3
+    assert scene.spark.totals[-1] == 3
+    assert [a.nodes for a in scene.actuator.under_way()] == [2], "two of the three are still waited for"
+    asked = list(scene.spark.totals)
+    assert scene.actuator.give_up_on_overdue() == 0
+    assert scene.spark.totals == asked, "and nothing is said again"
+
+
+def test_those_asked_for_and_those_leaving_take_room_too() -> None:
+    scene = Scene(room=4)
+    scene.actuator.set_nodes(3)
+    assert scene.actuator.set_nodes(6) == (4, 2, "no free cores"), "two are on their way, so one more fits"
 
 
 @pytest.mark.parametrize("completed", [0, 1])

@@ -54,7 +54,17 @@ def test_lag_that_a_read_limit_hides_is_seen_and_dated() -> None:
 
 
 def test_a_source_that_does_not_tell_its_latest_offset_counts_what_batches_take() -> None:
-    _, (_, batch) = tracked(progress(0, 100.0, 0, 50, None), progress(1, 105.0, 50, 150, None))
+    tracker, (_, batch) = tracked(progress(0, 100.0, 0, 50, None), progress(1, 105.0, 50, 150, None))
     assert batch is not None
     assert batch.arrival_rate_per_s == pytest.approx(20.0)
-    assert batch.backlog_rows == 0
+    assert batch.backlog_rows is None
+    assert tracker.queue_rows(110.0) is None
+    tracker.idle()
+    assert tracker.queue_rows(110.0) == 0.0, "it found nothing to do"
+
+
+def test_rows_of_a_first_batch_are_at_least_as_old_as_it_has_run() -> None:
+    tracker = QueryTracker(trigger_interval_s=10.0)
+    assert tracker.oldest_unprocessed_s() is None
+    tracker.running_since_s = 100.0
+    assert tracker.oldest_unprocessed_s() == 100.0

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ebbflow.bench.oracle import cheapest_schedule
-from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.record import RunRecorder, without
 from ebbflow.bench.score import Scores, score
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
@@ -28,7 +28,7 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.pipelines.top_words import Ranker, TopWords
-from ebbflow.targets.spark.class_archive import archive_path, recording_option
+from ebbflow.targets.spark.class_archive import record_archive
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
@@ -147,7 +147,7 @@ def run_live(
             )
             time.wait(started_s + scenario.seconds - time.now_s(), ended)
             ended_s = time.now_s()
-            decisions = list(attached.decisions)
+            decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             attached.stop()
             stop_between_batches(query)
             progress = list(query.recentProgress)
@@ -159,15 +159,16 @@ def run_live(
                 started_s=started_s,
                 ended_s=ended_s,
                 decisions=decisions,
+                reconfigurations=reconfigurations,
                 arrived=_arrived(scenario, started_s, ended_s),
                 processed=_processed(progress, started_s),
             )
             rows = _end_row(progress[-1]) if progress else 0
     lost, repeated = ranker.audit(rows)
-    run = replace(run, rows_repeated=repeated)
+    run = replace(without(run, lost), rows_repeated=repeated)
     return LiveResult(
         run=run,
-        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run), rows_lost=lost),
+        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run)),
         executors=recorder.executors(started_s),
         top=ranker.top(),
     )
@@ -175,39 +176,27 @@ def run_live(
 
 def prepare(say: Callable[[str], None]) -> None:
     """Make the class archive with which executors start faster, once for this Spark and this Java."""
-    archive = archive_path()
-    if archive.exists():
-        return
-    say("preparing once for this machine: recording what executors load, so that they start faster")
     scenario = LiveScenario(
         limits=Limits(min_nodes=1, max_nodes=1), trigger_s=1.0, lookup_wait_s=0.0, tasks=2
     )
-    fresh = archive.with_suffix(".new")
-    clock, never = SystemClock(), threading.Event()
-    with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder:
-        with LocalCluster(cores=1) as cluster:
+
+    def run_executor(java_option: str, written: Callable[[], bool]) -> None:
+        say("preparing once for this machine: recording what executors load, so that they start faster")
+        clock, never = SystemClock(), threading.Event()
+        with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder, LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
-            settings |= cluster.settings | local_settings(java_option=recording_option(fresh))
+            settings |= cluster.settings | local_settings(java_option=java_option)
             with local_session(cluster.master_url, settings, name="preparing") as spark:
                 query = scenario.application.start(spark, f"{folder}/checkpoint", Ranker(panes=1, top=1))
                 deadline_s = clock.now_s() + 90
                 while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
                     clock.wait(0.2, never)
                 stop_between_batches(query)
-            # The executor writes the archive on its way out, once its application has ended.
             deadline_s = clock.now_s() + 30
-            while clock.now_s() < deadline_s and not _is_complete(fresh):
-                clock.wait(0.5, never)
-        if fresh.exists():
-            fresh.replace(archive)
+            while not written() and clock.now_s() < deadline_s:
+                clock.wait(0.2, never)
 
-
-def _is_complete(archive: Path) -> bool:
-    """The JVM makes the file read-only as it creates it and writes it in one go; it is done when it rests."""
-    try:
-        return archive.stat().st_size > 0 and archive.stat().st_mtime < SystemClock().now_s() - 2.0
-    except OSError:
-        return False
+    record_archive(run_executor)
 
 
 def _settings(scenario: LiveScenario, strategy: str, master: str) -> dict[str, str]:

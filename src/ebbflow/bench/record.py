@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from ebbflow.bench.score import Scores
+from ebbflow.bench.together import score_together
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
-from ebbflow.core.curve import Curve
+from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 
 _KEEP = 100_000
-"""Batches and changes kept, in a few numbers each: a day of one-second batches. The oldest go first."""
+"""Batches of all queries, and changes, kept in a few numbers each: a day of one-second batches. The oldest go
+first; their rows stay counted."""
 _KEEP_WHOLE = 1_000
 """Batches kept with their stages and operators."""
 
@@ -27,7 +33,19 @@ class _Rows(NamedTuple):
     ended_s: float
     rows: int
     backlog_rows: float
+    """0 where the source did not tell."""
     oldest_arrival_s: float
+
+
+class _Query:
+    """The batches of one query that are kept, and the rows of those that are not."""
+
+    def __init__(self) -> None:
+        self.batches: deque[_Rows] = deque()
+        self.forgotten_rows = 0
+
+    def forget_oldest(self) -> None:
+        self.forgotten_rows += self.batches.popleft().rows
 
 
 class RunRecorder:
@@ -35,12 +53,13 @@ class RunRecorder:
 
     Rows are counted as the monitor saw them: what had arrived by the start of each batch, and what was
     done by its end. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
+    Rows leave in the order of their arrival within a query, not among several: ``score`` looks at each.
     """
 
     def __init__(self) -> None:
         self._nodes: deque[tuple[float, float]] = deque(maxlen=_KEEP)
         self._working: deque[tuple[float, float]] = deque(maxlen=_KEEP)
-        self._rows: deque[_Rows] = deque(maxlen=_KEEP)
+        self._queries: dict[str, _Query] = {}
         self._batches: deque[Batch] = deque(maxlen=_KEEP_WHOLE)
         self._last_s: float | None = None
 
@@ -56,14 +75,18 @@ class RunRecorder:
             if not curve or curve[-1][1] != value:
                 curve.append((seen.time_s, value))
         self._batches.extend(seen.batches)
-        self._rows.extend(
-            _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows, b.oldest_arrival_s) for b in seen.batches
-        )
+        for b in seen.batches:
+            query = self._queries.setdefault(b.query, _Query())
+            query.batches.append(
+                _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows or 0.0, b.oldest_arrival_s)
+            )
+        while sum(len(query.batches) for query in self._queries.values()) > _KEEP:
+            max(self._queries.values(), key=lambda query: len(query.batches)).forget_oldest()
 
     @property
-    def saw_something(self) -> bool:
-        """Whether there was anything to see at all."""
-        return bool(self._nodes)
+    def rows_not_timed(self) -> int:
+        """Rows of batches too old to be kept: they are counted, and in no latency."""
+        return sum(query.forgotten_rows for query in self._queries.values())
 
     def executors(self, started_s: float) -> list[list[float]]:
         """[second, count] of the working nodes, at the start and at every change."""
@@ -79,12 +102,16 @@ class RunRecorder:
         limits: Limits,
         started_s: float,
         ended_s: float,
-        decisions: list[LedgerEntry],
+        decisions: Sequence[LedgerEntry],
+        reconfigurations: int | None = None,
         arrived: Curve | None = None,
         processed: Curve | None = None,
     ) -> Run:
-        """The record of what was seen between two times."""
-        batches = list(self._batches)
+        """The record of what was seen between two times. ``reconfigurations``: where ``decisions`` are not all."""
+        if reconfigurations is None:
+            acts = [e for e in decisions if e.verdict == "act" and e.time_s >= started_s]
+            reconfigurations = sum(act.changed for act in acts)
+        queries = list(self._queries.values())
         return Run(
             strategy=strategy,
             pipeline=pipeline,
@@ -92,34 +119,79 @@ class RunRecorder:
             limits=limits,
             started_s=started_s,
             ended_s=ended_s,
-            arrived=self._arrived(started_s, ended_s) if arrived is None else arrived,
-            processed=self._processed(started_s) if processed is None else processed,
+            arrived=_arrived(queries, started_s, ended_s) if arrived is None else arrived,
+            processed=_processed(queries, started_s) if processed is None else processed,
             nodes=Curve.of(_from_start(self._nodes, started_s)),
             nodes_working=Curve.of(_from_start(self._working, started_s)),
-            batches=batches,
+            batches=list(self._batches),
             decisions=[entry for entry in decisions if entry.time_s >= started_s],
-            reconfigurations=sum(
-                1 for e in decisions if e.verdict == "act" and e.changed and e.time_s >= started_s
-            ),
+            reconfigurations=reconfigurations,
         )
 
-    def _arrived(self, started_s: float, ended_s: float) -> Curve:
-        points, total = [(started_s, 0.0)], 0.0
-        for batch in sorted(self._rows):
-            if batch.oldest_arrival_s > points[-1][0]:  # nothing came before the oldest of its rows
-                points.append((batch.oldest_arrival_s, points[-1][1]))
-            total += batch.rows
-            at_s = max(batch.started_s, points[-1][0])
-            points.append((at_s, max(points[-1][1], total + batch.backlog_rows)))
-        points.append((max(ended_s, points[-1][0]), points[-1][1]))
-        return Curve.of(points)
+    def by_query(self, run: Run) -> list[Run]:
+        """The same run, each time with the rows of one query."""
+        return [
+            replace(
+                run,
+                pipeline=name,
+                arrived=_arrived([query], run.started_s, run.ended_s),
+                processed=_processed([query], run.started_s),
+                batches=[batch for batch in run.batches if batch.query == name],
+            )
+            for name, query in self._queries.items()
+        ]
 
-    def _processed(self, started_s: float) -> Curve:
-        points, total = [(started_s, 0.0)], 0.0
-        for batch in sorted(self._rows, key=lambda b: b.ended_s):
-            total += batch.rows
-            points.append((max(batch.ended_s, points[-1][0]), total))
-        return Curve.of(points)
+    def score(self, run: Run) -> Scores:
+        """Latency and violation over the rows of each query, so that none hides behind another; all rows counted."""
+        scores, old = score_together(self.by_query(run) or [run]), self.rows_not_timed
+        return replace(scores, rows_in=scores.rows_in + old, rows_out=scores.rows_out + old)
+
+
+def _arrived(queries: Sequence[_Query], started_s: float, ended_s: float) -> Curve:
+    total = float(sum(query.forgotten_rows for query in queries))
+    points = [(started_s, total)]
+    for batch in sorted(batch for query in queries for batch in query.batches):
+        if batch.oldest_arrival_s > points[-1][0]:  # nothing came before the oldest of its rows
+            points.append((batch.oldest_arrival_s, points[-1][1]))
+        total += batch.rows
+        at_s = max(batch.started_s, points[-1][0])
+        points.append((at_s, max(points[-1][1], total + batch.backlog_rows)))
+    points.append((max(ended_s, points[-1][0]), points[-1][1]))
+    return Curve.of(points)
+
+
+def _processed(queries: Sequence[_Query], started_s: float) -> Curve:
+    total = float(sum(query.forgotten_rows for query in queries))
+    points = [(started_s, total)]
+    for batch in sorted((b for query in queries for b in query.batches), key=lambda b: b.ended_s):
+        total += batch.rows
+        points.append((max(batch.ended_s, points[-1][0]), total))
+    return Curve.of(points)
+
+
+def without(run: Run, lost_rows: Sequence[int]) -> Run:
+    """A run in which rows were lost that the source counts as done: an audit found their numbers, ascending and in the
+    order of arrival from 0.
+
+    >>> run = RunRecorder().run(
+    ...     strategy="static", pipeline="count", slo=Slo(freshness_s=4.0), limits=Limits.parse("1:4"), started_s=0.0,
+    ...     ended_s=10.0, decisions=[], arrived=Curve.of([(0, 0), (10, 10)]), processed=Curve.of([(0, 0), (10, 10)])
+    ... )
+    >>> audited = without(run, [3, 7])
+    >>> audited.processed.values.tolist(), audited.lost.values.tolist()
+    ([0.0, 8.0], [0.0, 2.0])
+    """
+    numbers = np.asarray(lost_rows, dtype=np.float64)
+
+    def lost(rows: Floats) -> Floats:
+        return np.searchsorted(numbers, rows).astype(np.float64)
+
+    done = run.processed
+    return replace(
+        run,
+        processed=Curve(done.times_s, done.values - lost(done.values)),
+        lost=Curve(run.arrived.times_s, lost(run.arrived.values)),
+    )
 
 
 def _from_start(points: Iterable[tuple[float, float]], started_s: float) -> list[tuple[float, float]]:

@@ -1,10 +1,11 @@
 """The scores of a run, computed one way for real and simulated ones.
 
-A run is three curves: rows arrived A(t), on straight lines; rows processed P(t), a step at each commit; nodes
-held n(t), as steps. Rows are numbered in the order of their arrival and leave in that order, so row x that
-the commit at e took has waited e − A⁻¹(x). Between two neighbouring points of either curve that wait is a
-straight line in x: a run is a few uniform pieces per commit, and everything below is exact on them, without
-one entry per row.
+A run is four curves: rows arrived A(t) and, of them, rows lost L(t), both on straight lines; rows processed P(t),
+a step at each commit; nodes held n(t), as steps. A lost row is counted in L at the time of its arrival, so A − L are
+the arrivals that are served. Those are numbered in the order of their arrival and leave in that order, so row x that
+the commit at e took has waited e − (A − L)⁻¹(x): a lost row has no latency, and is late whatever the objective.
+Between two neighbouring points of either curve that wait is a straight line in x: a run is a few uniform pieces per
+commit, and everything below is exact on them, without one entry per row.
 """
 
 from __future__ import annotations
@@ -26,32 +27,37 @@ LATE_TOLERANCE_S = 1e-6
 _DUST_ROWS = 1e-6
 """Less than this is a rounding error of a fluid simulation, not a row whose wait could be the longest."""
 
+_FED_SHARE = 0.01
+"""A window in which less than this share of the mean rate arrived is one without input: see docs/leaderboard.md."""
+
 _ELYSIUM_WINDOW_S = 60.0
 _SAMPLES_PER_WINDOW = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a run cost and how it served. None where a score is not defined (no rows, no time)."""
+    """What a run cost and how it served. None where a score is not defined (no rows, no time) or not known."""
 
-    node_seconds: float
+    node_seconds: float | None
     """∫ nodes held dt, paid from asking for a node until it is gone."""
     cost_ratio: float | None
     """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
     violation: float | None
-    """Share of the rows that were later than the SLO; rows that still wait at the end count by their age."""
+    """Share of the rows that were later than the SLO. Rows that still wait at the end count by their age; lost rows
+    are late."""
     latency_p50_s: float | None
     """Half of the processed rows waited at most this long."""
     latency_p95_s: float | None
     latency_max_s: float | None
     throughput_degradation: float | None
-    """Mean over time of |in − out| / in, in windows of a minute, each counted as 1 at most."""
+    """Mean over time of |in − out| / in, in windows of a minute. Above 1 where a backlog is worked off."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
-    reconfigurations: int
+    reconfigurations: int | None
     rows_in: int
     rows_out: int
-    rows_lost: int
+    """Processed: rows_in = rows_out + rows_lost + those that wait when the run ends (less those when it began)."""
+    rows_lost: int | None
     rows_repeated: int
 
     def to_json(self) -> dict[str, Any]:
@@ -59,12 +65,11 @@ class Scores:
         return asdict(self)
 
 
-def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) -> Scores:
+def score(run: Run, *, oracle_node_seconds: float | None) -> Scores:
     """Score a run.
 
     ``oracle_node_seconds`` comes from :func:`ebbflow.bench.oracle.cheapest_schedule`; None leaves
-    ``cost_ratio`` open. ``rows_lost`` comes from an audit of the sink against the offsets of the source: rows
-    that merely wait when the run ends are left over (rows_in − rows_out), not lost.
+    ``cost_ratio`` open. Rows that merely wait when the run ends are left over, not lost.
 
     100 rows/s for 10 s, committed at 5 s and at 10 s, on two nodes of at most four:
 
@@ -81,35 +86,50 @@ def score(run: Run, *, oracle_node_seconds: float | None, rows_lost: int = 0) ->
     (20.0, 1.25, 0.5)
     >>> scores.latency_p50_s, scores.latency_p95_s, scores.latency_max_s, round(scores.violation, 3)
     (2.5, 4.75, 5.0, 0.2)
+
+    The same, but for 100 of the last 500 rows, which were lost:
+
+    >>> from dataclasses import replace
+    >>> lossy = replace(
+    ...     run, processed=Curve.of([(0, 0), (5, 500), (10, 900)]), lost=Curve.of([(0, 0), (5, 0), (10, 100)])
+    ... )
+    >>> scores = score(lossy, oracle_node_seconds=None)
+    >>> scores.rows_in, scores.rows_out, scores.rows_lost, round(scores.violation, 3)  # 100 + 80 late, 100 lost
+    (1000, 900, 100, 0.28)
     """
     duration_s = run.ended_s - run.started_s
-    arrived = _spanning(run.arrived)
+    arrived, survived = _spanning(run.arrived), _spanning(run.survived)
     commits = _commits(run)
-    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else 0.0
-    held_throughout = run.limits.max_nodes * duration_s
+    node_seconds = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else None
+    used = _ratio(node_seconds, run.limits.max_nodes * duration_s)
     rows_in = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
     rows_out = float(commits.values[-1] - commits.values[0])
-    waits = Waits.of(arrived, commits)
+    rows_lost = _lost(run)
+    waits = Waits.of(survived, commits)
     return Scores(
         node_seconds=node_seconds,
-        cost_ratio=node_seconds / oracle_node_seconds if oracle_node_seconds else None,
-        violation=_violation(run, arrived, commits, waits),
+        cost_ratio=_ratio(node_seconds, oracle_node_seconds),
+        violation=_violation(run, survived, commits, waits, lost=rows_lost or 0.0),
         latency_p50_s=waits.quantile_s(0.50),
         latency_p95_s=waits.quantile_s(0.95),
         latency_max_s=waits.longest_s,
         throughput_degradation=_throughput_degradation(run, arrived, commits),
-        nodes_saved=1.0 - node_seconds / held_throughout if held_throughout > 0 else None,
+        nodes_saved=None if used is None else 1.0 - used,
         reconfigurations=run.reconfigurations,
         rows_in=round(rows_in),
         rows_out=round(rows_out),
-        rows_lost=rows_lost,
+        rows_lost=None if rows_lost is None else round(rows_lost),
         rows_repeated=run.rows_repeated,
     )
 
 
+def _ratio(cost: float | None, by: float | None) -> float | None:
+    return cost / by if cost is not None and by else None
+
+
 def waits_of(run: Run) -> Waits:
     """How long the processed rows of a run waited."""
-    return Waits.of(_spanning(run.arrived), _commits(run))
+    return Waits.of(_spanning(run.survived), _commits(run))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,7 +147,10 @@ class Waits:
 
     @classmethod
     def of(cls, arrived: Curve, commits: Curve) -> Waits:
-        """Cut the rows at every point of both curves; in between, A⁻¹ is one line and e one commit."""
+        """Cut the rows at every point of both curves; in between, A⁻¹ is one line and e one commit.
+
+        ``arrived``: without the rows that were lost.
+        """
         first, last = commits.values[0], commits.values[-1]
         inner = arrived.values[(arrived.values > first) & (arrived.values < last)]
         cuts = np.unique(np.concatenate((commits.values, inner)))
@@ -204,20 +227,29 @@ def _commits(run: Run) -> Curve:
     return Curve(times_s[brought_rows], values[brought_rows])
 
 
-def _violation(run: Run, arrived: Curve, commits: Curve, waits: Waits) -> float | None:
-    """(rows that waited too long + rows that have waited too long already) ÷ all rows of the run.
+def _lost(run: Run) -> float | None:
+    """Rows lost of those that arrived in the run."""
+    if run.lost is None or not len(run.lost):
+        return None if run.lost is None else 0.0
+    return float(run.lost.interpolated(run.ended_s) - run.lost.interpolated(run.started_s))
+
+
+def _violation(run: Run, survived: Curve, commits: Curve, waits: Waits, *, lost: float) -> float | None:
+    """(rows that waited too long + rows that have waited too long already + rows lost) ÷ all rows of the run.
 
     All rows: those that arrived, and those that were waiting when the run began.
     """
     limit_s = run.slo.freshness_s + LATE_TOLERANCE_S
     done = float(commits.values[-1])
-    rows = max(float(arrived.interpolated(run.ended_s)), done) - float(commits.values[0])
+    rows = max(float(survived.interpolated(run.ended_s)), done) - float(commits.values[0]) + lost
     if rows <= 0:
         return None
     late = float(np.sum(waits.rows)) - waits.rows_within(limit_s)
-    overdue = max(float(arrived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
+    overdue = (
+        max(float(survived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
+    )
     # A commit that took every row at its very arrival leaves a rounding error, not a late row.
-    return min(max((late + overdue) / rows, 0.0), 1.0)
+    return min(max((late + overdue + lost) / rows, 0.0), 1.0)
 
 
 def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float | None:
@@ -226,9 +258,10 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     The window is one minute; two typical gaps between commits where that is longer; a third of the run where
     that is shorter; always sampled six times per window. A commit's rows count as leaving evenly since the
     commit before, yet over one window at most: micro-batches at a steady rate then score 0, and a stall
-    scores what it is. Windows without input are left out, and none counts for more than 1: the drain after
-    a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last
-    commit, unless the run went on for two typical gaps without another one.
+    scores what it is. A backlog that is worked off makes a window count for more than 1, as in Elysium (§5.1).
+    Windows without input are left out, and with them those with next to none (under 1 % of the mean rate): the drain
+    after a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last commit,
+    unless the run went on for two typical gaps without another one.
     """
     duration_s = run.ended_s - run.started_s
     if duration_s <= 0:
@@ -246,10 +279,11 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     begins_s = ends_s - window_s
     rows_in = arrived.interpolated(ends_s) - arrived.interpolated(begins_s)
     rows_out = leaving.interpolated(ends_s) - leaving.interpolated(begins_s)
-    fed = rows_in > 0
+    total = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
+    fed = (rows_in > 0) & (rows_in >= _FED_SHARE * total * window_s / duration_s)
     if not fed.any():
         return None
-    return float(np.mean(np.minimum(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed], 1.0)))
+    return float(np.mean(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed]))
 
 
 def _spread(commits: Curve, longest_s: float) -> Curve:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-import numpy as np
-
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
-from ebbflow.control.loop import ControlLoop
+from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.ports import Guard, Strategy
@@ -17,6 +17,7 @@ from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.strategies import StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
+from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.targets.simulator.target import SimulatorTarget
@@ -30,7 +31,7 @@ class Simulation:
     runs: Sequence[Run]
     """One for each pipeline that shares the nodes, ``run`` first (see ``bench.together``)."""
     work: Work
-    """Where the rows are at the end; ``round(work.failed)`` is ``rows_lost`` to the score."""
+    """Where the rows of all pipelines are at the end."""
 
 
 def strategy_for(name: str, scenario: Scenario) -> Strategy:
@@ -44,10 +45,7 @@ def strategy_for(name: str, scenario: Scenario) -> Strategy:
     """
     if name != StaticMean.name:
         return make_strategy(name)
-    seconds = scenario.duration_s
-    mean_per_s = scenario.arrivals.rows_by(seconds) / seconds
-    enough = int(np.searchsorted(scenario.capacity_rows_per_s, mean_per_s))
-    return StaticMean(nodes=scenario.limits.clamp(enough))
+    return StaticMean(nodes=scenario.nodes_for(scenario.duration_s))
 
 
 def simulate(scenario: Scenario, strategy: Strategy) -> Run:
@@ -64,8 +62,15 @@ def simulate(scenario: Scenario, strategy: Strategy) -> Run:
     return play(scenario, strategy).run
 
 
-def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None = None) -> Simulation:
-    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``."""
+def play(
+    scenario: Scenario,
+    strategy: Strategy,
+    guards: Sequence[Guard] | None = None,
+    *,
+    on_cycle: Callable[[CycleReport], None] | None = None,
+) -> Simulation:
+    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``; ``on_cycle``
+    is told of each cycle, as by ``attach``."""
     clock = ManualClock(0.0)
     target = scenario.target(clock)
     loop = ControlLoop(
@@ -84,17 +89,37 @@ def play(scenario: Scenario, strategy: Strategy, guards: Sequence[Guard] | None 
     batches: list[Batch] = []
     last_s = -1.0
     cycle = 0
-    while True:
-        seen = loop.cycle().observation
-        if seen is not None and seen.time_s > last_s:
-            batches += seen.batches
-            last_s = seen.time_s
-        cycle += 1
-        if cycle * scenario.cycle_s > end_s:
-            break
-        clock.advance(cycle * scenario.cycle_s - clock.now_s())
+    blind_on_purpose = any(isinstance(fault, MissingMetrics | LateMetrics) for fault in scenario.faults)
+    with _silenced() if blind_on_purpose else nullcontext():
+        while True:
+            report = loop.cycle()
+            if on_cycle is not None:
+                on_cycle(report)
+            seen = report.observation
+            if seen is not None and seen.time_s > last_s:
+                batches += seen.batches
+                last_s = seen.time_s
+            cycle += 1
+            if cycle * scenario.cycle_s > end_s:
+                break
+            clock.advance(cycle * scenario.cycle_s - clock.now_s())
     clock.advance(end_s - clock.now_s())
     return recorded(scenario, strategy.name, target, loop, batches)
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """While it lasts, the loop does not warn that it sees nothing: someone wanted it to."""
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING
+
+    log = logging.getLogger(ControlLoop.__module__)
+    log.addFilter(passes)
+    try:
+        yield
+    finally:
+        log.removeFilter(passes)
 
 
 def recorded(
@@ -112,7 +137,8 @@ def recorded(
             started_s=0.0,
             ended_s=end_s,
             arrived=target.arrived(end_s, name),
-            processed=target.left(name),
+            processed=target.processed(name),
+            lost=target.lost(end_s, name),
             nodes=target.held(),
             nodes_working=target.at_work(),
             batches=[batch for batch in batches if batch.query == name],
@@ -124,12 +150,16 @@ def recorded(
     return Simulation(run=runs[0], runs=runs, work=work)
 
 
-def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle:
+def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle | None:
     """The cheapest schedule with hindsight for what arrives, which is the same under every strategy.
 
     ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
-    a node may take.
+    a node may take. Service times are at their mean where they are noisy: a lucky run may beat it by its luck (see
+    docs/leaderboard.md). With pipelines that share the nodes it is that of the first alone. None where there are
+    clusters beside the main one: their nodes may be faster, and their number has no limits.
     """
+    if scenario.clusters:
+        return None
     arrived = run.arrived if run is not None else Inflow(scenario.arrivals).curve(scenario.duration_s)
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(

@@ -10,7 +10,7 @@ from ebbflow.bench.score import Scores, Waits, score, waits_of
 from ebbflow.core.run import Run
 
 
-def score_together(runs: Sequence[Run], *, rows_lost: int = 0) -> Scores:
+def score_together(runs: Sequence[Run]) -> Scores:
     """One score for runs on the same nodes over the same time: a row is a row, whosever it is.
 
     Nodes are paid for once. Waits of all rows are put together, so a quantile is over the rows of all. Violation
@@ -50,7 +50,7 @@ def score_together(runs: Sequence[Run], *, rows_lost: int = 0) -> Scores:
         reconfigurations=each[0].reconfigurations,
         rows_in=sum(s.rows_in for s in each),
         rows_out=sum(s.rows_out for s in each),
-        rows_lost=rows_lost,
+        rows_lost=sum(lost) if (lost := [s.rows_lost for s in each if s.rows_lost is not None]) else None,
         rows_repeated=sum(s.rows_repeated for s in each),
     )
 

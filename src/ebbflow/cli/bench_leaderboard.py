@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from ebbflow.bench.leaderboard.ranking import RULE, leaderboard
+from ebbflow.bench.leaderboard.policies import check_operators, read_policies
+from ebbflow.bench.leaderboard.ranking import APART, RULE, leaderboard
 from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
 from ebbflow.bench.leaderboard.sweep import Scene
 from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.bench.spec import Spec, amended, strategy_names
-from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
+from ebbflow.bench.spec_file import read_spec
+from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.scenario_options import Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
 from ebbflow.report.board import headline, write_board
+from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.strategies import STRATEGIES
 from ebbflow.workloads import Constant
 
 PEAK_SHARE = 0.75
 """Peaks are at this share of what the most nodes can do: high enough to need them, low enough to be served."""
+
+USUAL_SECONDS = "1d"
 
 
 def register(app: typer.Typer) -> None:
@@ -33,13 +39,16 @@ def register(app: typer.Typer) -> None:
     app.command("leaderboard", epilog=f"The ranking. {RULE}")(leaderboard_command)
 
 
+@takes_shared_options
 def leaderboard_command(
+    scenario: ScenarioFile = None,
     loads: Annotated[
         str | None,
         typer.Option(
             help="Trace files, folders or patterns of them, and loads like 'sine(...)', with commas. Of a file, "
             "its busiest stretch of --seconds is played.",
-            show_default="seven shapes: constant, day, sine, square, sawtooth, stair, bursts",
+            show_default="that of the scenario file, or seven shapes: constant, day, sine, square, sawtooth, stair, "
+            "bursts",
             metavar="A,B,…",
         ),
     ] = None,
@@ -49,10 +58,9 @@ def leaderboard_command(
     strategies: Annotated[
         str | None, typer.Option(help="Which strategies.", show_default="all", metavar="A,B,…")
     ] = None,
-    pipeline: options.Pipeline = None,
-    engine: options.Engine = None,
-    nodes: options.Nodes = None,
-    slo: options.Objective = None,
+    policy: Policies = None,
+    *,
+    given: dict[str, Any],
     peak: Annotated[
         float | None,
         typer.Option(
@@ -63,19 +71,17 @@ def leaderboard_command(
     ] = None,
     speed: Annotated[float, typer.Option(help="Seconds of a trace file that pass in one second.")] = 1.0,
     seconds: Annotated[
-        str, typer.Option(help="How long a run is, unless its load ends sooner.", metavar="DURATION")
-    ] = "1d",
+        str | None,
+        typer.Option(
+            help="How long a run is, unless its load ends sooner.",
+            show_default=USUAL_SECONDS,
+            metavar="DURATION",
+        ),
+    ] = None,
     jitter: Annotated[
         float, typer.Option(help="Spread of the arrivals of each second around the load, as a share.")
     ] = 0.05,
-    cycle: options.Cycle = None,
-    lead_time: options.LeadTime = None,
-    lead_noise: options.LeadNoise = None,
-    trigger: options.Trigger = None,
-    slots: options.Slots = None,
-    noise: options.Noise = None,
-    initial_nodes: options.InitialNodes = None,
-    workers: options.Workers = None,
+    workers: Workers = None,
     master: Annotated[
         str | None, typer.Option(help="Work on a Spark cluster instead: spark://HOST:PORT, yarn, local[*].")
     ] = None,
@@ -90,48 +96,50 @@ def leaderboard_command(
 
     Prints one row per strategy with the mean of every score over all its runs.
     """
-    spec = amended(
-        Spec(),
-        {
-            "pipeline": pipeline, "engine": engine, "nodes": nodes, "slo": slo, "seconds": seconds,
-            "cycle": cycle, "lead-time": lead_time, "lead-noise": lead_noise, "trigger": trigger,
-            "slots-per-node": slots, "noise": noise, "initial-nodes": initial_nodes,
-        },
-    )  # fmt: skip
-    names = list(STRATEGIES) if strategies is None else strategy_names(strategies.split(","))
+    spec = amended(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
+    if spec.seconds is None:
+        spec = amended(spec, {"seconds": USUAL_SECONDS})
+    names = _names(spec, strategies)
     if seeds < 1:
         raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
     if not 0 <= jitter <= 2:
         raise InputError(f"jitter is {jitter:g}; it must be a spread from 0 to 2, like 0.05")
-    scenes = _scenes(spec, _loads(spec, loads, peak, speed), seeds, jitter, drawn=report is not None)
+    policies = read_policies(policy or ())
+    names += policies
+    found = _loads(spec, loads, peak, speed)
+    drawn = 0 if report is None else min(seeds, max(1, MOST_RUNS // (len(found) * len(names))))
+    scenes = _scenes(spec, found, seeds, jitter, drawn=drawn)
+    for each in policies.values():
+        check_operators(each, scenes[0].scenario)
     check_writable(report)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
     if master is not None:
         check_master(master)
     runs = len(scenes) * len(names)
-    load_names = list(dict.fromkeys(scene.load for scene in scenes))
     parts = (
         (len(names), "strategy", "strategies"),
-        (len(load_names), "load", "loads"),
+        (len(found), "load", "loads"),
         (seeds, "seed", "seeds"),
     )
     size = " × ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts)
     say(f"{size} = {runs} runs" + ("" if master is None else f" on {master}"))
-    done = compare(scenes, names, workers=workers, master=master)
+    done = compare(scenes, names, policies=policies, workers=workers, master=master)
     standings = leaderboard(done, quantile=spec.objective.quantile)
     if target is not None:
-        write_results(target, done, scenes, spec)
+        write_results(target, done, scenes, spec, policies)
     page = None
     if report is not None and standings:
         facts = [
             f"pipeline {spec.pipeline}", f"{spec.engine} engine", f"nodes {spec.limits}", str(spec.objective), size,
         ]  # fmt: skip
-        note = (
-            f"Of each load the runs with seed 1 are drawn. Arrivals jitter by {100 * jitter:g} % each second."
-        )
+        notes = [f"Arrivals jitter by {100 * jitter:g} % each second."]
+        if drawn < seeds:
+            notes.append(
+                f"The runs with seeds 1 to {drawn} of {seeds} are in the page; it could not hold more."
+            )
         page = board(
-            done, scenes, title="Ebbflow leaderboard", facts=facts, notes=[note],
+            done, scenes, title="Ebbflow leaderboard", facts=facts, notes=notes,
             written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
         )  # fmt: skip
         write_board(report, page)
@@ -139,7 +147,8 @@ def leaderboard_command(
         print_json([row.to_json() for row in standings])
     elif standings:
         print_board(standings, many=True)
-        errors.print(f"\n[dim]{RULE}[/dim]", soft_wrap=True)
+        told = f"{RULE} {APART}" if standings[0].apart else RULE
+        errors.print(f"\n[dim]{told}[/dim]", soft_wrap=True)
         if page is not None:
             errors.print(f"[bold]{escape(headline(page.rows))}[/bold]", soft_wrap=True)
     for what, path in (("Page", report), ("Results", target)):
@@ -148,25 +157,35 @@ def leaderboard_command(
     end(done, runs)
 
 
+def _names(spec: Spec, strategies: str | None) -> list[str]:
+    """The strategies of the command line, else of the scenario file, else all."""
+    if strategies is not None:
+        return strategy_names(strategies.split(","))
+    return list(STRATEGIES) if spec.strategy is None else spec.strategies
+
+
 def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> list[NamedLoad]:
     """The loads, stretched to a peak that the most nodes can serve if none is told."""
     probe = spec.scenario(Constant(level_per_s=1.0))
     if peak is None:
-        peak = PEAK_SHARE * float(probe.capacity_rows_per_s[-1])
+        peak = PEAK_SHARE * float(probe.usual_rows_per_s(probe.engine)[-1])
     if not (peak > 0 and math.isfinite(peak)):
         raise InputError(f"peak is {peak:g}; it must be rows per second above 0, like 2000")
     check_speed(speed)
+    if texts is None and spec.load is not None:
+        return [NamedLoad(name=spec.load, load=spec.written_load())]
     if texts is None:
         return built_in_loads(peak)
     return read_loads(split_loads(texts), peak_per_s=peak, speed=speed, seconds=probe.duration_s)
 
 
-def _scenes(spec: Spec, loads: list[NamedLoad], seeds: int, jitter: float, *, drawn: bool) -> list[Scene]:
+def _scenes(spec: Spec, loads: list[NamedLoad], seeds: int, jitter: float, *, drawn: int) -> list[Scene]:
+    """Every load with every seed; those with the first ``drawn`` seeds can be looked at."""
     scenes = []
     for load in loads:
         for seed in range(1, seeds + 1):
             made = load.with_jitter(jitter, seed)
             lasts_s = min(spec.duration_s or math.inf, load.load.duration_s)
             own = amended(spec, {"seed": seed, "seconds": lasts_s})
-            scenes.append(Scene(load=load.name, scenario=own.scenario(made), drawn=drawn and seed == 1))
+            scenes.append(Scene(load=load.name, scenario=own.scenario(made), drawn=seed <= drawn))
     return scenes

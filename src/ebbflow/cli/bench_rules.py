@@ -28,8 +28,8 @@ def rules(
     ] = SIMULATOR,
     case: Annotated[list[str] | None, typer.Option(help="Only this case; repeatable.")] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a page there: queue length against size, for each case.")
-    ] = None,
+        Path, typer.Option(help="Where the page goes: queue length against size, for each case.")
+    ] = Path("ebbflow-rules.html"),
     json: Json = False,
 ) -> int:
     """Run the six tests of the Rules seed (§5.2); code 1 if one does not show what it must."""
@@ -40,14 +40,14 @@ def rules(
     results: list[Result] = []
     for name in targets:
         results += run_cases(name, case or (), on_case=_told if name == SPARK else None)
-    if report is not None:
-        write_rules_page(report, [_picture(result) for result in results])
     if json:
         print_json([result.to_json() for result in results])
     else:
         Console(highlight=False).print(_table(results))
-        if report is not None:
-            say(f"pictures: {escape(str(report))}")
+        if SPARK not in targets:
+            say("on a real Spark cluster as well, in about half an hour: --target simulator,spark")
+    write_rules_page(report, [_picture(result) for result in results])
+    say(f"pictures: {escape(str(report))}")
     return 0 if all(not result.wrong for result in results) else 1
 
 

@@ -1,10 +1,11 @@
-"""What ``simulate`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table and page."""
+"""What ``simulate``, ``replay`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from rich.console import Console
@@ -19,12 +20,12 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ebbflow.bench.leaderboard.ranking import RULE, Standing, leaderboard, mean_scores
-from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep, kept_slo, sweep
+from ebbflow.bench.leaderboard.ranking import Means, Standing
+from ebbflow.bench.leaderboard.sweep import Scene, Sweep, sweep
 from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
-from ebbflow.report.board import Board, BoardCell, BoardLoad, BoardRow
-from ebbflow.report.drawing import Drawing, draw
+from ebbflow.policy.model import Policy
+from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.numbers import seconds, share, times, whole
 
 log = logging.getLogger("ebbflow")
@@ -41,10 +42,16 @@ def check_workers(workers: int | None) -> None:
 
 
 def compare(
-    scenes: Sequence[Scene], strategies: Sequence[str], *, workers: int | None, master: str | None = None
+    scenes: Sequence[Scene],
+    strategies: Sequence[str],
+    *,
+    policies: Mapping[str, Policy],
+    workers: int | None,
+    master: str | None = None,
 ) -> Sweep:
     """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
-    runs = len(scenes) * len(strategies)
+    runs = sum(len(scene.runs(strategies)) for scene in scenes)
+    drawn = sum(len(scene.runs(strategies)) for scene in scenes if scene.drawn)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -61,9 +68,10 @@ def compare(
         done = sweep(
             scenes,
             strategies,
+            policies=policies,
             workers=workers,
             master=master,
-            draw=draw if any(scene.drawn for scene in scenes) else None,
+            draw=partial(draw, detail=Detail.of_each(drawn)) if drawn else None,
             on_done=lambda: bar.advance(task),
         )
     for failure in done.failures:
@@ -80,90 +88,43 @@ def end(done: Sweep, runs: int) -> None:
 
 
 def print_board(standings: Sequence[Standing], *, many: bool) -> None:
-    """The ranking on standard output; ``many``: means over several runs."""
+    """The ranking on standard output; ``many``: means over several runs. Coarse loads have a table of their own."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(_table([(row, row.judged) for row in standings], many=many))
+    apart = [(row, row.apart) for row in standings if row.apart is not None]
+    if apart:
+        console.print("\non coarser loads, in the same order", style="dim")
+        console.print(_table(apart, many=many))
+
+
+def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in _columns(many):
+    infeasible = any(means.infeasible for _, means in rows)
+    for name, justify in _columns(many, infeasible=infeasible):
         table.add_column(name, justify=justify, no_wrap=True)
-    for row in standings:
-        scores, style = row.scores, "" if row.kept else "dim"
+    for row, means in rows:
+        scores, style = means.scores, "" if means.kept else "dim"
         late = share(scores["violation"])
         cells = [
             str(row.rank),
-            f"[bold]{escape(row.strategy)}[/bold]" if row.rank == 1 and row.kept else escape(row.strategy),
+            f"[bold]{escape(row.strategy)}[/bold]" if row.rank == 1 and means.kept else escape(row.strategy),
             whole(scores["node_seconds"]),
             times(scores["cost_ratio"]),
             share(scores["nodes_saved"]),
-            late if row.kept else f"[red]{late}[/red]",
+            late if means.kept else f"[red]{late}[/red]",
             seconds(scores["latency_p95_s"]),
             seconds(scores["latency_max_s"]),
             whole(scores["reconfigurations"]),
         ]
         if many:
-            cells += [f"{row.kept_runs}/{row.runs}", str(row.wins) if row.wins else "–"]
+            cells += [f"{means.kept_runs}/{means.runs}", str(means.wins) if means.wins else "–"]
+            cells += [str(means.infeasible)] if infeasible else []
         table.add_row(*cells, style=style)
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    return table
 
 
-def _columns(many: bool) -> list[tuple[str, Literal["left", "right"]]]:
+def _columns(many: bool, *, infeasible: bool) -> list[tuple[str, Literal["left", "right"]]]:
     names = ["node-s", "× hindsight", "saved", "late", "p95", "worst", "changes"]
     names += ["SLO kept", "first on"] if many else []
+    names += ["infeasible"] if many and infeasible else []
     return [("#", "right"), ("strategy", "left"), *((name, "right") for name in names)]
-
-
-def board(
-    done: Sweep,
-    scenes: Sequence[Scene],
-    *,
-    title: str,
-    facts: Sequence[str],
-    notes: Sequence[str],
-    written: Callable[[Scene], str],
-) -> Board:
-    """The page of a sweep. ``written`` is the load of a scene for people."""
-    slo = scenes[0].scenario.slo
-    drawn = {scene.load: scene for scene in scenes if scene.drawn}
-    rows = [
-        BoardRow(
-            rank=row.rank,
-            strategy=row.strategy,
-            kept=row.kept,
-            runs=row.runs,
-            kept_runs=row.kept_runs,
-            failed=row.failed,
-            wins=row.wins,
-            scores=row.scores,
-        )
-        for row in leaderboard(done, quantile=slo.quantile)
-    ]
-    loads = [_board_load(done, scene, written(scene), slo.quantile) for scene in drawn.values()]
-    failed = [f"Failed: {failure}." for failure in done.failures]
-    return Board(
-        title=title, facts=facts, rule=RULE, slo=slo, rows=rows, loads=loads, notes=[*notes, *failed]
-    )
-
-
-def _board_load(done: Sweep, scene: Scene, text: str, quantile: float) -> BoardLoad:
-    results = [result for result in done.results if result.load == scene.load]
-    failures = tuple(failure for failure in done.failures if failure.load == scene.load)
-    order = leaderboard(Sweep(results=tuple(results), failures=failures), quantile=quantile)
-    by_strategy: dict[str, list[Result]] = {}
-    for result in results:
-        by_strategy.setdefault(result.strategy, []).append(result)
-    drawings = {r.strategy: r.drawing for r in results if isinstance(r.drawing, Drawing)}
-    return BoardLoad(
-        name=scene.load,
-        text=text,
-        first=order[0].strategy if order else "",
-        cells={name: _cell(mine, quantile) for name, mine in by_strategy.items()},
-        drawings=drawings,
-    )
-
-
-def _cell(results: Sequence[Result], quantile: float) -> BoardCell:
-    scores = mean_scores(results)
-    return BoardCell(
-        cost_ratio=scores["cost_ratio"],
-        node_seconds=scores["node_seconds"],
-        violation=scores["violation"],
-        kept=kept_slo(scores["violation"], quantile),
-    )

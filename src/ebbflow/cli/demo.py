@@ -12,12 +12,13 @@ from ebbflow.bench.live_run import SLO, LiveResult, LiveScenario, prepare, run_l
 from ebbflow.cli.live_state import LiveFeed
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
-from ebbflow.core.duration import format_duration
+from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.pipelines.top_words import Ranker
 from ebbflow.report.live import LiveView
+from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 
@@ -30,7 +31,10 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long the compressed day and its night last.")] = 180.0,
+    seconds: Annotated[
+        str,
+        typer.Option(help="How long the compressed day and its night last: 180, or 3m.", metavar="DURATION"),
+    ] = "180",
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:6",
     slo: Annotated[str, typer.Option(help="The objective.")] = str(SLO),
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
@@ -44,9 +48,10 @@ def demo(
     takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
     """
     strategy = chosen_strategy(strategy, policy)
-    if not SHORTEST_S <= seconds <= LONGEST_S:  # also where it is not a number
-        raise InputError(f"--seconds {seconds:g} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
-    scenario = LiveScenario(seconds=seconds, limits=Limits.parse(executors), slo=Slo.parse(slo))
+    lasts_s = parse_seconds(seconds)
+    if not SHORTEST_S <= lasts_s <= LONGEST_S:
+        raise InputError(f"--seconds {seconds} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
+    scenario = LiveScenario(seconds=lasts_s, limits=Limits.parse(executors), slo=Slo.parse(slo))
     check_writable(report)
     check_java()
     prepare(say)
@@ -64,9 +69,13 @@ def demo(
             on_start=started,
             on_cycle=lambda cycle: view.update(feed.state(cycle)),
         )
+    if json:  # first: a disk that is full must not cost the scores
+        print_json({**result.to_json(), "report": str(report)})
+    else:
+        _tell(result, report)
     write_page(
         report,
-        title=f"Ebbflow demo: top words of tweets, a day in {format_duration(seconds)}",
+        title=f"Ebbflow demo: top words of tweets, a day in {format_duration(lasts_s)}",
         runs=[result.run],
         scores=[result.scores.to_json()],
         notes=[
@@ -74,10 +83,6 @@ def demo(
             "Rows lost and repeated are counted by comparing the source's offsets with the sink, row by row.",
         ],
     )
-    if json:
-        print_json({**result.to_json(), "report": str(report)})
-    else:
-        _tell(result, report)
 
 
 def _tell(result: LiveResult, report: Path) -> None:
@@ -89,7 +94,7 @@ def _tell(result: LiveResult, report: Path) -> None:
     errors.print()
     errors.print(f"[bold]{'Kept' if kept else 'Missed'} {slo}[/bold]: p95 of the row latencies was {p95}")
     errors.print(
-        f"{scores.node_seconds:.0f} executor-seconds instead of {held:.0f} for holding the maximum "
+        f"{whole(scores.node_seconds)} executor-seconds instead of {whole(held)} for holding the maximum "
         f"([bold]{100 * (scores.nodes_saved or 0):.0f} % saved[/bold]), {scores.reconfigurations} changes of size"
     )
     errors.print(

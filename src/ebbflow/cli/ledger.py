@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 def ledger(
     store: Annotated[Path, typer.Argument(help="The SQLite file that attach or submit writes.")],
-    acts: Annotated[bool, typer.Option("--acts", help="Leave the holds out.")] = False,
+    acts: Annotated[
+        bool, typer.Option("--acts", help="Leave the holds out, and show what each act was made from.")
+    ] = False,
     last: Annotated[int, typer.Option(min=1, help="How many entries.")] = 50,
     json: Json = False,
 ) -> None:
@@ -40,23 +42,29 @@ def ledger(
         return
     table = Table("time (UTC)", "verdict", "nodes", "why", "expected", "achieved", box=None, pad_edge=False)
     for entry in chosen:
-        table.add_row(*_row(entry))
+        table.add_row(*_row(entry, evidence=acts))
     Console().print(table)
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+def _row(entry: dict[str, Any], *, evidence: bool) -> tuple[str, ...]:
     at = datetime.fromtimestamp(entry["time_s"], UTC).strftime("%m-%d %H:%M:%S")
     before = sum(entry["before"]["nodes"].values())
     after = sum(entry["wanted"]["nodes"].values())
     bound = "".join(f" [{c['name']}: {c['why']}]" for c in entry["bound_by"])
     note = (entry.get("outcome") or {}).get("note")
     bound += f" → {note}" if note else ""
+    inputs = entry.get("inputs", {}) if evidence else {}
+    seen = "".join(f"\n  [dim]{escape(f'{name}: {_value(value)}')}[/dim]" for name, value in inputs.items())
     expected, achieved = entry["expected"], entry["achieved"]
     return (
         at,
         entry["verdict"],
         f"{before} → {after}" if before != after else str(after),
-        escape(entry["reason"] + bound),
+        escape(entry["reason"] + bound) + seen,
         f"{expected['metric']} {expected['value']:.1f}" if expected else "",
         f"{achieved:.1f}" if achieved is not None else "",
     )
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"

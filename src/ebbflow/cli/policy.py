@@ -10,19 +10,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rules.trial import Trial, try_policy
+from ebbflow.bench.rules.trial import Trial, chain, try_policy
 from ebbflow.bench.score import score
+from ebbflow.bench.spec import Spec, amended
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.control.policy_file import answer_of_ledger, digest_of
+from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
-from ebbflow.core.limits import Limits
-from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, PolicyError
+from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
 from ebbflow.policy.english import policy_in_english
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
 from ebbflow.policy.schema import policy_schema
 from ebbflow.report.page import write_page
-from ebbflow.workloads import parse_load
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
@@ -83,16 +84,37 @@ def schema(
 def apply(
     file: PolicyFile,
     to: Annotated[Path, typer.Option("--to", help="The file that a running job follows.", metavar="WATCHED")],
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="The job's store: wait until its ledger says that the policy holds.", metavar="SQLITE"
+        ),
+    ] = None,
+    within: Annotated[str, typer.Option(help="How long to wait for that.", metavar="DURATION")] = "30s",
     json: Json = False,
-) -> None:
+) -> int:
     """Check a policy and put it, in one step, where a running job follows it (--policy WATCHED)."""
     policy = load_policy(file)
-    same = file.suffix.lower() == to.suffix.lower()
-    replace_file(to, read_text(file) if same else policy_text(policy, to.suffix))
+    if not to.is_file():
+        raise InputError(f"no job can follow {to}: there is no such file; name the one of its --policy")
+    since_id = max((int(row["id"]) for row in Store.read_ledger(store)), default=0) if store else 0
+    within_s = parse_duration_s(within)
+    text = read_text(file) if file.suffix.lower() == to.suffix.lower() else policy_text(policy, to.suffix)
+    unchanged = read_text(to) == text
+    replace_file(to, text)
+    answer = "it was there already, word for word" if unchanged else None
+    if store is not None and not unchanged:
+        answer = answer_of_ledger(store, digest_of(text.encode()), since_id, within_s, SystemClock())
     if json:
-        print_json({"applied": str(to), "rules": [rule.name for rule in policy.rules]})
+        names = [rule.name for rule in policy.rules]
+        print_json({"applied": str(to), "rules": names, "answer": answer})
+    elif store is None:
+        say(f"{escape(str(to))} has {len(policy.rules)} rules now; a job that follows it takes them up")
+    elif answer is not None:
+        say(escape(answer))
     else:
-        say(f"{escape(str(to))} has {len(policy.rules)} rules now; they hold from the next cycle on")
+        say(f"nothing in {escape(str(store))} after {within}; does a job run that follows {escape(str(to))}?")
+    return 1 if store is not None and answer is None else 0
 
 
 @app.command("try")
@@ -100,8 +122,11 @@ def try_(
     file: PolicyFile,
     load: Annotated[str, typer.Option(help="The load, like 'square(base=10, peak=20, period=1m)'.")],
     seconds: Annotated[
-        float | None,
-        typer.Option(help="How long; the load's own span if not told, an hour at least where it has no end."),
+        str | None,
+        typer.Option(
+            help="How long; the load's own span if not told, an hour at least where it has no end.",
+            metavar="DURATION",
+        ),
     ] = None,
     operators: Annotated[
         str | None,
@@ -121,18 +146,13 @@ def try_(
     """Simulate a policy on a load: when does which rule fire?"""
     policy = load_policy(file)
     check_writable(report)
-    trial = try_policy(
-        policy,
-        load=parse_load(load),
-        seconds=seconds,
-        rates_per_s=_rates(operators) if operators else None,
-        pipeline=pipeline,
-        engine=engine,
-        limits=Limits.parse(nodes),
-        slo=Slo.parse(slo),
-        cycle_s=parse_duration_s(every),
-    )
-    scores = score(trial.run, oracle_node_seconds=None, rows_lost=trial.rows_lost)
+    spec = Spec(
+        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, noise=0.0
+    )  # fmt: skip
+    rates = _rates(operators) if operators else {}
+    spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
+    trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
+    scores = score(trial.run, oracle_node_seconds=None)
     if report is not None:
         write_page(
             report,

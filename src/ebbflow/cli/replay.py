@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from ebbflow.bench.leaderboard.ranking import leaderboard
+from ebbflow.bench.leaderboard.sweep import Result, Sweep
+from ebbflow.bench.replay.fidelity import Fidelity, fidelity_of
 from ebbflow.bench.replay.plan import Plan, Settings, plan_of, read_recording
 from ebbflow.bench.replay.progress_log import written
-from ebbflow.bench.replay.run import Fidelity, Result, fidelity_of, kept_up, replay
-from ebbflow.cli.output import Json, check_writable, errors, print_json, say
-from ebbflow.control.ledger import ACT
-from ebbflow.core.curve import Curve
+from ebbflow.bench.replay.scene import RECORDED, kept_up, scene_of
+from ebbflow.bench.spec import strategy_names
+from ebbflow.cli import scenario_options as options
+from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison_page import board
+from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
-from ebbflow.core.run import Run
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError
-from ebbflow.report.numbers import seconds, share, times, whole
-from ebbflow.report.page import write_page
+from ebbflow.report.board import write_board
+from ebbflow.report.numbers import seconds, share, whole
 from ebbflow.report.wording import comparison
-from ebbflow.strategies import make_strategy
 
-MOST_DECISIONS = 5_000
-"""More than these make a page that no browser likes."""
-MOST_POINTS = 20_000
+_RECORD = "what the record tells; else "
 
 
 def register(app: typer.Typer) -> None:
@@ -44,37 +41,52 @@ def replay_command(
             help="Query progress of Spark, one JSON a line (plain or .gz); or a store of Ebbflow."
         ),
     ],
-    strategy: Annotated[str, typer.Option(help="Who decides; several with commas.")] = "capacity",
+    strategy: Annotated[
+        str, typer.Option(help="Who decides; several with commas.", metavar="A,B,…")
+    ] = "capacity",
     nodes: Annotated[
-        str | None, typer.Option(help="Fewest and most nodes, MIN:MAX; up to those there were.")
+        str | None,
+        typer.Option(
+            help="Fewest and most nodes.", show_default="1 up to as many as there were", metavar="MIN:MAX"
+        ),
     ] = None,
     slo: Annotated[str, typer.Option(help="The objective.")] = "freshness p95 <= 30s",
     executors_then: Annotated[
         int | None, typer.Option(min=1, help="How many executors there were, where the record does not tell.")
     ] = None,
-    slots_per_node: Annotated[int | None, typer.Option(min=1, help="Tasks an executor runs at once.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Tasks of a batch, so its partitions.")] = None,
-    trigger: Annotated[
-        str | None, typer.Option(help="The trigger interval, where it cannot be seen.")
+    slots_per_node: Annotated[
+        int | None, typer.Option(min=1, help="Tasks an executor runs at once.", show_default=f"{_RECORD}1")
     ] = None,
-    lead_time: Annotated[str | None, typer.Option(help="From asking for a node to its first work.")] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tasks of a batch, so its partitions.", show_default=f"{_RECORD}3 per slot"),
+    ] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(help="The trigger interval.", show_default=f"{_RECORD}back to back", metavar="DURATION"),
+    ] = None,
+    lead_time: Annotated[
+        str | None,
+        typer.Option(
+            help="From asking for a node to its first work.",
+            show_default=f"{_RECORD}{format_duration(USUAL_LEAD_TIME_S)}",
+            metavar="DURATION",
+        ),
+    ] = None,
     query: Annotated[
         str | None, typer.Option(help="Which query; the one with the most rows if not told.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which noise.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Which noise.")] = 1,
+    workers: options.Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
     json: Json = False,
 ) -> None:
     """Say what other strategies would have made of a recorded run.
 
     Load, trigger interval and costs are taken from the record; what it does not tell is assumed and said. The
-    recorded run is scored beside the others.
+    recorded run is scored and ranked with the others.
     """
-    names = [name.strip() for name in strategy.split(",") if name.strip()]
-    if not names:
-        raise InputError("no strategy is named; write --strategy capacity,static")
-    for name in names:
-        make_strategy(name)
+    names = strategy_names(strategy.split(","))
     settings = Settings(
         slo=Slo.parse(slo),
         limits=None if nodes is None else Limits.parse(nodes),
@@ -86,42 +98,62 @@ def replay_command(
         seed=seed,
     )
     check_writable(report)
+    check_workers(workers)
     plan = plan_of(read_recording(recording, query), settings)
     fidelity = fidelity_of(plan)
-    doubts = [*plan.warnings, *([fidelity.doubt] if fidelity.doubt else [])]
-    results = replay(plan, names, say=say)
-    sentences = [text for result in results[1:] if (text := _against(result, results[0]))]
+    scene = scene_of(plan, drawn=report is not None)
+    done = compare([scene], names, policies={}, workers=workers)
+    facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
+    sentences = _summary(done)
     if report is not None:
-        _write(report, plan, [*_facts(plan, fidelity), *doubts], results)
+        write_board(
+            report,
+            board(
+                done, [scene], title=f"Ebbflow replay: {plan.recording.query}", facts=_surroundings(plan),
+                notes=[*sentences, *facts, *(f"Careful: {doubt}." for doubt in doubts)],
+                written=lambda one: str(one.scenario.load),
+            ),
+        )  # fmt: skip
+    doubts += _hopeless(plan, done)  # the page says so by itself
     if json:
-        print_json(_document(plan, fidelity, doubts, results, sentences))
-        return
-    for fact in _facts(plan, fidelity):
-        _line(fact)
-    _tell(results, sentences)
-    for doubt in doubts:
-        _line(f"Careful: {doubt}", style="yellow")
-    if report is not None:
-        _line(f"Report with pictures and every decision: {report}")
+        print_json(_document(plan, fidelity, doubts, done, sentences))
+    else:
+        for fact in facts:
+            _line(fact)
+        _line("")
+        print_board(leaderboard(done, quantile=plan.scenario.slo.quantile), many=False)
+        typer.echo("\n" + "\n".join(sentences))
+        for doubt in doubts:
+            _line(f"Careful: {doubt}", style="yellow")
+        if report is not None:
+            _line(f"Page with pictures and decisions: {report}")
+    end(done, len(scene.runs(names)))
+
+
+def _summary(done: Sweep) -> list[str]:
+    """What each strategy would have done beside the recorded run, a sentence each."""
+    recorded = next((result for result in done.results if result.strategy == RECORDED), None)
+    if recorded is None:
+        return []
+    return [_against(result, recorded) for result in done.results if result is not recorded]
 
 
 def _against(result: Result, recorded: Result) -> str:
-    """What a strategy would have done, in one sentence."""
-    text = comparison(result.run.strategy, result.scores, "you held", recorded.scores)
+    name, mine, theirs = result.strategy, result.scores.to_json(), recorded.scores.to_json()
+    text = comparison(name, mine, "you held", theirs)
     if text:
         return text.replace(" used ", " would have used ", 1).replace(
             " were late, against ", " late, against your ", 1
         )
-    late, their_late = (share(each.scores["violation"]) for each in (result, recorded))
-    held = whole(result.scores["node_seconds"])
-    name = result.run.strategy
+    late, their_late = share(mine["violation"]), share(theirs["violation"])
+    held = whole(mine["node_seconds"])
     return (
         f"{name} would have used {held} executor-seconds; {late} of its rows late, against your {their_late}."
     )
 
 
 def _document(
-    plan: Plan, fidelity: Fidelity, doubts: list[str], results: list[Result], sentences: list[str]
+    plan: Plan, fidelity: Fidelity, doubts: list[str], done: Sweep, sentences: list[str]
 ) -> dict[str, Any]:
     recording = plan.recording
     return {
@@ -141,9 +173,34 @@ def _document(
         "fidelity": fidelity.to_json(),
         "kept_up": kept_up(plan),
         "warnings": doubts,
-        "results": [{"strategy": result.run.strategy, **result.scores} for result in results],
+        "results": [{"strategy": result.strategy, **result.scores.to_json()} for result in done.results],
         "summary": sentences,
     }
+
+
+def _doubts(plan: Plan, fidelity: Fidelity) -> list[str]:
+    return [*plan.warnings, *([fidelity.doubt] if fidelity.doubt else [])]
+
+
+def _hopeless(plan: Plan, done: Sweep) -> list[str]:
+    if any(result.oracle_feasible is False for result in done.results):
+        return [f"no schedule within {plan.scenario.limits} nodes keeps the objective on this load"]
+    return []
+
+
+def _surroundings(plan: Plan) -> list[str]:
+    """What was played, in a few words each: the head of the page."""
+    scenario = plan.scenario
+    return [
+        f"query {plan.recording.query}",
+        plan.recording.form,
+        f"from {written(plan.flow.origin_s)}",
+        f"{format_duration(plan.flow.end_s)} long",
+        f"nodes {scenario.limits}",
+        str(scenario.slo),
+        f"lead time {format_duration(scenario.nodes.lead_time_s)}",
+        f"seed {scenario.seed}",
+    ]
 
 
 def _facts(plan: Plan, fidelity: Fidelity) -> list[str]:
@@ -169,49 +226,3 @@ def _facts(plan: Plan, fidelity: Fidelity) -> list[str]:
 
 def _line(text: str, style: str = "") -> None:
     errors.print(text, style=style, markup=False, soft_wrap=True)
-
-
-def _tell(results: list[Result], sentences: list[str]) -> None:
-    out = Console(highlight=False)
-    out.print()
-    table = Table(
-        "strategy", "node-seconds", "÷ cheapest", "late rows", "p50", "p95", "worst", "changes",
-        box=None, pad_edge=False,
-    )  # fmt: skip
-    for result in results:
-        scores = result.scores
-        table.add_row(
-            result.run.strategy,
-            whole(scores["node_seconds"]),
-            times(scores["cost_ratio"]),
-            share(scores["violation"]),
-            seconds(scores["latency_p50_s"]),
-            seconds(scores["latency_p95_s"]),
-            seconds(scores["latency_max_s"]),
-            whole(scores["reconfigurations"]),
-        )
-    out.print(table)
-    out.print()
-    for sentence in sentences:
-        out.print(sentence, style="bold", markup=False, soft_wrap=True)
-
-
-def _write(report: Path, plan: Plan, notes: list[str], results: list[Result]) -> None:
-    runs = [result.run for result in (*results[1:], results[0])]  # the headline is about the first
-    if any(len(run.decisions) > MOST_DECISIONS for run in runs):
-        notes = [*notes, "It is too long to show all: holds and single batches are left out."]
-        runs = [_light(run) for run in runs]
-    scores = [result.scores for result in (*results[1:], results[0])]
-    write_page(report, title=f"Ebbflow replay: {plan.recording.query}", runs=runs, scores=scores, notes=notes)
-
-
-def _light(run: Run) -> Run:
-    """What a picture of many days needs of a run."""
-    every = max(1, len(run.arrived) // MOST_POINTS)
-    kept = np.unique(np.append(np.arange(0, len(run.arrived), every), len(run.arrived) - 1))
-    return replace(
-        run,
-        arrived=Curve(run.arrived.times_s[kept], run.arrived.values[kept]),
-        batches=(),
-        decisions=[entry for entry in run.decisions if entry.verdict == ACT],
-    )

@@ -2,61 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from ebbflow.bench.spec import Spec
 
-_DEFAULT = Spec()
+_USUAL = Spec()
 
-Pipeline = Annotated[
-    str | None, typer.Option(help="A built-in pipeline.", show_default=_DEFAULT.pipeline, metavar="NAME")
-]
-Engine = Annotated[
-    str | None, typer.Option(help="micro-batch or continuous.", show_default=_DEFAULT.engine, metavar="NAME")
-]
-Nodes = Annotated[
-    str | None, typer.Option(help="Fewest and most nodes.", show_default=_DEFAULT.nodes, metavar="MIN:MAX")
-]
-Objective = Annotated[str | None, typer.Option("--slo", help="The objective.", show_default=_DEFAULT.slo)]
-LeadTime = Annotated[
-    str | None,
-    typer.Option(
-        help="From asking for a node to its first work.",
-        show_default=str(_DEFAULT.lead_time),
-        metavar="DURATION",
+
+def _text(help_text: str, usual: object, metavar: str | None = None) -> Any:
+    return Annotated[str | None, typer.Option(help=help_text, show_default=str(usual), metavar=metavar)]
+
+
+def _number(kind: type[int] | type[float], help_text: str, usual: object) -> Any:
+    return Annotated[kind | None, typer.Option(help=help_text, show_default=str(usual))]
+
+
+SHARED: dict[str, Any] = {
+    "pipeline": _text("A built-in pipeline.", _USUAL.pipeline, "NAME"),
+    "engine": _text("micro-batch or continuous.", _USUAL.engine, "NAME"),
+    "nodes": _text("Fewest and most nodes.", _USUAL.nodes, "MIN:MAX"),
+    "slo": _text("The objective.", _USUAL.slo),
+    "cycle": _text("How often strategies look and decide.", _USUAL.cycle, "DURATION"),
+    "lead-time": _text("From asking for a node to its first work.", _USUAL.lead_time, "DURATION"),
+    "lead-noise": _number(float, "Spread of the lead time, as a share.", _USUAL.lead_noise),
+    "trigger": _text("Trigger interval of the micro-batch engine.", "5s", "DURATION"),
+    "slots-per-node": _number(int, "Tasks a node runs at once.", _USUAL.slots_per_node),
+    "noise": _number(float, "Spread of what tasks take, as a share.", _USUAL.noise),
+    "initial-nodes": _number(int, "Nodes there at the start.", "what the first minute needs"),
+}
+"""By the keys of a ``Spec``."""
+
+ScenarioFile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A TOML file with the same names, and tables for faults and more; options come first."
     ),
 ]
-LeadNoise = Annotated[
-    float | None,
-    typer.Option(help="Spread of the lead time, as a share.", show_default=str(_DEFAULT.lead_noise)),
-]
-Trigger = Annotated[
-    str | None,
-    typer.Option(help="Trigger interval of the micro-batch engine.", show_default="5s", metavar="DURATION"),
-]
-Slots = Annotated[
-    int | None,
+Policies = Annotated[
+    list[Path] | None,
     typer.Option(
-        "--slots-per-node", help="Tasks a node runs at once.", show_default=str(_DEFAULT.slots_per_node)
-    ),
-]
-Noise = Annotated[
-    float | None,
-    typer.Option(help="Spread of what tasks take, as a share.", show_default=str(_DEFAULT.noise)),
-]
-Cycle = Annotated[
-    str | None,
-    typer.Option(
-        help="How often strategies look and decide.", show_default=str(_DEFAULT.cycle), metavar="DURATION"
+        "--policy",
+        help="A policy in TOML or YAML: one more row, named after the file. May be given several times.",
+        metavar="FILE",
     ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(help="Processes to work with.", show_default="one per core; one for a short comparison"),
 ]
-InitialNodes = Annotated[
-    int | None,
-    typer.Option(help="Nodes there at the start.", show_default="what the first minute needs"),
-]
+
+
+def takes_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Put the shared options where a command has its parameter ``given``: it gets there those that were given, by
+    their keys in a ``Spec``."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name != "given":
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        parameters += [
+            inspect.Parameter(
+                key.replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+            )
+            for key, annotation in SHARED.items()
+        ]
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        given = {key: values.pop(key.replace("-", "_")) for key in SHARED}
+        command(given={key: value for key, value in given.items() if value is not None}, **values)
+
+    vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
+    return with_options

@@ -8,15 +8,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import Standing, leaderboard
 from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep
-from ebbflow.bench.spec import Spec, amended, read_spec
-from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import board, check_workers, compare, end, print_board
+from ebbflow.bench.spec import USUAL_STRATEGY, Spec, amended
+from ebbflow.bench.spec_file import read_spec
+from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
+from ebbflow.cli.scenario_options import Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.report.board import write_board
-from ebbflow.report.numbers import share, times
+from ebbflow.report.numbers import share, times, whole
 from ebbflow.targets.simulator import Scenario
 
 
@@ -25,34 +28,25 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
+@takes_shared_options
 def simulate(
-    scenario: Annotated[
-        Path | None, typer.Argument(help="A TOML file with the same names; options here come first.")
-    ] = None,
+    scenario: ScenarioFile = None,
     load: Annotated[
         str | None, typer.Option(help="What arrives, like 'sine(base=100, peak=900, period=1h)'.")
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="Who decides; several with commas.", show_default="capacity", metavar="A,B,…"),
+        typer.Option(help="Who decides; several with commas.", show_default=USUAL_STRATEGY, metavar="A,B,…"),
     ] = None,
-    pipeline: options.Pipeline = None,
-    engine: options.Engine = None,
-    nodes: options.Nodes = None,
-    slo: options.Objective = None,
+    policy: Policies = None,
+    *,
+    given: dict[str, Any],
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="1")] = None,
     seconds: Annotated[
         str | None,
         typer.Option(help="How long.", show_default="as long as the load", metavar="DURATION"),
     ] = None,
-    cycle: options.Cycle = None,
-    lead_time: options.LeadTime = None,
-    lead_noise: options.LeadNoise = None,
-    trigger: options.Trigger = None,
-    slots: options.Slots = None,
-    noise: options.Noise = None,
-    initial_nodes: options.InitialNodes = None,
-    workers: options.Workers = None,
+    workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
     json: Json = False,
 ) -> None:
@@ -61,27 +55,23 @@ def simulate(
     Each run is scored, also against the cheapest schedule with hindsight. Loads are
     written like constant(50), sine(...), trace(file.csv.gz, peak=2000, speed=60), and sums of them.
     """
-    spec = amended(
-        Spec() if scenario is None else read_spec(scenario),
-        {
-            "load": load, "strategy": strategy, "pipeline": pipeline, "engine": engine, "nodes": nodes,
-            "slo": slo, "seed": seed, "seconds": seconds, "cycle": cycle, "lead-time": lead_time,
-            "lead-noise": lead_noise, "trigger": trigger, "slots-per-node": slots, "noise": noise,
-            "initial-nodes": initial_nodes,
-        },
-    )  # fmt: skip
-    made, names = spec.scenario(), spec.strategies
+    base = Spec() if scenario is None else read_spec(scenario)
+    spec = amended(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
+    made, policies = spec.scenario(), read_policies(policy or ())
+    names = [*spec.strategies, *policies]
+    for each in policies.values():
+        check_operators(each, made)
     check_writable(report)
     check_workers(workers)
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
-    done = compare([scene], names, workers=workers)
+    done = compare([scene], names, policies=policies, workers=workers)
     end(done, len(names))
     if report is not None:
         write_board(
             report,
             board(
                 done, [scene], title=f"Ebbflow simulation: {spec.pipeline}", facts=_facts(spec, made),
-                notes=["Simulated, not measured: the same loop and strategies as on Spark, on a model of it."],
+                notes=[SIMULATED],
                 written=lambda one: one.load,
             ),
         )  # fmt: skip
@@ -89,6 +79,9 @@ def simulate(
         print_json([_document(result, spec) for result in done.results])
     else:
         _tell(done, made, report)
+
+
+SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
 
 
 def _document(result: Result, spec: Spec) -> dict[str, Any]:
@@ -127,12 +120,15 @@ def _tell(done: Sweep, made: Scenario, report: Path | None) -> None:
 
 def _summary(standings: list[Standing], made: Scenario, done: Sweep) -> str:
     first = standings[0]
-    late, cost = share(first.scores["violation"]), times(first.scores["cost_ratio"])
-    verdict = "kept" if first.kept else "missed"
+    scores = first.judged.scores
+    late, cost = share(scores["violation"]), f"{whole(scores['node_seconds'])} node-seconds"
+    if scores["cost_ratio"] is not None:
+        cost = f"{times(scores['cost_ratio'])} the cheapest schedule with hindsight"
+    verdict = "kept" if first.judged.kept else "missed"
     text = (
         f"[bold]{escape(first.strategy)} {verdict} {made.slo}[/bold] over {format_duration(made.duration_s)}: "
-        f"{late} of the rows late, {cost} the cheapest schedule with hindsight"
+        f"{late} of the rows late, {cost}"
     )
-    if not done.results[0].oracle_feasible:
+    if done.results[0].oracle_feasible is False:
         text += f"; no schedule within {made.limits} nodes keeps it on this load"
     return text

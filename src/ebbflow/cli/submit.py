@@ -17,18 +17,29 @@ from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
+from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.settings import local_settings, scaling_settings, use_loopback, use_this_python
-from ebbflow.targets.spark.submit import check_master, check_script, run_script
+from ebbflow.targets.spark.settings import (
+    cores_of_an_executor,
+    local_settings,
+    scaling_settings,
+    use_loopback,
+    use_python_of,
+    use_this_python,
+)
+from ebbflow.targets.spark.submit import check_master, check_script, is_on_this_machine, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("ebbflow")
+
+PROMISED_MB = 32 * 1024
 
 
 def register(app: typer.Typer) -> None:
@@ -73,9 +84,14 @@ def submit(
     limits, objective = Limits.parse(executors), Slo.parse(slo)
     strategy = chosen_strategy(strategy, policy)
     settings = _settings(conf or [])
+    cores = cores_of_an_executor(settings)
     check_script(script)
     for path in (json_report, report, store):
         check_writable(path)
+    # The script may change its folder; what was named here is meant from here.
+    json_report, report, store, policy, agent_keys = (
+        path and path.absolute() for path in (json_report, report, store, policy, agent_keys)
+    )
     if master is not None:
         check_master(master)
     agents = tuple(agent or ())
@@ -90,13 +106,19 @@ def submit(
         if master is None:
             say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
             cluster = stack.enter_context(
-                LocalCluster(cores=limits.max_nodes, memory_mb=1024 * limits.max_nodes)
+                LocalCluster(
+                    cores=cores * limits.max_nodes,
+                    # What a worker may promise, not what it takes: a script may ask for large executors.
+                    memory_mb=PROMISED_MB * limits.max_nodes,
+                )
             )
             agents = (*agents, cluster.agent_address)
             master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
             use_loopback()
             own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
-        use_this_python()
+        if is_on_this_machine(master):
+            use_this_python()
+        use_python_of(settings)
         own |= scaling_settings(initial_executors=limits.min_nodes, master=master)
 
         def on_session(spark: SparkSession) -> None:
@@ -129,7 +151,7 @@ def submit(
             on_session=on_session,
         )
         ended_s = clock.now_s()
-        decisions = [entry for each in attached for entry in each.decisions]
+        history = [each.history() for each in attached]
         for each in attached:
             each.stop(within_s=5.0)
     if not attached:
@@ -142,13 +164,12 @@ def submit(
             limits=limits,
             started_s=started_s,
             ended_s=ended_s,
-            decisions=decisions,
+            decisions=[entry for each in history for entry in each.entries],
+            reconfigurations=sum(each.reconfigurations for each in attached),
         )
-        scores = score(run, oracle_node_seconds=None)
-        # Nobody compared this job's source with its sink, and unseen nodes are not saved ones.
-        unknown: dict[str, Any] = {"rows_lost": None, "rows_repeated": None}
-        if not recorder.saw_something:
-            unknown |= {"node_seconds": None, "nodes_saved": None}
+        # Nobody compared this job's source with its sink.
+        scores = recorder.score(run)
+        unknown: dict[str, Any] = {"rows_repeated": None}
         document = {
             "script": str(script),
             "exit_code": code,
@@ -156,8 +177,12 @@ def submit(
             "slo": str(objective),
             **scores.to_json(),
             **unknown,
+            "rows_not_timed": recorder.rows_not_timed,
+            "queries": [_of_query(each) for each in recorder.by_query(run)],
             "executors": recorder.executors(started_s),
-            "decisions": [entry.to_json() for entry in decisions],
+            "decisions": [entry.to_json() for entry in run.decisions],
+            "holds_left_out": sum(each.left_out for each in history),
+            "agents": next((each.agents for each in attached if each.agents is not None), None),
         }
         if json_report is not None:
             json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
@@ -168,13 +193,20 @@ def submit(
                 report, title=f"Ebbflow: {script.name}", runs=[run], scores=[{**scores.to_json(), **unknown}]
             )
         say(
-            f"{script.name} ended with code {code}: {scores.node_seconds:.0f} executor-seconds, "
+            f"{script.name} ended with code {code}: {whole(scores.node_seconds)} executor-seconds, "
             f"{scores.reconfigurations} changes of size"
         )
     except Exception:
         # The job is done and its exit code is its own, whatever becomes of our report.
         log.exception("the report could not be written")
     return code
+
+
+def _of_query(run: Run) -> dict[str, Any]:
+    """How one query was served."""
+    scores = score(run, oracle_node_seconds=None).to_json()
+    keys = ("rows_in", "rows_out", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s")
+    return {"query": run.pipeline, **{key: scores[key] for key in keys}}
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

@@ -6,25 +6,29 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile
+from ebbflow.control.policy_in_force import PolicyInForce
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy, Target
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
-from ebbflow.guards import default_guards, guards_for
+from ebbflow.guards import guards_for
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
 from ebbflow.monitoring.with_agents import WithAgents
+from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import Policy
-from ebbflow.strategies import Rules, make_strategy
+from ebbflow.strategies import make_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,16 +37,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ebbflow")
 
+TEMPORARY_S = 2 * 3600.0
+"""How long readings and holds stay in a store that goes with the job: nobody reads it later."""
 DEFAULT_SLO = "freshness p95 <= 30s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The ledger of a run as far as it is told."""
+
+    entries: Sequence[LedgerEntry]
+    """Every act, and the newest holds, oldest first."""
+    left_out: int
+    """Older holds that are not among them."""
 
 
 class Attached:
     """A running loop. Stop it with ``stop``, or leave it: it ends with the application."""
 
-    def __init__(self, loop: ControlLoop | None, store: Store | None, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: ControlLoop | None,
+        store: Store | None,
+        close: Callable[[], None],
+        *,
+        policy: PolicyInForce | None = None,
+        collector: Collector | None = None,
+    ) -> None:
         self._loop = loop
         self.store = store
         self._close = close
+        self._policy = policy
+        self._collector = collector
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if loop is not None:
@@ -59,13 +85,43 @@ class Attached:
 
     @property
     def decisions(self) -> Sequence[LedgerEntry]:
-        """The ledger of this run so far."""
+        """The newest entries of the ledger of this run; ``history`` has every act."""
         return [] if self._loop is None else self._loop.ledger.entries
+
+    def history(self) -> History:
+        """Every act of this run, from the store where they are no longer at hand, and the newest holds."""
+        if self._loop is None or self.store is None:
+            return History(entries=[], left_out=0)
+        ledger = self._loop.ledger
+        written, recent = ledger.written, ledger.entries
+        older: list[LedgerEntry] = []
+        if written > len(recent) and ledger.first_id is not None:
+            try:
+                acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
+                older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
+            except EbbflowError as error:
+                log.warning("only the newest decisions can be told: %s", error)
+        return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
     @property
     def reconfigurations(self) -> int:
         """How often the layout was changed."""
         return 0 if self._loop is None else self._loop.ledger.reconfigurations
+
+    @property
+    def agents(self) -> dict[str, int] | None:
+        """How many messages of agents were heard, and dropped for what; None where no agent was named."""
+        return None if self._collector is None else self._collector.counts.to_json()
+
+    def use(self, policy: str | Path | Policy) -> None:
+        """Let another policy decide from the next cycle on; rules that are the same keep their histories.
+
+        One that cannot be meant is an error and changes nothing. A policy file that is followed is followed
+        on: what is written there later takes over again.
+        """
+        if self._policy is None:
+            raise InputError("no policy decides here; attach with policy=… to be able to replace it")
+        self._policy.use(policy if isinstance(policy, Policy) else load_policy(policy))
 
     def stop(self, within_s: float = 40.0) -> None:
         """End the loop; the application goes on as it is."""
@@ -114,7 +170,7 @@ def attach(
     ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings and ledger; without one they go to a temporary file that goes with the job.
+    for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
     """
     try:
         limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
@@ -122,23 +178,33 @@ def attach(
         raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
     objective = slo if isinstance(slo, Slo) else Slo.parse(slo)
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
-    followed = PolicyFile(policy) if isinstance(policy, str | Path) else None
-    if followed is not None:
+    followed: PolicyInForce | None = None
+    if policy is not None:
+        followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
         chosen = followed.rules
-    elif isinstance(policy, Policy):
-        chosen = Rules(policy)
     keys = check_agents(agents, agent_keys)
     time = clock or SystemClock()
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
-        target: Target = SparkTarget(spark, time, managed=tuple(queries), master_web_url=master_web_url)
+        collector = None
+        target: Target = SparkTarget(
+            spark,
+            time,
+            managed=tuple(queries),
+            min_nodes=limits.min_nodes,
+            master_web_url=master_web_url,
+        )
         if agents:
             application = str(spark.sparkContext.applicationId)
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
         folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
-        kept = Store(Path(folder.name) / "run.sqlite" if folder else Path(store or ""), time)
+        if folder is not None:
+            path = Path(folder.name) / "run.sqlite"
+            kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
+        else:
+            kept = Store(Path(store or ""), time)
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return Attached(None, None, lambda: None)
@@ -148,8 +214,7 @@ def attach(
     loop = ControlLoop(
         target=target,
         strategy=chosen,
-        # A person wrote when and how far; our cool-down and steps would make something else of it.
-        guards=guards_for(chosen) if policy is not None else default_guards(),
+        guards=guards_for(chosen),  # as in the simulator
         store=kept,
         clock=time,
         limits=limits,
@@ -167,4 +232,4 @@ def attach(
             folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    return Attached(loop, kept, close)
+    return Attached(loop, kept, close, policy=followed, collector=collector)

@@ -7,6 +7,7 @@ with the outcome right after, and once more when the time of its expected effect
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -24,8 +25,8 @@ class LedgerStore(Protocol):
         """Write a row durably and return its id."""
         ...
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        """Replace the body of a row."""
+    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
+        """Replace the bodies of rows, given by their ids, all at once."""
         ...
 
 
@@ -39,6 +40,9 @@ class Ledger:
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
         self.reconfigurations = 0
+        self.written = 0
+        """Entries so far, at hand or not."""
+        self.first_id: int | None = None
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -67,43 +71,56 @@ class Ledger:
         body = numbered(0).to_json() if self._writes else {}
         entry = numbered(self._store.append_ledger(time_s, verdict, body))
         self._recent.append(entry)
+        self.written += 1
+        if self.first_id is None:
+            self.first_id = entry.entry_id
         if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
         return entry
 
     def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
         """Record what came of asking."""
-        closed = self._amend(entry, replace(entry, outcome=outcome))
+        closed = replace(entry, outcome=outcome)
+        self._amend([closed])
         self.reconfigurations += closed.changed and closed.verdict == ACT
         return closed
 
-    def settle(self, now_s: float, subject: str, windows: Windows) -> list[LedgerEntry]:
+    def settle(
+        self, now_s: float, subject: str, windows: Windows, *, within_s: float = 60.0
+    ) -> list[LedgerEntry]:
         """Write the achieved effect beside the expected one, where its time has come.
 
         The value is the first reading at or after the expected time, so it is a measurement of the
-        world the decision made and not of the one before it.
+        world the decision made and not of the one before it; and no later than ``within_s`` after it, because
+        by then the world is another one again. What was not measured in that time stays unknown.
         """
         settled: list[LedgerEntry] = []
-        for entry in list(self._unsettled.values()):
+        over: list[int] = []
+        for entry in self._unsettled.values():
             expected = entry.decision.expected
             assert expected is not None
             if now_s < expected.at_s:
                 continue
             after = windows.of(subject, expected.metric).since(expected.at_s)
-            if after:
-                settled.append(self._amend(entry, replace(entry, achieved=after[0][1])))
-                del self._unsettled[entry.entry_id]
-            elif now_s - expected.at_s > 3600.0:  # nothing was measured; it never will be
-                del self._unsettled[entry.entry_id]
+            if after and after[0][0] <= expected.at_s + within_s:
+                settled.append(replace(entry, achieved=after[0][1]))
+            if after or now_s > expected.at_s + within_s:
+                over.append(entry.entry_id)
+        if settled:
+            self._amend(settled)
+        for entry_id in over:
+            del self._unsettled[entry_id]
         return settled
 
-    def _amend(self, old: LedgerEntry, new: LedgerEntry) -> LedgerEntry:
+    def _amend(self, entries: Sequence[LedgerEntry]) -> None:
         if self._writes:
-            self._store.amend_ledger(new.entry_id, new.to_json())
-        if new.entry_id in self._unsettled:
-            self._unsettled[new.entry_id] = new
+            self._store.amend_ledger({entry.entry_id: entry.to_json() for entry in entries})
+        new = {entry.entry_id: entry for entry in entries}
+        for entry_id in new.keys() & self._unsettled.keys():
+            self._unsettled[entry_id] = new[entry_id]
         for index in range(len(self._recent) - 1, -1, -1):
-            if self._recent[index].entry_id == old.entry_id:
-                self._recent[index] = new
+            if not new:
                 break
-        return new
+            entry = new.pop(self._recent[index].entry_id, None)
+            if entry is not None:
+                self._recent[index] = entry

@@ -103,6 +103,8 @@ class ControlLoop:
         self._undecided: list[Batch] = []
         self._decided_s = float("-inf")
         self._forgot_s = float("-inf")
+        self._pace_s = 0.0
+        """How long it takes until the next batch ends, as the last ones did."""
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
         self._has_asked = False
@@ -138,7 +140,12 @@ class ControlLoop:
         self._write_notes(now_s)
         if self._last is None or not self._last.active:
             return CycleReport(observation=self._last, entry=None, planned=self._planned)
-        self.ledger.settle(now_s, self._last.pipeline.name, self.windows)
+        self.ledger.settle(
+            now_s,
+            self._last.pipeline.name,
+            self.windows,
+            within_s=self._last.lead_time_s + max(self._pace_s, self._cycle_s),
+        )
         entry = None
         if news or self._still_growing(now_s) or now_s - self._decided_s >= self._decide_every_s:
             entry = self._decide(now_s, self._last)
@@ -175,6 +182,8 @@ class ControlLoop:
         self._blind = 0
         before, self._last = self._last, seen
         self._undecided += seen.batches
+        if seen.batches:
+            self._pace_s = max(max(b.trigger_interval_s, b.duration_s) for b in seen.batches)
         self.windows.add(seen.readings)
         self._store.add(seen.readings)
         if self._dry_run:
@@ -265,6 +274,7 @@ class ControlLoop:
             lead_time_s=seen.lead_time_s,
             data_age_s=now_s - seen.time_s,
             queries=seen.queries,
+            read_limited=seen.read_limited,
             last_out_s=self._last_out_s,
             last_in_s=self._last_in_s,
         )

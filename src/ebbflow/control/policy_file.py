@@ -9,32 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from pathlib import Path
 
 from ebbflow.control.loop import Note
+from ebbflow.control.policy_in_force import PolicyInForce
+from ebbflow.core.clock import Clock
 from ebbflow.errors import PolicyError
+from ebbflow.monitoring.store import Store
 from ebbflow.policy.files import load_policy, parse_policy
 from ebbflow.policy.model import Policy
-from ebbflow.strategies.rules import Rules
 
 log = logging.getLogger(__name__)
 
 _GONE = "gone"
 
 
-class PolicyFile:
+class PolicyFile(PolicyInForce):
     """The file of a policy, and the rules that follow it."""
 
     def __init__(self, path: Path | str) -> None:
         """Read it now: a policy that cannot be meant at the start is an error at once."""
         self.path = Path(path).absolute()  # a job may change its folder
-        self.rules = Rules(load_policy(path))
+        super().__init__(load_policy(path))
         self._signature = self._stat()
-        self._in_force = self._told = self._digest(self.path.read_bytes())
+        self._in_force = self._told = digest_of(self.path.read_bytes())
         self._settling: str | None = None
 
     def look(self) -> Note | None:
-        """Follow the file; what changed, for the ledger."""
+        """Follow the file, and what was handed over; what changed, for the ledger."""
+        handed_over = super().look()
+        if handed_over is not None:
+            return handed_over
         signature = self._stat()
         if signature == self._signature and self._settling is None:
             return None
@@ -43,7 +49,7 @@ class PolicyFile:
             content = self.path.read_bytes()
         except OSError as error:
             return self._missing(error)
-        digest = self._digest(content)
+        digest = digest_of(content)
         if digest == self._told:
             self._settling = None
             return None
@@ -80,7 +86,7 @@ class PolicyFile:
         }
         return Note(
             text=f"policy {self.path.name} not replaced, the old one stays in force: {error}",
-            inputs={"policy": str(self.path), **wrong},
+            inputs={"policy": str(self.path), "sha256": self._told, **wrong},
         )
 
     def _missing(self, error: OSError) -> Note | None:
@@ -102,6 +108,19 @@ class PolicyFile:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    @staticmethod
-    def _digest(content: bytes) -> str:
-        return hashlib.sha256(content).hexdigest()[:16]
+
+def digest_of(content: bytes) -> str:
+    """By which the ledger names a policy that it took, and ``ebbflow policy apply`` finds it there."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def answer_of_ledger(store: Path, digest: str, since_id: int, within_s: float, clock: Clock) -> str | None:
+    """What the ledger of a running job says of a policy file that it was given; None if nothing in time."""
+    deadline_s, never = clock.now_s() + within_s, threading.Event()
+    while True:
+        for row in Store.read_ledger(store, since_id):
+            if row["inputs"].get("sha256") == digest:
+                return str(row["reason"])
+        if clock.now_s() >= deadline_s:
+            return None
+        clock.wait(0.2, never)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 
 class StageRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One stage of one batch. Times are sums over its tasks unless they say otherwise.
 
-    A struct, not a dataclass, as runs of operators are: a simulated day makes 200,000 of both, and they hold
-    nothing that the garbage collector would have to look at.
+    A struct, not a dataclass, as runs of operators and batches are: a simulated day makes 200,000 of them, and they
+    hold nothing that the garbage collector would have to look at.
     """
 
     index: int
@@ -36,8 +34,7 @@ class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     instances: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A finished micro-batch of one query."""
 
     query: str
@@ -54,8 +51,9 @@ class Batch:
     trigger_interval_s: float
     arrival_rate_per_s: float
     """Rows that arrived at the source per second, between this batch's start and the one before."""
-    backlog_rows: float
-    """Rows that were already at the source when it started and that it left behind (read limits)."""
+    backlog_rows: float | None
+    """Rows that were already at the source when it started and that it left behind (read limits). None where
+    the source does not tell: then nobody knows whether any wait."""
     oldest_arrival_s: float
     """When the oldest of its rows arrived."""
     stages: tuple[StageRun, ...] = ()

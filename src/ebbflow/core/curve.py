@@ -47,6 +47,16 @@ class Curve:
         """First time at which a non-decreasing curve reached a value, on straight lines."""
         return np.asarray(np.interp(value, self.values, self.times_s))
 
+    def minus(self, other: Curve) -> Curve:
+        """What is left when another curve is taken from it, both on straight lines.
+
+        >>> left = Curve.of([(0.0, 0.0), (10.0, 100.0)]).minus(Curve.of([(0.0, 0.0), (5.0, 20.0)]))
+        >>> left.times_s.tolist(), left.values.tolist()
+        ([0.0, 5.0, 10.0], [0.0, 30.0, 80.0])
+        """
+        times_s = np.union1d(self.times_s, other.times_s)
+        return Curve(times_s, self.interpolated(times_s) - other.interpolated(times_s))
+
     def integral(self, start_s: float, end_s: float) -> float:
         """Value × seconds between two times, each point's value held until the next."""
         inside = self.times_s[(self.times_s > start_s) & (self.times_s < end_s)]

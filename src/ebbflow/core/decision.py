@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,31 @@ class Constraint:
 
     name: str
     why: str
+
+
+class Rounded(Mapping[str, float | str]):
+    """Numbers behind a decision, rounded when they are read: most decisions are holds that nobody reads.
+
+    ``digits`` of those that are rounded; None makes a number whole.
+
+    >>> dict(Rounded({"rate_per_s": 812.345, "queue_rows": 7.9, "nodes": 3}, {"rate_per_s": 1, "queue_rows": None}))
+    {'rate_per_s': 812.3, 'queue_rows': 8, 'nodes': 3}
+    """
+
+    def __init__(self, exact: Mapping[str, float | str], digits: Mapping[str, int | None]) -> None:
+        self._exact, self._digits = exact, digits
+
+    def __getitem__(self, name: str) -> float | str:
+        value = self._exact[name]
+        return (
+            value if isinstance(value, str) or name not in self._digits else round(value, self._digits[name])
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._exact)
+
+    def __len__(self) -> int:
+        return len(self._exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +140,32 @@ class LedgerEntry:
                 "note": self.outcome.note,
             },
         }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> LedgerEntry:
+        """Back from plain values, as a store keeps them; ``instead`` is not among them."""
+        expected, outcome = body["expected"], body["outcome"]
+        decision = Decision(
+            wanted=Layout.from_json(body["wanted"]),
+            reason=body["reason"],
+            formula=body["formula"],
+            inputs=body["inputs"],
+            bound_by=tuple(Constraint(name=c["name"], why=c["why"]) for c in body["bound_by"]),
+            expected=expected
+            and Effect(metric=Metric.of(expected["metric"]), value=expected["value"], at_s=expected["at_s"]),
+        )
+        return cls(
+            entry_id=body["id"],
+            time_s=body["time_s"],
+            strategy=body["strategy"],
+            verdict=body["verdict"],
+            before=Layout.from_json(body["before"]),
+            decision=decision,
+            outcome=outcome
+            and Outcome(
+                requested=Layout.from_json(outcome["requested"]),
+                infeasible_nodes=outcome["infeasible_nodes"],
+                note=outcome["note"],
+            ),
+            achieved=body["achieved"],
+        )

@@ -27,6 +27,15 @@ def parse_duration_s(text: str) -> float:
     return sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
 
 
+def parse_seconds(text: str) -> float:
+    """As ``parse_duration_s``; a bare number is seconds.
+
+    >>> parse_seconds("180"), parse_seconds("3m")
+    (180.0, 180.0)
+    """
+    return float(text) if re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", text) else parse_duration_s(text)
+
+
 def format_duration(seconds: float) -> str:
     """A duration for people, with no more digits than they read.
 

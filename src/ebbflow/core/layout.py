@@ -37,6 +37,8 @@ class Layout:
 
     def with_nodes(self, nodes: int, cluster: str = MAIN) -> Layout:
         """The same layout with another number of nodes in a cluster."""
+        if self.nodes.get(cluster) == nodes:
+            return self
         return Layout(
             nodes={**self.nodes, cluster: nodes}, parallelism=self.parallelism, placement=self.placement
         )
@@ -76,6 +78,11 @@ class Layout:
             "parallelism": dict(self.parallelism),
             "placement": dict(self.placement),
         }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Layout:
+        """Back from plain values."""
+        return cls(nodes=body["nodes"], parallelism=body["parallelism"], placement=body["placement"])
 
 
 @dataclass(frozen=True, kw_only=True)

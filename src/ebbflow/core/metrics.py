@@ -62,11 +62,12 @@ class Metric(Enum):
     QUEUE_LENGTH = (
         "queue-length", Unit.ROWS, SubjectKind.PIPELINE,
         "rows at the sources that no finished batch has processed: those counted from the last offsets, "
-        "plus what the arrival rate has brought since",
+        "plus what the arrival rate has brought since; not read where the source does not tell",
     )  # fmt: skip
     BACKLOG = (
         "backlog", Unit.ROWS, SubjectKind.PIPELINE,
-        "rows that had arrived when the last batch started and that it left behind (read limits)",
+        "rows that had arrived when the last batch started and that it left behind (read limits); not read where "
+        "the source does not tell its latest offset",
     )  # fmt: skip
     FRESHNESS = (
         "freshness", Unit.SECONDS, SubjectKind.PIPELINE,
@@ -101,6 +102,11 @@ class Metric(Enum):
     INSTANCE_CPU = (
         "instance-cpu", Unit.SHARE, SubjectKind.OPERATOR,
         "part of one core that an instance of the operator used since the last look, mean of its instances",
+    )  # fmt: skip
+    INSTANCE_BUSY = (
+        "instance-busy", Unit.SHARE, SubjectKind.OPERATOR,
+        "part of the time since the last look in which an instance of the operator had rows in hand, waiting for a "
+        "core included, mean of its instances",
     )  # fmt: skip
     FAILED_ROWS = (
         "failed-rows", Unit.ROWS, SubjectKind.PIPELINE,

@@ -18,6 +18,9 @@ class Operator:
     name: str
     stateful: bool = False
     boundary: bool = False
+    query: str = ""
+    """The query that runs it, where an application has several: steps of one query take turns, batch by batch,
+    and those of different queries run side by side."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,10 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
+USUAL_LEAD_TIME_S = 12.0
+"""The lead time where nobody has told or seen another: what an executor of a standalone cluster takes. Simulations are
+played with it too, so that a strategy is tried with what it is told on Spark."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
@@ -31,6 +35,9 @@ class Observation:
     under_way: Sequence[ActionUnderWay] = ()
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """As in the snapshot: the queries that run, and since when their current batch does."""
+    read_limited: frozenset[str] = frozenset()
+    """Queries that a read limit keeps from taking all there is, so that a batch can leave rows behind; and the
+    pipeline, if that is so of all its queries."""
     held_nodes: int | None = None
     """Nodes paid for: those there, those leaving, and those asked for that have not come."""
     given_up_nodes: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -72,8 +71,22 @@ class Window:
 
     def since(self, time_s: float) -> list[tuple[float, float]]:
         """The readings at or after a time."""
-        recent = list(itertools.takewhile(lambda point: point[0] >= time_s, reversed(self.points)))
-        recent.reverse()  # walked from the newest: who asks at every look must not pay for the whole span
+        recent = []
+        for point in reversed(self.points):  # who asks at every look must not pay for the whole span
+            if point[0] < time_s:
+                break
+            recent.append(point)
+        recent.reverse()
+        return recent
+
+    def after(self, time_s: float) -> list[tuple[float, float]]:
+        """The readings after a time: what is new to who looked then."""
+        recent = []
+        for point in reversed(self.points):
+            if point[0] <= time_s:
+                break
+            recent.append(point)
+        recent.reverse()
         return recent
 
     def mean(self) -> float | None:
@@ -154,7 +167,8 @@ class Windows:
 
     def of(self, subject: str, metric: Metric) -> Window:
         """The window of a series; an empty one where nothing was read."""
-        return self._by_series.get((subject, metric)) or Window(self._span_s)
+        window = self._by_series.get((subject, metric))
+        return Window(self._span_s) if window is None else window
 
     def series(self) -> Iterator[tuple[str, Metric]]:
         """The series that have a window."""
@@ -162,7 +176,7 @@ class Windows:
 
     def forget_before(self, time_s: float) -> None:
         """Drop series that have been silent since ``time_s``: nodes that left, queries that ended."""
-        silent = [k for k, w in self._by_series.items() if w.last_time_s is None or w.last_time_s < time_s]
+        silent = [k for k, w in self._by_series.items() if not w.points or w.points[-1][0] < time_s]
         for key in silent:
             del self._by_series[key]
 

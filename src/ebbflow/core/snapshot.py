@@ -14,6 +14,9 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 
+STALE_AFTER_S = 15.0
+"""What was measured longer ago than this is nothing to decide on."""
+
 
 class ActionKind(StrEnum):
     """What can be under way."""
@@ -57,6 +60,8 @@ class Snapshot:
     """Seconds since the target last answered; grows when the monitor cannot see."""
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """The queries that run, each with the time since which its current batch runs; None between batches."""
+    read_limited: frozenset[str] = frozenset()
+    """Queries with a read limit, and the pipeline if all of its have one: what they left behind is their queue."""
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None

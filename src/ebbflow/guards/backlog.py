@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
+
+PAUSE_S, PAUSE_SHARE = 0.2, 0.1
+"""Batches run back to back when the pause between two is shorter than this, or than this share of the second."""
 
 
 class FreezeScaleInOnBacklog:
     """No shrinking while rows wait that no batch has taken, or while freshness uses up the objective.
 
     Rows that merely arrived since the last trigger are no backlog: a micro-batch engine always has some.
-    And where no row waits at all, how late the last ones were keeps nobody.
+    And where no row waits at all, how late the last ones were keeps nobody. Where the source of a query does not
+    tell what waits, it may be hours behind while its batches run back to back: then nobody leaves either.
     ``share`` is the part of the objective that freshness may use before shrinking is frozen.
     """
 
@@ -30,14 +35,40 @@ class FreezeScaleInOnBacklog:
         return decision
 
     def _backlog(self, snapshot: Snapshot) -> str:
-        name = snapshot.pipeline.name
-        waiting = snapshot.windows.of(name, Metric.BACKLOG).last or 0.0
-        per_batch = snapshot.windows.of(name, Metric.BATCH_ROWS).last or 0.0
+        name, windows = snapshot.pipeline.name, snapshot.windows
+        rows, freshness = windows.of(name, Metric.BATCH_ROWS), windows.of(name, Metric.FRESHNESS)
+        waiting = _as_of(windows.of(name, Metric.BACKLOG), rows) or 0.0
+        per_batch = rows.last or 0.0
         if waiting > max(1.0, per_batch):
             return f"{waiting:.0f} rows left behind, more than a batch of {per_batch:.0f}"
-        if snapshot.windows.of(name, Metric.QUEUE_LENGTH).last == 0.0:
+        restless = next((query for query in snapshot.queries if _may_be_behind(snapshot, query)), None)
+        if restless is not None:
+            return f"batches of {restless} run back to back, and its source does not tell what waits there"
+        if _as_of(windows.of(name, Metric.QUEUE_LENGTH), freshness) == 0.0:
             return ""
-        freshness_s = snapshot.windows.of(name, Metric.FRESHNESS).last or 0.0
+        freshness_s = freshness.last or 0.0
         if freshness_s > self._share * snapshot.slo.freshness_s:
             return f"freshness {freshness_s:.1f} s uses up the objective of {snapshot.slo.freshness_s:g} s"
         return ""
+
+
+def _as_of(window: Window, other: Window) -> float | None:
+    """The newest value, unless the other series was read since: what is no longer told is not known."""
+    if window.last_time_s is None or (
+        other.last_time_s is not None and window.last_time_s < other.last_time_s
+    ):
+        return None
+    return window.last
+
+
+def _may_be_behind(snapshot: Snapshot, query: str) -> bool:
+    """Whether nobody tells what a query left behind, and it takes one batch right after the other."""
+    took = snapshot.windows.of(query, Metric.BATCH_TIME)
+    if took.last is None or _as_of(snapshot.windows.of(query, Metric.BACKLOG), took) is not None:
+        return False
+    ended_s, duration_s = took.points[-1]
+    pause_s = max(PAUSE_S, PAUSE_SHARE * duration_s)
+    if snapshot.queries[query] is None and snapshot.now_s - ended_s > pause_s:
+        return False  # it rests now
+    before_s = next((time_s for time_s, _ in reversed(took.points) if time_s < ended_s), None)
+    return before_s is not None and ended_s - duration_s - before_s < pause_s

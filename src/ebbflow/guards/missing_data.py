@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
 
 class HoldOnMissingData:
     """Hold while the target has not answered for ``stale_after_s``, or nothing was ever measured."""
 
-    def __init__(self, *, stale_after_s: float = 15.0) -> None:
+    def __init__(self, *, stale_after_s: float = STALE_AFTER_S) -> None:
         self._stale_after_s = stale_after_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:

@@ -34,6 +34,7 @@ Series = tuple[str, Metric]
 LATE_AFTER_S = 10.0
 FUTURE_AFTER_S = 5.0
 MOST_AGENTS = 4_096
+SAME_NAME_AFTER = 30
 _RECENT = 256
 
 
@@ -70,6 +71,8 @@ class _Agent:
     """Its last sequence numbers: one of them is a duplicate, any other that is not newer is late."""
     retired: deque[int] = field(default_factory=lambda: deque(maxlen=16))
     """Boots of its earlier lives: what still comes from them is late."""
+    echoes: int = 0
+    """Messages of earlier lives. A few are under way at a restart; many are another agent of that name."""
 
 
 class Collector:
@@ -203,10 +206,16 @@ class Collector:
         elif sample.boot != agent.boot:
             if sample.boot in agent.retired:
                 self.counts.late += 1
+                agent.echoes += 1
+                if agent.echoes == SAME_NAME_AFTER:
+                    log.warning(
+                        "two agents call themselves %s, and only one is heard; start them with --name",
+                        sample.agent,
+                    )
                 return False
             self.counts.restarts += 1
             log.info("agent %s has started anew", sample.agent)
-            reborn = _Agent(sample.boot, retired=agent.retired)
+            reborn = _Agent(sample.boot, retired=agent.retired, echoes=agent.echoes)
             reborn.retired.append(agent.boot)
             agent = self._agents[sample.agent] = reborn
         if sample.sequence <= agent.newest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ebbflow.core.readings import Reading
@@ -36,8 +36,8 @@ class MemoryStore:
             self.ledger[self._last_id] = (time_s, verdict, body)
         return self._last_id
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        """Replace the body of a row."""
-        if self.keeps:
+    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
+        """Replace the bodies of rows."""
+        for entry_id, body in bodies.items() if self.keeps else ():
             time_s, verdict, _ = self.ledger[entry_id]
             self.ledger[entry_id] = (time_s, verdict, body)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +29,9 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import StoreError
 
 FLUSH_EVERY_S = 1.0
-PRUNE_EVERY_S = 60.0
+PRUNE_EVERY_S = 3600.0
+FIRST_PRUNE_S = 60.0
+"""How often what is too old is deleted; for the first time a minute after opening, or short jobs never would."""
 MOST_WAITING = 100_000
 """Readings kept for later while the disk takes none (about 10 MB); beyond them the oldest go."""
 
@@ -41,6 +43,7 @@ CREATE TABLE IF NOT EXISTS readings(
     PRIMARY KEY(series, time_s)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger(
     id INTEGER PRIMARY KEY AUTOINCREMENT, time_s REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS ledger_by_verdict ON ledger(verdict, time_s);
 """
 
 
@@ -73,7 +76,8 @@ class Store:
         self._lock = threading.RLock()
         self._series: dict[tuple[str, Metric], int] = {}
         self._buffer: list[tuple[int, float, float]] = []
-        self._flushed_s = self._pruned_s = clock.now_s()
+        self._flushed_s = clock.now_s()
+        self._prune_at_s = self._flushed_s + FIRST_PRUNE_S
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fast = _connect(path, synchronous="NORMAL")
@@ -114,7 +118,7 @@ class Store:
                     raise
                 self._buffer.clear()
             self._flushed_s = now_s
-            if now_s - self._pruned_s >= PRUNE_EVERY_S:
+            if now_s >= self._prune_at_s:
                 self._prune(now_s)
 
     def readings(
@@ -151,7 +155,7 @@ class Store:
             self._fast.execute(
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
             )
-        self._pruned_s = now_s
+        self._prune_at_s = now_s + PRUNE_EVERY_S
 
     # -- ledger --------------------------------------------------------------------------------
 
@@ -165,17 +169,18 @@ class Store:
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
-    def amend_ledger(self, entry_id: int, body: dict[str, Any]) -> None:
-        """Write what became of a ledger row: its outcome, later its achieved effect."""
+    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
+        """Write what became of ledger rows, by their ids: outcomes, later achieved effects. One commit for all."""
         with self._lock, _as_store_error(self.path), self._safe:
-            self._safe.execute(
-                "UPDATE ledger SET body = ? WHERE id = ?", (msgspec.json.encode(body).decode(), entry_id)
+            self._safe.executemany(
+                "UPDATE ledger SET body = ? WHERE id = ?",
+                [(msgspec.json.encode(body).decode(), entry_id) for entry_id, body in bodies.items()],
             )
 
-    def ledger(self, since_id: int = 0) -> list[dict[str, Any]]:
-        """Ledger rows after an id, oldest first, as plain values."""
+    def ledger(self, since_id: int = 0, *, verdict: str | None = None) -> list[dict[str, Any]]:
+        """Ledger rows after an id, oldest first, as plain values; all, or those of one verdict."""
         with self._lock, _as_store_error(self.path):
-            return _ledger_rows(self._fast, since_id)
+            return _ledger_rows(self._fast, since_id, verdict)
 
     @staticmethod
     def read_ledger(path: Path, since_id: int = 0) -> list[dict[str, Any]]:
@@ -224,8 +229,13 @@ def _series(reader: sqlite3.Connection, metric: Metric) -> list[tuple[int, str]]
     return reader.execute("SELECT id, subject FROM series WHERE metric = ?", (metric.key,)).fetchall()
 
 
-def _ledger_rows(connection: sqlite3.Connection, since_id: int) -> list[dict[str, Any]]:
-    rows = connection.execute("SELECT id, body FROM ledger WHERE id > ? ORDER BY id", (since_id,))
+def _ledger_rows(
+    connection: sqlite3.Connection, since_id: int, verdict: str | None = None
+) -> list[dict[str, Any]]:
+    rows = connection.execute(
+        "SELECT id, body FROM ledger WHERE id > ? AND (? IS NULL OR verdict = ?) ORDER BY id",
+        (since_id, verdict, verdict),
+    )
     return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in rows]
 
 

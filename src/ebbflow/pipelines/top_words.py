@@ -129,9 +129,9 @@ class Ranker:
         """The most frequent words of the last panes, as of the last batch; safe from any thread."""
         return self._ranked
 
-    def audit(self, rows: int) -> tuple[int, int]:
-        """(lost, repeated) among the first ``rows`` rows of the source."""
-        lost = sum(1 for row in range(rows) if row not in self._rows)
+    def audit(self, rows: int) -> tuple[list[int], int]:
+        """(numbers of those lost, how many repeated) among the first ``rows`` rows of the source."""
+        lost = [row for row in range(rows) if row not in self._rows]
         repeated = sum(count - 1 for count in self._rows.values())
         return lost, repeated
 

@@ -21,7 +21,7 @@ from ebbflow.policy.values import Measure, MeasureKind
 
 _MOST_BRANCHES = 256
 """Ways to satisfy a condition that are looked at; one with more is not judged."""
-_AT_MOST_ONE = ("instance-cpu", "node-heap-share", "host-cpu", "host-memory")
+_AT_MOST_ONE = ("instance-cpu", "instance-busy", "node-heap-share", "host-cpu", "host-memory")
 """Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
 
 _Key = tuple[str, str, Measure]

@@ -33,6 +33,17 @@ class Problem(msgspec.Struct, frozen=True):
     text: str
 
 
+EXAMPLES = {
+    "name": 'name = "too many rows wait"',
+    "action": 'action = "scale-out" or "scale-in"',
+    "when": "when, a list of conditions, each with metric and above or below",
+    "metric": 'metric = "queue-length" or another of `ebbflow metrics`',
+    "all-of": "all-of, a list of conditions",
+    "any-of": "any-of, a list of conditions",
+}
+"""What would be right where a key is missing."""
+
+
 class _UnreadableError(Exception):
     """A value that cannot be read; the problem is written down."""
 
@@ -128,7 +139,8 @@ class _Reader:
                 whole = False
         for field in fields.values():
             if field.required and field.encode_name not in table and field.encode_name not in meant:
-                self._note(path, f"'{field.encode_name}' is missing")
+                example = EXAMPLES.get(field.encode_name, "")
+                self._note(path, f"'{field.encode_name}' is missing; write {example or field.encode_name}")
                 whole = False
         if not whole:
             raise _UnreadableError

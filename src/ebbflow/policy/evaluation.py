@@ -15,11 +15,11 @@ from collections import deque
 
 import msgspec
 
+from ebbflow.core.snapshot import STALE_AFTER_S
 from ebbflow.policy.english import measured_in_english, trigger_in_english
 from ebbflow.policy.measures import measuring
 from ebbflow.policy.model import AllOf, Condition, Rule, Trigger
 
-STALE_AFTER_S = 15.0
 _TICK_S = 0.01
 """Clocks tick as they like: 29.99 s are 30 s."""
 
@@ -32,7 +32,8 @@ class TriggerState:
         self._measure = measuring(trigger)
         self._needed_s = trigger.for_at_least.seconds - _TICK_S if trigger.for_at_least is not None else 0.0
         often = trigger.in_at_least
-        self._last_n: deque[bool] | None = deque(maxlen=often.of) if often is not None else None
+        self._last_n: deque[tuple[bool, float]] | None = deque(maxlen=often.of) if often is not None else None
+        """Of m of n: whether each was past the threshold, and since when readings went into it."""
         self._hits = 0
         self._last_s = -math.inf
         self._interval_s = 0.0
@@ -40,7 +41,9 @@ class TriggerState:
 
     def _restart(self) -> None:
         self._since_s: float | None = None
-        self._low = self._high = 0.0
+        self._from_s = math.inf
+        """Where the readings begin that the first of the run was made of."""
+        self._low = self._high = math.nan
         self._count = 0
         self._hits = 0
         if self._last_n is not None:
@@ -57,7 +60,8 @@ class TriggerState:
         return max(STALE_AFTER_S, 3.0 * self._interval_s)
 
     def offer(self, time_s: float, value: float) -> None:
-        """Take in a reading. One from the past counts as of now: it is another node's, a moment late."""
+        """Take in a reading. One from the past (another node's, a moment late) ends a run or prolongs it as of
+        now; what is measured of several readings has it at its own time."""
         last_s = self._last_s
         if time_s > last_s:
             interval_s = time_s - last_s
@@ -68,26 +72,34 @@ class TriggerState:
                     interval_s if not self._interval_s else 0.8 * self._interval_s + 0.2 * interval_s
                 )
             self._last_s = last_s = time_s
-        past = self._measure.add(last_s, value)
+        elif last_s - time_s > STALE_AFTER_S:
+            return
+        measure = self._measure
+        past = measure.add(time_s, value)
         if past is None:
             return
         if self._last_n is not None:
             if len(self._last_n) == self._last_n.maxlen:
-                self._hits -= self._last_n[0]
-            self._last_n.append(past)
+                self._hits -= self._last_n[0][0]
+            self._last_n.append((past, measure.since_s))
             self._hits += past
         if not past:
             self._since_s = None
-        elif self._since_s is None:
+            return
+        found = measure.found
+        if self._since_s is None:
             self._since_s = last_s
-            self._low = self._high = value
+            self._from_s = measure.since_s
             self._count = 1
-        else:
-            self._count += 1
-            if value < self._low:
-                self._low = value
-            elif value > self._high:
-                self._high = value
+            if found is not None:
+                self._low = self._high = found
+            return
+        self._count += 1
+        if found is not None:
+            if found < self._low:
+                self._low = found
+            elif found > self._high:
+                self._high = found
 
     def stale(self, now_s: float) -> bool:
         """Whether nothing was read for too long."""
@@ -106,17 +118,14 @@ class TriggerState:
         """How near it is to firing, 0 to 1: half for the value, half for the time."""
         if self.holds(now_s):
             return 1.0
-        value = self._measure.value()
-        if value is None or self.stale(now_s):
+        if self.stale(now_s):
             return 0.0
         if self._last_n is not None:
             assert self.trigger.in_at_least is not None
             return min(0.99, self._hits / self.trigger.in_at_least.times)
         if self._since_s is not None:
             return 0.5 + 0.49 * (self._last_s - self._since_s) / max(self._needed_s, 1e-9)
-        limit = self.trigger.threshold.base
-        near, far = (value, limit) if self.trigger.is_above else (limit, value)
-        return 0.49 * min(1.0, max(0.0, near / far)) if far > 0 else 0.0
+        return 0.49 * self._measure.nearness()
 
     def told(self, now_s: float) -> str:
         """What it sees, for people: the measure, and how long or how often it has been past the threshold."""
@@ -135,15 +144,18 @@ class TriggerState:
     def _run(self) -> str:
         assert self._since_s is not None
         like = self.trigger.threshold.like
-        lasted = f"for {self._last_s - self._since_s:.4g} s"
-        return (
-            f"past the threshold {lasted} ({self._count} readings, {like(self._low)} to {like(self._high)})"
-        )
+        seen = f"{self._count} reading{'s' if self._count > 1 else ''}"
+        if not math.isnan(self._low):  # of a percentile the range is not known
+            seen += f", {like(self._low)} to {like(self._high)}"
+        return f"past the threshold for {self._last_s - self._since_s:.4g} s ({seen})"
 
     @property
     def since_s(self) -> float:
-        """When the readings that made it fire began."""
-        return self._last_s if self._since_s is None else self._since_s
+        """Where the readings begin that made it fire: the n last ones, or those of the run; of a measure also
+        those that its first value was made of."""
+        if self._last_n:
+            return self._last_n[0][1]
+        return self._last_s if self._since_s is None else self._from_s
 
 
 class Evidence(msgspec.Struct, frozen=True):

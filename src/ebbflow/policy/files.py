@@ -38,7 +38,7 @@ def parse_policy(text: str, name: str) -> Policy:
     >>> parse_policy('[[rule]]\\nnmae = "grow"', "a.toml")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.PolicyError: a.toml:1:1: 'action' is missing (and 2 more)
+    ebbflow.errors.PolicyError: a.toml:1:1: 'action' is missing; write action = "scale-out" or "scale-in" (and 2 more)
     """
     suffix = Path(name).suffix.lower()
     if suffix not in FORMS:

@@ -4,6 +4,9 @@ Every reading enters a queue once and leaves it once; sums follow it in and out.
 are counted anew whenever as many readings have left as are there: amortised O(1), and as exact as a fresh
 sum. A percentile is never computed to be compared: p of the readings are at or below x exactly when so many
 of them are, and that is a count. Its value is computed when a person is to be told, O(n log n).
+
+A reading that comes a moment late (of another node) has its own time in its window; one older than the window
+is of no use any more.
 """
 
 from __future__ import annotations
@@ -19,12 +22,26 @@ from ebbflow.policy.values import MeasureKind
 class Measuring(Protocol):
     """Takes readings, oldest first, and says what they come to."""
 
+    @property
+    def found(self) -> float | None:
+        """What was compared last; None of a percentile, which is compared without being known."""
+        ...
+
+    @property
+    def since_s(self) -> float:
+        """The first of the readings it was made of."""
+        ...
+
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether it is past the threshold now; None while there is too little to tell."""
         ...
 
     def value(self) -> float | None:
         """What is compared, for people."""
+        ...
+
+    def nearness(self) -> float:
+        """How near it is to its threshold, 0 to 1, in O(1)."""
         ...
 
     def clear(self) -> None:
@@ -47,26 +64,43 @@ def measuring(trigger: Trigger) -> Measuring:
     return Each(limit, is_above)
 
 
+def _nearness(value: float | None, limit: float, is_above: bool) -> float:
+    """How much of the way to a threshold a value is.
+
+    >>> _nearness(150.0, 300.0, True), _nearness(600.0, 300.0, False), _nearness(None, 300.0, True)
+    (0.5, 0.5, 0.0)
+    """
+    if value is None:
+        return 0.0
+    near, far = (value, limit) if is_above else (limit, value)
+    return min(1.0, max(0.0, near / far)) if far > 0 else 0.0
+
+
 class Each:
     """The readings themselves."""
 
     def __init__(self, limit: float, is_above: bool) -> None:
         self._limit, self._is_above = limit, is_above
-        self._value: float | None = None
+        self.found: float | None = None
+        self.since_s = math.inf
 
     def add(self, time_s: float, value: float) -> bool:
         """Above: strictly. Below: or equal."""
-        del time_s
-        self._value = value
+        self.since_s = time_s
+        self.found = value
         return (value > self._limit) is self._is_above
 
     def value(self) -> float | None:
         """The last reading."""
-        return self._value
+        return self.found
+
+    def nearness(self) -> float:
+        """Of the last reading."""
+        return _nearness(self.found, self._limit, self._is_above)
 
     def clear(self) -> None:
         """Forget it."""
-        self._value = None
+        self.found = None
 
 
 class _Sliding:
@@ -75,34 +109,53 @@ class _Sliding:
     def __init__(self, limit: float, is_above: bool, span_s: float) -> None:
         self._limit, self._is_above, self._span_s = limit, is_above, span_s
         self._points: deque[tuple[float, float]] = deque()
-        self._since_s = math.inf
+        self._first_s = self._newest_s = math.inf
         self._left = 0
+        self.found: float | None = None
+
+    @property
+    def since_s(self) -> float:
+        """The oldest reading of the window."""
+        return self._points[0][0] if self._points else math.inf
+
+    def value(self) -> float | None:
+        """What is compared."""
+        return self.found
+
+    def nearness(self) -> float:
+        """Of what is compared."""
+        return _nearness(self.found, self._limit, self._is_above)
 
     def _past(self, value: float) -> bool:
         return (value > self._limit) is self._is_above
 
-    def _full(self, time_s: float) -> bool:
+    def _full(self) -> bool:
         """Whether readings span the time; a hundredth of a second less does, because clocks tick as they like."""
-        return time_s - self._since_s >= self._span_s - 0.01
+        return self._newest_s - self._first_s >= self._span_s - 0.01
 
     def clear(self) -> None:
         """Forget all."""
         self._points.clear()
-        self._since_s = math.inf
+        self._first_s = self._newest_s = math.inf
         self._left = 0
+        self.found = None
         self._recount()
 
     def _recount(self) -> None:
         raise NotImplementedError
 
-    def _shift(self, time_s: float, value: float) -> list[tuple[float, float]]:
-        """One in, and those that are too old out."""
+    def _shift(self, time_s: float, value: float) -> list[tuple[float, float]] | None:
+        """One in, and those that are too old out; None if that is the one."""
         points = self._points
         if not points:
-            self._since_s = time_s
+            self._first_s = self._newest_s = time_s
+        elif time_s > self._newest_s:
+            self._newest_s = time_s
+        horizon_s = self._newest_s - self._span_s - 0.01
+        if time_s < horizon_s:
+            return None
         points.append((time_s, value))
         gone: list[tuple[float, float]] = []
-        horizon_s = time_s - self._span_s - 0.01
         while points[0][0] < horizon_s:
             gone.append(points.popleft())
         self._left += len(gone)
@@ -134,16 +187,15 @@ class Mean(_Sliding):
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether the mean is past the threshold."""
         gone = self._shift(time_s, value)
+        if gone is None:
+            return None
         self._sum += value
         for _, old in gone:
             self._sum -= old
         if self._due():
             self._recount()
-        return self._past(self._sum / len(self._points)) if self._full(time_s) else None
-
-    def value(self) -> float | None:
-        """The mean."""
-        return self._sum / len(self._points) if self._points else None
+        self.found = self._sum / len(self._points)
+        return self._past(self.found) if self._full() else None
 
 
 class Percentile(_Sliding):
@@ -169,16 +221,33 @@ class Percentile(_Sliding):
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether the percentile is past the threshold."""
         gone = self._shift(time_s, value)
+        if gone is None:
+            return None
         self._at_or_below += value <= self._limit
         for _, old in gone:
             self._at_or_below -= old <= self._limit
-        if not self._full(time_s):
+        if not self._full():
             return None
         return (self._at_or_below < self._rank()) is self._is_above
 
     def value(self) -> float | None:
         """The percentile."""
         return sorted(v for _, v in self._points)[self._rank() - 1] if self._points else None
+
+    def nearness(self) -> float:
+        """How many of the readings that it takes are past the threshold: k at or below it, or n − k + 1 above.
+
+        >>> p80 = Percentile(300.0, True, 4.0, 80.0)
+        >>> _ = [p80.add(float(t), v) for t, v in enumerate([5.0, 5.0, 900.0, 5.0, 5.0])]
+        >>> p80.nearness()  # k = 4, so two must be above
+        0.5
+        """
+        if not self._points:
+            return 0.0
+        count, rank = len(self._points), self._rank()
+        if self._is_above:
+            return min(1.0, (count - self._at_or_below) / (count - rank + 1))
+        return min(1.0, self._at_or_below / rank)
 
 
 class Trend(_Sliding):
@@ -220,15 +289,17 @@ class Trend(_Sliding):
         if not self._points:
             self._origin_s = time_s
         gone = self._shift(time_s, value)
+        if gone is None:
+            return None
         self._count(time_s, value, 1)
         for old_s, old in gone:
             self._count(old_s, old, -1)
         if self._due():
             self._recount()
-        found = self.value() if self._full(time_s) else None
-        return None if found is None else self._past(found)
+        found = self.found = self._line()
+        return None if found is None or not self._full() else self._past(found)
 
-    def value(self) -> float | None:
+    def _line(self) -> float | None:
         """The slope per second, or the forecast; None where all readings are of one moment."""
         n = len(self._points)
         spread = n * self._tt - self._t * self._t
@@ -237,5 +308,5 @@ class Trend(_Sliding):
         slope = (n * self._tv - self._t * self._v) / spread
         if self._ahead_s is None:
             return slope
-        ahead_s = self._points[-1][0] - self._origin_s + self._ahead_s
+        ahead_s = self._newest_s - self._origin_s + self._ahead_s
         return self._v / n + slope * (ahead_s - self._t / n)

@@ -25,8 +25,6 @@ EACH_OPERATOR = "*"
 NODES = ""
 """No operator: the rule applies to the nodes of the cluster."""
 
-Described = msgspec.Meta
-
 
 class Action(StrEnum):
     """What a rule does."""
@@ -54,16 +52,16 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.
 class Trigger(_Part, frozen=True, kw_only=True):
     """A metric, a threshold (above: strictly; below: or equal) and how long or how often."""
 
-    metric: Annotated[str, Described(description="key of the catalogue (`ebbflow metrics`), or cpu")]
-    of: Annotated[str, Described(description="operator, query or node; the rule's own if not told")] = ""
-    measure: Annotated[Measure, Described(description="what of the metric is compared")] = Measure()
-    above: Annotated[Quantity | None, Described(description="it must be greater than this")] = None
-    below: Annotated[Quantity | None, Described(description="it must be this or less")] = None
+    metric: Annotated[str, msgspec.Meta(description="key of the catalogue (`ebbflow metrics`), or cpu")]
+    of: Annotated[str, msgspec.Meta(description="operator, query or node; the rule's own if not told")] = ""
+    measure: Annotated[Measure, msgspec.Meta(description="what of the metric is compared")] = Measure()
+    above: Annotated[Quantity | None, msgspec.Meta(description="it must be greater than this")] = None
+    below: Annotated[Quantity | None, msgspec.Meta(description="it must be this or less")] = None
     for_at_least: Annotated[
-        Span | None, Described(description="every reading of that time must be past the threshold")
+        Span | None, msgspec.Meta(description="every reading of that time must be past the threshold")
     ] = None
     in_at_least: Annotated[
-        Often | None, Described(description="so many of the last readings must be past the threshold")
+        Often | None, msgspec.Meta(description="so many of the last readings must be past the threshold")
     ] = None
 
     def __post_init__(self) -> None:
@@ -95,7 +93,7 @@ class Trigger(_Part, frozen=True, kw_only=True):
 class AllOf(_Part, frozen=True, kw_only=True):
     """All of these must hold."""
 
-    all_of: Annotated[tuple[Condition, ...], Described(description="all must hold")]
+    all_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="all must hold")]
 
     def __post_init__(self) -> None:
         if not self.all_of:
@@ -105,7 +103,7 @@ class AllOf(_Part, frozen=True, kw_only=True):
 class AnyOf(_Part, frozen=True, kw_only=True):
     """One of these must hold."""
 
-    any_of: Annotated[tuple[Condition, ...], Described(description="one of them must hold")]
+    any_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="one of them must hold")]
 
     def __post_init__(self) -> None:
         if not self.any_of:
@@ -127,21 +125,21 @@ def triggers_of(condition: Condition) -> Iterator[Trigger]:
 class Rule(_Part, frozen=True, kw_only=True):
     """When its conditions hold, and nothing forbids it, a size changes by a step, up to a limit."""
 
-    name: Annotated[str, Described(description="for people; the ledger tells which rule fired")]
-    action: Annotated[Action, Described(description="scale-out or scale-in")]
+    name: Annotated[str, msgspec.Meta(description="for people; the ledger tells which rule fired")]
+    action: Annotated[Action, msgspec.Meta(description="scale-out or scale-in")]
     operator: Annotated[
-        str, Described(description="the operator to scale; * for each; leave out to scale the nodes")
+        str, msgspec.Meta(description="the operator to scale; * for each; leave out to scale the nodes")
     ] = NODES
-    by: Annotated[Step | None, Described(description="the step: 1, x2 or 25%")] = None
-    to: Annotated[int | None, Described(description="the exact size, instead of a step")] = None
-    never_above: Annotated[Limit | None, Described(description="limit of a scale-out: 8, or x2")] = None
-    never_below: Annotated[Limit | None, Described(description="limit of a scale-in: 2, or x0.5")] = None
-    when: Annotated[tuple[Condition, ...], Described(description="conditions; all must hold")]
+    by: Annotated[Step | None, msgspec.Meta(description="the step: 1, x2 or 25%")] = None
+    to: Annotated[int | None, msgspec.Meta(description="the exact size, instead of a step")] = None
+    never_above: Annotated[Limit | None, msgspec.Meta(description="limit of a scale-out: 8, or x2")] = None
+    never_below: Annotated[Limit | None, msgspec.Meta(description="limit of a scale-in: 2, or x0.5")] = None
+    when: Annotated[tuple[Condition, ...], msgspec.Meta(description="conditions; all must hold")]
     no_scale_out_since: Annotated[
-        Span | None, Described(description="guard time: not so soon after a scale-out")
+        Span | None, msgspec.Meta(description="guard time: not so soon after a scale-out")
     ] = None
     no_scale_in_since: Annotated[
-        Span | None, Described(description="guard time: not so soon after a scale-in")
+        Span | None, msgspec.Meta(description="guard time: not so soon after a scale-in")
     ] = None
 
     def __post_init__(self) -> None:
@@ -179,16 +177,18 @@ class Rule(_Part, frozen=True, kw_only=True):
 class Bounds(_Part, frozen=True, kw_only=True):
     """A size is kept within bounds, always or at certain hours (WASABi's constraint rules)."""
 
-    name: Annotated[str, Described(description="for people")]
-    operator: Annotated[str, Described(description="as in a rule")] = NODES
-    at_least: Annotated[int | None, Described(description="smallest size")] = None
-    at_most: Annotated[int | None, Described(description="largest size")] = None
-    from_: Annotated[Clock | None, Described(description="time of day from which it holds")] = None
+    name: Annotated[str, msgspec.Meta(description="for people")]
+    operator: Annotated[str, msgspec.Meta(description="as in a rule")] = NODES
+    at_least: Annotated[int | None, msgspec.Meta(description="smallest size")] = None
+    at_most: Annotated[int | None, msgspec.Meta(description="largest size")] = None
+    from_: Annotated[Clock | None, msgspec.Meta(description="time of day from which it holds")] = None
     until: Annotated[
-        Clock | None, Described(description="and until which; earlier than from: of the next day")
+        Clock | None, msgspec.Meta(description="and until which; earlier than from: of the next day")
     ] = None
-    on: Annotated[tuple[Day, ...], Described(description="days on which it begins; every day if none")] = ()
-    timezone: Annotated[str, Described(description="whose hours and days, like Europe/Berlin")] = "UTC"
+    on: Annotated[
+        tuple[Day, ...], msgspec.Meta(description="days on which it begins; every day if none")
+    ] = ()
+    timezone: Annotated[str, msgspec.Meta(description="whose hours and days, like Europe/Berlin")] = "UTC"
 
     def __post_init__(self) -> None:
         if self.at_least is None and self.at_most is None:
@@ -251,6 +251,9 @@ class Policy:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a policy does not change; make another one ({name} stays)")
+
+    def __reduce__(self) -> tuple[type[Policy], tuple[Rule | Bounds, ...]]:
+        return (type(self), (*self.rules, *self.bounds))  # by its parts: nothing may be set afterwards
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Policy):

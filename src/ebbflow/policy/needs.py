@@ -5,15 +5,22 @@ What a metric of a trigger is about:
 =====================  ===================================================================================
 the trigger says of    that subject
 about an operator      the rule's operator; of a rule for each operator, every operator
-``queue-length``       of an operator: its ``operator-queue``; where a target has none (Spark), the
-                       ``queue-length`` of the query of that name, else of the pipeline
+``queue-length``       of an operator: its ``operator-queue``; where a target has none (Spark), that of the
+                       query of its name, else of the pipeline: the ``backlog`` where a read limit makes
+                       one, else all that is not processed (``queue-length``)
 ``cpu``                ``instance-cpu`` of the operator; of a rule on nodes, ``node-cpu``
 about the pipeline     of an operator: the query of its name, where there is one; else the pipeline
 about nodes or hosts   all of them: each reading of each one counts
 =====================  ===================================================================================
+
+A queue holds what is not being worked on. Of a query with a read limit that is its backlog: what it took is at
+work, and what has come since a batch began would be in no queue of an engine without batches. A query
+without a limit takes all there is, so it has no backlog, and what is not processed is the best there is to see.
 """
 
 from __future__ import annotations
+
+from collections.abc import Container
 
 import msgspec
 
@@ -56,10 +63,13 @@ look, mean of its instances')>, subject='enrich')})
     )
 
 
-def sources(trigger: Trigger, operator: str, pipeline: str | None) -> tuple[Need, ...]:
+def sources(
+    trigger: Trigger, operator: str, pipeline: str | None, limited: Container[str] | None = None
+) -> tuple[Need, ...]:
     """Where the readings of a trigger may come from, the best first.
 
-    ``operator`` is the one of the rule, or the one a rule for each operator is being applied to.
+    ``operator`` is the one of the rule, or the one a rule for each operator is being applied to. ``limited``:
+    queries with a read limit, and the pipeline if all of its have one; any may have one if not told.
     """
     own = ANY if operator == EACH_OPERATOR else operator
     if trigger.metric == CPU:
@@ -71,8 +81,14 @@ def sources(trigger: Trigger, operator: str, pipeline: str | None) -> tuple[Need
     metric = Metric.of(trigger.metric)
     if metric is Metric.QUEUE_LENGTH and (trigger.of or operator != NODES):
         subject = trigger.of or own
-        whole = () if trigger.of else (Need(metric, pipeline),)
-        return (Need(Metric.OPERATOR_QUEUE, subject), Need(metric, subject), *whole)
+        places = (subject,) if trigger.of else (subject, pipeline)
+        waiting = (
+            Need(kind, place)
+            for place in places
+            for kind in (Metric.BACKLOG, metric)
+            if kind is metric or limited is None or place in limited
+        )
+        return (Need(Metric.OPERATOR_QUEUE, subject), *waiting)
     if trigger.of:
         return (Need(metric, trigger.of),)
     if metric.about is SubjectKind.OPERATOR:

@@ -5,8 +5,9 @@ A table from series to triggers, filled as series show up; a reading that nobody
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
@@ -30,9 +31,13 @@ class Router:
     ['grow']
     """
 
-    def __init__(self, policy: Policy, pipeline: str, operators: Iterable[str]) -> None:
+    def __init__(
+        self, policy: Policy, pipeline: str, operators: Iterable[str], limited: Iterable[str] = ()
+    ) -> None:
+        """``limited``: queries with a read limit, whose queue is their backlog (see ``needs``)."""
         self.pipeline = pipeline
         self.operators = tuple(operators)
+        self.limited = frozenset(limited)
         self.states: list[RuleState] = []
         self._last_s: dict[_Series, float] = {}
         self.use(policy)
@@ -46,7 +51,7 @@ class Router:
             for name in self._applied(rule)
         ]
         self._sources: list[tuple[TriggerState, tuple[Need, ...]]] = [
-            (trigger, sources(trigger.trigger, state.operator, self.pipeline))
+            (trigger, sources(trigger.trigger, state.operator, self.pipeline, self.limited))
             for state in self.states
             for trigger in state.states
         ]
@@ -89,6 +94,18 @@ class Router:
         """When the series was last read; −∞ if never."""
         return self._last_s.get((subject, metric), -math.inf)
 
+    def offer_merged(
+        self, series: Iterable[tuple[str, Iterable[tuple[float, float]]]], metric: Metric
+    ) -> None:
+        """Readings of one metric of some subjects, each oldest first: in the order of their times, because a
+        trigger may listen to all of them."""
+        subjects = list(series)
+        if len(subjects) == 1:
+            self.offer_values(subjects[0][0], metric, subjects[0][1])
+            return
+        for time_s, value, subject in heapq.merge(*(_named(*each) for each in subjects)):
+            self.offer_values(subject, metric, ((time_s, value),))
+
     def heard_by(self, trigger: TriggerState) -> list[tuple[str, Metric]]:
         """The series a trigger listens to: one, or one of each node."""
         return [series for series, route in self._routes.items() if any(each is trigger for each in route)]
@@ -119,3 +136,7 @@ class Router:
             self._rank[id(state)] = rank
             route.append(state)
         return route
+
+
+def _named(subject: str, points: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float, str]]:
+    return ((time_s, value, subject) for time_s, value in points)

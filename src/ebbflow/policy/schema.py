@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ebbflow.core.metrics import Metric
 from ebbflow.policy.builder import DAYS
 from ebbflow.policy.document import BOUNDS, RULE, SCALARS, bare_type
+from ebbflow.policy.fitting import CPU
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
 
 
@@ -53,6 +55,10 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
     if part is Trigger:
         schema["oneOf"] = [{"required": ["above"]}, {"required": ["below"]}]
+        # One reading alone fires no rule; a mean, a percentile, a trend and a forecast are of many.
+        schema["not"] = {"required": ["for-at-least", "in-at-least"]}
+        schema["anyOf"] = [{"required": [key]} for key in ("measure", "for-at-least", "in-at-least")]
+        schema["properties"]["metric"]["enum"] = [CPU, *(metric.key for metric in Metric)]
     if part is Bounds:
         schema["anyOf"] = [{"required": ["at-least"]}, {"required": ["at-most"]}]
         schema["dependentRequired"] = {"from": ["until"], "until": ["from"]}

@@ -20,22 +20,26 @@ left of the measured batch when the stages are taken out, so the launching of ta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from ebbflow.core.batches import Batch, StageRun
 
 FADE = 0.9
 """Weight that a batch keeps when the next one arrives: about the last 20 batches count."""
+SURE = 0.9
+TELLING = 0.01
+"""Batch sizes whose variance is less than this part of their squared mean teach no lasting share."""
+LEAST_SHARE = 0.05
+"""Rows are never taken to cost nothing for good: doubt would be none, and nothing learned again."""
 SURPRISE = 3.0
 """A task time beyond this many times the expected one is taken for this many: a new executor's first
 tasks load classes and start Python; a true change of cost still gets through within a few batches."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchTime:
+class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """batch(n) = fixed_s + per_row_s · n, for one number of slots."""
 
     fixed_s: float
@@ -47,25 +51,34 @@ class BatchTime:
 
 
 class StageModel:
-    """o and c of one stage, from fading sums of (1, x, y, xx, xy) with x = n/p, y = task_time/p."""
+    """o and c of one stage, from fading sums of (1, x, y, xx, xy, yy) with x = n/p, y = task_time/p."""
 
     def __init__(self) -> None:
-        self._w = self._x = self._y = self._xx = self._xy = 0.0
-        self._split: tuple[float, float] | None = None
-        """(o, c) when batch sizes last differed enough to tell them apart."""
+        self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
+        self._rows_share = 1.0
+        """Part of a task's time that its rows took when that could last be told for sure."""
         self.costs = (0.0, 0.0)
         """(o, c): seconds a task, seconds a row; both at least 0.
 
-        With too little spread in the batch sizes the two cannot be told apart. Then they keep the
-        proportion they last had: a steady load must not unteach what a changing one taught. Before there
-        was one, all is put on the rows; that asks for more nodes when the load grows, never for fewer.
+        With too little spread in the batch sizes, or too much noise in their times, the two cannot be told
+        apart. Least squares gives c with a variance; what was known before counts against that:
+
+            c = (1 − g) · c₀ + g · c_ls    g = τ² / (τ² + σ² / (w · var x))    τ = c₀ / 2
+
+        c₀ is the share of the rows when it could last be told (g ≥ SURE), so a steady load does not unteach
+        what a changing one taught, and executors that warm up are not taken for rows that cost nothing.
+        Before there was one, all is put on the rows; that asks for more nodes when the load grows, never for
+        fewer.
         """
         self.tasks = 1
         self.skew = 1.0
         """Longest task ÷ mean task, fading; 1 where all are alike."""
 
-    def learn(self, rows: int, run: StageRun) -> None:
-        """Take in one run of the stage; what is far off all before it counts only in part."""
+    def learn(self, rows: int, run: StageRun, *, steady: bool = True) -> None:
+        """Take in one run of the stage; what is far off all before it counts only in part.
+
+        A long task in a batch in which nodes came is a first task on one of them: no skew.
+        """
         tasks, task_time_s = run.tasks, run.task_time_s
         x, y = rows / tasks, task_time_s / tasks
         if self._w:
@@ -76,10 +89,12 @@ class StageModel:
         self._y = FADE * self._y + y
         self._xx = FADE * self._xx + x * x
         self._xy = FADE * self._xy + x * y
+        self._yy = FADE * self._yy + y * y
         self.costs = self._fit()
-        skew = run.longest_task_s * tasks / task_time_s if task_time_s > 0 else 1.0
-        faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == tasks else skew
-        self.skew = faded if faded > 1.0 else 1.0
+        if steady:
+            skew = run.longest_task_s * tasks / task_time_s if task_time_s > 0 else 1.0
+            faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == tasks else skew
+            self.skew = faded if faded > 1.0 else 1.0
         self.tasks = tasks
 
     def waves(self, slots: int) -> float:
@@ -87,19 +102,21 @@ class StageModel:
         return max(math.ceil(self.tasks / max(1, slots)), self.skew)
 
     def _fit(self) -> tuple[float, float]:
-        """(o, c) by least squares; in their last proportion where the batch sizes differ too little."""
         mean_x, mean_y = self._x / self._w, self._y / self._w
-        if mean_x <= 0:
-            return mean_y, 0.0
+        if mean_x <= 0 or mean_y <= 0:
+            return max(0.0, mean_y), 0.0
+        c = known = self._rows_share * mean_y / mean_x
         spread = self._xx / self._w - mean_x * mean_x
-        if spread >= 0.01 * mean_x * mean_x:
-            c = (self._xy / self._w - mean_x * mean_y) / spread
-            c = min(max(c, 0.0), mean_y / mean_x)
-            self._split = (mean_y - c * mean_x, c)
-            return self._split
-        o, c = self._split or (0.0, 1.0)
-        level = o + c * mean_x
-        return (o * mean_y / level, c * mean_y / level) if level > 0 else (mean_y, 0.0)
+        if spread > 1e-9 * mean_x * mean_x:
+            together = self._xy / self._w - mean_x * mean_y
+            fitted = min(max(together / spread, 0.0), mean_y / mean_x)
+            noise = max(0.0, self._yy / self._w - mean_y * mean_y - fitted * together)
+            doubt = (known / 2) ** 2
+            sure = doubt / (doubt + noise / (self._w * spread)) if doubt else 1.0
+            c += sure * (fitted - known)
+            if sure >= SURE and spread >= TELLING * mean_x * mean_x:
+                self._rows_share = max(LEAST_SHARE, c * mean_x / mean_y)
+        return mean_y - c * mean_x, c
 
 
 class BatchModel:
@@ -138,14 +155,17 @@ class BatchModel:
         for run in batch.stages:
             if batch.steady:
                 in_waves_s = -(-run.tasks // slots) * run.task_time_s / run.tasks
-                in_stages_s += max(in_waves_s, run.longest_task_s)
+                in_stages_s += in_waves_s if in_waves_s > run.longest_task_s else run.longest_task_s
             else:  # on how many slots its tasks ran is not known, only how long
                 in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
             return
         for run in batch.stages:
-            self._stages.setdefault(run.index, StageModel()).learn(batch.rows, run)
+            stage = self._stages.get(run.index)
+            if stage is None:
+                stage = self._stages[run.index] = StageModel()
+            stage.learn(batch.rows, run, steady=batch.steady)
         for index in [i for i in self._stages if i >= len(batch.stages)]:
             del self._stages[index]  # the plan of the query changed
         self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)

@@ -42,6 +42,7 @@ class BatchSizing(Sizing):
         )
         self.models = models
         self._reserve_s = min(reserve_s, self.budget_s / 2)
+        self._half_s = (self.budget_s - self._reserve_s) / 2
         self.states = states
         self._per_node = max(1, snapshot.slots_per_node)
         self._sizes: list[int] | None = None
@@ -67,30 +68,42 @@ class BatchSizing(Sizing):
         together = range(1, min(most_slots, sum(model.most_tasks for model in models)) + 1)
         return list(_nodes_for(tuple(together), self._per_node, limits))
 
-    def _play(self, nodes: int) -> Size:
-        """The worst freshness of all queries, and the busiest of them."""
-        slots, half_s = nodes * self._per_node, (self.budget_s - self._reserve_s) / 2
-        in_stages = self._in_stages(slots, half_s) if len(self.models) > 1 else {}
-        total = sum(in_stages.values())
-        slots_over_time = self._slots_over_time(nodes)
-        worst_s = final_s = 0.0
-        busy = total
+    def busy(self, nodes: int) -> float:
+        """The busiest of the queries; of several, no less than all of them together."""
+        slots = nodes * self._per_node
+        in_stages = self._in_stages(slots)
+        busy = sum(in_stages.values())
         for name, model in self.models.items():
             state = self.states[name]
-            longest_s = max(state.trigger_interval_s, half_s)
-            share = 1.0 - min(0.95, total - in_stages[name]) if in_stages else 1.0
-            busy = max(busy, model.on(slots, share).of(state.rate_ahead_per_s * longest_s) / longest_s)
+            longest_s = max(state.trigger_interval_s, self._half_s)
+            time = model.on(slots, _left_by_others(name, in_stages))
+            busy = max(busy, time.of(state.rate_ahead_per_s * longest_s) / longest_s)
+        return busy
+
+    def _play(self, nodes: int, busy: float) -> Size:
+        """The worst freshness of all queries, and the busiest of them."""
+        in_stages = self._in_stages(nodes * self._per_node)
+        slots_over_time = self._slots_over_time(nodes)
+        worst_s = final_s = 0.0
+        for name, model in self.models.items():
+            share = _left_by_others(name, in_stages)
             phases = [(from_s, model.on(count, share)) for from_s, count in slots_over_time]
-            seen = look_ahead(state, phases, judge_from_s=self.judge_from_s, until_s=self._until_s)
+            seen = look_ahead(
+                self.states[name], phases, judge_from_s=self.judge_from_s, until_s=self._until_s
+            )
             worst_s = max(worst_s, seen.worst_freshness_s)
             final_s = max(final_s, seen.final_freshness_s)
         return Size(nodes, worst_s, final_s, busy, self._reserve_s)
 
-    def _in_stages(self, slots: int, half_s: float) -> dict[str, float]:
-        """Part of the time in which the stages of each query hold the slots."""
+    def _in_stages(self, slots: int) -> dict[str, float]:
+        """Part of the time in which the stages of each query hold the slots; not asked of one that is alone."""
+        if len(self.models) == 1:
+            return {}
         return {
             name: model.busy_share(
-                slots, self.states[name].rate_ahead_per_s, max(self.states[name].trigger_interval_s, half_s)
+                slots,
+                self.states[name].rate_ahead_per_s,
+                max(self.states[name].trigger_interval_s, self._half_s),
             )
             for name, model in self.models.items()
         }
@@ -109,6 +122,11 @@ class BatchSizing(Sizing):
         if nodes > coming or not asked:
             phases.append((snapshot.now_s + snapshot.lead_time_s, nodes * per_node))
         return phases
+
+
+def _left_by_others(name: str, in_stages: Mapping[str, float]) -> float:
+    """Part of the slots' time that the other queries leave to one."""
+    return 1.0 - min(0.95, sum(in_stages.values()) - in_stages[name]) if in_stages else 1.0
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,8 @@ until a saturated stretch shows what slots give: 0.9 where instances lie unevenl
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 FADE = 0.9
 """Weight that a stretch keeps when the next one comes: about the last 20 count."""
@@ -29,8 +30,7 @@ FORGET = 0.01
 """How fast κ goes back to 1 while nothing shows it: who thinks nodes are slow takes more, and never sees."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """What happened between two looks."""
 
     span_s: float
@@ -137,12 +137,16 @@ class FlowModel:
         if limit:
             got = stretch.cpu_s[limit] / (stretch.span_s * max(stretch.instances[limit], 1.0))
             self._instance_cpu[limit] = 0.5 * (self._instance_cpu.get(limit, self.slot_cpu) + got)
-        most = 0.95 * self.slot_cpu * stretch.span_s
-        full = any(cpu_s > most * stretch.instances[name] for name, cpu_s in stretch.cpu_s.items())
-        if shown > self.slot_cpu or (stretch.backlogged and not limit and not full and shown > 0):
+        saturated = stretch.backlogged and not limit and shown > 0
+        if shown > self.slot_cpu or (saturated and not self._some_full(stretch)):
             self.slot_cpu = 0.5 * (self.slot_cpu + shown)
         elif self.slot_cpu < 1.0:
             self.slot_cpu += FORGET * (1.0 - self.slot_cpu)
+
+    def _some_full(self, stretch: Stretch) -> bool:
+        """Whether the instances of some operator had all that slots can give them."""
+        most = 0.95 * self.slot_cpu * stretch.span_s
+        return any(cpu_s > most * stretch.instances[name] for name, cpu_s in stretch.cpu_s.items())
 
     # -- the pause of a change -------------------------------------------------------------------
 

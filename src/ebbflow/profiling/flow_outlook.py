@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlowState:
+class FlowState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of a flow now."""
 
     now_s: float
@@ -38,9 +38,9 @@ class FlowState:
 
     def rows_after(self, ahead_s: float) -> float:
         """a: rows that arrive within the next seconds."""
-        rising_s = min(ahead_s, self.slope_for_s)
+        rising_s = ahead_s if ahead_s < self.slope_for_s else self.slope_for_s
         rows = self.rate_per_s * rising_s + self.slope_per_s2 * rising_s * rising_s / 2
-        return rows + self.rate_ahead_per_s * (ahead_s - rising_s)
+        return rows if rising_s == ahead_s else rows + self.rate_ahead_per_s * (ahead_s - rising_s)
 
     def seconds_until(self, rows: float) -> float:
         """The inverse of ``rows_after``; endless where so many never come."""
@@ -69,7 +69,7 @@ def play_flow(
     (3.0, 0.0)
     """
     now_s, waiting = state.now_s, state.queue_rows
-    if waiting < 1e-6 and all(capacity >= state.rate_ahead_per_s for _, capacity in phases):
+    if waiting < 1e-6 and min([capacity for _, capacity in phases]) >= state.rate_ahead_per_s:
         return 0.0, 0.0  # mostly so: every row is done as it comes
     done = 0.0
     age_s = _age_s(state, done, 0.0)

@@ -17,8 +17,7 @@ class FlowSizing(Sizing):
 
     Every change of its layout stops it for the pause that was learned: that is what any row may have to wait.
     Leaving stops it now, so a smaller size is judged from now on, stop included; for one that takes no change
-    as much is kept in reserve, because the next change will need it. ``busy`` is the rate ahead ÷ what nodes
-    and instances can take in.
+    as much is kept in reserve, because the next change will need it.
     """
 
     def __init__(
@@ -70,6 +69,8 @@ class FlowSizing(Sizing):
 
     def layout(self, nodes: int) -> Layout:
         """That many nodes, and more instances of the operators that would limit them."""
+        if not self.raised:
+            return super().layout(nodes)
         planned = self.snapshot.planned
         return Layout(
             nodes=planned.with_nodes(nodes).nodes,
@@ -101,11 +102,14 @@ class FlowSizing(Sizing):
                 raised[name] = planned
         return raised
 
-    def _play(self, nodes: int) -> Size:
+    def busy(self, nodes: int) -> float:
+        """The rate ahead ÷ what nodes and instances can take in."""
+        return self.state.rate_ahead_per_s / max(self.capacity_per_s(nodes), 1e-9)
+
+    def _play(self, nodes: int, busy: float) -> Size:
         phases, stops = self._phases(nodes)
         from_s = self.snapshot.now_s if nodes < self.snapshot.observed.main_nodes else self.judge_from_s
         worst_s, final_s = play_flow(self.state, phases, judge_from_s=from_s, until_s=self._until_s)
-        busy = self.state.rate_ahead_per_s / max(self.capacity_per_s(nodes), 1e-9)
         return Size(nodes, worst_s, final_s, busy, 0.0 if stops else self.model.pause_s)
 
     def _phases(self, nodes: int) -> tuple[list[tuple[float, float]], bool]:
@@ -139,10 +143,8 @@ class FlowSizing(Sizing):
 
 
 def _slowest(model: FlowModel, instances: Mapping[str, int]) -> tuple[str, float]:
-    rates = {
-        name: model.operator_per_s(name, instances[name]) for name in model.operators if name in instances
-    }
-    if not rates:
-        return "", math.inf
-    name = min(rates, key=lambda n: rates[n])
-    return name, rates[name]
+    slowest, rate_per_s = "", math.inf
+    for name in model.operators:
+        if name in instances and (per_s := model.operator_per_s(name, instances[name])) < rate_per_s:
+            slowest, rate_per_s = name, per_s
+    return slowest, rate_per_s

@@ -15,6 +15,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ebbflow.profiling.batch_model import BatchTime
 
 
@@ -54,8 +56,7 @@ class QueryState:
         return self.rate_per_s + self.slope_per_s2 * self.slope_for_s
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outlook:
+class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Worst freshness of the batches that end after a point in time, and how the last one ends."""
 
     worst_freshness_s: float

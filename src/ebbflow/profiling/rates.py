@@ -20,21 +20,19 @@ class Rates:
 
     def __init__(self, *, window_s: float) -> None:
         self._window = Window(span_s=window_s)
+        self.level = 0.0
+        """The higher of the last rate and the mean of the last three: a fall is believed when it has happened."""
 
     def add(self, time_s: float, rate_per_s: float) -> None:
         """Take in a rate."""
         self._window.add(time_s, rate_per_s)
+        recent = self._window.values()[-3:]
+        self.level = max(recent[-1], sum(recent) / len(recent))
 
     @property
     def last_time_s(self) -> float | None:
         """When the newest rate was read."""
         return self._window.last_time_s
-
-    @property
-    def level(self) -> float:
-        """The higher of the last rate and the mean of the last three: a fall is believed when it has happened."""
-        recent = self._window.values()[-3:]
-        return max(recent[-1], sum(recent) / len(recent)) if recent else 0.0
 
     def rise_per_s(self, ahead_s: float) -> float:
         """The slope less its standard error; in the seconds ahead to no more than three times the rate."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.slo import Slo
@@ -15,12 +16,11 @@ NEARLY = 1.15
 """A size does nearly as well as the largest if what it ends up with is no more than this many times as much."""
 SAME = 1.01
 """Closer than this, two sizes do equally well."""
-WORTH_OF_NODES = 0.2
-"""Beyond the objective, so much of a share of freshness is given up for a share of the nodes: 1 % for 5 %."""
+WORTH_OF_NODES = 0.1
+"""Beyond the objective, so much of a share of freshness is given up for a share of the nodes: 1 % for 10 %."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True, gc=False):
     """A number of nodes, and what is predicted on it."""
 
     nodes: int
@@ -70,8 +70,12 @@ class Sizing(ABC):
         """Numbers of nodes worth looking at, ascending."""
 
     @abstractmethod
-    def _play(self, nodes: int) -> Size:
-        """What a number of nodes would bring."""
+    def busy(self, nodes: int) -> float:
+        """What is asked of a number of nodes ÷ what they can do."""
+
+    @abstractmethod
+    def _play(self, nodes: int, busy: float) -> Size:
+        """What a number of nodes would bring, which would be so busy."""
 
     def layout(self, nodes: int) -> Layout:
         """The planned layout with that many nodes."""
@@ -81,12 +85,22 @@ class Sizing(ABC):
         """What freshness and how busy, on a number of nodes."""
         size = self._judged.get(nodes)
         if size is None:
-            size = self._judged[nodes] = self._play(nodes)
+            size = self._judged[nodes] = self._play(nodes, self.busy(nodes))
         return size
 
     def fits(self, size: Size) -> bool:
         """Whether a size keeps within the budget and is not too busy to keep up."""
         return size.freshness_s + size.reserve_s <= self.budget_s and size.busy <= self._busy_limit
+
+    def keeps(self, nodes: int) -> bool:
+        """Whether a number of nodes fits; one that is too busy need not be played forward to know."""
+        size = self._judged.get(nodes)
+        if size is None:
+            busy = self.busy(nodes)
+            if busy > self._busy_limit:
+                return False
+            size = self._judged[nodes] = self._play(nodes, busy)
+        return self.fits(size)
 
     def smallest(self) -> Size:
         """The smallest size that fits, by halving, below the planned one if that fits.
@@ -97,36 +111,39 @@ class Sizing(ABC):
         """
         sizes = self.sizes()
         here = bisect_right(sizes, self.snapshot.planned.main_nodes) - 1
-        if here >= 0 and self.fits(self.judge(sizes[here])):
+        if here >= 0 and self.keeps(sizes[here]):
             # Mostly the next smaller one is too small already, and nothing else needs to be looked at.
-            if here == 0 or not self.fits(self.judge(sizes[here - 1])):
+            if here == 0 or not self.keeps(sizes[here - 1]):
                 return self.judge(sizes[here])
-            return self._halve(sizes[:here], self.fits)
-        best = self.judge(sizes[-1])
-        if self.fits(best):
-            return self._halve(sizes[here + 1 :] or sizes, self.fits)
-        return self._nearly_best(sizes, best)
+            return self._halve(sizes[:here], self.keeps)
+        if self.keeps(sizes[-1]):
+            return self._halve(sizes[here + 1 :] or sizes, self.keeps)
+        return self._nearly_best(sizes, self.judge(sizes[-1]))
 
     def _nearly_best(self, sizes: Sequence[int], largest: Size) -> Size:
         busy = max(self._busy_limit, NEARLY * largest.busy)
-        best = self._halve(
-            sizes, lambda size: size.final_s <= SAME * largest.final_s and size.busy <= SAME * largest.busy
-        )
+
+        def as_good(nodes: int) -> bool:
+            size = self.judge(nodes)
+            return size.final_s <= SAME * largest.final_s and size.busy <= SAME * largest.busy
+
+        best = self._halve(sizes, as_good)
         kept_s = max(self.budget_s, min(NEARLY * best.final_s, self.snapshot.slo.freshness_s))
 
-        def enough(size: Size) -> bool:
+        def enough(nodes: int) -> bool:
+            size = self.judge(nodes)
             spared = max(0.0, best.nodes / size.nodes - 1)
             price = SAME + min(NEARLY - 1, WORTH_OF_NODES * spared)
             return size.final_s <= max(kept_s, price * best.final_s) and size.busy <= busy
 
         return self._halve(sizes, enough)
 
-    def _halve(self, sizes: Sequence[int], enough: Callable[[Size], bool]) -> Size:
+    def _halve(self, sizes: Sequence[int], enough: Callable[[int], bool]) -> Size:
         """The first size that is enough, where the last one is."""
         low, high = 0, len(sizes) - 1
         while low < high:
             middle = (low + high) // 2
-            if enough(self.judge(sizes[middle])):
+            if enough(sizes[middle]):
                 high = middle
             else:
                 low = middle + 1

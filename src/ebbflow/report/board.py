@@ -6,6 +6,7 @@ As all pages: one file that loads nothing, in which names and reasons are data a
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ class BoardRow:
     failed: int
     wins: int
     scores: Scores
+    past: bool = False
+    """Whether it is no strategy but a run that was; that is always drawn."""
+    infeasible: int = 0
+    """Loads on which nobody can keep the SLO."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +54,36 @@ class BoardCell:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BoardLoad:
-    """A load: how strategies did on it, and their runs for one seed."""
+class BoardRun:
+    """One run: how it did, and its picture, unless it failed."""
 
-    name: str
+    cell: BoardCell
+    drawing: Drawing | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoardScene:
+    """The runs of all strategies on a load with one seed."""
+
+    seed: int
     text: str
     """The load as an expression."""
+    runs: Mapping[str, BoardRun]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoardLoad:
+    """A load: how strategies did on it, and their runs for every seed."""
+
+    name: str
     first: str
     """The strategy that was first on it."""
     cells: Mapping[str, BoardCell]
-    drawings: Mapping[str, Drawing]
+    scenes: Sequence[BoardScene]
+    sampled: str = ""
+    """How finely, in words; empty for a shape."""
+    apart: bool = False
+    """Whether it is so coarse that the rank is not by it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +97,8 @@ class Board:
     slo: Slo
     rows: Sequence[BoardRow]
     loads: Sequence[BoardLoad]
+    apart: Sequence[BoardRow] = ()
+    """The same strategies, in the same order, on the loads that are told apart."""
     notes: Sequence[str] = ()
 
 
@@ -111,11 +138,11 @@ def headline(rows: Sequence[BoardRow]) -> str:
     if not first.kept:
         nobody = "none of them" if len(rows) > 1 else "it"
         return f"{first.strategy}{place.removesuffix(': it')}, but {nobody} kept the SLO; {late} of its rows were late."
-    cost = times(first.scores.get("cost_ratio"))
-    return (
-        f"{first.strategy}{place} kept the SLO at {cost} the cheapest schedule with hindsight; "
-        f"{late} of the rows were late."
-    )
+    ratio = first.scores.get("cost_ratio")
+    cost = f"{times(ratio)} the cheapest schedule with hindsight"
+    if ratio is None:
+        cost = f"{whole(first.scores.get('node_seconds'))} node-seconds"
+    return f"{first.strategy}{place} kept the SLO at {cost}; {late} of the rows were late."
 
 
 def _looks(rows: Sequence[BoardRow]) -> dict[str, tuple[str, str]]:
@@ -142,7 +169,7 @@ _COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("Node-seconds", "Nodes held × seconds, from asking for each until it was gone. Mean over the runs.", ""),
     ("× hindsight", "Node-seconds ÷ those of the cheapest schedule with hindsight that keeps the SLO.", ""),
     ("Saved", "Node-seconds saved against holding the maximum throughout.", ""),
-    ("Late rows", "Share of the rows that were later than the SLO allows.", ""),
+    ("Late rows", "Share of the rows that were later than the SLO allows, or lost.", ""),
     ("p50", "Half of the rows were processed within this time of their arrival.", "narrow"),
     ("p95", "95 % of the rows were processed within this time of their arrival.", "narrow"),
     ("Worst", "The longest wait of a row; mean over the runs.", "narrow"),
@@ -150,25 +177,45 @@ _COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("Lost", "Rows that can never be processed any more; mean over the runs.", "narrow"),
     ("SLO kept", "Runs in which few enough rows were late, of all runs.", ""),
     ("First on", "Loads on which it was first by the same rule.", ""),
+    (
+        "Infeasible",
+        "Loads on which no schedule within the limits keeps the SLO; × hindsight is against a best effort there.",
+        "narrow",
+    ),
 )
 
 
 def _ranking(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
+    ranked, apart = _table(board.rows, looks), ""
+    if board.apart:
+        ranked = f"<h3>{_FINE}</h3>{ranked}"
+        apart = f"<h3>{_COARSE}</h3>{_table(board.apart, looks)}"
+    return (
+        f"<section><h2>Ranking</h2>{ranked}"
+        f'<p class="hint">{html.escape(board.rule)} SLO: freshness {html.escape(slo_text(board.slo))}.</p>'
+        f'{apart}<div class="chart" id="costs"></div></section>'
+    )
+
+
+_FINE = "On loads with a sample a minute or more often, which the rank is by"
+_COARSE = "On coarser loads, told apart: flat between samples, then a jump that nobody could see"
+
+
+def _table(rows: Sequence[BoardRow], looks: Mapping[str, tuple[str, str]]) -> str:
     heads = "".join(
         f'<th scope="col" class="{kind}"><abbr title="{html.escape(meaning)}">{name}</abbr></th>'
         for name, meaning, kind in _COLUMNS
     )
-    body, missed = "", False
-    for row in board.rows:
+    in_order = all(row.kept or not after.kept for row, after in itertools.pairwise(rows))
+    body, missed = "", not in_order  # of loads that the rank is not by, who kept it may come anywhere
+    for row in rows:
         if not row.kept and not missed and row.rank > 1:
             missed = True
             body += f'<tr class="rule"><th colspan="{len(_COLUMNS) + 2}">did not keep the SLO</th></tr>'
         body += _ranked(row, looks[row.strategy])
     return (
-        '<section><h2>Ranking</h2><div class="scroll"><table class="board"><thead><tr><th>#</th>'
+        '<div class="scroll"><table class="board"><thead><tr><th>#</th>'
         f'<th scope="col">Strategy</th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<p class="hint">{html.escape(board.rule)} SLO: freshness {html.escape(slo_text(board.slo))}.</p>'
-        '<div class="chart" id="costs"></div></section>'
     )
 
 
@@ -188,6 +235,7 @@ def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
         (whole(lost), "narrow bad" if lost else "narrow"),
         (kept, "bad" if row.failed else ""),
         (str(row.wins) if row.wins else "–", ""),
+        (str(row.infeasible) if row.infeasible else "–", "narrow"),
     )
     written = "".join(f'<td class="{kind}">{html.escape(text)}</td>' for text, kind in cells)
     name = f'<i class="dot" style="background:{look[0]}"></i>{html.escape(row.strategy)}'
@@ -199,10 +247,15 @@ def _matrix(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
     if len(board.loads) < 2:
         return ""
     heads = "".join(
-        f'<th scope="col"><button type="button" data-load="{index}" title="{html.escape(load.text)}">'
+        f'<th scope="col"><button type="button" data-load="{index}" title="{html.escape(_told(load))}">'
         f"{html.escape(load.name)}</button></th>"
         for index, load in enumerate(board.loads)
     )
+    fine = sum(not load.apart for load in board.loads)
+    over = ""
+    if board.apart:
+        coarse = len(board.loads) - fine
+        over = f'<tr class="over"><th></th><th colspan="{fine}">ranked</th><th colspan="{coarse}">apart</th></tr>'
     body = ""
     for row in board.rows:
         cells = "".join(_cell(load, row.strategy) for load in board.loads)
@@ -210,10 +263,15 @@ def _matrix(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
         body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
     return (
         '<section><h2>By load</h2><div class="scroll"><table class="matrix">'
-        f"<thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<thead>{over}<tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         '<p class="hint">Cost against hindsight, mean over the seeds; bold is first on that load. Red: the SLO was '
         "missed, with the share of late rows. Click a load to look at its runs.</p></section>"
     )
+
+
+def _told(load: BoardLoad) -> str:
+    text = load.scenes[0].text if load.scenes else load.name
+    return f"{text}, {load.sampled}" if load.sampled else text
 
 
 def _cell(load: BoardLoad, strategy: str) -> str:
@@ -231,13 +289,16 @@ def _runs(board: Board) -> str:
         f'<option value="{index}">{html.escape(load.name)}</option>' for index, load in enumerate(board.loads)
     )
     hidden = " hidden" if len(board.loads) < 2 else ""
+    alone = " hidden" if all(len(load.scenes) < 2 for load in board.loads) else ""
     return (
         '<section id="runs"><div class="tools"><h2>Runs</h2>'
-        f'<label{hidden}>load <select id="load">{options}</select></label></div>'
+        f'<label{hidden}>load <select id="load">{options}</select></label>'
+        f'<label{alone}>seed <select id="seed"></select></label></div>'
         '<p class="hint" id="load-text"></p><div id="chips" class="chips"></div>'
         '<div class="chart" id="timeline"></div>'
         '<p class="hint">Drag to zoom, double-click to zoom out. The reasons of the ▲▼ decisions show when the '
-        "pointer is over them. Dashed grey: the nodes that hindsight would hold.</p></section>"
+        "pointer is over them; of a run with very many the largest are drawn, and how many that leaves out is told "
+        "below. Dashed grey: the nodes that hindsight would hold.</p></section>"
         '<section><div class="tools"><h2>Decisions</h2><label>of <select id="whose"></select></label></div>'
         '<p class="hint" id="acts-told"></p><div class="scroll"><table class="ledger"><thead><tr>'
         "<th>Time</th><th>Nodes</th><th>Why</th><th>Bound by</th><th>Expected → achieved</th></tr></thead>"
@@ -261,7 +322,7 @@ def _data(board: Board, looks: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
                 "name": row.strategy,
                 "colour": looks[row.strategy][0],
                 "dash": looks[row.strategy][1],
-                "shown": row.rank <= SHOWN_AT_FIRST,
+                "shown": row.rank <= SHOWN_AT_FIRST or row.past,
                 "kept": row.kept,
                 "scores": dict(row.scores),
             }
@@ -272,10 +333,22 @@ def _data(board: Board, looks: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
 
 
 def _load_data(load: BoardLoad) -> dict[str, Any]:
-    drawn = next(iter(load.drawings.values()), None)
     return {
         "name": load.name,
-        "text": load.text,
-        **({} if drawn is None else drawn.surroundings()),
-        "runs": {strategy: drawing.curves() for strategy, drawing in load.drawings.items()},
+        "sampled": load.sampled,
+        "seeds": [_scene_data(scene) for scene in load.scenes],
     }
+
+
+def _scene_data(scene: BoardScene) -> dict[str, Any]:
+    drawn = {name: (run, run.drawing) for name, run in scene.runs.items() if run.drawing is not None}
+    around = next((drawing.surroundings() for _, drawing in drawn.values()), {})
+    runs = {name: {"told": _run_told(run), **drawing.curves()} for name, (run, drawing) in drawn.items()}
+    return {"seed": scene.seed, "text": scene.text, **around, "runs": runs}
+
+
+def _run_told(run: BoardRun) -> str:
+    """A run in a few characters, beside its name."""
+    cell = run.cell
+    cost = times(cell.cost_ratio) if cell.cost_ratio is not None else f"{whole(cell.node_seconds)} node-s"
+    return f"{cost}, {share(cell.violation)} late"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ebbflow.report.label_places import SCRIPT as PLACE_LABELS
+
 STYLE = """
 .board td, .board thead th:nth-child(n+3) { text-align: right; white-space: nowrap; padding-left: 16px; }
 .board td:first-child, .board thead th:first-child { text-align: left; padding: 0 12px 0 0; color: var(--muted); }
@@ -18,8 +20,11 @@ STYLE = """
 .matrix thead button { border: 0; padding: 0; background: none; color: var(--act); font-size: 13px;
   text-align: right; max-width: 11em; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .matrix .first { font-weight: 700; } .matrix small { display: block; font-size: 11.5px; font-weight: 400; }
+h3 { font-size: 14px; font-weight: 600; color: var(--muted); margin: 18px 0 6px; }
+h2 + h3 { margin-top: 0; }
+.matrix tr.over th { font-size: 12px; text-align: right; border-bottom: 0; padding-bottom: 0; }
 .tools select { max-width: 24em; }
-#costs { height: 340px; margin-top: 18px; } #timeline { min-height: 900px; }
+#costs { height: 420px; margin-top: 18px; } #timeline { min-height: 900px; }
 #load-text { overflow-wrap: anywhere; margin: 0 0 10px;
   font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .chips { display: flex; flex-wrap: wrap; gap: 6px; margin-bottom: 6px; }
@@ -30,7 +35,9 @@ STYLE = """
 @media print { .chips { display: none; } }
 """
 
-SCRIPT = """
+SCRIPT = (
+    PLACE_LABELS
+    + """
 (() => {
   const board = Page.read("ebbflow-data"), byId = id => document.getElementById(id);
   const shown = new Set(board.strategies.filter(s => s.shown).map(s => s.name));
@@ -54,12 +61,11 @@ SCRIPT = """
     const two = n => String(n).padStart(2, "0");
     return h ? `${h}:${two(m)}:${two(r)}` : `${m}:${two(r)}`;
   };
-  let current = board.loads[0];
+  let current = board.loads[0], scene = current.seeds[0];
 
   // What each strategy cost beside how late it was, on a logarithmic scale with a floor for "none".
   const floor = 0.0001, known = board.strategies.filter(
     s => s.scores.cost_ratio != null && s.scores.violation != null);
-  known.sort((a, b) => a.scores.cost_ratio - b.scores.cost_ratio);  // neighbours are named above and below
   const late = s => Math.max(s.scores.violation, floor), allowed = 1 - board.slo.quantile;
   const costs = () => {
     if (known.length < 2) { byId("costs").hidden = true; return; }
@@ -71,19 +77,32 @@ SCRIPT = """
       text: `<b>Cost and lateness</b>  <span style="color:${muted}">left and low is good</span>` }];
     if (allowed > floor) notes.push({ xref: "paper", x: 1, xanchor: "left", y: Math.log10(allowed),
       showarrow: false, xshift: 3, text: "SLO", font: { size: 11.5, color: red } });
-    Page.draw(byId("costs"), known.map((s, i) => ({
-      x: [s.scores.cost_ratio], y: [late(s)], mode: "markers+text", text: [plain(s.name)], name: plain(s.name),
-      textposition: i % 2 ? "bottom center" : "top center", textfont: { size: 12 }, showlegend: false,
+    const chart = byId("costs"), pen = document.createElement("canvas").getContext("2d");
+    pen.font = `12px ${font}`;
+    const named = () => {  // where there is room, which the drawn axes know
+      const { xaxis, yaxis } = chart._fullLayout;
+      const points = known.map(s => ({ x: xaxis.d2p(s.scores.cost_ratio), y: yaxis.d2p(late(s)),
+        w: pen.measureText(s.name).width + 6, h: 16 }));
+      return placeLabels(points, xaxis._length, yaxis._length).map((place, i) => ({
+        x: known[i].scores.cost_ratio, y: Math.log10(late(known[i])), ax: place.dx, ay: place.dy,
+        text: plain(known[i].name), font: { size: 12 }, showarrow: true, arrowhead: 0, arrowwidth: 0.8,
+        standoff: 6, arrowcolor: place.far ? muted : "rgba(0,0,0,0)", borderpad: 0 }));
+    };
+    const name = () => Plotly.relayout(chart, { annotations: [...notes, ...named()] });
+    Page.draw(chart, known.map(s => ({
+      x: [s.scores.cost_ratio], y: [late(s)], mode: "markers", name: plain(s.name), showlegend: false,
       cliponaxis: false,
       marker: { color: s.colour, size: 11, symbol: s.kept ? "circle" : "circle-open", line: { width: 1.6 } },
       hovertemplate: `${plain(s.name)}: %{x:.2f} × hindsight, ${(100 * s.scores.violation).toPrecision(2)} % ` +
         "late<extra></extra>",
-    })), { ...base, shapes: lines, annotations: notes, height: 340, margin: { l: 66, r: 40, t: 34, b: 44 },
+    })), { ...base, shapes: lines, annotations: notes, height: 420, margin: { l: 66, r: 40, t: 34, b: 44 },
       xaxis: { title: { text: "node-seconds ÷ hindsight", font: { size: 12, color: muted } }, gridcolor: grey,
         zeroline: false, rangemode: "normal" },
       yaxis: { type: "log", range: [-4.25, 0.25], gridcolor: grey, tickvals: ticks, zeroline: false,
         ticktext: ["≤ 0.01 %", "0.1 %", "1 %", "10 %", "100 %"],
-        title: { text: "late rows", font: { size: 12, color: muted } } } });
+        title: { text: "late rows", font: { size: 12, color: muted } } } }).then(name);
+    let waits;
+    addEventListener("resize", () => { clearTimeout(waits); waits = setTimeout(name, 300); });
   };
 
   const panels = [
@@ -92,14 +111,14 @@ SCRIPT = """
     ["y3", [0.29, 0.46], "Backlog", "rows waiting, just before each commit"],
     ["y4", [0.0, 0.22], "Freshness", "latency of the oldest row of each commit, s"],
   ];
-  const traces = (load, unit) => {
+  const traces = (load, unit) => {  // load: the runs of one seed on it
     const at = curve => curve[0].map(t => t / unit), all = [];
     if (!load.load) return all;
     all.push({ x: at(load.load), y: load.load[1], yaxis: "y", mode: "lines", line: { width: 0 },
       fill: "tozeroy", fillcolor: "rgba(128,136,148,0.28)", name: "load",
       hovertemplate: "arriving %{y:,.0f} rows/s<extra></extra>" });
-    all.push({ x: at(load.hindsight), y: load.hindsight[1], yaxis: "y2", mode: "lines", name: "hindsight",
-      line: { color: muted, width: 1.4, dash: "dash", shape: "hv" },
+    if (load.hindsight) all.push({ x: at(load.hindsight), y: load.hindsight[1], yaxis: "y2", mode: "lines",
+      name: "hindsight", line: { color: muted, width: 1.4, dash: "dash", shape: "hv" },
       hovertemplate: "hindsight %{y:.1f}<extra></extra>" });
     for (const s of board.strategies) {
       const run = load.runs[s.name];
@@ -123,16 +142,18 @@ SCRIPT = """
     return all;
   };
   const timeline = () => {
-    const load = current, span = load.span || 1;
+    const load = scene, span = load.span || 1;
     const [unit, suffix] = span > 10800 ? [3600, " h"] : span > 600 ? [60, " min"] : [1, " s"];
     const axes = {}, notes = [], slo = board.slo.freshness;
     let worst = slo * 1.2;
     for (const name of shown) for (const v of (load.runs[name]?.freshness[1] ?? [])) worst = Math.max(worst, v * 1.05);
+    let most = (load.capacity || [0, 0]).length - 1;  // a recorded run may have held more than is allowed now
+    for (const name of shown) for (const n of (load.runs[name]?.held[1] ?? [])) most = Math.max(most, n);
     for (const [name, domain, title, told] of panels) {
       axes["yaxis" + name.slice(1)] = { domain, anchor: "x", gridcolor: grey, zeroline: false, nticks: 4,
         rangemode: "tozero", separatethousands: true, exponentformat: "none", tickfont: { size: 11.5 },
         fixedrange: true, ...(name === "y4" ? { range: [0, worst] } : {}),
-        ...(name === "y2" ? { range: [0, ((load.capacity || [0, 0]).length - 1) * 1.1], nticks: 6 } : {}) };
+        ...(name === "y2" ? { range: [0, most * 1.1], nticks: 6 } : {}) };
       notes.push({ xref: "paper", yref: "paper", x: 0, y: domain[1], xanchor: "left", yanchor: "bottom", yshift: 5,
         showarrow: false, font: { size: 13 }, text: `<b>${title}</b>  <span style="color:${muted}">${told}</span>` });
     }
@@ -142,7 +163,7 @@ SCRIPT = """
       line: { color: red, width: 1.3, dash: "dash" } }];
     return Page.draw(byId("timeline"), traces(load, unit), { ...base, ...axes, annotations: notes, shapes,
       height: 900, margin: { l: 58, r: 44, t: 6, b: 46 }, showlegend: false, hovermode: "x unified",
-      dragmode: "zoom", uirevision: load.name,
+      dragmode: "zoom", uirevision: current.name,
       xaxis: { anchor: "y4", range: [0, span / unit], gridcolor: grey, zeroline: false, ticksuffix: suffix,
         hoverformat: ",.2f", title: { text: "time since start", font: { size: 12, color: muted } },
         showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid",
@@ -156,6 +177,9 @@ SCRIPT = """
       dot.className = "dot";
       dot.style.background = s.colour;
       chip.append(dot, s.name);
+      const told = document.createElement("small");
+      told.textContent = scene.runs[s.name]?.told ?? "not drawn";
+      chip.append(told);
       chip.setAttribute("aria-pressed", shown.has(s.name));
       chip.addEventListener("click", () => {
         if (!shown.delete(s.name)) shown.add(s.name);
@@ -166,7 +190,7 @@ SCRIPT = """
     }));
   };
   const acts = () => {
-    const name = byId("whose").value, run = current.runs[name];
+    const name = byId("whose").value, run = scene.runs[name];
     const entries = run ? run.acts : [], cell = (text, kind) => {
       const td = document.createElement("td");
       td.textContent = text;
@@ -180,28 +204,39 @@ SCRIPT = """
         cell(a[4], "why"), cell(a[5] || "–", "bound"), cell(a[6] || "–", "effect"));
       return row;
     }));
-    const all = run ? run.actsInAll : 0;
-    byId("acts-told").textContent = !run ? "This run is not in the page." : !all ? "Nothing was changed in this run."
-      : entries.length < all ? `The ${entries.length} largest of ${all} changes on ${current.name}.`
-      : `All ${all} changes on ${current.name}.`;
+    const all = run ? run.actsInAll : 0, where = `on ${current.name}, seed ${scene.seed}`;
+    byId("acts-told").textContent = !run ? "This run is not in the page."
+      : !all ? "No change was decided in this run, or no decision is known."
+      : entries.length < all ? `The ${entries.length} largest of ${all} changes ${where}; the other ` +
+        `${all - entries.length} are left out here and in the picture.`
+      : `All ${all} changes ${where}.`;
   };
-  const choose = index => {
-    current = board.loads[index];
-    byId("load").value = index;
-    byId("load-text").textContent = current.text;
+  const play = seed => {
+    scene = current.seeds[seed];
+    byId("seed").value = seed;
+    byId("load-text").textContent = scene.text + (current.sampled ? `, ${current.sampled}` : "");
+    chips();
     timeline();
     acts();
+  };
+  const choose = index => {
+    const before = Number(byId("seed").value) || 0;
+    current = board.loads[index];
+    byId("load").value = index;
+    byId("seed").replaceChildren(...current.seeds.map((one, i) => new Option(one.seed, i)));
+    play(before < current.seeds.length ? before : 0);
   };
   const whose = byId("whose");
   whose.replaceChildren(...board.strategies.map(s => new Option(s.name, s.name)));
   whose.addEventListener("change", acts);
+  byId("seed").addEventListener("change", event => play(Number(event.target.value)));
   byId("load").addEventListener("change", event => choose(Number(event.target.value)));
   document.querySelectorAll("[data-load]").forEach(button => button.addEventListener("click", () => {
     choose(Number(button.dataset.load));
     byId("runs").scrollIntoView({ behavior: "smooth" });
   }));
   costs();
-  chips();
   choose(0);
 })();
 """
+)

@@ -16,10 +16,39 @@ from ebbflow.core.run import Run
 from ebbflow.report import series
 from ebbflow.report.wording import bound_by, change, effect
 
-MOST_POINTS = 300
-MOST_STEPS = 500
-MOST_ACTS = 120
-"""Of a run with more acts the largest changes are kept."""
+FULL_RUNS = 120
+"""Runs that a page holds in full detail; of more, each is drawn with less."""
+MOST_RUNS = 1_500
+"""Runs that a page holds at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """How much is kept of a run."""
+
+    points: int = 300
+    """Of backlog and freshness, the highest of each stretch."""
+    steps: int = 500
+    """Of the nodes, the highest of each stretch."""
+    acts: int = 120
+    """Of a run with more acts the largest changes are kept."""
+
+    @classmethod
+    def of_each(cls, runs: int) -> Detail:
+        """What each of so many runs on one page may have, so that the page stays below some 15 MB.
+
+        >>> Detail.of_each(100) == Detail(), Detail.of_each(360)
+        (True, Detail(points=100, steps=166, acts=40))
+        """
+        full, share = cls(), min(1.0, FULL_RUNS / max(runs, 1))
+        return cls(
+            points=max(60, int(full.points * share)),
+            steps=max(80, int(full.steps * share)),
+            acts=max(20, int(full.acts * share)),
+        )
+
+
+FULL = Detail()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,14 +73,19 @@ class Drawing:
     """Rows per second that arrive."""
     held: Curve
     working: Curve
-    hindsight: Curve
-    """Nodes that the cheapest schedule with hindsight holds; as steps, as those before."""
+    hindsight: Curve | None
+    """Nodes that the cheapest schedule with hindsight holds; as steps, as those before. None where it is not known."""
     capacity_rows_per_s: Floats
     """The best rate of 0, 1, 2 … nodes."""
     backlog: Curve
     freshness: Curve
     acts: tuple[Act, ...]
     acts_in_all: int
+
+    @property
+    def acts_left_out(self) -> int:
+        """Changes that are not in it."""
+        return self.acts_in_all - len(self.acts)
 
     def curves(self) -> dict[str, Any]:
         """What is drawn of this run alone, as plain numbers: curves are a list of times and one of values."""
@@ -74,24 +108,24 @@ class Drawing:
         return {
             "span": self.span_s,
             "load": _lists(self.load, digits, 1),
-            "hindsight": _lists(self.hindsight, digits, 2),
+            "hindsight": None if self.hindsight is None else _lists(self.hindsight, digits, 2),
             "capacity": [round(float(rate), 1) for rate in self.capacity_rows_per_s],
         }
 
 
-def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve) -> Drawing:
+def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve | None, *, detail: Detail = FULL) -> Drawing:
     """Thin a run out. ``hindsight``: the nodes of the cheapest schedule, in the run's own time."""
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
-    largest = sorted(acts, key=lambda entry: -abs(_growth(entry)))[:MOST_ACTS]
+    largest = sorted(acts, key=lambda entry: -abs(_growth(entry)))[: detail.acts]
     return Drawing(
         span_s=run.ended_s - run.started_s,
         load=series.arrival_rate(run),
-        held=_steps(run, run.nodes),
-        working=_steps(run, run.nodes_working),
-        hindsight=_steps(run, hindsight),
+        held=_steps(run, run.nodes, detail.steps),
+        working=_steps(run, run.nodes_working, detail.steps),
+        hindsight=None if hindsight is None else _steps(run, hindsight, detail.steps),
         capacity_rows_per_s=capacity_rows_per_s,
-        backlog=series.backlog(run, most_points=MOST_POINTS),
-        freshness=series.freshness(run, most_points=MOST_POINTS),
+        backlog=series.backlog(run, most_points=detail.points),
+        freshness=series.freshness(run, most_points=detail.points),
         acts=tuple(_act(entry, run.started_s) for entry in sorted(largest, key=lambda entry: entry.time_s)),
         acts_in_all=len(acts),
     )
@@ -114,13 +148,15 @@ def _growth(entry: LedgerEntry) -> int:
     return sum(entry.decision.wanted.nodes.values()) - sum(entry.before.nodes.values())
 
 
-def _steps(run: Run, curve: Curve) -> Curve:
+def _steps(run: Run, curve: Curve, most: int) -> Curve:
     """A step curve within the run: exact while its changes are few, else the highest of each stretch of time."""
+    if not len(curve):
+        return curve
     inside = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
     times_s = np.concatenate(([run.started_s], inside, [run.ended_s]))
     values = curve.stepped(times_s)
-    if len(times_s) > MOST_STEPS:
-        edges_s = np.linspace(run.started_s, run.ended_s, MOST_STEPS)
+    if len(times_s) > most:
+        edges_s = np.linspace(run.started_s, run.ended_s, most)
         every_s = np.union1d(times_s, edges_s)
         firsts = np.searchsorted(every_s, edges_s[:-1])
         highest = np.maximum.reduceat(curve.stepped(every_s), firsts)

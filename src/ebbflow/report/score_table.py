@@ -46,7 +46,7 @@ GROUPS: tuple[tuple[str, tuple[ScoreText, ...]], ...] = (
         ),
         ScoreText(
             key="violation", label="Late rows", write=share,
-            meaning="Share of the rows that took longer than the SLO allows.",
+            meaning="Share of the rows that took longer than the SLO allows, or were lost.",
         ),
     )),
     ("Cost", (
@@ -72,7 +72,7 @@ GROUPS: tuple[tuple[str, tuple[ScoreText, ...]], ...] = (
         ScoreText(
             key="throughput_degradation", label="Throughput degradation", write=share,
             meaning="Mean of |rows in − rows out| ÷ rows in over time: how far processing strayed from "
-            "the load.",
+            "the load. Working off a backlog counts for more than 100 %.",
         ),
         ScoreText(
             key="rows_in", label="Rows in", write=whole, better=Better.NEITHER,

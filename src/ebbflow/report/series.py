@@ -54,18 +54,18 @@ def nodes_working(run: Run) -> Curve:
 
 
 def backlog(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
-    """Rows that had arrived and were not processed, just before each commit."""
+    """Rows that had arrived and were not processed, lost ones aside, just before each commit."""
     times_s = _peak_times(run)
     if not len(run.arrived):
         return Curve.of([])
-    rows = run.arrived.interpolated(times_s + run.started_s) - _processed_before(run, times_s)
+    rows = run.survived.interpolated(times_s + run.started_s) - _processed_before(run, times_s)
     return _peaks(Curve(times_s, np.maximum(rows, 0.0)), most_points)
 
 
 def freshness(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
     """Age of the oldest row not yet processed, just before each commit: that row's latency."""
     times_s = _peak_times(run)
-    arrived = run.arrived
+    arrived = run.survived
     if not len(arrived):
         return Curve.of([])
     # The oldest unprocessed row is the first one beyond those processed, and not the last one of those: after

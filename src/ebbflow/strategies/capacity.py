@@ -20,19 +20,25 @@ decision of ``hold_in_s``.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ebbflow.core.decision import Constraint, Decision, Effect
+from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.sizing import Size, Sizing
 from ebbflow.strategies.capacity_batches import LearnedBatches
 from ebbflow.strategies.capacity_flow import LearnedFlow, flows
+from ebbflow.strategies.first_batch import FirstBatch
 
 HOLD_LEADS = 0.5
 """Shrinking must have been right for this part of a lead time at least: what is given up comes back no sooner."""
-FIRST_BATCH_S = 15.0
-"""A first batch starts Python and loads classes: so long it says nothing about the size."""
+DIGITS: dict[str, int | None] = {
+    "rate_per_s": 2, "slope_per_s2": 3, "queue_rows": None, "backlog_rows": None, "freshness_s": 2, "ahead_s": 1,
+    "driver_s": 3, "batch_fixed_s": 3, "batch_per_row_ms": 4, "row_cpu_ms": 4, "slot_cpu": 3, "capacity_per_s": 1,
+    "pause_s": 2, "reserve_s": 2, "lead_time_s": 2, "busy": 3, "predicted_freshness_s": 2, "budget_s": 2,
+}  # fmt: skip
+"""How the numbers behind a decision are rounded."""
 FORMULA = "n* = min { n : worst freshness(n) ≤ T + β·(SLO − T) and busy(n) ≤ ρ }"
 
 
@@ -47,6 +53,11 @@ class Learned(Protocol):
     @property
     def ready(self) -> bool:
         """Whether it has learned enough to be asked."""
+        ...
+
+    @property
+    def unlearned(self) -> Mapping[str, float | None]:
+        """Queries of which too little is known to size for them, by the start of their batch."""
         ...
 
     def learn(self, snapshot: Snapshot) -> None:
@@ -65,7 +76,7 @@ class Learned(Protocol):
         """What keeps more nodes from helping."""
         ...
 
-    def inputs(self, sizing: Any, size: Size) -> dict[str, float | str]:
+    def inputs(self, sizing: Any, size: Size) -> Mapping[str, float | str]:
         """The numbers behind a decision that only this engine has."""
         ...
 
@@ -98,8 +109,7 @@ class Capacity:
         self._hold_in_s = hold_in_s
         self._rate_window_s = rate_window_s
         self._learned: Learned = LearnedBatches(rate_window_s=rate_window_s)
-        self._first: tuple[float, int] | None = None
-        """(start, nodes planned then) of the batch that runs while nothing is learned yet."""
+        self._first_batch = FirstBatch()
         self._would_do: deque[tuple[float, int]] = deque()
         """(time, nodes) of the decisions in a row that found fewer nodes enough."""
 
@@ -111,8 +121,15 @@ class Capacity:
         if not learned.ready and flows(snapshot) and not isinstance(learned, LearnedFlow):
             learned = self._learned = LearnedFlow(rate_window_s=self._rate_window_s)
         learned.learn(snapshot)
+        doubled = self._first_batch.doubled(snapshot, learned.unlearned)
         if not learned.ready:
-            return self._wait(snapshot)
+            reason = "learning: too little work has been seen yet to know what rows cost"
+            return doubled or Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
+        sized = self._sized(snapshot, learned)
+        # What was learned of some queries says nothing of one that was not, and whose batch goes on and on.
+        return doubled if doubled and doubled.wanted.main_nodes > sized.wanted.main_nodes else sized
+
+    def _sized(self, snapshot: Snapshot, learned: Learned) -> Decision:
         now = snapshot.planned.main_nodes
         growing = self._sizing(snapshot, shrinking=False)
         needed = growing.smallest()
@@ -122,7 +139,7 @@ class Capacity:
         if needed.nodes > min(now, snapshot.requested.main_nodes) or reshaped:
             self._would_do.clear()
             # A size may be kept until it is full; one that is asked for gets room, so that few are asked for.
-            roomy = self._learned.sizing(
+            roomy = learned.sizing(
                 snapshot, budget=self._budget_out, busy_limit=self._busy_limit_in, shrinking=False
             ).smallest()
             nodes = max(needed.nodes, roomy.nodes, now if reshaped else 0)
@@ -146,35 +163,6 @@ class Capacity:
             shrinking=shrinking,
         )
         return sizing
-
-    def _wait(self, snapshot: Snapshot) -> Decision:
-        """Nothing is known: hold, unless one batch goes on and on. Then double, and again after each step of time.
-
-        A step is half the objective, or the time in which more nodes come if that is longer: before it is over,
-        nobody can say that the last doubling was not enough.
-        """
-        now, slo_s = snapshot.planned.main_nodes, snapshot.slo.freshness_s
-        step_s = max(slo_s / 2, snapshot.lead_time_s)
-        since_s = min((since_s for since_s in snapshot.queries.values() if since_s is not None), default=None)
-        if since_s is None or self._first is None or self._first[0] != since_s:
-            self._first = None if since_s is None else (since_s, now)
-        running_s = 0.0 if since_s is None else snapshot.now_s - since_s
-        wanted = now
-        if self._first is not None and snapshot.observed.main_nodes:
-            doublings = min(int(1 + (running_s - max(FIRST_BATCH_S, step_s)) // step_s), 20)
-            wanted = max(now, snapshot.limits.clamp(self._first[1] * 2 ** max(0, doublings)))
-        if wanted == now:
-            reason = "learning: too little work has been seen yet to know what rows cost"
-            return Decision(wanted=snapshot.planned, reason=reason, formula=FORMULA)
-        return Decision(
-            wanted=snapshot.planned.with_nodes(wanted),
-            reason=(
-                f"learning, and one batch has run for {running_s:.0f} s at an objective of {slo_s:g} s: "
-                f"doubled, and again every {step_s:g} s"
-            ),
-            formula="n = n₀ · 2^(1 + ⌊(running − max(w, step)) / step⌋), step = max(SLO / 2, lead)",
-            inputs={"running_s": round(running_s, 1), "w_s": FIRST_BATCH_S, "step_s": round(step_s, 1)},
-        )
 
     def _grow(self, sizing: Sizing, needed: Size) -> Decision:
         snapshot = sizing.snapshot
@@ -268,18 +256,19 @@ class Capacity:
             found = Constraint(name="objective", why=why)
         return (found,)
 
-    def _inputs(self, sizing: Sizing, size: Size) -> dict[str, float | str]:
+    def _inputs(self, sizing: Sizing, size: Size) -> Rounded:
         snapshot = sizing.snapshot
-        return {
-            "rate_per_s": round(sizing.rate_per_s, 2),
+        numbers = {
+            "rate_per_s": sizing.rate_per_s,
             **self._learned.inputs(sizing, size),
-            "lead_time_s": round(snapshot.lead_time_s, 2),
+            "lead_time_s": snapshot.lead_time_s,
             "observed_nodes": snapshot.observed.main_nodes,
             "requested_nodes": snapshot.requested.main_nodes,
-            "busy": round(size.busy, 3),
-            "predicted_freshness_s": round(size.freshness_s, 2),
-            "budget_s": round(sizing.budget_s, 2),
+            "busy": size.busy,
+            "predicted_freshness_s": size.freshness_s,
+            "budget_s": sizing.budget_s,
         }
+        return Rounded(numbers, DIGITS)
 
 
 def _effect(sizing: Sizing, size: Size) -> Effect:

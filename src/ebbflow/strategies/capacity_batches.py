@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
@@ -93,6 +94,11 @@ class LearnedBatches:
     def __init__(self, *, rate_window_s: float) -> None:
         self._rate_window_s = rate_window_s
         self._queries: dict[str, _Query] = {}
+        self._worked_s: dict[str, float] = {}
+        """When each query was last seen at work, or first seen at all."""
+        self._unlearned: dict[str, float | None] = {}
+        self._unjudged = ""
+        """A query that may be at work and of which too little is known to say on how many nodes."""
 
     def learn(self, snapshot: Snapshot) -> None:
         """Take in the batches that finished, and look at those that run."""
@@ -108,6 +114,24 @@ class LearnedBatches:
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():
             query.look(snapshot.queries[name], snapshot.now_s, slots, patience_s)
+        self._look_at_unlearned(snapshot)
+
+    def _look_at_unlearned(self, snapshot: Snapshot) -> None:
+        now_s, at_work = snapshot.now_s, {batch.query for batch in snapshot.batches if batch.rows}
+        self._worked_s = {
+            name: now_s if since_s is not None or name in at_work else self._worked_s.get(name, now_s)
+            for name, since_s in snapshot.queries.items()
+        }
+        ready = {name for name, query in self._queries.items() if query.model.ready}
+        self._unlearned = {name: s for name, s in snapshot.queries.items() if name not in ready}
+        # Rows that wait are in a batch before the objective is over. Who had none for so long has no rows.
+        busy = (name for name in self._unlearned if now_s - self._worked_s[name] <= snapshot.slo.freshness_s)
+        self._unjudged = next(busy, "")
+
+    @property
+    def unlearned(self) -> Mapping[str, float | None]:
+        """Queries of which too little is known to size for them, by the start of their batch."""
+        return self._unlearned
 
     @property
     def ready(self) -> bool:
@@ -117,9 +141,11 @@ class LearnedBatches:
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         overdue_s = max(query.overdue_s for query in self._queries.values())
-        if overdue_s <= 0:
-            return ""
-        return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+        if overdue_s > 0:
+            return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+        if self._unjudged:
+            return f"learning {self._unjudged}: what it needs is not known yet; nothing leaves until it is"
+        return ""
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> BatchSizing:
         """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""
@@ -137,6 +163,8 @@ class LearnedBatches:
     def _state(query: _Query, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
         last, now_s = query.last, snapshot.now_s
         assert last is not None
+        # Where a source does not tell, none is taken to wait; the guards keep who is there while it may be so.
+        backlog_rows = last.backlog_rows or 0.0
         rate = query.rates.level
         # Every growth disturbs a batch. One that is needed is made for the time until its effect can be
         # judged, and for as long after that as makes it worth the disturbance. A rise is believed as far
@@ -153,8 +181,8 @@ class LearnedBatches:
             offsets_taken_s=now_s if query.idle else last.started_s,
             free_at_s=now_s if query.idle else last.ended_s,
             trigger_interval_s=last.trigger_interval_s,
-            backlog_rows=0.0 if query.idle else last.backlog_rows,
-            rows_per_batch_limit=float(max(last.rows, 1)) if last.backlog_rows > 0 else math.inf,
+            backlog_rows=0.0 if query.idle else backlog_rows,
+            rows_per_batch_limit=float(max(last.rows, 1)) if backlog_rows > 0 else math.inf,
             rate_per_s=rate,
             slope_per_s2=0.0 if shrinking else query.rates.rise_per_s(ahead_s),
             slope_for_s=ahead_s,
@@ -176,19 +204,21 @@ class LearnedBatches:
             slo_s=snapshot.slo.freshness_s,
         )
 
-    @staticmethod
-    def inputs(sizing: BatchSizing, size: Size) -> dict[str, float | str]:
+    def inputs(self, sizing: BatchSizing, size: Size) -> dict[str, float | str]:
         """The numbers behind a decision."""
+        told = all(
+            q.idle or q.last is None or q.last.backlog_rows is not None for q in self._queries.values()
+        )
         snapshot, states = sizing.snapshot, sizing.states.values()
         slots = size.nodes * snapshot.slots_per_node
         model = max(sizing.models.values(), key=lambda m: m.on(slots).per_row_s)
         time = model.on(slots)
         return {
-            "slope_per_s2": round(sum(state.slope_per_s2 for state in states), 3),
-            "backlog_rows": round(sum(state.backlog_rows for state in states)),
-            "ahead_s": round(max(state.slope_for_s for state in states), 1),
-            "driver_s": round(model.driver_s, 3),
-            "batch_fixed_s": round(time.fixed_s, 3),
-            "batch_per_row_ms": round(time.per_row_s * 1000, 4),
-            "reserve_s": round(size.reserve_s, 2),
+            "slope_per_s2": sum([state.slope_per_s2 for state in states]),
+            "backlog_rows": sum([state.backlog_rows for state in states]) if told else "unknown",
+            "ahead_s": max([state.slope_for_s for state in states]),
+            "driver_s": model.driver_s,
+            "batch_fixed_s": time.fixed_s,
+            "batch_per_row_ms": time.per_row_s * 1000,
+            "reserve_s": size.reserve_s,
         }

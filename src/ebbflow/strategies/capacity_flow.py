@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ebbflow.core.decision import Constraint
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -50,6 +52,11 @@ class LearnedFlow:
         """Whether rows with a cost have been seen."""
         return self.model.ready
 
+    @property
+    def unlearned(self) -> Mapping[str, float | None]:
+        """None: a flow is learned as one, and has no batches to wait for."""
+        return {}
+
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         return "the flow stands still for a change; nothing leaves until it goes on" if self._stopped else ""
@@ -63,9 +70,8 @@ class LearnedFlow:
         if looked_s is None or (self._seen_s is not None and looked_s <= self._seen_s):
             return
         if self._seen_s is not None:  # the first look has no span to count rows over
-            for time_s, rate in rates.since(self._seen_s):
-                if time_s > self._seen_s:
-                    self._rates.add(time_s, rate)
+            for time_s, rate in rates.after(self._seen_s):
+                self._rates.add(time_s, rate)
         self._queue_rows = windows.of(name, Metric.QUEUE_LENGTH).last or 0.0
         self._freshness_s = windows.of(name, Metric.FRESHNESS).last or 0.0
         backlogged = self._queue_rows > BACKLOG_S * max(self._rates.level, 1.0)
@@ -79,9 +85,9 @@ class LearnedFlow:
             sent = {name: done[name] + queues[name] - self._queues.get(name, 0.0) for name in done}
             sources = [name for name in snapshot.pipeline.sources if name in done]
             rows = sum(done[name] for name in sources) / max(len(sources), 1)
-            behind = {
-                name: queues[name] / max(sent[name], 1.0) * rows for name in done if name not in sources
-            }
+            behind = {}
+            if backlogged and self._backlogged:
+                behind = {n: queues[n] / max(sent[n], 1.0) * rows for n in done if n not in sources}
             waits_for = max(behind, key=lambda name: behind[name], default="")
             self.model.learn(
                 Stretch(
@@ -105,11 +111,12 @@ class LearnedFlow:
     def _layout(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, float]]:
         """(instances, rows that wait) of each operator that was read."""
         instances, queues = {}, {}
+        of = snapshot.windows.of
         for name in snapshot.pipeline.order:
-            counted = snapshot.windows.of(name, Metric.INSTANCES).last
+            counted = of(name, Metric.INSTANCES).last
             if counted is not None:
                 instances[name] = round(counted)
-                queues[name] = snapshot.windows.of(name, Metric.OPERATOR_QUEUE).last or 0.0
+                queues[name] = of(name, Metric.OPERATOR_QUEUE).last or 0.0
         return instances, queues
 
     @staticmethod
@@ -118,14 +125,17 @@ class LearnedFlow:
     ) -> tuple[dict[str, float], dict[str, float]]:
         """(CPU seconds, rows finished) of each operator since the last look."""
         cpu_s, done = {}, {}
+        of = snapshot.windows.of
         for name, count in instances.items():
             used, before_s = 0.0, since_s
-            for time_s, share in snapshot.windows.of(name, Metric.INSTANCE_CPU).since(since_s):
+            for time_s, share in of(name, Metric.INSTANCE_CPU).after(since_s):
                 used += share * (time_s - before_s)
                 before_s = time_s
             cpu_s[name] = used * count
-            points = snapshot.windows.of(name, Metric.ROWS_IN).since(since_s)
-            done[name] = sum(value for time_s, value in points if time_s > since_s)
+            finished = 0.0
+            for _, rows in of(name, Metric.ROWS_IN).after(since_s):
+                finished += rows
+            done[name] = finished
         return cpu_s, done
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> FlowSizing:
@@ -161,17 +171,17 @@ class LearnedFlow:
             return Constraint(name="limit", why=f"{size.nodes} nodes are all the limits allow")
         return None
 
-    def inputs(self, sizing: FlowSizing, size: Size) -> dict[str, float | str]:
+    def inputs(self, sizing: FlowSizing, size: Size) -> dict[str, float]:
         """The numbers behind a decision."""
         state, model = sizing.state, self.model
         return {
-            "slope_per_s2": round(state.slope_per_s2, 3),
-            "queue_rows": round(state.queue_rows),
-            "freshness_s": round(state.freshness_s, 2),
-            "ahead_s": round(state.slope_for_s, 1),
-            "row_cpu_ms": round(1000 * model.row_cpu_s, 4),
-            "slot_cpu": round(model.slot_cpu, 3),
-            "capacity_per_s": round(sizing.capacity_per_s(size.nodes), 1),
-            "pause_s": round(model.pause_s, 2),
-            "reserve_s": round(size.reserve_s, 2),
+            "slope_per_s2": state.slope_per_s2,
+            "queue_rows": state.queue_rows,
+            "freshness_s": state.freshness_s,
+            "ahead_s": state.slope_for_s,
+            "row_cpu_ms": 1000 * model.row_cpu_s,
+            "slot_cpu": model.slot_cpu,
+            "capacity_per_s": sizing.capacity_per_s(size.nodes),
+            "pause_s": model.pause_s,
+            "reserve_s": size.reserve_s,
         }

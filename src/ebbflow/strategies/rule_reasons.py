@@ -37,8 +37,8 @@ def hold(
     blocked.sort(
         key=lambda each: each[1].name == LIMIT
     )  # who waits for a time tells more than who is at its end
-    fires = [verdict.state for verdict in verdicts]
-    waiting = [s for s in states if sizes.known(s.operator, snapshot) and not any(s is f for f in fires)]
+    fires = {id(verdict.state) for verdict in verdicts}
+    waiting = [s for s in states if id(s) not in fires and sizes.known(s.operator, snapshot)]
     closest = max(waiting, key=lambda state: state.progress(now_s), default=None)
     reasons = [f"rule {named(state)} would fire, but {why.why}" for state, why in blocked[:1]]
     if closest is not None:

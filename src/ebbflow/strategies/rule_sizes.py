@@ -1,8 +1,9 @@
 """The sizes that rules change: how large something is, was at the start, and when it last changed.
 
-Slots and nodes: the instances of a continuous engine run side by side, so they count together; the stages of a
-micro-batch run one after the other, so the widest counts. Where growth finds no free slot it brings nodes for
-itself; instances that go leave with the nodes they filled, if all slots were taken.
+Slots and nodes: the instances of a continuous engine run side by side, so they count together. The stages of a
+micro-batch run one after the other, so of each query the widest counts; queries run side by side. Where growth
+finds no free slot it brings nodes for itself; instances that go leave with the nodes they filled, if all
+slots were taken.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy.model import NODES
 
+SETTLED_S = 30.0
+"""Nodes join one by one when a job starts. Until their number has stood so long, or a rule acts on it, it is the
+original one, and its changes are no scaling."""
+
 
 class Sizes:
     """Follows the plan from look to look."""
@@ -28,6 +33,8 @@ class Sizes:
         self._fused: set[str] = set()
         self._looked_s = 0.0
         """When the last look was: what changed since was decided then."""
+        self._starting = True
+        self._stands_since_s: float | None = None
 
     def look(self, snapshot: Snapshot) -> None:
         """Take in the plan: what grew or shrank since the last look."""
@@ -35,12 +42,25 @@ class Sizes:
         for subject, size in now.items():
             self.original.setdefault(subject, size)
             before = self._before.get(subject, size)
-            if size > before:
+            if subject == NODES and self._starting:
+                self._start(size, before, snapshot.now_s)
+            elif size > before:
                 self.last_out_s[subject] = self._looked_s
             elif size < before:
                 self.last_in_s[subject] = self._looked_s
         self._before = now
         self._looked_s = snapshot.now_s
+
+    def _start(self, nodes: int, before: int, now_s: float) -> None:
+        if nodes != before or self._stands_since_s is None:
+            self._stands_since_s = now_s
+        self.original[NODES] = nodes
+        self._starting = now_s - self._stands_since_s < SETTLED_S
+
+    def acts(self, wanted: Layout, snapshot: Snapshot) -> None:
+        """Something is about to be decided: nodes that change from now on were scaled."""
+        if wanted.main_nodes != snapshot.planned.main_nodes:
+            self._starting = False
 
     def known(self, operator: str, snapshot: Snapshot) -> bool:
         """Whether there is such a thing to scale."""
@@ -93,11 +113,21 @@ def _nodes_for(snapshot: Snapshot, parallelism: Mapping[str, int], gives_back: b
     """How many nodes more (or fewer) other parallelisms take."""
     planned, per_node = snapshot.planned, max(1, snapshot.slots_per_node)
     slots = planned.main_nodes * per_node
-    together = any(len(snapshot.windows.of(name, Metric.OPERATOR_QUEUE)) for name in planned.parallelism)
-    taken = (sum if together else max)(planned.parallelism.values())
-    wanted = (sum if together else max)(parallelism.values())
+    taken, wanted = _at_once(snapshot, planned.parallelism), _at_once(snapshot, parallelism)
     if wanted > taken:
         return math.ceil(max(0, wanted - max(taken, slots)) / per_node)
     if wanted < taken and taken >= slots and gives_back:
         return -((taken - wanted) // per_node)
     return 0
+
+
+def _at_once(snapshot: Snapshot, parallelism: Mapping[str, int]) -> int:
+    """Slots that so many instances take at the same time."""
+    if any(len(snapshot.windows.of(name, Metric.OPERATOR_QUEUE)) for name in parallelism):
+        return sum(parallelism.values())
+    query_of = {operator.name: operator.query for operator in snapshot.pipeline.operators}
+    widest: dict[str, int] = {}
+    for name, size in parallelism.items():
+        query = query_of.get(name, "")
+        widest[query] = max(size, widest.get(query, 0))
+    return sum(widest.values())

@@ -4,11 +4,13 @@ At each look new readings go through a router to the triggers that wait for them
 hold, and whose guard times have passed, changes its operator by its step, up to its limit; a step past the
 limit is clamped to it. Guard times count from the last change of *that* size, whoever made it. After its
 action a rule needs a fresh full period. Where several rules fire for one size, scale-out goes before scale-in,
-and of several the one that leaves it largest. Bounds of the calendar hold always, without a trigger.
+and of several the one that leaves it largest. Bounds of the calendar hold without a trigger and without
+readings; but while the target cannot be seen nothing is done at all, not even for them.
 
 An operator with a parallelism of its own gets another one; one without is fused with its upstream and is
 sized with the nodes. Growth that finds no free slot brings nodes for itself, shrinking gives back those that it
-filled. Missing or stale readings fire nothing.
+filled. What does not come about is wanted again ever later (``rule_attempts``), and nodes that came for it go
+again. Missing or stale readings fire nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from dataclasses import dataclass, field
 from ebbflow.core.decision import Constraint, Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.calendar import holds
+from ebbflow.policy.change import PolicyChange
 from ebbflow.policy.checks import findings
 from ebbflow.policy.defaults import default_policy
 from ebbflow.policy.english import bounds_in_english
@@ -28,34 +31,12 @@ from ebbflow.policy.evaluation import RuleState
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
+from ebbflow.strategies.rule_attempts import Attempts
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes, with_sizes
 
-STALE_AFTER_S = 15.0
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
-RETRY_S = 30.0
-"""What was wanted and did not come about (a guard, a query that cannot run like that) is wanted again so much
-later: asking for another parallelism stops a query each time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyChange:
-    """What another policy brought."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Rules that are the same, and go on with the readings they have."""
-
-    def __str__(self) -> str:
-        parts = [
-            f"{len(names)} {word} ({', '.join(names)})"
-            for word, names in (("added", self.added), ("changed", self.changed), ("removed", self.removed))
-            if names
-        ]
-        return "; ".join([*parts, f"{len(self.kept)} kept with their histories"])
 
 
 @dataclass(kw_only=True)
@@ -84,8 +65,9 @@ class Rules:
         self._sizes = Sizes()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
-        self._tried: dict[str, tuple[float, int, int]] = {}
-        """Of each size that was to change: when, from what, to what."""
+        self._attempts = Attempts()
+        self._idle_nodes = 0
+        """Nodes that came for instances which did not."""
 
     @property
     def policy(self) -> Policy:
@@ -99,17 +81,11 @@ class Rules:
 
     def use(self, policy: Policy) -> PolicyChange:
         """Another policy from the next look on; rules that are the same keep their histories."""
-        old = {rule.name: rule for rule in self._policy.rules}
-        new = {rule.name: rule for rule in _sound(policy).rules}
+        change = PolicyChange.between(self._policy, _sound(policy))
         self._policy = policy
         if self._router is not None:
             self._router.use(policy)
-        return PolicyChange(
-            added=tuple(name for name in new if name not in old),
-            removed=tuple(name for name in old if name not in new),
-            changed=tuple(name for name in new if name in old and new[name] != old[name]),
-            kept=tuple(name for name in new if old.get(name) == new[name]),
-        )
+        return change
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -128,6 +104,7 @@ class Rules:
         ]
         answer = _Answer()
         self._act(verdicts, answer)
+        self._give_back(snapshot, answer)
         self._keep_bounds(snapshot, answer)
         if not answer.sizes:
             return hold(router.states, verdicts, self._sizes, snapshot)
@@ -141,8 +118,8 @@ class Rules:
             for state in answer.fired
             for subject in [self._sizes.subject(state.operator, snapshot)]
         ]
-        for subject, size in answer.sizes.items():
-            self._tried[subject] = (snapshot.now_s, self._sizes.now(subject, snapshot), size)
+        self._attempts.note_all(snapshot, answer.sizes, wanted)
+        self._sizes.acts(wanted, snapshot)
         first = answer.fired[0] if answer.fired else None
         return Decision(
             wanted=wanted,
@@ -155,12 +132,12 @@ class Rules:
     # -- looking -------------------------------------------------------------------------------
 
     def _routed(self, snapshot: Snapshot) -> Router:
-        names = snapshot.pipeline.order
+        names, limited = snapshot.pipeline.order, snapshot.read_limited
         router = self._router
         if router is None or router.pipeline != snapshot.pipeline.name:
-            router = self._router = Router(self._policy, snapshot.pipeline.name, names)
-        elif router.operators != names:
-            router.operators = names
+            router = self._router = Router(self._policy, snapshot.pipeline.name, names, limited)
+        elif router.operators != names or router.limited != limited:
+            router.operators, router.limited = names, limited
             router.use(self._policy)
         return router
 
@@ -172,27 +149,24 @@ class Rules:
             if (now > before) if state.rule.out else (now < before):
                 state.reset()
         self._acting = []
-        for subject in [s for s, tried in self._tried.items() if tried[1] != self._sizes.now(s, snapshot)]:
-            del self._tried[subject]
+        self._idle_nodes = self._attempts.settle(snapshot)
         self._sizes.look(snapshot)
-
-    def _waits_s(self, subject: str, size: int, now_s: float) -> float:
-        """How long the same change is not asked for again because it has just come to nothing."""
-        tried = self._tried.get(subject)
-        return tried[0] + RETRY_S - now_s if tried is not None and tried[2] == size else 0.0
 
     def _feed(self, router: Router, snapshot: Snapshot) -> None:
         newest_s = snapshot.now_s + FUTURE_S
         if len(router) > 2 * len(snapshot.windows) + 100:
             router.forget_all_but(snapshot.windows.series())
+        new: dict[Metric, list[tuple[str, list[tuple[float, float]]]]] = {}
         for subject, metric in snapshot.windows.series():
             if not router.waits_for(subject, metric):
                 continue
             window = snapshot.windows.of(subject, metric)
             last_s = router.last_s(subject, metric)
             if (window.last_time_s or 0.0) > last_s:
-                points = window.since(last_s)
-                router.offer_values(subject, metric, (p for p in points if p[0] <= newest_s))
+                points = [point for point in window.since(last_s) if point[0] <= newest_s]
+                new.setdefault(metric, []).append((subject, points))
+        for metric, series in new.items():
+            router.offer_merged(series, metric)
 
     # -- judging -------------------------------------------------------------------------------
 
@@ -218,8 +192,8 @@ class Rules:
         if (size <= now) if rule.out else (size >= now):
             why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
             return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
-        if (left_s := self._waits_s(subject, size, snapshot.now_s)) > 0:
-            why = f"{now} → {size} did not come about; it is tried again in {format_duration(left_s)}"
+        if self._attempts.waits_s(subject, size, snapshot.now_s) > 0:
+            why = self._attempts.told(subject, size, snapshot.now_s)
             return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
         return Verdict(state=state, size=size, now=now, clamped=clamped)
 
@@ -257,6 +231,12 @@ class Rules:
             text = f"rule '{chosen.state.rule.name}' fired"
             answer.reasons.append(f"{text} (and {', '.join(also)})" if also else text)
 
+    def _give_back(self, snapshot: Snapshot, answer: _Answer) -> None:
+        count = self._idle_nodes
+        if count and NODES not in answer.sizes:
+            answer.sizes[NODES] = max(snapshot.limits.min_nodes, snapshot.planned.main_nodes - count)
+            answer.reasons.append(f"{count} node(s) go that came for instances which did not come about")
+
     def _keep_bounds(self, snapshot: Snapshot, answer: _Answer) -> None:
         for bounds in self._policy.bounds:
             if not holds(bounds, snapshot.now_s):
@@ -271,7 +251,7 @@ class Rules:
                 kept = max(wanted, bounds.at_least or 1)
                 kept = min(kept, bounds.at_most) if bounds.at_most is not None else kept
                 kept = snapshot.limits.clamp(kept) if subject == NODES else kept
-                if kept == wanted or self._waits_s(subject, kept, snapshot.now_s) > 0:
+                if kept == wanted or self._attempts.waits_s(subject, kept, snapshot.now_s) > 0:
                     continue
                 answer.bound.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
                 answer.sizes[subject] = kept

@@ -44,6 +44,11 @@ class Counted(Load):
         """The same: it has an end."""
         return self.duration_s
 
+    @property
+    def sample_step_s(self) -> float:
+        """The median distance of its counts."""
+        return float(np.median(np.diff(self.arrived.times_s)))
+
     def _rate_per_s(self, times_s: Floats) -> Floats:
         slopes = np.diff(self.arrived.values) / np.diff(self.arrived.times_s)
         index = np.searchsorted(self.arrived.times_s, times_s, side="right") - 1

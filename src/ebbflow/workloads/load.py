@@ -39,6 +39,11 @@ class Load(ABC):
     def span_s(self) -> float:
         """Its natural length: once it has passed, the load has ended, stays level or starts again."""
 
+    @property
+    def sample_step_s(self) -> float:
+        """How far apart its samples are where it was recorded, in played seconds; 0 where it is known at any time."""
+        return 0.0
+
     @abstractmethod
     def _rate_per_s(self, times_s: Floats) -> Floats:
         """Rate at times that lie within the load."""
@@ -96,6 +101,11 @@ class Sum(Load):
         """The longest span of its parts."""
         return max(part.span_s for part in self.parts)
 
+    @property
+    def sample_step_s(self) -> float:
+        """That of its coarsest part."""
+        return max(part.sample_step_s for part in self.parts)
+
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return np.asarray(np.sum([part.rate_per_s(times_s) for part in self.parts], axis=0))
 
@@ -126,6 +136,11 @@ class Scaled(Load):
     def span_s(self) -> float:
         """As of the load itself."""
         return self.load.span_s
+
+    @property
+    def sample_step_s(self) -> float:
+        """As of the load itself."""
+        return self.load.sample_step_s
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return self.factor * self.load.rate_per_s(times_s)

@@ -46,6 +46,11 @@ class Noise(Shape):
         """As of the load itself."""
         return self.load.span_s
 
+    @property
+    def sample_step_s(self) -> float:
+        """As of the load itself: noise tells nothing that was not recorded."""
+        return self.load.sample_step_s
+
     def _factor(self, times_s: Floats) -> Floats:
         variance = math.log1p(self.amount**2)
         seconds = np.floor(times_s).astype(np.uint64)

@@ -80,6 +80,11 @@ class Trace(Shape):
         """How long the section takes to play once."""
         return self._section.span_s
 
+    @property
+    def sample_step_s(self) -> float:
+        """The median distance of its samples, as they are played."""
+        return self._section.step_s
+
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return self._section.rate_per_s(np.mod(times_s, self.span_s))
 
@@ -96,6 +101,7 @@ class Section:
     """The part of a trace that is played, in played seconds: intervals, and the rate at both their ends."""
 
     span_s: float
+    step_s: float
     starts_s: Floats
     ends_s: Floats
     left_per_s: Floats
@@ -224,6 +230,7 @@ def _cut(trace: Trace, samples: Samples) -> Section:
     drawn = trace.between == "draw" and cells > 1
     return Section(
         span_s=(end_s - start_s) / trace.speed,
+        step_s=samples.step_s / trace.speed,
         starts_s=(begins_s - start_s) / trace.speed,
         ends_s=(ends_s - start_s) / trace.speed,
         left_per_s=rates,

@@ -54,6 +54,30 @@ def test_looks_within_its_second_are_no_suggestions() -> None:
     assert strategy.decide(waiting(2.0, 8, 500.0)).wanted.main_nodes == 2
 
 
+def test_seconds_between_looks_suggest_what_the_look_before_did() -> None:
+    strategy = Dask()
+    assert strategy.decide(waiting(0.0, 8, 700.0)).wanted.main_nodes == 8
+    # at 8 s and 9 s it would have seen 700 rows (3 workers), now 500 (2): the largest of the three
+    assert strategy.decide(waiting(10.0, 8, 500.0)).wanted.main_nodes == 3
+
+
+def test_a_look_that_suggested_nothing_is_held_too() -> None:
+    strategy = Dask()
+    sizes = [
+        strategy.decide(waiting(10.0 * k, 8, lag)).wanted.main_nodes
+        for k, lag in enumerate([2000.0, 500.0, 500.0])  # as many as there are, up to 9 s
+    ]
+    assert sizes == [8, 8, 2]
+
+
+def test_seconds_in_which_nothing_was_seen_suggest_nothing() -> None:
+    strategy = Dask()
+    strategy.decide(waiting(0.0, 8, 500.0))
+    strategy.decide(world(10.0, 8, data_age_s=99.0))
+    assert strategy.decide(waiting(20.0, 8, 500.0)).wanted.main_nodes == 8
+    assert strategy.decide(waiting(30.0, 8, 500.0)).wanted.main_nodes == 2
+
+
 def test_growing_has_no_patience() -> None:
     strategy = Dask()
     assert strategy.decide(waiting(0.0, 1, 1000.0)).wanted.main_nodes == 4

@@ -49,6 +49,23 @@ def test_it_asks_for_nothing_while_the_cluster_is_scaling_but_goes_on_smoothing(
     assert held.inputs["mean"] == 1.625
 
 
+def test_of_several_batches_in_a_look_the_first_that_leaves_the_band_is_answered() -> None:
+    two = [batch(20.0, 20.0, stage(4, 1.0)), batch(22.0, 2.0, stage(4, 1.0))]
+    # asked at the end of each: 1.625 after the first wants 7; the 0.898 after the second comes too late
+    decision = ElasticScaling().decide(world(30.0, 4, two))
+    assert decision.inputs["mean"] == 1.625
+    assert decision.wanted.main_nodes == 7
+
+
+def test_batches_that_ended_while_it_was_scaling_only_smooth() -> None:
+    strategy = ElasticScaling(smoothing=0.0)
+    growing = (ActionUnderWay(kind=ActionKind.GROW, since_s=15.0, nodes=3),)
+    strategy.decide(world(20.0, 4, [batch(20.0, 20.0, stage(4, 1.0))], under_way=growing))
+    two = [batch(30.0, 20.0, stage(4, 1.0)), batch(40.0, 9.0, stage(4, 1.0))]
+    assert strategy.decide(world(40.0, 4, two)).wanted.main_nodes == 4  # the last is within the band
+    assert strategy.decide(world(60.0, 4, two)).wanted.main_nodes == 8  # and now the first was asked
+
+
 def test_the_target_is_of_the_nodes_that_are_there() -> None:
     seen = world(20.0, 8, [batch(20.0, 20.0, stage(4, 1.0))], observed=Layout.of(2))
     assert ElasticScaling(smoothing=0.0).decide(seen).wanted.main_nodes == 4

@@ -43,6 +43,29 @@ def test_it_syncs_every_fifteen_seconds_and_no_sooner() -> None:
     assert strategy.decide(busy(15.0, 4, 38.0)).wanted.main_nodes == 6
 
 
+def test_looked_at_every_ten_seconds_it_still_syncs_every_fifteen_on_the_mean() -> None:
+    strategy = Hpa()
+    synced = [
+        t for t in range(0, 3601, 10) if "waits" not in strategy.decide(busy(float(t), 10, 70.0)).reason
+    ]
+    assert synced[:5] == [0, 20, 30, 50, 60]
+    assert (synced[-1] - synced[0]) / (len(synced) - 1) == 15.0
+
+
+def test_a_look_that_covers_several_syncs_makes_them_all() -> None:
+    strategy = Hpa()
+    # 14 busy slots want 20. Up at 0 s by 4; at 15 s to 10, at 30 s to 20, on the load seen at 0 s
+    assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
+    assert strategy.decide(busy(60.0, 5, 140.0)).wanted.main_nodes == 20
+
+
+def test_syncs_that_saw_nothing_do_nothing() -> None:
+    strategy = Hpa()
+    assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
+    strategy.decide(world(5.0, 5, data_age_s=60.0))
+    assert strategy.decide(busy(60.0, 5, 140.0)).wanted.main_nodes == 10
+
+
 @pytest.mark.parametrize(("nodes", "wanted"), [(1, 5), (4, 8), (10, 20)])
 def test_up_goes_by_at_most_double_or_four_pods(nodes: int, wanted: int) -> None:
     # 40 busy slots want ceil(40 / 0.7) = 58; the limit is max(2n, n + 4)

@@ -44,6 +44,21 @@ def test_the_lag_is_polled_every_thirty_seconds_and_the_hpa_syncs_every_fifteen(
     assert polled.wanted.main_nodes == 8
 
 
+def test_a_look_that_covers_several_syncs_makes_them_all() -> None:
+    strategy = Keda()
+    # 120 rows of lag want 12. Up at 0 s by 4, at 15 s to 10, at 30 s to 12
+    assert strategy.decide(lagging(0.0, 1, 120.0)).wanted.main_nodes == 5
+    assert strategy.decide(lagging(40.0, 5, 120.0)).wanted.main_nodes == 12
+
+
+def test_lag_that_is_held_between_two_looks_starts_the_cool_down_anew() -> None:
+    strategy = Keda(down_window_s=6000.0)
+    strategy.decide(lagging(0.0, 4, 40.0))
+    strategy.decide(lagging(200.0, 4, 0.0))  # polls up to 150 s saw the 40 rows, that at 180 s none
+    assert strategy.decide(lagging(440.0, 4, 0.0)).wanted.main_nodes == 4
+    assert strategy.decide(lagging(460.0, 4, 0.0)).wanted.main_nodes == 1
+
+
 def test_down_waits_for_the_window_and_no_lag_at_all_for_the_cool_down() -> None:
     strategy = Keda(down_window_s=600.0)
     assert strategy.decide(lagging(0.0, 4, 40.0)).wanted.main_nodes == 4

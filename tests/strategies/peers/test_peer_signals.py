@@ -6,11 +6,12 @@ import pytest
 from peer_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.readings import Reading
 from ebbflow.strategies.peers.signals import Signals
-from ebbflow.strategies.peers.vertices import Vertex, demands, layout_for
+from ebbflow.strategies.peers.vertices import Vertex, demands, deployable, layout_for, vertices
 
 
 def test_a_batch_is_spread_over_its_trigger_or_over_its_own_time_if_that_is_longer() -> None:
@@ -57,6 +58,12 @@ def test_without_a_queue_length_the_lag_is_what_was_left_and_what_came_since() -
     assert signals.lag_rows == 470.0  # 70 + 100 rows/s · 4 s
 
 
+def test_a_source_that_does_not_tell_what_waits_has_no_lag_rather_than_none() -> None:
+    signals = Signals()
+    assert signals.look(world(10.0, 4, [batch(10.0, 4.0, stage(8, 20.0), backlog_rows=None)])) == ""
+    assert signals.lag_rows is None
+
+
 def test_operators_need_two_readings_and_busy_time_in_every_one() -> None:
     target, signals = Operators(), Signals()
     target.read(0.0, rate_per_s=10, lag_rows=0, read=(10, 10, 1, 1))
@@ -81,6 +88,22 @@ def test_the_share_of_an_instance_is_busy_time_where_nobody_counts_it_in_seconds
     assert signals.busy_slots == 2.0  # 4 instances · (0.25 + 0.75) · 10 s in 20 s
 
 
+def test_busy_counts_the_wait_for_a_core_and_the_cpu_does_not() -> None:
+    target, signals, layout = Operators(), Signals(), Layout.of(1, read=16)
+    metrics = (Metric.ROWS_IN, Metric.INSTANCE_CPU, Metric.INSTANCE_BUSY, Metric.INSTANCES)
+    for time_s in (0.0, 10.0):
+        # 16 instances on one core that they fill: each has a 16th of it, and waits for the rest
+        target.windows.add(
+            Reading(time_s, "read", metric, value)
+            for metric, value in zip(metrics, (1000.0, 1 / 16, 1.0, 16.0), strict=True)
+        )
+    seen = target.world(10.0, layout)
+    assert signals.look(seen) == ""
+    assert signals.busy_slots == 1.0
+    (vertex,) = vertices(signals.new, seen, micro_batch=False).values()
+    assert (vertex.busy, vertex.true_rate_per_s) == (1.0, 100.0)  # and not 1600 rows/s
+
+
 def test_demand_follows_what_was_measured_and_declared_where_streams_part() -> None:
     pipeline = Pipeline(
         name="p",
@@ -101,3 +124,30 @@ def test_shared_slots_count_the_largest_operator_and_own_slots_the_sum(
     found, layout = layout_for({"a": 2, "b": 5}, seen, slot_sharing=slot_sharing)
     assert found == nodes
     assert dict(layout.parallelism) == {"a": 2, "b": 5}
+
+
+@pytest.mark.parametrize(
+    ("layout", "shared", "apart"),
+    [
+        (Layout.of(1, a=16, b=16), Layout.of(1, a=1, b=1), Layout.of(2, a=1, b=1)),
+        (Layout.of(8, a=16, b=16), Layout.of(8, a=8, b=8), Layout.of(8, a=4, b=4)),
+        (Layout.of(16, a=16, b=16), None, Layout.of(16, a=8, b=8)),
+        (Layout.of(1, a=1, b=1), None, Layout.of(2, a=1, b=1)),
+        (Layout.of(3, a=2, b=1), None, None),
+        (Layout.of(1), None, None),
+    ],
+)
+def test_more_instances_than_slots_are_not_deployed(
+    layout: Layout, shared: Layout | None, apart: Layout | None
+) -> None:
+    seen = world(0.0, layout.main_nodes, planned=layout)
+    assert deployable(seen, slot_sharing=True) == shared
+    assert deployable(seen, slot_sharing=False) == apart
+
+
+def test_who_may_not_have_the_slots_runs_with_those_it_gets() -> None:
+    planned = Layout.of(2, a=2, b=2, unread=40)
+    seen = world(0.0, 2, planned=planned, limits=Limits(min_nodes=1, max_nodes=4))
+    found, layout = layout_for({"a": 9, "b": 2}, seen, slot_sharing=True)
+    assert found == 9  # said, and then bound by the limits
+    assert dict(layout.parallelism) == {"a": 4, "b": 2, "unread": 40}

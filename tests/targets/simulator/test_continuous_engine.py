@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ def test_a_rebalance_stops_the_world_for_five_to_eight_seconds() -> None:
     assert [action.kind.value for action in target.observe().under_way] == ["restart"]
     clock.advance(30.0)
     assert target.observe().under_way == []
-    left = target.left()
+    left = target.processed()
     stopped = [b - a == 0 for a, b in zip(left.values[20:40], left.values[21:41], strict=True)]
     assert 5 <= sum(stopped) <= 9
     assert left.values[-1] == pytest.approx(540.0)
@@ -78,7 +79,7 @@ def test_moving_state_takes_its_time() -> None:
         target.apply(Layout.of(1, work=2))
         clock.advance(60.0)
         target.observe()
-        values = target.left().values
+        values = target.processed().values
         return sum(a == b for a, b in itertools.pairwise(values[20:]))
 
     assert stop_s(200.0) - stop_s(0.0) == pytest.approx(10.0)  # half of 200 MB at 10 MB/s
@@ -91,7 +92,7 @@ def test_instances_share_the_cores_of_their_node() -> None:
         target, clock = world(engine, "constant(100)", kind=NodeKind(slots=cores))
         clock.advance(100.0)
         target.observe()
-        assert target.left().values[-1] / 100 == pytest.approx(rate)
+        assert target.processed().values[-1] / 100 == pytest.approx(rate)
 
 
 def test_new_nodes_are_used_after_a_rebalance() -> None:
@@ -108,7 +109,7 @@ def test_new_nodes_are_used_after_a_rebalance() -> None:
     clock.advance(100.0)
     seen = target.observe()
     assert seen.layout.main_nodes == 4
-    left = target.left().values
+    left = target.processed().values
     assert left[20] - left[10] == pytest.approx(100.0)
     assert left[120] - left[110] == pytest.approx(400.0)
 
@@ -124,6 +125,28 @@ def test_rows_beyond_the_bound_of_a_queue_fail() -> None:
     target.observe()
     work = target.work()
     assert (work.processed, work.waiting, work.failed) == pytest.approx((500.0, 50.0, 450.0))
+    # From the tenth second on the queue is full: of the ten rows of each second the first five get in.
+    lost = target.lost(100.0)
+    assert lost.interpolated(np.array([10.0, 10.5, 11.0, 11.5, 12.0])).tolist() == pytest.approx(
+        [0, 0, 5, 5, 10]
+    )
+
+
+def test_a_row_that_one_of_two_sinks_lost_is_not_processed() -> None:
+    engine = Continuous(
+        pipeline=Pipeline(
+            name="fork",
+            operators=tuple(Operator(name=n) for n in ("read", "quick", "slow")),
+            streams=(Stream(source="read", target="quick"), Stream(source="read", target="slow")),
+        ),
+        row_cost_s={"read": 0.001, "quick": 0.01, "slow": 0.2},
+        queue_bound_rows=50.0,
+    )
+    target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
+    clock.advance(100.0)
+    work = target.work()
+    assert (work.processed, work.waiting, work.failed) == pytest.approx((500.0, 50.0, 450.0))
+    assert target.lost(100.0).values[-1] == pytest.approx(450.0)
 
 
 def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
@@ -137,7 +160,7 @@ def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
     for _ in range(120):
         clock.advance(1.0)
         target.observe()
-    left = target.left().values
+    left = target.processed().values
     assert left[50] - left[40] == pytest.approx(200.0)
     assert left[52] - left[50] <= 20.0
     assert left[120] - left[110] == pytest.approx(200.0)  # a replacement has come
@@ -183,8 +206,14 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
         entered = sum(flow.done[j] * selectivity for j, selectivity in vertex.streams)
         entered += 0.0 if vertex.streams else arrived
         assert flow.done[i] + flow.queue[i] + flow.failed[i] == pytest.approx(entered)
-    left = target.left()
-    assert (left.values <= target.arrived(clock.now_s()).interpolated(left.times_s) + 1e-6).all()
+    # what is lost had arrived, and what is processed is among the rest
+    done, lost = target.processed(), target.lost(clock.now_s())
+    survived = target.arrived(clock.now_s()).minus(lost)
+    assert done.values[-1] == pytest.approx(work.processed)
+    assert lost.values[-1] == pytest.approx(work.failed, abs=1e-6)
+    assert (np.diff(lost.values) >= -1e-6).all()
+    assert (np.diff(survived.values) >= -1e-6).all()
+    assert (done.values <= survived.interpolated(done.times_s) + 1e-6).all()
 
 
 def test_instances_are_dealt_evenly() -> None:

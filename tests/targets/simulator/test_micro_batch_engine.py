@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from sim_worlds import inflow, pool, query, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
 from ebbflow.targets.simulator.nodes import Node
 from ebbflow.targets.simulator.slots import Slots, StageAtWork
@@ -28,9 +28,9 @@ def test_a_batch_takes_what_the_formula_says(
     stages: list[Stage], slots: int, rate: int, driver_s: float
 ) -> None:
     engine = query(*stages, driver_s=driver_s)
-    run = engine.start(inflow(f"constant({rate})"), pool(slots), np.random.default_rng(0))
-    run.advance(200.0)
-    for batch in run.take_batches():
+    target, clock = world(engine, f"constant({rate})", slots)
+    clock.advance(200.0)
+    for batch in target.observe().batches:
         expected_s = driver_s + sum(
             -(-s.tasks // slots) * (s.per_task_s + s.per_row_s * batch.rows / s.tasks) for s in stages
         )
@@ -101,10 +101,25 @@ def test_rows_are_conserved_and_never_taken_before_they_arrive(
         )
         for batch in seen.batches:
             assert batch.oldest_arrival_s <= batch.started_s + 1e-6
-    left = target.left()
+    left = target.processed()
     for ended_s, rows in zip(left.times_s, left.values, strict=True):
         assert taken <= rows <= arrivals.rows_by(ended_s)
         taken = rows
+
+
+def test_a_stage_is_not_given_more_tasks_than_it_can_have() -> None:
+    pipeline = Pipeline.chain("q", "read", Operator(name="rank", boundary=True))
+    stages = (Stage(tasks=8, per_row_s=0.001), Stage(tasks=1, per_row_s=0.001, operator="rank", most_tasks=2))
+    target, clock = world(MicroBatch(pipeline=pipeline, stages=stages), "constant(100)", 4)
+    clock.advance(20.0)
+    outcome = target.apply(Layout.of(4, rank=9))
+    assert outcome.requested.parallelism == {"rank": 2}
+    clock.advance(60.0)
+    seen = target.observe()
+    assert (seen.batches[-1].stages[1].tasks, seen.layout.parallelism) == (2, {"rank": 2})
+    assert target.apply(Layout.of(4, rank=9)).note == "", "nothing to restart for"
+    with pytest.raises(InputError, match="more than its most, 2"):
+        Stage(tasks=3, operator="rank", most_tasks=2)
 
 
 def test_who_looks_how_often_does_not_change_what_happens() -> None:
@@ -113,7 +128,7 @@ def test_who_looks_how_often_does_not_change_what_happens() -> None:
         while clock.now_s() < 300:
             clock.advance(every_s)
             target.observe()
-        return target.left().times_s.tolist()
+        return target.processed().times_s.tolist()
 
     assert commits(1.0) == commits(10.0) == commits(300.0)
 
@@ -146,7 +161,7 @@ def test_a_node_that_joins_within_a_batch_helps_it() -> None:
     target.apply(Layout.of(2))  # joins at 8 s: three are done, four rounds of two for the rest
     clock.advance(20.0)
     target.observe()
-    assert target.left().times_s[1] == pytest.approx(12.0)
+    assert target.processed().times_s[1] == pytest.approx(12.0)
 
 
 def test_a_read_limit_leaves_rows_behind_and_says_so() -> None:
@@ -184,7 +199,7 @@ def test_a_restart_stops_the_query_and_loses_no_row() -> None:
     assert seen.layout.parallelism == {"count": 4}
     assert seen.batches[0].started_s == pytest.approx(31.0)
     assert {b.stages[1].tasks for b in seen.batches} == {4}
-    assert sum(b.rows for b in seen.batches) == target.left().values[-1] - 2000
+    assert sum(b.rows for b in seen.batches) == target.processed().values[-1] - 2000
 
 
 def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
@@ -198,7 +213,7 @@ def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
     clock.advance(30.0)
     # Four tasks of 2 s on two nodes from 5 s on; at 7.5 s one of the second pair is lost, and runs from 9 s.
     assert target.observe().layout.main_nodes == 2
-    assert target.left().times_s[1] == pytest.approx(11.0)
+    assert target.processed().times_s[1] == pytest.approx(11.0)
 
 
 def test_a_slow_node_is_given_fewer_tasks() -> None:
@@ -206,4 +221,4 @@ def test_a_slow_node_is_given_fewer_tasks() -> None:
     target, clock = world(query(Stage(tasks=5, per_task_s=1.0), driver_s=0.0), "constant(10)", 2, faults=slow)
     clock.advance(12.0)
     target.observe()
-    assert target.left().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow
+    assert target.processed().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow

@@ -19,7 +19,7 @@ from ebbflow.workloads import parse_load
 def first_commits(target, clock, seconds: float = 30.0) -> dict[str, float]:
     clock.advance(seconds)
     target.observe()
-    return {name: float(target.left(name).times_s[1]) for name in target.pipelines}
+    return {name: float(target.processed(name).times_s[1]) for name in target.pipelines}
 
 
 # -- slots: the batch that began first goes first ----------------------------------------------------
@@ -106,7 +106,7 @@ def test_beside_a_query_to_which_nothing_comes_all_is_as_alone() -> None:
         other.advance(10.0)
         shared.observe()
         alone.observe()
-    assert shared.left("a").times_s.tolist() == alone.left().times_s.tolist()
+    assert shared.processed("a").times_s.tolist() == alone.processed().times_s.tolist()
     assert shared.work("b").processed == 0
 
 
@@ -303,4 +303,4 @@ def test_what_does_not_fit_together_is_said_at_once() -> None:
         shared_world((named_operator("a"), "constant(1)"), (named_query("b", Stage(tasks=1)), "constant(1)"))
     target, _ = shared_world((named_operator("a"), "constant(1)"), (named_operator("b"), "constant(1)"))
     with pytest.raises(InputError, match="name one of the pipelines: a, b"):
-        target.left()
+        target.processed()

@@ -70,7 +70,7 @@ def test_rows_are_under_way_for_the_latency_of_the_link() -> None:
     clock.advance(60.0)
     target.observe()
     # there and back, three whole steps each
-    assert target.left().values[:9].tolist() == pytest.approx([0, 0, 0, 0, 0, 0, 0, 10, 20])
+    assert target.processed().values[:9].tolist() == pytest.approx([0, 0, 0, 0, 0, 0, 0, 10, 20])
     assert target.work().waiting == pytest.approx(60.0)
 
 
@@ -85,7 +85,7 @@ def test_moving_an_operator_stops_the_pipeline_while_all_its_state_goes_over_the
         clock.advance(40.0)
         seen = target.observe()
         assert dict(seen.layout.placement) == dict(layout.placement)
-        left = target.left().values
+        left = target.processed().values
         return sum(b - a == 0 for a, b in itertools.pairwise(left[20:]))
 
     assert stop_s(False) == 0
@@ -235,7 +235,7 @@ def test_queries_in_different_clusters_do_not_wait_for_each_other() -> None:
     )  # fmt: skip
     clock.advance(30.0)
     target.observe()
-    assert [target.left(name).times_s[1] for name in ("a", "b")] == pytest.approx([7.0, 7.0])
+    assert [target.processed(name).times_s[1] for name in ("a", "b")] == pytest.approx([7.0, 7.0])
 
 
 def test_a_query_cannot_be_spread_over_clusters() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sim_worlds import named_operator, named_query, query, shared_world, world
 
 from ebbflow.bench.score import score
@@ -13,6 +17,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
+from ebbflow.targets.simulator.nodes import NodePool
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 
 
@@ -22,7 +27,30 @@ def test_nodes_get_their_speeds_in_turn_and_the_quick_take_more_tasks() -> None:
     clock.advance(12.0)
     target.observe()
     # from 5 s: four on the quick node till 9 s, two on the slow one till 9 s
-    assert target.left().times_s[1] == pytest.approx(9.0)
+    assert target.processed().times_s[1] == pytest.approx(9.0)
+
+
+@given(
+    asked=st.lists(st.tuples(st.floats(0.1, 30.0), st.integers(1, 6), st.booleans()), max_size=8),
+    looks_s=st.lists(st.floats(0.0, 15.0), min_size=1, max_size=6),
+    dies=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_count_that_is_remembered_is_the_count_made_anew(asked, looks_s, dies) -> None:
+    faults = [NodeDies(at_s=20.0)] if dies else []
+    pool = NodePool(NodeKind(lead_time_s=7.3, drain_s=4.0), 2, np.random.default_rng(1), faults)
+    now_s = 0.0
+    for wait_s, nodes, busy in [*asked, (50.0, 2, False)]:
+        for look_s in sorted(looks_s):
+            pool.advance(now_s + look_s)
+            remembered = pool.census(now_s + look_s)
+            pool._census = None
+            anew = pool.census(now_s + look_s)
+            assert replace(remembered, from_s=anew.from_s) == anew
+        now_s += max(looks_s) + wait_s
+        pool.advance(now_s)
+        pool.set_nodes(now_s, nodes, busy=busy)
+        pool.let_go(now_s, between_batches=not busy)
 
 
 def test_an_instance_is_as_quick_as_its_node() -> None:
@@ -63,7 +91,7 @@ def test_a_node_told_to_leave_goes_with_its_last_task_and_not_before_the_batch_n
     assert target.held().stepped(8.9) == 2
     assert target.held().stepped(9.1) == 1
     # four tasks are done by 9 s, six are left for one node
-    assert target.left().times_s[1] == pytest.approx(9.0 + 6 * 2.0)
+    assert target.processed().times_s[1] == pytest.approx(9.0 + 6 * 2.0)
 
 
 def test_noise_has_mean_one_whatever_its_spread() -> None:
@@ -97,7 +125,11 @@ def test_the_seed_decides_every_byte_of_a_shared_run_on_two_clusters(kind: str) 
             seen.append(target.observe())
             placement = {operator: "west"} if 5 < step < 20 else {}
             target.apply(Layout(nodes={"main": 1 + step % 3, "west": 1 + step % 2}, placement=placement))
-        curves = [target.held(), target.at_work("west"), *(target.left(name) for name in target.pipelines)]
+        curves = [
+            target.held(),
+            target.at_work("west"),
+            *(target.processed(name) for name in target.pipelines),
+        ]
         return repr(seen) + repr([(curve.times_s.tolist(), curve.values.tolist()) for curve in curves])
 
     assert told() == told()
@@ -114,7 +146,7 @@ def test_each_pipeline_is_scored_by_itself_and_all_together() -> None:
     runs = [
         Run(
             strategy="keep", pipeline=name, slo=Slo(freshness_s=8.0), limits=Limits(min_nodes=1, max_nodes=4),
-            started_s=0.0, ended_s=300.0, arrived=target.arrived(300.0, name), processed=target.left(name),
+            started_s=0.0, ended_s=300.0, arrived=target.arrived(300.0, name), processed=target.processed(name),
             nodes=target.held(), nodes_working=target.at_work(),
         )
         for name in target.pipelines

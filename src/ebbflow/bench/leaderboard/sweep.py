@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
-from ebbflow.bench.simulation import Simulation, oracle_of, play, strategy_for
+from ebbflow.bench.simulation import oracle_of, play, strategy_for
+from ebbflow.bench.together import score_together
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
+from ebbflow.policy.model import Policy
+from ebbflow.strategies import Rules
 from ebbflow.targets.simulator.scenario import Scenario
 
 SHORT_S = 6 * 3600.0
@@ -32,6 +35,17 @@ class Scene:
     scenario: Scenario
     drawn: bool = False
     """Whether pictures are made of its runs."""
+    past: Run | None = None
+    """A run of the same load that was already: scored and drawn beside those of the strategies, and before them."""
+
+    def runs(self, strategies: Sequence[str]) -> list[str]:
+        """Who it has runs of, when it is swept."""
+        return [*([] if self.past is None else [self.past.strategy]), *strategies]
+
+    @property
+    def step_s(self) -> float:
+        """How far apart the samples of its load are; 0 where it is known at any time."""
+        return self.scenario.load.sample_step_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +60,10 @@ class Result:
     """Whether it kept the SLO: violation ≤ 1 − quantile."""
     oracle_node_seconds: float | None = None
     oracle_feasible: bool | None = None
-    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort."""
+    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort. None without an
+    oracle."""
+    step_s: float = 0.0
+    """How far apart the samples of the load were; 0 where it was known at any time."""
     drawing: Any = field(default=None, compare=False)
     """What ``draw`` made of the run, if its scene is drawn."""
 
@@ -73,15 +90,16 @@ class Sweep:
     failures: tuple[Failure, ...]
 
 
-Draw = Callable[[Run, Floats, Curve], Any]
-"""Makes of a run, the capacity of 0 … max nodes and the nodes that hindsight would hold what a page needs of it. It is
-called where the run was: a whole run is too large to send back."""
+Draw = Callable[[Run, Floats, Curve | None], Any]
+"""Makes of a run, the capacity of 0 … max nodes and the nodes that hindsight would hold (if there is one) what a page
+needs of it. It is called where the run was: a whole run is too large to send back."""
 
 
 def sweep(
     scenes: Sequence[Scene],
     strategies: Sequence[str],
     *,
+    policies: Mapping[str, Policy] | None = None,
     workers: int | None = None,
     master: str | None = None,
     draw: Draw | None = None,
@@ -89,9 +107,10 @@ def sweep(
 ) -> Sweep:
     """Run every strategy on every scene. The same scenes give the same results, however many work on them.
 
+    ``policies``: those that rules follow, by the names under which they stand among the strategies.
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
-    is told among the failures, and the others go on.
+    is told among the failures, and the others go on. A scene's past run counts as one more.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -105,12 +124,16 @@ def sweep(
     if workers is None:
         simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
         workers = 1 if simulated_s < SHORT_S else cores()
-    shared = _Shared(scenes=tuple(scenes), draw=draw)
+    shared = _Shared(scenes=tuple(scenes), policies=dict(policies or {}), draw=draw)
     with workforce(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
         indices = range(len(scenes))
         hindsights = work(_look_back, indices, lambda: None)
         bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
-        jobs = [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i in indices for name in strategies]
+        jobs = [
+            _Job(scene=i, strategy=name, hindsight=bounds[i])
+            for i in indices
+            for name in scenes[i].runs(strategies)
+        ]
         answers = work(_run, jobs, on_done)
     told = [(i, HINDSIGHT, h) for i, h in zip(indices, hindsights, strict=True)]
     told += [(job.scene, job.strategy, answer) for job, answer in zip(jobs, answers, strict=True)]
@@ -125,6 +148,7 @@ def sweep(
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
     scenes: tuple[Scene, ...]
+    policies: Mapping[str, Policy]
     draw: Draw | None
 
 
@@ -145,12 +169,17 @@ class _Job:
 
 
 def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
-    """The oracle depends on the arrivals alone: once per scene, not once per strategy."""
+    """The oracle depends on the arrivals alone: once per scene, not once per strategy. It knows one pipeline on one
+    cluster; of others there is none."""
     scene = shared.scenes[index]
+    if not scene.scenario.alone:
+        return _Hindsight()
     try:
         oracle = oracle_of(scene.scenario)
     except Exception as error:
         return _told(error)
+    if oracle is None:
+        return _Hindsight()
     return _Hindsight(
         node_seconds=oracle.node_seconds,
         feasible=oracle.feasible,
@@ -161,18 +190,23 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
 def _run(shared: _Shared, job: _Job) -> Result | Exception:
     scene = shared.scenes[job.scene]
     try:
-        played = play(scene.scenario, strategy_for(job.strategy, scene.scenario))
-        return _result(scene, job, played, shared.draw)
+        if scene.past is not None and job.strategy == scene.past.strategy:
+            return _result(scene, job, [scene.past], shared.draw)
+        policy = shared.policies.get(job.strategy)
+        strategy = strategy_for(job.strategy, scene.scenario) if policy is None else Rules(policy)
+        return _result(scene, job, play(scene.scenario, strategy).runs, shared.draw)
     except Exception as error:
         return _told(error)
 
 
-def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> Result:
-    hindsight, run = job.hindsight, played.run
-    scores = score(run, oracle_node_seconds=hindsight.node_seconds, rows_lost=round(played.work.failed))
+def _result(scene: Scene, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
+    hindsight, run = job.hindsight, runs[0]
+    alone = len(runs) == 1
+    scores = score(run, oracle_node_seconds=hindsight.node_seconds) if alone else score_together(runs)
     drawing = None
-    if draw is not None and scene.drawn and hindsight.oracle is not None:
-        drawing = draw(run, scene.scenario.capacity_rows_per_s, hindsight.oracle.schedule)
+    if draw is not None and scene.drawn:
+        schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
+        drawing = draw(run, scene.scenario.usual_rows_per_s(scene.scenario.engine), schedule)
     return Result(
         load=scene.load,
         seed=scene.scenario.seed,
@@ -181,6 +215,7 @@ def _result(scene: Scene, job: _Job, played: Simulation, draw: Draw | None) -> R
         kept=kept_slo(scores.violation, run.slo.quantile),
         oracle_node_seconds=hindsight.node_seconds,
         oracle_feasible=hindsight.feasible,
+        step_s=scene.step_s,
         drawing=drawing,
     )
 

@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import get_context
 from typing import Any
@@ -70,10 +71,14 @@ def _on_cores(shared: Any, workers: int) -> Iterator[Workforce]:
     )
 
     def work(task: Task, items: Sequence[Any], on_done: Callable[[], None]) -> list[Any]:
-        order: dict[Future[Any], int] = {
-            pool.submit(_do, task, item): index for index, item in enumerate(items)
-        }
-        answers: list[Any] = [None] * len(order)
+        order: dict[Future[Any], int] = {}
+        answers: list[Any] = [None] * len(items)
+        for index, item in enumerate(items):
+            try:
+                order[pool.submit(_do, task, item)] = index
+            except BrokenProcessPool as broken:  # a worker was killed before
+                answers[index] = broken
+                on_done()
         for done in as_completed(order):
             # A worker that was killed takes all that is open with it; each of those is told as failed.
             error = done.exception()

@@ -28,6 +28,7 @@ from ebbflow.bench.score import Scores, score
 from ebbflow.bench.simulation import Simulation, oracle_of
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards import default_guards
@@ -81,7 +82,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         load: str | Sequence[str] = "sine(base=200, peak=1800, period=1h)",
         nodes: str = "1:16",
         slo: str = "freshness p95 <= 30s",
-        lead_time: str = "30s",
+        lead_time: str = format_duration(USUAL_LEAD_TIME_S),
         seconds: float | None = None,
         cycle_s: float = 10.0,
         noise: float = 0.0,
@@ -124,7 +125,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         self.observation_space = gymnasium.spaces.Box(LOW, HIGH, dtype=np.float32)
         self._episode: Episode | None = None
         self._observer = Observer(self._scenario)
-        self._oracle: tuple[Scenario, float] | None = None
+        self._oracle: tuple[Scenario, float | None] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -202,9 +203,9 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
     def _scores(self, episode: Episode) -> Scores:
         simulation, world = episode.simulation, replace(episode.scenario, seed=0)
         if self._oracle is None or self._oracle[0] != world:  # it depends on the load and not on the seed
-            self._oracle = (world, oracle_of(world, simulation.run).node_seconds)
-        lost = round(simulation.work.failed)
-        return score(simulation.run, oracle_node_seconds=self._oracle[1], rows_lost=lost)
+            oracle = oracle_of(world, simulation.run)
+            self._oracle = (world, None if oracle is None else oracle.node_seconds)
+        return score(simulation.run, oracle_node_seconds=self._oracle[1])
 
     def _info(self, episode: Episode) -> dict[str, Any]:
         bound = () if episode.entry is None else episode.entry.decision.bound_by

@@ -81,7 +81,7 @@ class Episode:
         self._end_s = scenario.duration_s
         self._steps = 0
         self._batches: list[Batch] = []
-        self._settled = 0.0
+        self._done = self._failed = 0.0
         self._simulation: Simulation | None = None
         self.planned_nodes = scenario.first_nodes
         """What was asked for last, after the guards."""
@@ -142,8 +142,11 @@ class Episode:
 
     def _late_rows(self, start_s: float, end_s: float) -> float:
         work = self._target.work()
-        before, self._settled = self._settled, work.processed + work.failed
-        if self._lateness.none_until(end_s, before):
+        before, self._done = self._done, work.processed
+        if work.failed > self._failed:
+            self._failed = work.failed
+            self._lateness.lose(self._target.lost(self._end_s))
+        elif self._lateness.none_until(end_s, before):
             return 0.0
         return self._lateness.until(end_s, self._commits(start_s, end_s, before))
 
@@ -151,15 +154,15 @@ class Episode:
         """Rows done at the start of the step, then every commit within it; from the batches where they account
         for all of it, else from the whole record."""
         batches = () if self.seen is None else self.seen.batches
-        if self._settled == before + sum(batch.rows for batch in batches) and all(
+        if self._done == before + sum(batch.rows for batch in batches) and all(
             start_s < batch.ended_s <= end_s for batch in batches
         ):
             times_s = np.array([start_s, *(batch.ended_s for batch in batches)])
             return Curve(times_s, before + np.cumsum([0.0, *(float(batch.rows) for batch in batches)]))
-        left = self._target.left()
-        first = int(np.searchsorted(left.times_s, start_s, side="right"))
+        done = self._target.processed()
+        first = int(np.searchsorted(done.times_s, start_s, side="right"))
         return Curve(
-            np.concatenate(([start_s], left.times_s[first:])), np.concatenate(([before], left.values[first:]))
+            np.concatenate(([start_s], done.times_s[first:])), np.concatenate(([before], done.values[first:]))
         )
 
 
@@ -212,8 +215,8 @@ class _Chosen:
 
 
 class _Lateness:
-    """Counts late rows step by step, as ``score`` counts them in the end: those committed too late, and those that
-    have waited too long already.
+    """Counts late rows step by step, as ``score`` counts them in the end: those committed too late, those that have
+    waited too long already, and those that were lost.
 
     >>> counted = _Lateness(Curve.of([(0, 0), (20, 200)]), Slo(freshness_s=5.0))
     >>> round(counted.until(10.0, Curve.of([(0, 0)])))  # 100 came, 50 of them more than 5 s ago
@@ -223,29 +226,36 @@ class _Lateness:
     """
 
     def __init__(self, arrived: Curve, slo: Slo) -> None:
-        self._arrived = arrived
+        self._arrived = self._survived = arrived
+        self._lost = 0.0
         self._limit_s = slo.freshness_s + LATE_TOLERANCE_S
         self._committed_late = 0.0
         self._late = 0.0
 
+    def lose(self, lost: Curve) -> None:
+        """Rows have been lost: all so far, cumulative over their arrival. Those done come before them, and stay."""
+        left = self._arrived.minus(lost)
+        self._survived = Curve(left.times_s, np.maximum.accumulate(left.values))
+        self._lost = float(lost.values[-1])
+
     def none_until(self, time_s: float, done: float) -> bool:
         """Whether all rows that could be late by a time were done before, so that nobody need look when."""
-        return float(self._arrived.interpolated(time_s - self._limit_s)) <= done
+        return float(self._survived.interpolated(time_s - self._limit_s)) <= done
 
     def until(self, time_s: float, commits: Curve) -> float:
         """Rows that became late since the last time; ``commits`` starts with what was done by then."""
         waits = Waits.of(self._around(commits), commits)
         self._committed_late += float(np.sum(waits.rows)) - waits.rows_within(self._limit_s)
-        due = float(self._arrived.interpolated(time_s - self._limit_s))
-        late = self._committed_late + max(due - float(commits.values[-1]), 0.0)
+        due = float(self._survived.interpolated(time_s - self._limit_s))
+        late = self._committed_late + max(due - float(commits.values[-1]), 0.0) + self._lost
         more, self._late = max(late - self._late, 0.0), max(late, self._late)
         return more
 
     def _around(self, commits: Curve) -> Curve:
         """The part of the arrivals in which the rows of these commits lie: a day has many more."""
-        values = self._arrived.values
+        values = self._survived.values
         first = int(np.searchsorted(values, commits.values[0], side="right")) - 1
         last = int(np.searchsorted(values, commits.values[-1], side="left")) + 1
         first = max(min(first, len(values) - 2), 0)
         last = max(last, first + 2)
-        return Curve(self._arrived.times_s[first:last], values[first:last])
+        return Curve(self._survived.times_s[first:last], values[first:last])

@@ -17,6 +17,7 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.duration import format_duration
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
@@ -24,7 +25,6 @@ from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.workloads.counted import Counted
 
-USUAL_LEAD_TIME_S = 30.0
 USUAL_NODES = 16
 _NEXT_TO_NOTHING_S = 1e-9
 """A row that costs nothing at all would make the best rate infinite."""
@@ -93,6 +93,11 @@ class Plan:
             )
         if not recording.tells_backlog:
             found.append("no source told its latest offset; rows that a read limit held back are not seen")
+        if recording.missing_batches:
+            found.append(
+                f"{recording.missing_batches} batches in between are not in the file, and their rows are not counted: "
+                "write every progress down, as a listener does"
+            )
         if recording.starts > 1:
             found.append(
                 f"the query was started {recording.starts} times; while it was down rows are taken to have come evenly"
@@ -102,11 +107,11 @@ class Plan:
 
 def read_recording(path: Path, query: str | None = None) -> Recording:
     """Read a recorded run; what kind of file it is shows in its content, not in its name."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file")
     if not path.exists():
         raise InputError(f"there is no file {path}")
-    return read_store(path, query) if is_store(path) else read_progress(path, query)
+    if path.is_file() and is_store(path):
+        return read_store(path, query)
+    return read_progress(path, query)
 
 
 def plan_of(recording: Recording, settings: Settings) -> Plan:

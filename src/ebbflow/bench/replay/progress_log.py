@@ -1,16 +1,12 @@
 """Reads what Spark says of its streaming queries: one progress a line, as ``progress.json`` prints it.
 
-Lines may be plain or gzipped; each is a progress, or an event that holds one (``{"progress": {…}}``, as in Spark's
-event logs, whose other lines are passed over but for executors that come and go). A file that is one JSON list of
-progresses, as of ``query.recentProgress``, is read too.
+Each line is a progress, or an event that holds one (``{"progress": {…}}``, as in Spark's event logs, whose other lines
+are passed over but for executors that come and go). A file that is one JSON list of progresses, as of
+``query.recentProgress``, is read too. A progress that was written twice, as one who polls does, counts once.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +14,12 @@ from typing import Any
 
 import msgspec
 
+from ebbflow.bench.replay.record_file import FORM, documents
 from ebbflow.bench.replay.recording import RecordedBatch, Recording
 from ebbflow.core.curve import Curve
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.targets.spark.progress import Progress, rows_left_behind
-
-_GZIP_MAGIC = b"\x1f\x8b"
-_FORM = "write one progress.json of a query a line, or name a store of Ebbflow"
 
 
 @dataclass
@@ -34,25 +28,33 @@ class _Query:
 
     batches: list[RecordedBatch] = field(default_factory=list)
     runs: set[str] = field(default_factory=set)
-    seen: set[tuple[str, int]] = field(default_factory=set)
+    written: set[tuple[str, str, int, str]] = field(default_factory=set)
+    """(query, run, batch, time) of every progress."""
+    done: dict[str, set[int]] = field(default_factory=dict)
+    """Batches by the id of the query; a query of the same name with another checkpoint has another."""
     rows: int = 0
     rows_repeated: int = 0
     tasks: int = 0
     last: tuple[float, str] = (float("-inf"), "")
+
+    @property
+    def missing(self) -> int:
+        """Batches between the first and the last that nobody wrote down."""
+        return sum(max(ids) - min(ids) + 1 - len(ids) for ids in self.done.values())
 
 
 def read_progress(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
     queries: dict[str, _Query] = {}
     executors = _Executors()
-    for where, document in _documents(path):
+    for file, place, document in documents(path):
         if "Event" in document:
             executors.take(document)
-        progress = _progress(f"{path}, {where}", document)
+        progress = _progress(f"{file}, {place}", document)
         if progress is not None:
-            _take(queries.setdefault(progress.query, _Query()), progress, f"{path}, {where}", where)
+            _take(queries.setdefault(progress.query, _Query()), progress, f"{file}, {place}", place)
     if not queries:
-        raise InputError(f"{path} has no query progress in it; {_FORM}")
+        raise InputError(f"{path} has no query progress in it; {FORM}")
     if query is not None and query not in queries:
         raise UnknownNameError("query", query, queries)
     chosen = query or max(queries, key=lambda name: queries[name].rows)
@@ -65,6 +67,7 @@ def read_progress(path: Path, query: str | None = None) -> Recording:
         batches=tuple(read.batches),
         starts=len(read.runs),
         rows_repeated=read.rows_repeated,
+        missing_batches=read.missing,
         tasks=read.tasks or None,
         nodes=executors.curve,
         nodes_working=executors.curve,
@@ -73,52 +76,13 @@ def read_progress(path: Path, query: str | None = None) -> Recording:
     )
 
 
-def _documents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where it is in the file, what it says) of every JSON object."""
-    decoder = msgspec.json.Decoder()
-    empty = True
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == _GZIP_MAGIC
-            file.seek(0)
-            lines: Any = gzip.GzipFile(fileobj=file) if zipped else file
-            for number, line in enumerate(io.BufferedReader(lines) if zipped else lines, start=1):
-                text = line.strip().removeprefix(b"\xef\xbb\xbf")
-                if not text:
-                    continue
-                empty = False
-                try:
-                    document = decoder.decode(text)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    shown = text[:40].decode(errors="replace")
-                    raise InputError(f"{path}, line {number} is not JSON: '{shown}'; {_FORM}") from None
-                if isinstance(document, list):
-                    yield from (
-                        (f"entry {i}", _object(path, f"entry {i}", d)) for i, d in enumerate(document, 1)
-                    )
-                else:
-                    yield f"line {number}", _object(path, f"line {number}", document)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if empty:
-        raise InputError(f"{path} is empty; {_FORM}")
-
-
-def _object(path: Path, where: str, document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise InputError(f"{path}, {where} is JSON but no object; {_FORM}")
-    return document
-
-
 def _progress(where: str, document: dict[str, Any]) -> Progress | None:
     """The progress that a document is or holds; None where an event log tells of something else."""
     inner = document.get("progress", document)
     if not isinstance(inner, dict) or "batchId" not in inner:
         if "Event" in document:
             return None
-        raise InputError(f"{where} is JSON but no query progress (it has no batchId); {_FORM}")
+        raise InputError(f"{where} is JSON but no query progress (it has no batchId); {FORM}")
     try:
         progress = msgspec.convert({"numInputRows": 0, **inner}, Progress)
         _ = progress.started_s
@@ -137,6 +101,10 @@ def _progress(where: str, document: dict[str, Any]) -> Progress | None:
 
 
 def _take(query: _Query, progress: Progress, where: str, place: str) -> None:
+    line = (progress.id, progress.run_id, progress.batch_id, progress.timestamp)
+    if line in query.written:
+        return
+    query.written.add(line)
     started_s = progress.started_s
     last_s, last_place = query.last
     if started_s < last_s:
@@ -156,11 +124,11 @@ def _take(query: _Query, progress: Progress, where: str, place: str) -> None:
             RecordedBatch(started_s=started_s, duration_s=0.0, rows=0, left_rows=left, first=first)
         )
         return
-    key = (progress.id, progress.batch_id)
-    if key in query.seen:  # done again after a failure: no new rows
+    done = query.done.setdefault(progress.id, set())
+    if progress.batch_id in done:  # done again after a failure: no new rows
         query.rows_repeated += progress.num_input_rows
         return
-    query.seen.add(key)
+    done.add(progress.batch_id)
     query.rows += progress.num_input_rows
     query.batches.append(
         RecordedBatch(
@@ -215,6 +183,7 @@ class _Executors:
         self._cores: dict[str, int] = {}
         self._points: list[tuple[float, float]] = []
         self._most_cores = 0
+        self._own: tuple[float, int] | None = None
 
     def take(self, event: dict[str, Any]) -> None:
         """One line of the log; most tell of something else."""
@@ -224,6 +193,8 @@ class _Executors:
             told = msgspec.convert(event, _ExecutorEvent)
         except msgspec.ValidationError:
             return
+        if told.executor == "driver" and told.info is not None:  # in one process with it: local[2]
+            self._own = (told.time_ms / 1000, told.info.cores)
         if told.executor == "driver":
             return
         at_ms = told.time_ms
@@ -241,11 +212,15 @@ class _Executors:
     @property
     def curve(self) -> Curve | None:
         """Executors that were there; None where no event told of any."""
+        if not self._points and self._own is not None:
+            return Curve.of([(self._own[0], 1.0)])
         return Curve.of(self._points) if self._points else None
 
     @property
     def slots_per_node(self) -> int | None:
         """Cores of the largest; tasks are taken to need one each."""
+        if not self._points and self._own is not None:
+            return self._own[1]
         return self._most_cores or None
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 
 from ebbflow.bench.replay.recording import RecordedBatch, Recording
+from ebbflow.control.ledger import ACT
 from ebbflow.core.curve import Curve
+from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError, StoreError, UnknownNameError
@@ -38,7 +41,7 @@ def read_store(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
     try:
         series = Store.read_readings(path, _NEEDED)
-        acts = [entry for entry in Store.read_ledger(path) if entry["verdict"] == "act"]
+        ledger = _ledger(path)
     except StoreError as error:
         raise InputError(f"{path} is no store of Ebbflow, or a broken one ({error})") from None
     rows = {
@@ -70,8 +73,18 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         nodes_working=nodes,
         slots_per_node=_slots_per_node(nodes, _curve(series.get((MAIN, Metric.SLOTS)))),
         lead_time_s=float(np.median(leads)) if leads else None,
-        reconfigurations=len(acts),
+        reconfigurations=sum(entry.verdict == ACT and entry.changed for entry in ledger),
+        decisions=tuple(ledger),
     )
+
+
+def _ledger(path: Path) -> list[LedgerEntry]:
+    """What was decided. An entry that another version wrote, with other fields, is no reason to refuse the rest."""
+    entries = []
+    for document in Store.read_ledger(path):
+        with contextlib.suppress(KeyError, TypeError, InputError):
+            entries.append(LedgerEntry.from_json(document))
+    return entries
 
 
 def _batches(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.decision import LedgerEntry
 from ebbflow.errors import InputError
 
 FEWEST_BATCHES = 5
@@ -48,6 +49,8 @@ class Recording:
     other_queries: tuple[str, ...] = ()
     starts: int = 1
     rows_repeated: int = 0
+    missing_batches: int = 0
+    """Batches that ran in between and are not in the file."""
     nodes: Curve | None = None
     """Nodes held, at times since the epoch."""
     nodes_working: Curve | None = None
@@ -55,7 +58,8 @@ class Recording:
     tasks: int | None = None
     lead_time_s: float | None = None
     reconfigurations: int | None = None
-    notes: tuple[str, ...] = field(default=())
+    decisions: tuple[LedgerEntry, ...] = ()
+    """What a strategy decided then, at times since the epoch."""
 
     def __post_init__(self) -> None:
         worked = sum(batch.rows > 0 for batch in self.batches[1:])

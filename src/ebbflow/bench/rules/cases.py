@@ -145,7 +145,7 @@ CASES: tuple[Case, ...] = (
         lasts_s=300.0,
         seed_says="never scales",
         changes=(),
-        most_queued=10_000.0,
+        most_queued=1_180.0,  # the peaks bring 1,071 rows more than μ takes; a tenth above is a slower operator
     ),
     Case(
         name="out-and-in",

@@ -3,8 +3,8 @@
 All executors that the largest size needs are there from the start, one slot each: what is measured is the rule
 and the change of an operator's parallelism, not how long an executor takes to start.
 
-The queue of a micro-batch query is its ``backlog``: rows that waited when a batch started and that it left
-behind. Rows that merely arrived since are in no queue, as in the seed's engine they would be at work by then.
+The policy is the seed's, as written: the ``queue-length`` of an operator is what the batches of its query leave
+behind, because its source has a read limit (``policy.needs``).
 """
 
 from __future__ import annotations
@@ -16,42 +16,20 @@ import tempfile
 import threading
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from ebbflow.bench.rules.cases import CASES, QUICK, Case
-from ebbflow.bench.rules.run import READING_S, SPARK, Seen, Watching
+from ebbflow.bench.rules.seen import Seen, Watching
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
-from ebbflow.core.metrics import Metric
 from ebbflow.errors import TargetError
 from ebbflow.pipelines.waiting import WaitingOperator
-from ebbflow.policy.model import Policy, Trigger
-from ebbflow.strategies.rules import Rules
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
 WARM_UP_S = 25.0
 """The load begins so long after the queries: their first batches start Python and load classes."""
-
-
-def on_micro_batches(policy: Policy) -> Policy:
-    """The policy with the queue of an operator as a micro-batch engine has it."""
-    return Policy(
-        *(
-            replace(
-                rule,
-                when=tuple(
-                    replace(each, metric=Metric.BACKLOG.key)
-                    if isinstance(each, Trigger) and each.metric == Metric.QUEUE_LENGTH.key
-                    else each
-                    for each in rule.when
-                ),
-            )
-            for rule in policy.rules
-        ),
-        *policy.bounds,
-    )
+LATE_S = 5.0
+"""A change that is a little late comes after the time of its case."""
 
 
 def run_in_a_process(case: Case) -> Seen:
@@ -88,28 +66,22 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
                 for name, rate in case.rates_per_s.items()
             ]
             time.wait(started_s - time.now_s(), never)
-            watching = Watching(Rules(on_micro_batches(case.policy)), started_s=started_s)
+            watching = Watching(case.policy, started_s=started_s)
             attached = attach(
                 spark,
                 executors=(slots, slots),
-                strategy=watching,
+                policy=case.policy,
                 queries=queries,
                 store=Path(folder) / "run.sqlite",
                 cycle_s=1.0,
                 master_web_url=cluster.web_url,
+                on_cycle=watching.take,
             )
-            time.wait(started_s + case.lasts_s + READING_S[SPARK] - time.now_s(), never)
-            decisions = list(attached.decisions)
+            time.wait(started_s + case.lasts_s + LATE_S - time.now_s(), never)
             attached.stop()
             for query in queries:
                 query.stop()
-    return watching.seen(
-        [
-            (entry.time_s, dict(entry.outcome.requested.difference(entry.before).parallelism))
-            for entry in decisions
-            if entry.verdict == "act" and entry.outcome is not None
-        ]
-    )
+    return watching.seen()
 
 
 def main() -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ebbflow.bench.leaderboard.policies import check_operators
 from ebbflow.bench.simulation import play
-from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.run import Run
-from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError
-from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
+from ebbflow.policy.model import Policy
 from ebbflow.strategies.rules import Rules
-from ebbflow.targets.simulator import Continuous, Scenario, built_in_engine
-from ebbflow.targets.simulator.engine import Engine
-from ebbflow.workloads import Load
-
-ENDLESS_S = 3600.0
-"""How long a load without an end is played at least."""
+from ebbflow.targets.simulator import Continuous, Scenario
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +30,6 @@ class Trial:
     """What came of a policy."""
 
     run: Run
-    rows_lost: int
     firings: tuple[Firing, ...]
     counts: dict[str, int]
     """How often each rule fired."""
@@ -53,42 +45,25 @@ class Trial:
         }
 
 
-def try_policy(
-    policy: Policy,
-    *,
-    load: Load,
-    seconds: float | None = None,
-    rates_per_s: dict[str, float] | None = None,
-    pipeline: str = "top-words",
-    engine: str = "continuous",
-    limits: Limits | None = None,
-    slo: Slo | None = None,
-    cycle_s: float = 5.0,
-) -> Trial:
-    """Simulate it. ``rates_per_s``: operators in a row, each with what an instance takes, on a continuous engine."""
-    simulated: Engine
-    if rates_per_s is not None:
-        simulated = Continuous(
-            pipeline=Pipeline.chain("tried", *rates_per_s),
-            row_cost_s={name: 1.0 / rate for name, rate in rates_per_s.items()},
-        )
-    else:
-        simulated = built_in_engine(pipeline, engine)
-    _check_operators(policy, simulated.pipeline)
-    if seconds is None and math.isinf(load.duration_s):
-        seconds = max(load.span_s, ENDLESS_S)
-    bounds = limits or Limits(min_nodes=1, max_nodes=16)
-    scenario = Scenario(
-        engine=simulated,
-        load=load,
-        limits=bounds,
-        slo=slo or Slo(freshness_s=30.0, quantile=0.95),
-        initial_nodes=bounds.clamp(len(rates_per_s)) if rates_per_s else None,
-        seconds=seconds,
-        cycle_s=cycle_s,
+def chain(rates_per_s: Mapping[str, float]) -> Continuous:
+    """Operators in a row on a continuous engine, each with what an instance takes in a second."""
+    return Continuous(
+        pipeline=Pipeline.chain("tried", *rates_per_s),
+        row_cost_s={name: 1.0 / rate for name, rate in rates_per_s.items()},
     )
-    strategy = Rules(policy)
-    simulation = play(scenario, strategy)
+
+
+def try_policy(policy: Policy, scenario: Scenario) -> Trial:
+    """Play it on a scenario.
+
+    >>> from ebbflow.bench.spec import Spec
+    >>> from ebbflow.policy.defaults import default_policy
+    >>> spec = Spec(load="step(base=100, peak=900, at=1m)", seconds="5m", initial_nodes=1)
+    >>> try_policy(default_policy(), spec.scenario()).firings[0].change
+    'main +1 nodes'
+    """
+    check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
+    run = play(scenario, Rules(policy)).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,
@@ -101,24 +76,12 @@ def try_policy(
             )
             or entry.decision.reason,
         )
-        for entry in simulation.run.decisions
+        for entry in run.decisions
         if entry.verdict == "act"
     )
     fired = [name for firing in firings for name in firing.rule.split("; ")]
     return Trial(
-        run=simulation.run,
-        rows_lost=round(simulation.work.failed),
+        run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
     )
-
-
-def _check_operators(policy: Policy, pipeline: Pipeline) -> None:
-    named = [(rule.name, rule.operator) for rule in policy.rules]
-    named += [(bounds.name, bounds.operator) for bounds in policy.bounds]
-    for name, operator in named:
-        if operator not in (NODES, EACH_OPERATOR, *pipeline.order):
-            raise InputError(
-                f"'{name}' names operator '{operator}', which pipeline {pipeline.name} does not have "
-                f"({', '.join(pipeline.order)}); describe yours with --operators {operator}=RATE,…"
-            )

@@ -7,8 +7,10 @@ autoscaler, but without lag. Its claim: at most three steps to the optimum.
 
 Modelled: the source rate is the rate at which rows arrive, averaged over the interval; the over-provision
 factor is 1 (none). Its interval and warm-up are set per experiment in the paper; here 60 s, of which the
-work done before the last change of size does not count. Every instance has a slot of its own
-(``slot_sharing`` is off); what a vertex is on a micro-batch target is told in ``peers.vertices``.
+work done before the last change of size, or while that is under way, does not count. Every instance has a slot
+of its own (``slot_sharing`` is off); where the limits allow fewer slots than it wants, instances share them. What
+a vertex is on a micro-batch target, and what becomes of a layout with too many instances, is told in
+``peers.vertices``.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from __future__ import annotations
 import math
 
 from ebbflow.core.decision import Decision
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.strategies.peers.answers import hold, want
 from ebbflow.strategies.peers.signals import Signals, Work
 from ebbflow.strategies.peers.timing import SLACK_S, Every
-from ebbflow.strategies.peers.vertices import demands, layout_for, readable, vertices
+from ebbflow.strategies.peers.vertices import demands, deployable, layout_for, readable, vertices
 
 FORMULA = "p' = ceil(p · demand / true rate · over-provision), true rate = rate / busy, for all operators"
 
@@ -40,18 +42,20 @@ class Ds2:
         self._signals = Signals()
         self._work: list[Work] = []
         self._rates: list[float] = []
-        self._nodes: int | None = None
+        self._size: object = None
+        self._deployed = False
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The parallelism at which every operator keeps up with the sources."""
         missing = self._signals.look(snapshot)
-        if self._nodes != snapshot.observed.main_nodes:
-            self._work, self._rates, self._nodes = [], [], snapshot.observed.main_nodes
-        else:
-            self._work += self._signals.new
-            if self._signals.new and self._signals.rate_per_s is not None:
-                self._rates.append(self._signals.rate_per_s)
-        if not self._every.due(snapshot.now_s):
+        self._keep(snapshot)
+        due = self._every.due(snapshot.now_s)
+        if not missing and not self._signals.micro_batch and not self._deployed:
+            self._deployed = True
+            if layout := deployable(snapshot, slot_sharing=self._slot_sharing):
+                reason = "more instances than slots: one instance in a slot of its own, as it is deployed"
+                return want(snapshot, layout.main_nodes, reason, FORMULA, {}, layout=layout)
+        if not due:
             return hold(snapshot, "waits for its next interval", FORMULA)
         work, rates = self._work, self._rates
         self._work, self._rates = [], []
@@ -73,3 +77,14 @@ class Ds2:
         nodes, layout = layout_for(parallelism, snapshot, slot_sharing=self._slot_sharing)
         reason = f"{source_rate:.0f} rows/s need {nodes} nodes at the true rates"
         return want(snapshot, nodes, reason, FORMULA, inputs, layout=layout)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Keep the work of this size; what was done before it, or while it comes about, tells of another."""
+        size = (snapshot.observed.main_nodes, dict(snapshot.planned.parallelism))
+        restarts = any(action.kind is ActionKind.RESTART for action in snapshot.under_way)
+        if size != self._size or restarts:
+            self._work, self._rates, self._size = [], [], size
+            return
+        self._work += self._signals.new
+        if self._signals.new and self._signals.rate_per_s is not None:
+            self._rates.append(self._signals.rate_per_s)

@@ -13,9 +13,10 @@ lag / catch-up + demand / 1.0 or above lag / catch-up + demand / 0.4 (utilisatio
 shrunk after an hour in which it could always have been, to the largest size of that hour. Lag over 5 min
 freezes shrinking. Reference: flink-kubernetes-operator, JobVertexScaler, ScalingMetricEvaluator.
 
-Modelled: the lag terms act on the sources; what a vertex is on a micro-batch target is told in
-``peers.vertices``. It evaluates once a minute, the operator's reconcile interval. Slots are shared between
-operators, as in Flink. Left out: memory tuning, quotas, excluded periods, alignment to key groups.
+Modelled: the lag terms act on the sources; what a vertex is on a micro-batch target, and what becomes of a
+layout with more instances than slots, is told in ``peers.vertices``. It evaluates once a minute, the operator's
+reconcile interval. Slots are shared between operators, as in Flink. Left out: memory tuning, quotas, excluded
+periods, alignment to key groups.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.peers.answers import hold, want
 from ebbflow.strategies.peers.signals import Signals, Work
 from ebbflow.strategies.peers.timing import SLACK_S, Every
-from ebbflow.strategies.peers.vertices import Vertex, demands, layout_for, readable, vertices
+from ebbflow.strategies.peers.vertices import Vertex, demands, deployable, layout_for, readable, vertices
 
 FORMULA = "p' = ceil(p·(lag/C + d·R/C + d/0.7)/true rate), d = rate + d(lag)/dt, if a vertex left its band"
 
@@ -101,6 +102,7 @@ class Flink:
         self._source: deque[_Source] = deque()
         self._size: object = None
         self._changed_s = 0.0
+        self._deployed = False
         self._lower: dict[str, tuple[float, int]] = {}
         """Of vertices that could be smaller: since when, and the largest size that would have done."""
 
@@ -110,6 +112,11 @@ class Flink:
         self._keep_window(snapshot)
         if missing:
             return hold(snapshot, missing, FORMULA)
+        if not self._signals.micro_batch and not self._deployed:
+            self._deployed = True
+            if layout := deployable(snapshot, slot_sharing=self._slot_sharing):
+                reason = "more instances than slots: a slot holds one of each operator, as it is deployed"
+                return want(snapshot, layout.main_nodes, reason, FORMULA, {}, layout=layout)
         full_s = self._changed_s + self._stabilisation_s + self._window_s
         if snapshot.now_s < full_s - SLACK_S:
             return hold(snapshot, f"its window is full in {full_s - snapshot.now_s:.0f} s", FORMULA)

@@ -7,7 +7,8 @@ found at the start is the first. Reference: Kubernetes, Horizontal Pod Autoscali
 Modelled: a pod is a node; the metric is the mean busy share of its slots (on a micro-batch target
 Σ task_time / (slots × max(duration, trigger)), the counterpart of CPU); the target is 70 %, a usual
 choice, as Kubernetes has none of its own. Pods that have not come yet count as idle, as Kubernetes
-counts unready pods when it scales up: the work is divided by the planned size.
+counts unready pods when it scales up: the work is divided by the planned size. A look that covers several
+syncs makes them all, those before the last with the load of the look before.
 """
 
 from __future__ import annotations
@@ -66,20 +67,27 @@ class Hpa:
         self._every = Every(interval_s)
         self._behaviour = Behaviour(up_share=up_share, up_pods=up_pods, down_window_s=down_window_s)
         self._signals = Signals()
+        self._held_slots: float | None = None
+        """Slots that were busy at the look before."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The size at which the slots would be as busy as the target."""
         missing = self._signals.look(snapshot)
-        if not self._every.due(snapshot.now_s):
+        syncs = self._every.due(snapshot.now_s)
+        busy_slots, here = None if missing else self._signals.busy_slots, snapshot.planned.main_nodes
+        held_slots, self._held_slots = self._held_slots, busy_slots
+        if not syncs:
             return hold(snapshot, "waits for its next sync", FORMULA)
-        busy_slots, here = self._signals.busy_slots, snapshot.planned.main_nodes
-        if missing or busy_slots is None or here == 0:
+        if busy_slots is None or here == 0:
             return hold(snapshot, missing or "no data: busy time or nodes unknown", FORMULA)
+        nodes = here
+        if held_slots is not None:
+            for sync_s in syncs[:-1]:
+                earlier = self._recommend(nodes, held_slots / snapshot.slots_per_node)
+                nodes = self._behaviour.restrain(sync_s, nodes, earlier)
         busy = busy_slots / (here * snapshot.slots_per_node)
-        ratio = busy / self._target
-        within = abs(ratio - 1) <= self._tolerance + SLACK_S
-        recommended = here if within else max(1, math.ceil(here * ratio - SLACK_S))
-        nodes = self._behaviour.restrain(snapshot.now_s, here, recommended)
+        recommended = self._recommend(nodes, busy_slots / snapshot.slots_per_node)
+        nodes = self._behaviour.restrain(syncs[-1], nodes, recommended)
         inputs: dict[str, float | str] = {
             "busy": round(busy, 4),
             "target": self._target,
@@ -90,3 +98,9 @@ class Hpa:
         if nodes == here:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, nodes, reason, FORMULA, inputs)
+
+    def _recommend(self, here: int, busy_nodes: float) -> int:
+        """ceil(n · metric / target), or n within the tolerance."""
+        ratio = busy_nodes / here / self._target
+        within = abs(ratio - 1) <= self._tolerance + SLACK_S
+        return here if within else max(1, math.ceil(here * ratio - SLACK_S))

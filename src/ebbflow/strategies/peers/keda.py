@@ -8,7 +8,8 @@ minimum whatever the HPA's window says. Reference: keda.sh, Apache Kafka scaler,
 Modelled: the lag is the pipeline's queue length; the threshold of 10 is Kafka's default, in rows for each
 node, which any trigger interval exceeds: that is what users of the default get. Partitions are the most
 tasks of a stage; a continuous target takes the planned parallelism of its sources; unknown means no cap.
-KEDA's minimum of 0 is the minimum of the limits here.
+KEDA's minimum of 0 is the minimum of the limits here. A look that covers several polls or syncs makes them all,
+those before the last with the lag of the look before.
 """
 
 from __future__ import annotations
@@ -54,32 +55,47 @@ class Keda:
     def decide(self, snapshot: Snapshot) -> Decision:
         """The size at which each node would have a threshold's worth of lag."""
         missing = self._signals.look(snapshot)
+        polls, syncs = self._poll.due(snapshot.now_s), self._sync.due(snapshot.now_s)
         if missing or self._signals.lag_rows is None:
             self._lag_rows = self._active_s = None  # what was not seen was not quiet
             return hold(snapshot, missing or "no data: the lag is unknown", FORMULA)
-        if self._poll.due(snapshot.now_s) or self._lag_rows is None:
+        held_rows = self._lag_rows
+        if polls or held_rows is None:
+            if held_rows and len(polls) > 1:
+                self._active_s = polls[-2]
             self._lag_rows = self._signals.lag_rows
             if self._lag_rows > 0 or self._active_s is None:
                 self._active_s = snapshot.now_s
-        if not self._sync.due(snapshot.now_s):
+        assert self._lag_rows is not None
+        if not syncs:
             return hold(snapshot, "waits for its next sync", FORMULA)
         here, partitions = snapshot.planned.main_nodes, self._partitions(snapshot)
         inputs: dict[str, float | str] = {"lag_rows": round(self._lag_rows, 1), "nodes": here}
         quiet_s = snapshot.now_s - (self._active_s or 0.0)
         if self._lag_rows <= 0 and quiet_s >= self._cool_down_s - SLACK_S:
             return want(snapshot, snapshot.limits.min_nodes, f"no lag for {quiet_s:.0f} s", FORMULA, inputs)
-        per_node = self._lag_rows / self._lag_threshold
         if partitions is not None:
-            per_node = min(per_node, partitions)
             inputs["partitions"] = partitions
-        within = here > 0 and abs(per_node / here - 1) <= self._tolerance + SLACK_S
-        recommended = here if within else max(1, math.ceil(per_node - SLACK_S))
-        nodes = self._behaviour.restrain(snapshot.now_s, here, recommended)
+        nodes = here
+        if held_rows is not None:
+            for sync_s in syncs[:-1]:
+                earlier = self._recommend(nodes, held_rows, partitions)
+                nodes = self._behaviour.restrain(sync_s, nodes, earlier)
+        recommended = self._recommend(nodes, self._lag_rows, partitions)
+        nodes = self._behaviour.restrain(syncs[-1], nodes, recommended)
         inputs["recommended"] = recommended
         reason = f"lag {self._lag_rows:.0f} rows at {self._lag_threshold:g} a node: {recommended} recommended"
         if nodes == here:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, nodes, reason, FORMULA, inputs)
+
+    def _recommend(self, here: int, lag_rows: float, partitions: int | None) -> int:
+        """A threshold's worth of lag for each node, or those there are within the tolerance."""
+        per_node = lag_rows / self._lag_threshold
+        if partitions is not None:
+            per_node = min(per_node, partitions)
+        within = here > 0 and abs(per_node / here - 1) <= self._tolerance + SLACK_S
+        return here if within else max(1, math.ceil(per_node - SLACK_S))
 
     def _partitions(self, snapshot: Snapshot) -> int | None:
         if self._signals.micro_batch:

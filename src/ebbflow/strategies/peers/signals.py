@@ -8,8 +8,10 @@ max(duration, trigger interval), its busy time Σ task_time, its slots those it 
 On a continuous target it is what an operator did between two looks: the sums of its readings of ``rows-in``
 and ``operator-cpu``, each of which counts since the reading before, with ``instances`` as its slots. Where only the
 mean share of an instance is read (``instance-cpu``), busy time = Σ share × instances × time since the reading before.
+``instance-busy`` gives the time with rows in hand in the same way: longer than the CPU's where instances wait for a
+core, and what Flink and DS2 call busy.
 The lag is the pipeline's ``queue-length``; where that is not read, the rows a batch left behind plus those
-that came while it ran.
+that came while it ran; missing where a source does not tell what was left.
 
 A batch that has run for longer than the one before (and than its trigger) is taken to keep as large a share
 of the present slots busy as that one did while it ran: a CPU meter would see it long before it ends.
@@ -25,11 +27,10 @@ from itertools import pairwise
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Window
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
 IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
-STALE_AFTER_S = 15.0
 """How old the last answer of the target may be before nothing is known any more."""
 
 
@@ -51,6 +52,8 @@ class Work:
     rows_out: float | None = None
     busy_s: float | None
     """Slot-seconds of work; None where nobody counted them."""
+    in_hand_s: float | None = None
+    """Instance-seconds with rows in hand, waiting for a core included; None where nobody counted them."""
     slots: float
 
     @property
@@ -177,6 +180,7 @@ class Signals:
                     rows=sum(rows for _, rows in points[1:]),
                     rows_out=_same(points, snapshot.windows.of(name, Metric.ROWS_OUT)),
                     busy_s=busy_s,
+                    in_hand_s=_shared(points, snapshot.windows.of(name, Metric.INSTANCE_BUSY), slots),
                     slots=slots,
                 )
             )
@@ -192,8 +196,9 @@ class Signals:
         idle = {name for name, batch in self.batches.items() if self._idle(name, batch, snapshot)}
         working = [batch for name, batch in self.batches.items() if name not in idle]
         self.rate_per_s = sum(batch.arrival_rate_per_s for batch in working)
-        if self.lag_rows is None:
-            self.lag_rows = sum(b.backlog_rows + b.arrival_rate_per_s * b.duration_s for b in working)
+        left = [b.backlog_rows for b in working if b.backlog_rows is not None]
+        if self.lag_rows is None and len(left) == len(working):
+            self.lag_rows = sum(left) + sum(b.arrival_rate_per_s * b.duration_s for b in working)
 
 
 def _work(batch: Batch) -> Work:
@@ -222,7 +227,7 @@ def _same(points: list[tuple[float, float]], window: Window) -> float | None:
 
 
 def _shared(points: list[tuple[float, float]], window: Window, instances: float) -> float | None:
-    """Busy seconds of all instances from the mean share of one, over the same readings."""
+    """Seconds of all instances from the mean share of one, over the same readings."""
     shares = window.since(points[0][0])
     if len(shares) != len(points):
         return None

@@ -7,11 +7,14 @@ SLACK_S = 1e-6
 
 
 class Every:
-    """Due once per period, at the first look at or after it.
+    """Due once per period, seen at the first look at or after it.
+
+    The period goes on from when it was due, not from the look that saw it: looked at every 10 s, what is due every
+    15 s is seen at 20, 30, 50, 60, … s, and so every 15 s on the mean.
 
     >>> every = Every(15.0)
-    >>> [t for t in range(0, 50, 5) if every.due(float(t))]
-    [0, 15, 30, 45]
+    >>> [(t, every.due(float(t))) for t in (0, 10, 20, 30, 70)]
+    [(0, (0.0,)), (10, ()), (20, (15.0,)), (30, (30.0,)), (70, (45.0, 60.0))]
     >>> later = Every(60.0, at_once=False)
     >>> [t for t in range(0, 150, 10) if later.due(float(t))]
     [60, 120]
@@ -22,12 +25,13 @@ class Every:
         self._at_once = at_once
         self._last_s: float | None = None
 
-    def due(self, now_s: float) -> bool:
-        """Whether the period is over; if so, the next one begins."""
+    def due(self, now_s: float) -> tuple[float, ...]:
+        """The times since the last look at which it was due; none is falsy."""
         if self._last_s is None:
             self._last_s = now_s
-            return self._at_once
-        if now_s - self._last_s < self._period_s - SLACK_S:
-            return False
-        self._last_s = now_s
-        return True
+            return (now_s,) if self._at_once else ()
+        since_s, periods = self._last_s, int((now_s - self._last_s + SLACK_S) / self._period_s)
+        times = tuple(since_s + k * self._period_s for k in range(1, periods + 1))
+        if times:
+            self._last_s = times[-1]
+        return times

@@ -4,8 +4,14 @@
 
 A micro-batch target is one vertex: the tasks of every stage run on all its slots in turn, so that its
 parallelism is the number of slots and its busy fraction the share of their time. On a continuous target
-every operator that was read is one. A stream's ratio is what its operator put out per row it took in, where
+every operator that was read is one, and busy while it has rows in hand, be it on a core or waiting for one
+(CPU time where only that is read). A stream's ratio is what its operator put out per row it took in, where
 that was counted and only one stream leaves it; else the selectivity the pipeline declares.
+
+In both systems a slot runs one instance of an operator, of every operator (slot sharing) or of one. A layout with
+more instances than slots cannot be deployed there, so that they first take it down to the slots there are, or to one
+of each and the slots for them (``deployable``). From then on an operator that is left alone asks for no more slots
+than there are.
 """
 
 from __future__ import annotations
@@ -86,14 +92,35 @@ def layout_for(
 ) -> tuple[int, Layout]:
     """The nodes whose slots hold these instances, and the layout with the operators that have a size.
 
-    With slot sharing one slot holds an instance of every operator, so the largest counts, else their sum.
+    With slot sharing one slot holds an instance of every operator, so the largest counts, else their sum. Slots
+    that the limits do not allow stay away, and Flink runs with those it gets.
     """
     planned = snapshot.planned
-    sized = {name: parallelism.get(name, old) for name, old in planned.parallelism.items()}
+    most = max(1, snapshot.limits.max_nodes * snapshot.slots_per_node)
+    had = {name: min(wanted, most) if slot_sharing else wanted for name, wanted in parallelism.items()}
+    sized = {name: had.get(name, old) for name, old in planned.parallelism.items()}
     apart = not slot_sharing and any(name in planned.parallelism for name in parallelism)
     slots = sum(parallelism.values()) if apart else max(parallelism.values())
     nodes = max(1, math.ceil(slots / snapshot.slots_per_node))
     return nodes, Layout(nodes=planned.nodes, parallelism=sized, placement=planned.placement)
+
+
+def deployable(snapshot: Snapshot, *, slot_sharing: bool) -> Layout | None:
+    """The layout with no more instances than slots; None where it has none too many.
+
+    Without slot sharing the slots are dealt to the operators in equal parts, and there is one for each at least.
+    """
+    planned = snapshot.planned
+    first = planned.parallelism
+    if not first:
+        return None
+    slots = max(1, planned.main_nodes * snapshot.slots_per_node)
+    each = slots if slot_sharing else max(1, slots // len(first))
+    if (max(first.values()) if slot_sharing else sum(first.values())) <= slots:
+        return None
+    fewer = {name: min(instances, each) for name, instances in first.items()}
+    nodes, layout = layout_for(fewer, snapshot, slot_sharing=slot_sharing)
+    return layout.with_nodes(max(nodes, planned.main_nodes))
 
 
 def readable(rate_per_s: float) -> float | str:
@@ -104,7 +131,8 @@ def readable(rate_per_s: float) -> float | str:
 def _mean(name: str, works: list[Work], parallelism: int) -> Vertex:
     span_s = sum(work.span_s for work in works)
     rows = sum(work.rows for work in works)
-    busy_s = [work.busy_s for work in works if work.busy_s is not None]
+    spent_s = [work.busy_s if work.in_hand_s is None else work.in_hand_s for work in works]
+    busy_s = [seconds for seconds in spent_s if seconds is not None]
     room_s = sum(work.slots * work.span_s for work in works)
     out = [work.rows_out for work in works if work.rows_out is not None]
     return Vertex(

@@ -49,6 +49,7 @@ class Costed:
                 per_task_s=per_task_s,
                 per_row_s=cost_s,
                 operator=head if by_name[head].boundary else "",
+                most_tasks=self.most_parallel.get(head),
             )
             for head, cost_s in zip(heads, costs_s, strict=True)
         )

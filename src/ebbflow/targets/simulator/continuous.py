@@ -7,8 +7,8 @@ In each step, upstream before downstream, operator i with p_i instances on nodes
     out_i       = min(offered_i, capacity_i)         queue_i ← offered_i − out_i
 
 Where the instances on a node want more CPU than it has cores, each gets the same share of what it wants:
-f_n = min(1, cores / Σ_i p_in · busy_i). Rows beyond the bound of a queue fail. The source reads no more
-than ``max_pending_rows`` ahead of the sinks.
+f_n = min(1, cores / Σ_i p_in · busy_i); how long they have rows in hand then, ``busy_meter`` tells. Rows beyond
+the bound of a queue fail. The source reads no more than ``max_pending_rows`` ahead of the sinks.
 
 A change of parallelism or of nodes stops the world: the source stops, queues drain (at most
 ``drain_limit_s``), then everything stands still for 5–8 s (Elysium) and as long as moving state takes.
@@ -33,14 +33,11 @@ from functools import cached_property
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
-from ebbflow.targets.simulator.continuous_run import ContinuousRun
 from ebbflow.targets.simulator.continuous_world import ContinuousWorld
 from ebbflow.targets.simulator.engine import Start, named_apart
-from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
 
@@ -48,12 +45,12 @@ from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 class Continuous:
     """A pipeline on a continuous engine.
 
+    >>> from ebbflow.core.clock import ManualClock
+    >>> from ebbflow.targets.simulator.target import SimulatorTarget
     >>> from ebbflow.workloads import Arrivals, parse_load
     >>> engine = Continuous(pipeline=Pipeline.chain("p", "slow"), row_cost_s={"slow": 0.2})
-    >>> pool = NodePool(NodeKind(), 1, np.random.default_rng(0))
-    >>> run = engine.start(Inflow(Arrivals(parse_load("constant(10)"))), pool, np.random.default_rng(0))
-    >>> run.advance(60.0)
-    >>> run.work(60.0)  # 10 come, 5 are done each second
+    >>> target = SimulatorTarget(engine, NodeKind(), Arrivals(parse_load("constant(10)")), ManualClock(60.0))
+    >>> target.work()  # 10 come, 5 are done each second
     Work(processed=300.0, waiting=300.0, failed=0.0)
     """
 
@@ -104,12 +101,8 @@ class Continuous:
             state_mb={f"{name}/{operator}": mb for operator, mb in self.state_mb.items()},
         )
 
-    def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> ContinuousRun:
-        """Set it to work, alone."""
-        return ContinuousWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
-
     def start_together(
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
     ) -> ContinuousWorld:
-        """Set several to work on the same clusters."""
+        """Set it to work on clusters, with others of its kind or alone."""
         return ContinuousWorld(starts, pools, link)

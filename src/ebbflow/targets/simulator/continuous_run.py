@@ -18,6 +18,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.flow import Flow, Wire
+from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 from ebbflow.targets.simulator.placement import even, state_moved
 
@@ -39,12 +40,15 @@ class ContinuousRun:
         # of its own, so that noise drawn ahead does not change how long the next rebalance takes
         self.noise = NoiseDraws(engine.noise, start.rng.spawn(1)[0])
         self.first, self.number = first, number
+        self.version = 0
+        """Changes whenever what its operators can do has to be weighed anew."""
         self._world, self._rng = world, start.rng
         self._names: tuple[str, ...] = engine.pipeline.order
         self._instances = [max(1, engine.parallelism.get(name, 1)) for name in self._names]
         self._clusters = [start.placement.get(name, MAIN) for name in self._names]
         self._wanted = (list(self._instances), list(self._clusters))
-        self.left_rows: list[float] = [0.0]
+        self.processed_rows: list[float] = [0.0]
+        """Source rows that are through, after 0, 1, 2, … seconds."""
         self._placed: dict[str, tuple[Node, ...]] = {}
         self._on_nodes: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         """In each cluster: operators there, each with its instances on each of the nodes placed on."""
@@ -93,6 +97,7 @@ class ContinuousRun:
                 inside_s += flow.queue[i] / flow.capacity(i)
         inside_s += sum(wire.steps + wire.waiting / wire.rows_per_s for wire in self._wires())
         self.stopping_since_s = now_s
+        self.version += 1
         self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s - 1e-9))
         low_s, high_s = engine.pause_s
         self._pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
@@ -119,6 +124,7 @@ class ContinuousRun:
         """Within a rebalance: from draining to standing still, and from there to the new layout."""
         if self._stop_until_s is None and now_s >= self._drain_until_s:
             self._stop_until_s = now_s + self._pause_s
+            self.version += 1
         if self._stop_until_s is not None and now_s >= self._stop_until_s:
             self.stopping_since_s = self._stop_until_s = None
             self._instances, self._clusters = list(self._wanted[0]), list(self._wanted[1])
@@ -127,6 +133,7 @@ class ContinuousRun:
     def place(self, now_s: float) -> None:
         """Deal the instances out to the nodes that are there; the world weighs them afterwards."""
         self._placed, self._on_nodes = {}, {}
+        self.version += 1
         for cluster in dict.fromkeys(self._clusters):
             nodes = tuple(self._world.pools[cluster].working(now_s))
             here = [k for k, c in enumerate(self._clusters) if c == cluster]
@@ -200,15 +207,6 @@ class ContinuousRun:
 
     # -- what is seen --------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> bool:
-        """Nodes always have instances on them."""
-        return True
-
-    def advance(self, until_s: float) -> None:
-        """Let time pass, for all that share its nodes."""
-        self._world.advance(until_s)
-
     def running(self) -> dict[str, float | None]:
         """There are no batches; the pipeline itself runs."""
         return {self.engine.pipeline.name: None}
@@ -218,7 +216,7 @@ class ContinuousRun:
         return []
 
     def readings(self, now_s: float, _batches: Sequence[Batch], /) -> list[Reading]:
-        """Rates and CPU since the last look, queues as they are."""
+        """Rates, CPU and busy time since the last look, queues as they are."""
         flow, name, work = self._flow, self.engine.pipeline.name, self.work(now_s)
         since_s, done_then, spent_then = self._seen
         done, spent_s = flow.done[self._mine], flow.spent_s[self._mine]
@@ -232,6 +230,7 @@ class ContinuousRun:
             Reading(now_s, name, Metric.FRESHNESS, max(0.0, age_s)),
             Reading(now_s, name, Metric.FAILED_ROWS, work.failed),
         ]
+        busy = self._world.busy_meter.look(now_s)[self._mine]
         for k, operator in enumerate(self._names):
             rows = done[k] - done_then[k]
             cpu = (spent_s[k] - spent_then[k]) / (span_s * self._instances[k])
@@ -240,18 +239,24 @@ class ContinuousRun:
                 Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
                 Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
                 Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
+                # With noisy costs the meter, which goes by the mean ones, may find less than was spent.
+                Reading(now_s, operator, Metric.INSTANCE_BUSY, max(busy[k], min(1.0, cpu))),
                 Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
             ]
         self._seen = (now_s, done, spent_s)
         return readings
 
     def work(self, now_s: float) -> Work:
-        """Where the rows are, at the slowest of the sinks."""
+        """Where the rows are: processed at all of the sinks, failed before any of them."""
         processed, failed = self._flow.through(self.number)
         arrived = self.inflow.rows_by(now_s)
         return Work(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)
 
-    def left(self) -> Curve:
-        """Rows that are through or lost, each second."""
-        left = np.minimum.accumulate(np.asarray(self.left_rows)[::-1])[::-1]
-        return Curve(np.arange(len(left), dtype=np.float64), np.asarray(left))
+    def processed(self) -> Curve:
+        """Rows that are through, each second."""
+        rows = np.asarray(self.processed_rows)
+        return Curve(np.arange(len(rows), dtype=np.float64), rows)
+
+    def lost(self, arrived: Curve) -> Curve:
+        """Rows that failed, each at the time at which it arrived."""
+        return lost_by_arrival(arrived, self._flow.losses(self.number))

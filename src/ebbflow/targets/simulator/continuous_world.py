@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
+from ebbflow.targets.simulator.busy_meter import BusyMeter
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
@@ -20,9 +21,14 @@ from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
 
 _LEAST_STRETCH = 12
 """Seconds below which arrays do not pay."""
-_MOST_STRETCH = 4096
+_FIRST_STRETCH, _MOST_STRETCH = 256, 4096
+"""Seconds worked out ahead: few after a change, as the next may come soon; twice as many each time they passed."""
 _REST = 24
 """Seconds after a stretch that came to little, before the next is tried."""
+
+
+_Instances = tuple[tuple[int, int], ...]
+"""(operator, how many of it on a node), ascending."""
 
 
 @dataclass
@@ -50,6 +56,7 @@ class ContinuousWorld:
             sinks.append(_add_vertices(vertices, start, number))
         pending = [start.engine.max_pending_rows for start in starts]
         self.flow = Flow(vertices, sinks, [math.inf if most is None else most for most in pending])
+        self.busy_meter = BusyMeter(self.flow)
         self._noisy = any(start.engine.noise for start in starts)
         self._now = 0
         self._arrived = [0] * len(starts)
@@ -57,8 +64,14 @@ class ContinuousWorld:
         self._seen: tuple[float, list[float]] = (0.0, list(self.flow.spent_s))
         self._rest = 0
         self._ahead: _Ahead | None = None
-        self._by_node: list[tuple[str, int, tuple[tuple[int, int], ...]]] = []
-        """(name, cores, instances on it) of each node that something is placed on."""
+        self._reach = _FIRST_STRETCH
+        """Seconds to work out ahead the next time."""
+        self._weighed: list[int] = []
+        """The version of each pipeline when its operators were weighed last."""
+        self._by_node: list[tuple[str, int]] = []
+        """(name, number of its kind) of each node that something is placed on."""
+        self._node_kinds: list[tuple[int, _Instances]] = []
+        """(cores, instances) of the kinds of nodes."""
         for run in self.runs:
             run.place(0.0)
         self._weigh(0.0)
@@ -78,12 +91,10 @@ class ContinuousWorld:
 
     def _look(self, now_s: float) -> None:
         """See to nodes that came or went, and to rebalances under way."""
-        changed = [c for c, pool in self.pools.items() if pool.strength(now_s) is not self._known.get(c)]
-        stopping = [run for run in self.runs if run.stopping_since_s is not None]
-        if not changed and not stopping:
+        if not self._something_changes(now_s):
             return
-        self._ahead = None
-        for cluster in changed:
+        self._ahead, self._reach = None, _FIRST_STRETCH
+        for cluster in self._changed_clusters(now_s):
             for run in self.runs:
                 run.look_at_nodes(now_s, cluster)
         for run in self.runs:
@@ -92,7 +103,21 @@ class ContinuousWorld:
         for cluster, pool in self.pools.items():
             if pool.some_leave:
                 self._let_go(now_s, cluster)
-        self._weigh(now_s)
+        if self._versions() != self._weighed or self._changed_clusters(now_s):
+            self._weigh(now_s)
+
+    def _something_changes(self, now_s: float) -> bool:
+        for cluster, pool in self.pools.items():  # asked every second, so without building a list
+            if pool.strength(now_s) is not self._known[cluster]:
+                return True
+        return any(run.stopping_since_s is not None for run in self.runs)
+
+    def _changed_clusters(self, now_s: float) -> list[str]:
+        """Clusters whose nodes are not those that were weighed last."""
+        return [c for c, pool in self.pools.items() if pool.strength(now_s) is not self._known[c]]
+
+    def _versions(self) -> list[int]:
+        return [run.version for run in self.runs]
 
     def _let_go(self, now_s: float, cluster: str) -> None:
         """Leaving nodes go when no pipeline works on them any more, or none stays that it could work on."""
@@ -106,7 +131,8 @@ class ContinuousWorld:
 
     def _weigh(self, now_s: float) -> None:
         """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""
-        crowds: dict[tuple[int, float, tuple[tuple[int, int], ...]], int] = {}
+        crowds: dict[tuple[int, float, _Instances], int] = {}
+        kinds: dict[tuple[int, _Instances], int] = {}
         self._by_node = []
         for cluster, pool in self.pools.items():
             self._known[cluster] = pool.strength(now_s)
@@ -124,9 +150,13 @@ class ContinuousWorld:
             for node, instances in working.items():
                 kind = (cores, node.speed_at(now_s), tuple(instances))
                 crowds[kind] = crowds.get(kind, 0) + 1
-            self._by_node += [(f"{prefix}node-{n.number}", cores, tuple(on)) for n, on in dealt.items()]
+            for node, instances in dealt.items():
+                number = kinds.setdefault((cores, tuple(instances)), len(kinds))
+                self._by_node.append((f"{prefix}node-{node.number}", number))
+        self._node_kinds = list(kinds)
         self.flow.place([Crowd(count, *kind) for kind, count in crowds.items()])
         self.flow.reads = [run.stopping_since_s is None for run in self.runs]
+        self._weighed = self._versions()
 
     def dealt_before(self, run: ContinuousRun, cluster: str) -> int:
         """Instances in a cluster that are dealt out before those of a pipeline."""
@@ -145,13 +175,13 @@ class ContinuousWorld:
             factors = [run.noise.one() if run.engine.noise and not run.standing else 1.0 for run in self.runs]
         self.flow.step(new_rows, factors)
         for run in self.runs:
-            run.left_rows.append(self.flow.settled[run.number])
+            run.processed_rows.append(self.flow.processed[run.number])
         self._now += 1
 
     def _work_ahead(self, now_s: float) -> None:
         """Many seconds at once, where nothing waits; they hold until something changes."""
         changes_s = min(known.until_s for known in self._known.values())
-        count = _MOST_STRETCH
+        count = self._reach
         if changes_s < math.inf:
             count = min(count, math.ceil(changes_s - now_s))  # the step after a change sees it
         if count >= _LEAST_STRETCH:
@@ -176,7 +206,7 @@ class ContinuousWorld:
         last = min(ahead.stretch.seconds, first + int(until_s + 1e-9 - self._now))
         self.flow.play(ahead.stretch, last)
         for run in self.runs:
-            run.left_rows += ahead.stretch.settled[run.number][first + 1 : last + 1].tolist()
+            run.processed_rows += ahead.stretch.processed[run.number][first + 1 : last + 1].tolist()
             self._arrived[run.number] = int(ahead.arrived[run.number][last - 1])
             if run.engine.noise:
                 run.noise.take(last - first)
@@ -184,6 +214,7 @@ class ContinuousWorld:
         ahead.played = last
         if last == ahead.stretch.seconds:
             self._ahead = None
+            self._reach = min(2 * self._reach, _MOST_STRETCH)
 
     # -- what is seen --------------------------------------------------------------------------
 
@@ -199,16 +230,12 @@ class ContinuousWorld:
             (now - then) / (span_s * count)
             for now, then, count in zip(self.flow.spent_s, spent_then, self.flow.instances, strict=True)
         ]
-        shares: dict[tuple[int, tuple[tuple[int, int], ...]], float] = {}
-        readings = []
-        for name, cores, instances in self._by_node:
-            share = shares.get((cores, instances))
-            if share is None:
-                share = min(1.0, sum(count * cpu[i] for i, count in instances) / cores)
-                shares[(cores, instances)] = share
-            readings.append(Reading(now_s, name, Metric.NODE_CPU, share))
+        shares = [
+            min(1.0, sum([count * cpu[i] for i, count in instances]) / cores)
+            for cores, instances in self._node_kinds
+        ]
         self._seen = (now_s, list(self.flow.spent_s))
-        return readings
+        return [Reading(now_s, name, Metric.NODE_CPU, shares[kind]) for name, kind in self._by_node]
 
 
 def _add_vertices(vertices: list[Vertex], start: Start, number: int) -> list[int]:

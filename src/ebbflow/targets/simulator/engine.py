@@ -31,16 +31,7 @@ class RunningEngine(Protocol):
 
     @property
     def parallelism(self) -> Mapping[str, int]:
-        """Instances of each operator that has some of its own."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether nodes have work on them that must end before they can leave."""
-        ...
-
-    def advance(self, until_s: float) -> None:
-        """Let time pass."""
+        """Instances of each operator that has some of its own, as wanted last."""
         ...
 
     @property
@@ -75,8 +66,12 @@ class RunningEngine(Protocol):
         """Where the rows are."""
         ...
 
-    def left(self) -> Curve:
-        """Rows that have left the pipeline, processed or failed, cumulative."""
+    def processed(self) -> Curve:
+        """Rows that are through, cumulative."""
+        ...
+
+    def lost(self, arrived: Curve, /) -> Curve:
+        """Rows that failed, cumulative, each at the time at which it arrived."""
         ...
 
 
@@ -124,12 +119,8 @@ class Engine(Protocol):
         """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
         ...
 
-    def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> RunningEngine:
-        """Set it to work, alone."""
-        ...
-
     def start_together(self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link) -> World:
-        """Set several to work on the same clusters; all are of its kind."""
+        """Set it to work on clusters, with others of its kind or alone."""
         ...
 
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:

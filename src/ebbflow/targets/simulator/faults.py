@@ -29,6 +29,7 @@ class SlowNode:
     cluster: str = MAIN
 
     def __post_init__(self) -> None:
+        _check_span("a slow node", self.from_s, self.until_s)
         if not 0 < self.factor <= 1:
             raise InputError(f"a slow node at {self.factor:g} times its speed; write a factor in (0, 1]")
 
@@ -40,6 +41,9 @@ class MissingMetrics:
     from_s: float
     until_s: float
 
+    def __post_init__(self) -> None:
+        _check_span("missing metrics", self.from_s, self.until_s)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LateMetrics:
@@ -48,6 +52,14 @@ class LateMetrics:
     from_s: float
     until_s: float
     delay_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        _check_span("late metrics", self.from_s, self.until_s)
+
+
+def _check_span(what: str, from_s: float, until_s: float) -> None:
+    if not from_s < until_s:
+        raise InputError(f"{what} from {from_s:g} s until {until_s:g} s would be over before; swap the two")
 
 
 Fault = NodeDies | SlowNode | MissingMetrics | LateMetrics

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -91,18 +92,26 @@ class Flow:
         self.failed = [0.0] * count
         self.lost = [0.0] * count
         """Source rows that operator i will never see or finish, because they failed here or upstream."""
+        self._losses: dict[int, list[tuple[float, float]]] = {i: [] for each in sinks for i in each}
+        """For each sink, every loss: (source rows that had come to where it happened, source rows lost)."""
         self.spent_s = [0.0] * count
+        self.crowded_s = [0.0] * count
+        """Instance-seconds with rows in hand on nodes that had too few cores, and the rows finished there."""
+        self.crowded_rows = [0.0] * count
+        self.crowds: Sequence[Crowd] = ()
         self.instances = [1] * count
         self.wires: dict[tuple[int, int], Wire] = {}
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
         self._bounds = [math.inf] * count
-        self._crowds: list[tuple[int, list[tuple[int, float, float]]]] = []
+        self._crowds: list[tuple[int, list[tuple[int, float, float, int]]]] = []
         self._tightest: list[tuple[int, list[tuple[int, float]]]] = []
         self.reads = [True] * len(sinks)
         """Whether the sources of each pipeline read."""
         self.settled = [0.0] * len(sinks)
         """Source rows that are through or lost, at the slowest of the sinks of each pipeline."""
+        self.processed = self.settled
+        """Source rows that are through at all of the sinks of each pipeline."""
 
     @property
     def calm(self) -> bool:
@@ -113,6 +122,7 @@ class Flow:
 
     def place(self, crowds: Sequence[Crowd]) -> None:
         """Instances are on these nodes now."""
+        self.crowds = crowds
         self._capacity = [0.0] * len(self.vertices)
         self._bounds = [
             math.inf if v.queue_bound_rows is None else v.queue_bound_rows * n
@@ -124,14 +134,14 @@ class Flow:
         # CPU wanted on a node of each fullness, per row that each operator finishes
         self._tightest = [
             (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
-            for cores, instances in _fullest({(crowd.cores, crowd.instances) for crowd in crowds})
+            for cores, instances in _fullest(frozenset((crowd.cores, crowd.instances) for crowd in crowds))
         ]
-        # for each crowd: the same, and the part of each operator's capacity that is there
+        # for each crowd: the same, the part of each operator's capacity that is there, and its instances there
         self._crowds = [
             (
                 crowd.cores,
                 [
-                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most)
+                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most, crowd.nodes * n)
                     for i, n in crowd.instances
                     if (most := self._capacity[i]) > 0
                 ],
@@ -200,21 +210,30 @@ class Flow:
         """Rows each operator can finish when crowded nodes share their cores: each part of what it would
         finish, times the share of the nodes it is on."""
         shared = [0.0] * len(outs)
+        crowded_s, crowded_rows = self.crowded_s, self.crowded_rows
         for cores, on in self._crowds:
             wanted = 0.0
             if factors is None:
-                for i, cpu_s, _ in on:
+                for i, cpu_s, _, _ in on:
                     wanted += outs[i] * cpu_s
             else:
-                for i, cpu_s, _ in on:
+                for i, cpu_s, _, _ in on:
                     wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
-            share = cores / wanted if wanted > cores else 1.0
-            for i, _, part in on:
-                shared[i] += outs[i] * part * share
+            if wanted <= cores:
+                for i, _, part, _ in on:
+                    shared[i] += outs[i] * part
+                continue
+            share = cores / wanted
+            for i, _, part, instances in on:
+                if rows := outs[i] * part * share:
+                    shared[i] += rows
+                    crowded_s[i] += instances
+                    crowded_rows[i] += rows
         return shared
 
     def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
         queue, done, spent_s, wires = self.queue, self.done, self.spent_s, self.wires
+        failed: list[tuple[int, float]] = []
         for i, out in enumerate(outs):
             source = self._source_of[i]
             left = queue[i]
@@ -232,11 +251,12 @@ class Flow:
                 if left > self._bounds[i]:
                     over = left - self._bounds[i]
                     left -= over
-                    self.failed[i] += over
-                    self._note_loss(i, over / self._rate[i])
+                    failed.append((i, over))
             queue[i] = left
             done[i] += out
             spent_s[i] += out / self._service[i]
+        for i, over in failed:
+            self._fail(i, over)
         rate, lost = self._rate, self.lost
         self.settled = [
             done[sinks[0]] / rate[sinks[0]] + lost[sinks[0]]
@@ -244,21 +264,35 @@ class Flow:
             else min([done[i] / rate[i] + lost[i] for i in sinks])
             for sinks in self._sinks
         ]
+        self.processed = self.settled
+        if any(lost):
+            self.processed = [min([done[i] / rate[i] for i in sinks]) for sinks in self._sinks]
 
     def through(self, pipeline: int) -> tuple[float, float]:
-        """(source rows processed, source rows lost), at the slowest of its sinks."""
-        done, rate, lost = self.done, self._rate, self.lost
-        slowest = min(self._sinks[pipeline], key=lambda i: done[i] / rate[i] + lost[i])
-        return done[slowest] / rate[slowest], lost[slowest]
+        """(source rows processed, source rows lost): through at all of its sinks, lost to at least one.
 
-    def _note_loss(self, at: int, source_rows: float) -> None:
+        Which rows two sinks lost nobody knows; they are taken to be the same ones, so the larger number counts.
+        """
+        return self.processed[pipeline], max([self.lost[i] for i in self._sinks[pipeline]])
+
+    def losses(self, pipeline: int) -> list[list[tuple[float, float]]]:
+        """For each sink of a pipeline, every loss: (source rows that had come to where it happened, source rows
+        lost). Of those that had come, the last ones were lost: a full queue takes no more."""
+        return [self._losses[i] for i in self._sinks[pipeline]]
+
+    def _fail(self, at: int, rows: float) -> None:
         """Rows that failed at an operator never come to those downstream of it."""
+        self.failed[at] += rows
         lost_here = [0.0] * len(self.vertices)
-        lost_here[at] = source_rows
+        lost_here[at] = rows / self._rate[at]
         for i in range(at + 1, len(self.vertices)):
             for j, selectivity in self._streams[i]:
                 lost_here[i] += lost_here[j] * self._rate[j] * selectivity / self._rate[i]
         self.lost = [a + b for a, b in zip(self.lost, lost_here, strict=True)]
+        came = (self.done[at] + self.queue[at]) / self._rate[at] + self.lost[at]
+        for i, losses in self._losses.items():
+            if lost_here[i]:
+                losses.append((came, lost_here[i]))
 
     # -- many seconds --------------------------------------------------------------------------
 
@@ -268,48 +302,46 @@ class Flow:
         Nothing has happened yet: ``play`` lets it.
         """
         count = len(new_rows[0])
-        fits = np.ones(count, dtype=np.bool_)
-        outs: list[Floats] = []
-        done: list[Floats] = []
+        outs = np.empty((len(self.vertices), count))
         for i, source in enumerate(self._source_of):
-            out = np.zeros(count)
-            if source >= 0:
-                out = out + new_rows[source]
+            out = new_rows[source] if source >= 0 else np.zeros(count)
             for j, selectivity in self._streams[i]:
                 out = out + outs[j] * selectivity
-            most: float | Floats = self._capacity[i]
-            if factors is not None:
-                most = most * factors[self.vertices[i].pipeline]
-            fits &= out <= most
-            outs.append(out)
-            done.append(_running_sum(self.done[i], out))
+            outs[i] = out
+        factor = None if factors is None else np.stack([factors[v.pipeline] for v in self.vertices])
+        capacity = np.asarray(self._capacity)[:, None]
+        fits = np.all(outs <= (capacity if factor is None else capacity * factor), axis=0)
         for cores, on in self._tightest:
             wanted = np.zeros(count)
             for i, cpu_s in on:
                 cpu = outs[i] * cpu_s
-                wanted = wanted + (cpu if factors is None else cpu / factors[self.vertices[i].pipeline])
+                wanted = wanted + (cpu if factor is None else cpu / factor[i])
             fits &= wanted <= cores
-        settled = []
+        done = _running_sums(self.done, outs)
+        settled, processed = [], []
         for pipeline, sinks in enumerate(self._sinks):
             through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
             settled.append(through)
+            processed.append(np.min([done[i] / self._rate[i] for i in sinks], axis=0))
             if self._most_pending[pipeline] < math.inf:
                 for i, source in enumerate(self._source_of):
                     if source == pipeline:
                         room = self._most_pending[pipeline] - (done[i][:-1] - through[:-1])
                         fits &= outs[i] <= np.maximum(0.0, room)
-        seconds = count if fits.all() else int(np.argmin(fits))
-        spent_s = [
-            _running_sum(self.spent_s[i], out / service)
-            for i, (out, service) in enumerate(zip(outs, self._service, strict=True))
-        ]
-        return Stretch(seconds=seconds, done=np.stack(done), spent_s=np.stack(spent_s), settled=settled)
+        return Stretch(
+            seconds=count if fits.all() else int(np.argmin(fits)),
+            done=done,
+            spent_s=_running_sums(self.spent_s, outs / np.asarray(self._service)[:, None]),
+            settled=settled,
+            processed=processed,
+        )
 
     def play(self, stretch: Stretch, seconds: int) -> None:
         """Let the first seconds of a stretch have happened."""
         self.done = stretch.done[:, seconds].tolist()
         self.spent_s = stretch.spent_s[:, seconds].tolist()
         self.settled = [float(through[seconds]) for through in stretch.settled]
+        self.processed = [float(through[seconds]) for through in stretch.processed]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -320,18 +352,22 @@ class Stretch:
     done: Floats
     spent_s: Floats
     settled: Sequence[Floats]
-    """Source rows settled, for each pipeline."""
+    """Source rows through or lost, for each pipeline."""
+    processed: Sequence[Floats]
+    """Source rows through, for each pipeline."""
 
 
-def _running_sum(start: float, more: Floats) -> Floats:
-    """start, start + a, start + a + b, …, added one after the other."""
-    return np.cumsum(np.concatenate(([start], more)))
+def _running_sums(start: Sequence[float], more: Floats) -> Floats:
+    """Of each row: start, start + a, start + a + b, …, added one after the other."""
+    first = np.asarray(start)[:, None]
+    return np.asarray(np.cumsum(np.concatenate((first, more), axis=1), axis=1))
 
 
-def _fullest(nodes: set[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
+@lru_cache(maxsize=256)
+def _fullest(nodes: frozenset[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
     """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
 
-    >>> _fullest({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))})
+    >>> _fullest(frozenset({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))}))
     [(1, ((1, 1),)), (2, ((0, 1), (1, 1)))]
     """
     counts = {node: dict(node[1]) for node in nodes}

@@ -23,13 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start, named_apart
-from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
 from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
 from ebbflow.targets.simulator.nodes import NodeKind, NodePool
 
@@ -47,12 +44,27 @@ class Stage:
     """Longest task ÷ mean task."""
     operator: str = ""
     """The operator with a parallelism of its own that it runs; its parallelism is the number of tasks."""
+    most_tasks: int | None = None
+    """Tasks it can have at most, where its operator may be told to have more; None: no limit."""
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
             raise InputError(f"a stage of {self.tasks} tasks does nothing; the fewest is 1")
+        if self.most_tasks is not None and self.most_tasks < self.tasks:
+            raise InputError(f"a stage of {self.tasks} tasks has more than its most, {self.most_tasks}")
         if not (self.per_task_s >= 0 and self.per_row_s >= 0 and self.skew >= 1):
             raise InputError("costs of a stage must be 0 or more, its skew 1 or more")
+
+    def with_tasks(self, tasks: int) -> Stage:
+        """The same with another number of tasks, or with the nearest that it can have."""
+        return replace(self, tasks=int(min(max(tasks, 1), self.ever_tasks)))
+
+    @property
+    def ever_tasks(self) -> float:
+        """The most tasks that anyone can give it: those it has, if no operator is sized by them."""
+        if not self.operator:
+            return self.tasks
+        return math.inf if self.most_tasks is None else self.most_tasks
 
     def wall_s(self, task_s: float, slots: int) -> float | None:
         """Seconds on ``slots`` equal slots at a mean task time; None where a formula does not do."""
@@ -103,7 +115,8 @@ class MicroBatch:
         )
 
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
-        """1 ÷ Σ c_i / min(p_i, S): an endless batch whose waves are all full.
+        """1 ÷ Σ c_i / min(p_i, S): an endless batch whose waves are all full, with the most tasks p_i that each stage
+        can ever be given.
 
         Waves that are not full (ceil(p/S) > p/S) are left out on purpose: slots that a last wave leaves idle
         may be let go before it, so counting them would make the oracle dearer than what can be done.
@@ -112,7 +125,7 @@ class MicroBatch:
         seconds = np.zeros(max_nodes + 1)
         with np.errstate(divide="ignore"):
             for stage in self.stages:
-                seconds += stage.per_row_s / np.minimum(stage.tasks, slots)
+                seconds += stage.per_row_s / np.minimum(stage.ever_tasks, slots)
             rates = np.asarray(max(kind.speeds) / np.where(slots > 0, seconds, np.inf))
         return np.minimum(rates, 1e12)
 
@@ -125,12 +138,8 @@ class MicroBatch:
         ]
         return replace(self, pipeline=named_apart(self.pipeline), stages=tuple(stages))
 
-    def start(self, inflow: Inflow, pool: NodePool, rng: np.random.Generator) -> MicroBatchRun:
-        """Set it to work, alone."""
-        return MicroBatchWorld([Start(self, inflow, rng)], {MAIN: pool}).runs[0]
-
     def start_together(
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link
     ) -> MicroBatchWorld:
-        """Set several to work on the same clusters."""
+        """Set it to work on clusters, with others of its kind or alone."""
         return MicroBatchWorld(starts, pools, link)

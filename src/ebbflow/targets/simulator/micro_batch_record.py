@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ class BatchAtWork:
         return seconds if self.factors is None else seconds * self.factors[index]
 
 
-@dataclass(frozen=True)
-class _Done:
+class _Done(NamedTuple):
     batch: BatchAtWork
     ended_s: float
     pool: NodePool
@@ -103,7 +102,7 @@ class BatchRecord:
                 ]
         return [self._as_batch(item) for item in done if item.batch_id > 1]
 
-    def left(self) -> Curve:
+    def processed(self) -> Curve:
         """Rows committed, a step at each commit."""
         return Curve(np.asarray(self._times_s), np.asarray(self._rows, dtype=np.float64))
 
@@ -121,15 +120,15 @@ class BatchRecord:
             arrival_rate_per_s=batch.rate_per_s,
             backlog_rows=float(batch.arrived - batch.first_row - batch.rows),
             oldest_arrival_s=self._inflow.arrival_s(batch.first_row),
-            stages=tuple(
+            stages=tuple([
                 StageRun(
                     index=index, tasks=tasks, task_time_s=spent_s, cpu_time_s=spent_s, wall_s=wall_s,
                     longest_task_s=longest_s,
                 )
                 for index, (tasks, spent_s, wall_s, longest_s) in enumerate(batch.runs)
-            ),
-            operators=tuple(
+            ]),
+            operators=tuple([
                 OperatorRun(name=name, rows_in=round(batch.rows * into), rows_out=round(batch.rows * out))
                 for name, into, out in self._per_source_row
-            ),
+            ]),
         )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,10 +66,6 @@ class MicroBatchRun:
 
     # -- time ----------------------------------------------------------------------------------
 
-    def advance(self, until_s: float) -> None:
-        """Let time pass, for all that share its nodes."""
-        self._world.advance(until_s)
-
     def next_start_s(self, until_s: float) -> float:
         """When its next batch starts, if that is by then; infinite else."""
         start_s = max(self._free_s, self._due_s)
@@ -93,11 +88,13 @@ class MicroBatchRun:
         interval_s, start_s = self.query.trigger_interval_s, max(self._free_s, self._due_s)
         if self._rest > 0 or self.batch is not None or not interval_s:
             return
-        first = math.ceil(start_s / interval_s - 1e-9)
         count = min(int((until_s - start_s) / interval_s), _MOST_STRETCH)
+        if count < _LEAST_STRETCH:
+            return
+        first = math.ceil(start_s / interval_s - 1e-9)
         there = self.pool.strength(start_s)
         if (
-            count < _LEAST_STRETCH or first * interval_s != start_s or there.speed is None or not there.slots
+            first * interval_s != start_s or there.speed is None or not there.slots
             or self.pool.some_leave or any(stage.skew > 1.0 for stage in self.stages)
         ):  # fmt: skip
             return
@@ -204,8 +201,9 @@ class MicroBatchRun:
 
     @property
     def parallelism(self) -> Mapping[str, int]:
-        """Tasks of the stages whose operators have a parallelism of their own."""
-        return {stage.operator: stage.tasks for stage in self.stages if stage.operator}
+        """Tasks of the stages whose operators have a parallelism of their own, as wanted last."""
+        wanted, _ = self._restart or ({}, "")
+        return {s.operator: wanted.get(s.operator, s.tasks) for s in self.stages if s.operator}
 
     @property
     def placement(self) -> Mapping[str, str]:
@@ -217,10 +215,14 @@ class MicroBatchRun:
     ) -> str:
         """Stop at the next batch boundary, and start from the checkpoint: with other numbers of tasks, or
         in another cluster."""
-        now = self.parallelism
         pending, cluster = self._restart or ({}, self.cluster)
         wanted = {**pending, **parallelism}
-        changed = {name: n for name, n in wanted.items() if name in now and now[name] != n}
+        changed = {}
+        for stage in self.stages:
+            if stage.operator and stage.operator in wanted:
+                tasks = stage.with_tasks(wanted[stage.operator]).tasks
+                if tasks != stage.tasks:
+                    changed[stage.operator] = tasks
         if placement is not None:
             cluster = self._wanted_cluster(placement)
         if not changed and cluster == self.cluster:
@@ -241,9 +243,7 @@ class MicroBatchRun:
     def _stop(self, at_s: float) -> None:
         changed, cluster = self._restart or ({}, self.cluster)
         self._restart = None
-        self.stages = [
-            replace(stage, tasks=max(1, changed.get(stage.operator, stage.tasks))) for stage in self.stages
-        ]
+        self.stages = [stage.with_tasks(changed.get(stage.operator, stage.tasks)) for stage in self.stages]
         stop_s = self.query.restart_s
         if cluster != self.cluster:
             stop_s += self._world.link.latency_s + self.query.state_mb / self._world.link.mb_per_s
@@ -258,11 +258,6 @@ class MicroBatchRun:
         return None
 
     # -- what is seen --------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch runs."""
-        return self.batch is not None
 
     def running(self) -> dict[str, float | None]:
         """The one query, and the start of its batch."""
@@ -282,9 +277,10 @@ class MicroBatchRun:
             readings += [
                 Reading(at_s, name, Metric.BATCH_ROWS, float(batch.rows)),
                 Reading(at_s, name, Metric.BATCH_TIME, batch.duration_s),
-                Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows),
                 Reading(at_s, name, Metric.FRESHNESS, at_s - batch.oldest_arrival_s),
             ]
+            if batch.backlog_rows is not None:
+                readings.append(Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows))
             if interval_s:
                 late_s = batch.started_s % interval_s
                 readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, late_s))
@@ -293,6 +289,8 @@ class MicroBatchRun:
                 readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
         if self.batch is None and now_s > max(self._free_s, self._due_s) + 2.0:
             self._rate_per_s = 0.0  # well past its trigger and no batch: nothing arrives
+            if self.query.read_limit_rows is not None and not self._left_behind:
+                readings.append(Reading(now_s, name, Metric.BACKLOG, 0.0))
         since_s = max(0.0, now_s - self._last_start_s)
         queue_rows = self._left_behind + self._rate_per_s * since_s
         if self.batch is not None:
@@ -310,9 +308,13 @@ class MicroBatchRun:
         done = self._record.committed
         return Work(processed=float(done), waiting=float(self._inflow.rows_by(now_s) - done), failed=0.0)
 
-    def left(self) -> Curve:
+    def processed(self) -> Curve:
         """Rows committed, a step at each commit."""
-        return self._record.left()
+        return self._record.processed()
+
+    def lost(self, _arrived: Curve) -> Curve:
+        """None ever."""
+        return Curve.of([(0.0, 0.0)])
 
 
 def one_cluster(query: MicroBatch, placement: Mapping[str, str]) -> str:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.faults import Fault, NodeDies, SlowNode
-
-PRIOR_LEAD_TIME_S = 12.0
-"""Lead time a strategy is told until one has been seen; the same as on Spark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +24,7 @@ class NodeKind:
 
     slots: int = 1
     """Tasks a node runs at once; cores, to the continuous engine."""
-    lead_time_s: float = 12.0
+    lead_time_s: float = USUAL_LEAD_TIME_S
     """From asking for a node to its first work."""
     lead_noise: float = 0.0
     """σ of the lognormal factor on the lead time (median 1)."""
@@ -81,6 +79,24 @@ class Strength:
     """Of every node; None where they differ."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """How many nodes a monitor counts over a stretch of time in which that does not change."""
+
+    from_s: float
+    until_s: float
+    there: int
+    """There, and nobody knows that they will go."""
+    coming: int
+    asked_s: float
+    """When the last of those that come was asked for."""
+    leaving: int
+    requested: int
+    """Asked for and not taken back."""
+    held: int
+    """Paid for."""
+
+
 class NodePool:
     """The nodes of one cluster. ``advance`` lets time pass; ``set_nodes`` asks for more or lets some go."""
 
@@ -101,6 +117,7 @@ class NodePool:
         self._leads_unseen: list[Node] = []
         self._lead_estimate_s: float | None = None
         self._strength: Strength | None = None
+        self._census: Census | None = None
         self.some_leave = False
         """Whether a node was told to leave, or died, and is not accounted for."""
         self._last_change_s = 0.0
@@ -130,6 +147,25 @@ class NodePool:
         )
         return self._strength
 
+    def census(self, time_s: float) -> Census:
+        """The nodes at a time, counted."""
+        known = self._census
+        if known is not None and known.from_s <= time_s < known.until_s:
+            return known
+        coming = self.coming(time_s)
+        changes_s = [t for n in self._alive for t in (n.join_s, n.stop_s, n.gone_s) if t > time_s]
+        self._census = Census(
+            from_s=time_s,
+            until_s=min(changes_s, default=math.inf),
+            there=len(self.working(time_s)),
+            coming=len(coming),
+            asked_s=max((n.asked_s for n in coming), default=0.0),
+            leaving=len([n for n in self.leaving if n.gone_s > time_s]),
+            requested=self.requested,
+            held=len([n for n in self._alive if n.gone_s > time_s]),
+        )
+        return self._census
+
     @property
     def alive(self) -> Sequence[Node]:
         """Nodes asked for and not gone, oldest first."""
@@ -155,8 +191,8 @@ class NodePool:
 
     @property
     def lead_time_s(self) -> float:
-        """A fading mean of the lead times seen so far; the prior before."""
-        return PRIOR_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
+        """A fading mean of the lead times seen so far; the usual one before."""
+        return USUAL_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
 
     def changed_between(self, start_s: float, end_s: float) -> bool:
         """Whether a node came, went or was told to go in (start, end]."""
@@ -265,7 +301,7 @@ class NodePool:
 
     def _changed(self) -> None:
         self.version += 1
-        self._strength = None
+        self._strength = self._census = None
 
 
 def _count_over_time(lives: Iterable[tuple[float, float]]) -> Curve:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
@@ -43,6 +44,10 @@ def _side_by_side(pipelines: Sequence[Pipeline]) -> Pipeline:
     """
     return Pipeline(
         name=" + ".join(pipeline.name for pipeline in pipelines),
-        operators=tuple(o for pipeline in pipelines for o in pipeline.operators),
+        operators=tuple(
+            replace(operator, query=pipeline.name)
+            for pipeline in pipelines
+            for operator in pipeline.operators
+        ),
         streams=tuple(s for pipeline in pipelines for s in pipeline.streams),
     )

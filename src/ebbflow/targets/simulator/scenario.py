@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from ebbflow.core.clock import Clock
 from ebbflow.core.curve import Floats
 from ebbflow.core.limits import Limits
@@ -107,6 +109,34 @@ class Scenario:
         """The best rate that 0 … max_nodes nodes can ever reach, for the oracle: of the first pipeline, if it
         has the main cluster for itself."""
         return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
+
+    def usual_rows_per_s(self, engine: Engine) -> Floats:
+        """As ``capacity_rows_per_s``, of nodes of all their speeds and not of the fastest alone.
+
+        >>> from ebbflow.workloads import parse_load
+        >>> nodes = NodeKind(speeds=(1.0, 0.5))
+        >>> uneven = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(1)"), nodes=nodes)
+        >>> (uneven.usual_rows_per_s(uneven.engine)[:3] / uneven.capacity_rows_per_s[1]).round(2).tolist()
+        [0.0, 1.0, 1.49]
+        """
+        most, speeds = self.limits.max_nodes, self.nodes.speeds
+        counts = np.arange(1, most + 1)
+        share = np.cumsum(np.resize(speeds, most)) / (counts * max(speeds))
+        return engine.capacity_rows_per_s(self.nodes, most) * np.concatenate(([1.0], share))
+
+    def nodes_for(self, first_s: float, *, busy: float = 1.0) -> int:
+        """Nodes of the main cluster that are ``busy`` with the mean rates of the first seconds, of all pipelines."""
+        enough = 0
+        pipelines = [(self.engine, self.arrivals), *((t.engine, Arrivals(t.load)) for t in self.others)]
+        for engine, arrivals in pipelines:
+            rate_per_s = arrivals.rows_by(first_s) / first_s
+            enough += int(np.searchsorted(self.usual_rows_per_s(engine), rate_per_s / busy))
+        return self.limits.clamp(enough)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one pipeline on one cluster: no other is known to the oracle."""
+        return not self.others and not self.clusters
 
     @cached_property
     def arrivals(self) -> Arrivals:

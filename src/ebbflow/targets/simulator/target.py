@@ -21,7 +21,7 @@ from ebbflow.targets.simulator.clusters import Cluster, Link
 from ebbflow.targets.simulator.engine import Engine, Start, Work
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes import NodeKind, NodePool, sum_of_steps
+from ebbflow.targets.simulator.nodes import Census, NodeKind, NodePool, sum_of_steps
 from ebbflow.targets.simulator.overall import Overall
 from ebbflow.targets.simulator.together import check_together
 from ebbflow.workloads.arrivals import Arrivals
@@ -94,10 +94,15 @@ class SimulatorTarget:
         self._world = engine.start_together(starts, self._pools, link or Link())
         self._runs = dict(zip(self._inflows, self._world.runs, strict=True))
         self._overall = Overall([each.pipeline for each, _ in pipelines])
+        limited = {e.pipeline.name for e, _ in pipelines if getattr(e, "read_limit_rows", None) is not None}
+        if len(limited) == len(pipelines):
+            limited.add(self._overall.pipeline.name)
+        self._read_limited = frozenset(limited)
         self._missing = [f for f in faults if isinstance(f, MissingMetrics)]
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
-        self._parallelism = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism: dict[str, int] = {}
+        self._note_parallelism({})
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -107,10 +112,10 @@ class SimulatorTarget:
         if any(f.from_s <= now_s < f.until_s for f in self._missing):
             raise TargetError(f"the simulated monitor is blind at {now_s:g} s")
         seen = self._look(now_s)
-        delay_s = max((f.delay_s for f in self._late if f.from_s <= now_s < f.until_s), default=0.0)
-        if not delay_s and not self._on_the_way:
+        if not self._late:
             return seen
-        return self._delayed(seen, now_s - delay_s)
+        delay_s = max((f.delay_s for f in self._late if f.from_s <= now_s < f.until_s), default=0.0)
+        return self._delayed(seen, now_s - delay_s) if delay_s or self._on_the_way else seen
 
     def apply(self, planned: Layout) -> Outcome:
         """Ask for nodes, parallelism and clusters. A cluster that the plan does not name stays as it is."""
@@ -123,11 +128,14 @@ class SimulatorTarget:
         for run in self._world.runs:
             if note := run.set_parallelism(now_s, planned.parallelism, placement):
                 notes.append(note)
-        self._parallelism = {**self._parallelism, **planned.parallelism}
+        self._note_parallelism(planned.parallelism)
         for cluster, pool in self._pools.items():
             if cluster in planned.nodes:
                 pool.set_nodes(now_s, planned.nodes[cluster], busy=self._world.busy(cluster))
-        return Outcome(requested=self._requested(), note="; ".join(dict.fromkeys(notes)))
+        requested = {cluster: pool.requested for cluster, pool in self._pools.items()}
+        return Outcome(
+            requested=self._layout(requested, self._placement()), note="; ".join(dict.fromkeys(notes))
+        )
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -161,9 +169,13 @@ class SimulatorTarget:
         """Rows that had arrived at a pipeline, cumulative; the only one need not be named."""
         return self._inflows[self._named(pipeline)].curve(until_s)
 
-    def left(self, pipeline: str | None = None) -> Curve:
-        """Rows that have left a pipeline (processed or failed), cumulative; the only one need not be named."""
-        return self._runs[self._named(pipeline)].left()
+    def processed(self, pipeline: str | None = None) -> Curve:
+        """Rows that are through a pipeline, cumulative; the only one need not be named."""
+        return self._runs[self._named(pipeline)].processed()
+
+    def lost(self, until_s: float, pipeline: str | None = None) -> Curve:
+        """Rows that a pipeline lost, cumulative over the time of their arrival; the only one need not be named."""
+        return self._runs[self._named(pipeline)].lost(self.arrived(until_s, pipeline))
 
     def held(self, cluster: str | None = None) -> Curve:
         """Nodes of a cluster that are paid for; of all, if none is named."""
@@ -193,51 +205,61 @@ class SimulatorTarget:
             batches.sort(key=lambda batch: batch.ended_s)
             readings += self._overall.readings(now_s, readings)
         readings += self._world.node_readings(now_s)
-        working = {}
-        for cluster, pool in self._pools.items():
-            working[cluster] = len(pool.working(now_s))
+        counts = {cluster: pool.census(now_s) for cluster, pool in self._pools.items()}
+        for cluster, count in counts.items():
+            slots = count.there * self._pools[cluster].kind.slots
             readings += [
-                Reading(now_s, cluster, Metric.NODES, float(working[cluster])),
-                Reading(now_s, cluster, Metric.NODES_REQUESTED, float(pool.requested)),
-                Reading(now_s, cluster, Metric.SLOTS, float(working[cluster] * pool.kind.slots)),
+                Reading(now_s, cluster, Metric.NODES, float(count.there)),
+                Reading(now_s, cluster, Metric.NODES_REQUESTED, float(count.requested)),
+                Reading(now_s, cluster, Metric.SLOTS, float(slots)),
             ]
-        main = self._pools[MAIN]
+        main, placement = self._pools[MAIN], self._placement()
         return Observation(
             time_s=now_s,
             pipeline=self._overall.pipeline,
-            layout=self._layout(working),
-            requested=self._requested(),
+            layout=self._layout({cluster: count.there for cluster, count in counts.items()}, placement),
+            requested=self._layout(
+                {cluster: count.requested for cluster, count in counts.items()}, placement
+            ),
             slots_per_node=main.kind.slots,
             lead_time_s=main.lead_time_s,
             readings=readings,
             batches=batches,
-            under_way=self._under_way(now_s),
+            under_way=self._under_way(now_s, counts),
             queries={name: since_s for run in self._world.runs for name, since_s in run.running().items()},
-            held_nodes=len(
-                [1 for pool in self._pools.values() for node in pool.alive if node.gone_s > now_s]
-            ),
+            read_limited=self._read_limited,
+            held_nodes=sum([count.held for count in counts.values()]),
         )
 
-    def _layout(self, nodes: Mapping[str, int]) -> Layout:
-        placement = {name: c for run in self._world.runs for name, c in run.placement.items()}
+    def _note_parallelism(self, planned: Mapping[str, int]) -> None:
+        """What was planned, and where an operator cannot have that, what it gets instead."""
+        given = {name: n for run in self._world.runs for name, n in run.parallelism.items()}
+        self._parallelism = {
+            **self._parallelism,
+            **planned,
+            **given,
+        }  # a new one: layouts keep what they were told
+
+    def _placement(self) -> dict[str, str]:
+        return {name: cluster for run in self._world.runs for name, cluster in run.placement.items()}
+
+    def _layout(self, nodes: Mapping[str, int], placement: Mapping[str, str]) -> Layout:
         return Layout(nodes=nodes, parallelism=self._parallelism, placement=placement)
 
-    def _requested(self) -> Layout:
-        return self._layout({cluster: pool.requested for cluster, pool in self._pools.items()})
-
-    def _under_way(self, now_s: float) -> list[ActionUnderWay]:
+    def _under_way(self, now_s: float, counts: Mapping[str, Census]) -> list[ActionUnderWay]:
         actions = []
-        for cluster, pool in self._pools.items():
-            coming = pool.coming(now_s)
-            if coming:
-                asked_s = max(node.asked_s for node in coming)
+        for cluster, count in counts.items():
+            if count.coming:
                 actions.append(
-                    ActionUnderWay(kind=ActionKind.GROW, since_s=asked_s, nodes=len(coming), cluster=cluster)
+                    ActionUnderWay(
+                        kind=ActionKind.GROW, since_s=count.asked_s, nodes=count.coming, cluster=cluster
+                    )
                 )
-            leaving = [node for node in pool.leaving if node.gone_s > now_s]
-            if leaving:
+            if count.leaving:
                 actions.append(
-                    ActionUnderWay(kind=ActionKind.SHRINK, since_s=now_s, nodes=len(leaving), cluster=cluster)
+                    ActionUnderWay(
+                        kind=ActionKind.SHRINK, since_s=now_s, nodes=count.leaving, cluster=cluster
+                    )
                 )
         for name, run in self._runs.items():
             stopped_s = run.stopped_since_s()

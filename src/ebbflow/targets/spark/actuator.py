@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from ebbflow.core.clock import Clock
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.capacity import ClusterRoom
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
 from ebbflow.targets.spark.monitor import SparkMonitor
+from ebbflow.targets.spark.room import ClusterRoom
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
 log = logging.getLogger(__name__)
@@ -140,6 +140,7 @@ class SparkActuator:
         room: ClusterRoom,
         *,
         shrink_times: ShrinkTimes | None = None,
+        min_nodes: int = 1,
         give_up_after_s: float = 120.0,
     ) -> None:
         self._driver = driver
@@ -148,6 +149,7 @@ class SparkActuator:
         self._executors = executors
         self._room = room
         self._shrink_times = shrink_times or ShrinkTimes()
+        self._min_nodes = min_nodes
         self._give_up_after_s = give_up_after_s
         self._drain: _Drain | None = None
         self.requested = 0
@@ -183,7 +185,7 @@ class SparkActuator:
 
     def _grow(self, wanted: int) -> tuple[int, int, str]:
         missing = wanted - self.requested
-        fit, why = self._room.fits(missing)
+        fit, why = self._room.fits(missing, self.requested + len(self.leaving))
         granted = self.requested + fit
         if fit > 0:
             self._driver.request_total(granted)
@@ -234,15 +236,16 @@ class SparkActuator:
             self._executors.asked(self._clock.now_s(), missing)
 
     def give_up_on_overdue(self) -> int:
-        """Take back requests that were not met for long. How many that were."""
+        """Take back requests that were not met for long, down to the fewest nodes allowed. How many that were."""
         asked = self._executors.asked_since_s
         now_s = self._clock.now_s()
-        overdue = [t for t in asked if now_s - t > self._give_up_after_s]
-        if overdue:
-            self._executors.never_came(len(overdue))
-            self.requested = max(1, self.requested - len(overdue))
+        overdue = sum(now_s - t > self._give_up_after_s for t in asked)
+        given_up = min(overdue, max(0, self.requested - self._min_nodes))
+        if given_up:
+            self._executors.never_came(given_up)
+            self.requested -= given_up
             self._driver.request_total(self.requested)
-        return len(overdue)
+        return given_up
 
     def close(self) -> None:
         """Let a drain that has begun end."""

@@ -1,38 +1,78 @@
 """Executors that start faster: a class data archive for the JVM, made once and kept.
 
 Much of an executor's start is reading the same ten thousand classes from the same jars. The JVM can keep
-them ready to map (JEP 350). A first executor, run with ``recording_option``, writes the archive when it
-exits; later ones, run with ``using_option``, map it. An archive that does not fit (another Spark, another
+them ready to map (JEP 350). A first executor writes the archive when it exits (``record_archive``); later ones,
+run with ``using_option``, map it. An archive that does not fit (another Spark, another
 Java) is ignored by the JVM, so nothing can break.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ebbflow.targets.spark.java import find_java
 from ebbflow.targets.spark.local_cluster import spark_home
 
+log = logging.getLogger(__name__)
 
-def archive_path() -> Path:
-    """Where the archive for this Spark and this Java is kept; it need not exist yet."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+def archive_path() -> Path | None:
+    """Where the archive for this Spark and this Java is kept; it need not exist yet. None without a home."""
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # nobody knows where home is
+        return None
     java = find_java()
     version = subprocess.run([java, "-version"], capture_output=True, check=False).stderr if java else b""
     jars = sorted(path.name for path in (spark_home() / "jars").glob("*.jar"))
     identity = hashlib.sha256(version + str(spark_home()).encode() + "".join(jars).encode()).hexdigest()
-    return caches / "ebbflow" / f"executor-{identity[:16]}.jsa"
+    path = caches / "ebbflow" / f"executor-{identity[:16]}.jsa"
+    return None if " " in str(path) else path  # Spark splits Java options at blanks
 
 
-def using_option(archive: Path) -> str:
+def using_option() -> str:
     """The JVM option under which an executor uses the archive; nothing where there is none."""
-    return f"-XX:SharedArchiveFile={archive}" if archive.exists() and " " not in str(archive) else ""
+    archive = archive_path()
+    return f"-XX:SharedArchiveFile={archive}" if archive is not None and archive.exists() else ""
 
 
-def recording_option(archive: Path) -> str:
-    """The JVM option under which an executor writes the archive when it exits."""
-    archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return f"-XX:ArchiveClassesAtExit={archive}"
+def record_archive(run_executor: Callable[[str, Callable[[], bool]], None], settle_s: float = 2.0) -> bool:
+    """Make the archive unless it is there. False where it cannot be kept or was not finished.
+
+    ``run_executor`` runs an executor with a JVM option, ends it, and gives it time until the condition holds:
+    it writes the archive on its way out.
+    """
+    archive = archive_path()
+    if archive is None or archive.exists():
+        return archive is not None
+    fresh = archive.with_suffix(f".{os.getpid()}")
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh.unlink(missing_ok=True)
+        run_executor(f"-XX:ArchiveClassesAtExit={fresh}", lambda: _rests(fresh, settle_s))
+        if not _rests(fresh, settle_s):
+            return False
+        fresh.replace(archive)
+    except OSError as error:
+        log.info("no class archive: %s", error)
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return True
+
+
+def _rests(archive: Path, settle_s: float) -> bool:
+    """The JVM makes the file read-only as it creates it and writes it in one go; it is done when it rests."""
+    try:
+        seen = archive.stat()
+    except FileNotFoundError:
+        return False
+    return seen.st_size > 0 and time.time() - seen.st_mtime > settle_s

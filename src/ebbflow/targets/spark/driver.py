@@ -118,9 +118,24 @@ class Driver:
         return [e for e in msgspec.json.decode(text, type=list[ExecutorInfo]) if e.id != "driver"]
 
     def queries(self) -> list[StreamingQuery]:
-        """Streaming queries that run in this session."""
+        """Streaming queries that run in the application, in whatever session they were started."""
         with _answers():
-            return list(self.spark.streams.active)
+            own = list(self.spark.streams.active)
+        try:
+            return own + self._queries_of_other_sessions(own)
+        except (Py4JError, TypeError):  # another Spark; its other sessions are not seen
+            return own
+
+    def _queries_of_other_sessions(self, own: Sequence[StreamingQuery]) -> list[StreamingQuery]:
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        shared: Any = self.spark._jsparkSession.sharedState().activeStreamingQueries()
+        if shared.size() == len(own):
+            return []
+        known = {str(query.runId) for query in own}
+        wrapper = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
+        others = [each for each in shared.values().toArray() if str(each.runId()) not in known]
+        return [StreamingQuery(wrapper(each)) for each in others]
 
     def status(self, query: StreamingQuery) -> QueryStatus:
         """What the query does right now."""
@@ -134,6 +149,18 @@ class Driver:
             if "ProcessingTime" not in str(trigger.getClass().getName()):
                 return 0.0
             return float(trigger.intervalMs()) / 1000
+
+    def has_read_limit(self, query: StreamingQuery) -> bool | None:
+        """Whether a source of the query takes less than all there is in a batch; None if nobody can say."""
+        try:
+            limits = _java(query).streamingQuery().uniqueSources().values().iterator()
+            found = []
+            while limits.hasNext():
+                limit = limits.next()  # that of a source in Python is wrapped, and tells its kind in its text
+                found.append(f"{limit.getClass().getSimpleName()} {limit.toString()}")
+        except (Py4JError, AttributeError, TypeError):
+            return None
+        return any("ReadAllAvailable" not in limit for limit in found) if found else None
 
     def row_counts(self) -> RowCounts:
         """A reader of the rows that operators of one query count."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ebbflow.core.batches import Batch, StageRun
@@ -11,12 +14,14 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
-from ebbflow.targets.spark.progress import Progress
+from ebbflow.targets.spark.progress import Progress, rows_left_behind
 from ebbflow.targets.spark.row_counts import RowCounts
 from ebbflow.targets.spark.tracking import ExecutorTracker, QueryTracker, batch_of, stage_run
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("ebbflow")
 
 LOOK_AT_TASKS_ABOVE_S = 0.1
 """Stages with less task time than this are not searched for a longest task: it would not matter."""
@@ -25,7 +30,14 @@ LOOK_AT_TASKS_ABOVE_S = 0.1
 class SparkMonitor:
     """Reads the driver once a cycle and turns it into readings and batches."""
 
-    def __init__(self, driver: Driver, clock: Clock, executors: ExecutorTracker) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Clock,
+        executors: ExecutorTracker,
+        operators: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``operators``: those that are known before a batch has shown them, each with its query."""
         self._driver = driver
         self._clock = clock
         self._executors = executors
@@ -33,9 +45,14 @@ class SparkMonitor:
         self._counts: dict[str, RowCounts] = {}
         self._operators: dict[str, float | None] = {}
         """Named operators met so far, each with the end of its last batch."""
+        self._query_of = dict(operators)
+        self._has_read_limit: dict[str, bool] = {}
+        """By the name of a query, as far as Spark tells."""
         self._pipeline = Pipeline(name=driver.app_name, operators=())
         self._changed_s = float("-inf")
         """When executors last came to work or left."""
+        self._untold: set[str] = set()
+        """Queries of whose source it was said that it does not tell what waits."""
         self.present: list[ExecutorInfo] = []
         self.queries: list[StreamingQuery] = []
 
@@ -46,9 +63,9 @@ class SparkMonitor:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The named operators met so far."""
-        if len(self._operators) != len(self._pipeline.operators):
-            operators = tuple(Operator(name=name) for name in self._operators)
+        """The operators of managed queries, and the named ones met so far."""
+        if len(self._query_of) != len(self._pipeline.operators):
+            operators = tuple(Operator(name=name, query=query) for name, query in self._query_of.items())
             self._pipeline = Pipeline(name=self.name, operators=operators)
         return self._pipeline
 
@@ -60,6 +77,12 @@ class SparkMonitor:
     def running(self) -> dict[str, float | None]:
         """Queries that run, each with the start of its current batch, None between batches."""
         return {self._query_name(q): self._trackers[str(q.runId)].running_since_s for q in self.queries}
+
+    def read_limited(self) -> frozenset[str]:
+        """Queries with a read limit; and the application, if that is so of all that run."""
+        limited = {name for name, has_one in self._has_read_limit.items() if has_one}
+        running = {self._query_name(query) for query in self.queries}
+        return frozenset(limited | {self.name} if running and running <= limited else limited)
 
     def last_progress(self) -> list[tuple[StreamingQuery, Progress]]:
         """Each query with its newest progress."""
@@ -100,6 +123,8 @@ class SparkMonitor:
         batches = []
         progresses = self._driver.progress_after(query, tracker.last_batch_id, self._counts[run_id])
         if progresses:
+            if tracker.last is None:
+                self._note_read_limit(query, progresses[0][0])
             stages = self._stages_by_batch(run_id, tracker)
             slots = sum(e.max_tasks for e in self.present)
             steady = self._changed_s <= progresses[0][0].started_s
@@ -110,8 +135,11 @@ class SparkMonitor:
                 if batch is not None:
                     tracker.last_batch = batch
                     batches.append(batch)
+                    if batch.backlog_rows is None:
+                        self._say_untold(batch.query)
         status = self._driver.status(query)
         if status.is_trigger_active and status.is_data_available:
+            tracker.is_idle = False
             if tracker.running_since_s is None:
                 tracker.running_since_s = now_s
         elif not status.is_data_available and not progresses:
@@ -119,6 +147,23 @@ class SparkMonitor:
         else:
             tracker.running_since_s = None
         return batches
+
+    def _say_untold(self, query: str) -> None:
+        """Once a query."""
+        if query not in self._untold:
+            self._untold.add(query)
+            log.warning(
+                "the source of query %s does not tell its latest offset, so nobody knows whether rows wait there; "
+                "while its batches run back to back, nothing leaves. A trigger interval shows when it has time left",
+                query,
+            )
+
+    def _note_read_limit(self, query: StreamingQuery, first: Progress) -> None:
+        """Once a run has ended its first batch: before that its sources may not be there yet. A limit whose
+        source does not tell its latest offset hides what it leaves behind, and is none to us."""
+        limited = self._driver.has_read_limit(query)
+        if limited is not None:
+            self._has_read_limit[self._query_name(query)] = limited and rows_left_behind(first) is not None
 
     def _stages_by_batch(self, run_id: str, tracker: QueryTracker) -> dict[int, tuple[StageRun, ...]]:
         found: dict[int, list[StageRun]] = {}
@@ -166,13 +211,15 @@ class SparkMonitor:
         readings = [
             Reading(at_s, name, Metric.BATCH_ROWS, float(batch.rows)),
             Reading(at_s, name, Metric.BATCH_TIME, batch.duration_s),
-            Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows),
             Reading(at_s, name, Metric.FRESHNESS, max(0.0, at_s - batch.oldest_arrival_s)),
         ]
+        if batch.backlog_rows is not None:
+            readings.append(Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows))
         if due_s is not None:
             readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, batch.started_s - due_s))
         for run in batch.operators:
             self._operators.setdefault(run.name)
+            self._query_of.setdefault(run.name, name)
             readings.append(Reading(at_s, run.name, Metric.ROWS_IN, float(run.rows_in)))
             readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
             if run.cpu_s is not None:
@@ -191,12 +238,15 @@ class SparkMonitor:
         """The last batch of every query, taken together: one that lags must not hide behind one that does not."""
         last = [t.last_batch for t in self._trackers.values() if t.last_batch is not None]
         freshness_s = [max(0.0, batch.ended_s - batch.oldest_arrival_s) for batch in last]
-        return [
+        left = [batch.backlog_rows for batch in last if batch.backlog_rows is not None]
+        readings = [
             Reading(at_s, self.name, Metric.BATCH_ROWS, float(sum(batch.rows for batch in last))),
             Reading(at_s, self.name, Metric.BATCH_TIME, max(batch.duration_s for batch in last)),
-            Reading(at_s, self.name, Metric.BACKLOG, sum(batch.backlog_rows for batch in last)),
             Reading(at_s, self.name, Metric.FRESHNESS, max(freshness_s)),
         ]
+        if len(left) == len(last):
+            readings.append(Reading(at_s, self.name, Metric.BACKLOG, sum(left)))
+        return readings
 
     def _queue_readings(self, now_s: float) -> list[Reading]:
         """What waits before each query, and in all; not in all while it is unknown of one."""
@@ -211,6 +261,14 @@ class SparkMonitor:
             readings.append(Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(known)))
         return readings
 
+    def _idle_readings(self, now_s: float) -> list[Reading]:
+        """That nothing waits, of queries which would tell it with their next batch and have none to run."""
+        limited, idle = self.read_limited(), [q for q in self.queries if self._trackers[str(q.runId)].is_idle]
+        names = {self._query_name(query) for query in idle}
+        if len(idle) == len(self.queries):
+            names.add(self.name)
+        return [Reading(now_s, name, Metric.BACKLOG, 0.0) for name in sorted(names & limited)]
+
     def _pipeline_readings(self, now_s: float, batches: list[Batch]) -> list[Reading]:
         """Sums over the queries; freshness of the running batch where it is already worse than the last."""
         trackers = list(self._trackers.values())
@@ -219,6 +277,7 @@ class SparkMonitor:
         readings = [
             Reading(now_s, self.name, Metric.ARRIVAL_RATE, sum(t.rate_per_s for t in trackers)),
             *self._queue_readings(now_s),
+            *self._idle_readings(now_s),
         ]
         if batches:
             readings += self._over_queries(max(batch.ended_s for batch in batches))

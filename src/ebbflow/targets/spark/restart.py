@@ -3,7 +3,8 @@
 Spark fixes a query's plan when it starts, and the number of its state partitions when its checkpoint is
 made. So: stop between two batches, repartition the state if its number is to change (RocksDB
 state store, Spark 4.2 or later), and start the same query on the same checkpoint. Spark's offset
-log makes that exact: what was committed is not read again, what was not is.
+log makes that exact: what was committed is not read again, what was not is. What can be known to be impossible
+is told before anything is stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.stopping import await_batch, stop_between_batches, unfinished_batch
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
+
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 class ManagedQuery:
@@ -64,12 +69,14 @@ class ManagedQuery:
     def restart(self, parallelism: Mapping[str, int]) -> float:
         """Restart with another parallelism; returns the seconds in which nothing was processed.
 
-        If the new shape cannot be had, the old one is started again: a job is never left stopped.
+        If the new shape cannot be had, the query is not stopped; if that shows only when it starts, the old one
+        is started again: a job is never left stopped.
         """
         with self._restarting:
             wanted = {name: parallelism.get(name, now) for name, now in self.parallelism.items()}
             began_s = time.monotonic()
             self._note_state_partitions()
+            self._check(wanted)
             stop_between_batches(self.query, self._stop_within_s)
             try:
                 if self._state_partitions_wanted(wanted):
@@ -113,9 +120,39 @@ class ManagedQuery:
         if len(counts) > 1:
             raise TargetError(
                 f"query {self.name}: its stateful operators {', '.join(self._stateful)} share one number of "
-                f"state partitions, but {sorted(counts)} were wanted"
+                f"state partitions, but {' and '.join(map(str, sorted(counts)))} were wanted; scale them together"
             )
         return next(iter(counts - {self._state_partitions}), None)
+
+    def _check(self, wanted: Mapping[str, int]) -> None:
+        """``TargetError`` for a shape that cannot be had, as far as that can be known while the query runs."""
+        count = self._state_partitions_wanted(wanted)
+        if count is None:
+            return
+        change = f"query {self.name}: its state cannot go from {self._state_partitions} to {count} partitions"
+        store = self._state_store()
+        if store and "RocksDB" not in store:
+            raise TargetError(
+                f"{change} in a {store.rsplit('.', 1)[-1]}; start it on a new checkpoint with {STATE_STORE}="
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            )
+        try:
+            has_manager = hasattr(self._spark, "_streamingCheckpointManager")
+        except Py4JError:
+            has_manager = False
+        if not has_manager:
+            raise TargetError(f"{change} on Spark {self._spark.version}; that needs Spark 4.2 or later")
+
+    def _state_store(self) -> str:
+        """The class that keeps the query's state: what its checkpoint was made with, else the session's."""
+        try:
+            execution: Any = self.query._jsq.streamingQuery()
+            kept = execution.offsetSeqMetadata().conf().get(STATE_STORE)
+            if kept.isDefined():
+                return str(kept.get())
+        except (Py4JError, AttributeError, TypeError):
+            log.debug("the state store of query %s is taken from the session", self.name)
+        return str(self._spark.conf.get(STATE_STORE, "") or "")
 
     def _repartition_state(self, wanted: Mapping[str, int]) -> None:
         count = self._state_partitions_wanted(wanted)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ebbflow.targets.spark.class_archive import archive_path, using_option
+from ebbflow.errors import InputError
+from ebbflow.targets.spark.class_archive import using_option
 
 _NEVER = "3650d"
 
@@ -24,8 +25,8 @@ def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
 
     >>> scaling_settings(initial_executors=2, master="spark://host:7077")["spark.dynamicAllocation.enabled"]
     'true'
-    >>> "spark.dynamicAllocation.enabled" in scaling_settings(initial_executors=2, master="yarn")
-    False
+    >>> scaling_settings(initial_executors=2, master="yarn")["spark.dynamicAllocation.enabled"]
+    'false'
     """
     settings = {
         "spark.decommission.enabled": "true",
@@ -47,7 +48,10 @@ def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
             "spark.dynamicAllocation.shuffleTracking.timeout": _NEVER,
         }
     else:
-        settings["spark.executor.instances"] = str(initial_executors)
+        settings |= {
+            "spark.dynamicAllocation.enabled": "false",  # a cluster's defaults may have it on
+            "spark.executor.instances": str(initial_executors),
+        }
     return settings
 
 
@@ -87,7 +91,7 @@ def local_settings(
     Serial GC and the first compiler tier alone make a JVM start faster whose work is waiting or Python,
     and so does the class archive where there is one.
     """
-    archive = using_option(archive_path()) if java_option is None else java_option
+    archive = using_option() if java_option is None else java_option
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -104,6 +108,28 @@ def use_loopback() -> None:
 
 
 def use_this_python() -> None:
-    """Let executors run the Python that runs us, unless the user chose one."""
+    """Let executors run the Python that runs us, unless the user chose one. For executors on this machine."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def use_python_of(settings: Mapping[str, str]) -> None:
+    """Let executors run the Python that a setting names, as under ``spark-submit``.
+
+    PySpark itself looks at ``PYSPARK_PYTHON`` alone; it is ``spark-submit`` that puts the setting there.
+    """
+    named = settings.get("spark.pyspark.python")
+    if named:
+        os.environ["PYSPARK_PYTHON"] = named
+
+
+def cores_of_an_executor(settings: Mapping[str, str]) -> int:
+    """Cores that each executor will take, 1 where nobody says.
+
+    >>> cores_of_an_executor({"spark.executor.cores": "4"}), cores_of_an_executor({})
+    (4, 1)
+    """
+    text = settings.get("spark.executor.cores", "1").strip()
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"--conf spark.executor.cores={text} is not a number of cores; write 1 or more")
+    return int(text)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ebbflow.errors import InputError, UnreachableError
 
@@ -45,7 +46,12 @@ def check_master(master: str, within_s: float = 3.0) -> None:
             f"master '{master}' runs everything in one process and has no executors to scale; "
             "leave --master out for a cluster on this machine, or name spark://HOST:PORT, yarn or k8s://…"
         )
-    if master == "yarn" or master.startswith("k8s://"):
+    if master == "yarn":
+        if not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
+            raise InputError("master yarn is found by HADOOP_CONF_DIR or YARN_CONF_DIR; set one of them")
+        return
+    if master.startswith("k8s://"):
+        _check_kubernetes(master, within_s)
         return
     if not master.startswith("spark://"):
         raise InputError(f"'{master}' is not a master; write spark://HOST:PORT, yarn or k8s://HOST:PORT")
@@ -62,6 +68,33 @@ def check_master(master: str, within_s: float = 3.0) -> None:
     raise UnreachableError(
         f"no Spark master answers at {master} ({failures[0]}); is it running, is the port right?"
     )
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether a standalone master is here, and its workers most likely too.
+
+    >>> is_on_this_machine("spark://127.0.0.1:7077"), is_on_this_machine("yarn")
+    (True, False)
+    """
+    host = master.removeprefix("spark://").rpartition(":")[0]
+    return master.startswith("spark://") and host in ("localhost", "127.0.0.1", "[::1]", socket.gethostname())
+
+
+def _check_kubernetes(master: str, within_s: float) -> None:
+    """The API server must answer; Spark takes ``k8s://HOST:PORT`` for HTTPS, and 443 where there is no port."""
+    address = master.removeprefix("k8s://")
+    parts = urlsplit(address if "://" in address else f"https://{address}")
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        port = 0
+    if not parts.hostname or not port or parts.scheme not in ("http", "https"):
+        raise InputError(f"'{master}' is not a master; write k8s://HOST:PORT or k8s://https://HOST:PORT")
+    try:
+        with socket.create_connection((parts.hostname, port), timeout=within_s):
+            pass
+    except OSError as error:
+        raise UnreachableError(f"no Kubernetes API server answers at {master} ({error})") from None
 
 
 def run_script(
@@ -121,10 +154,7 @@ def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: P
         words += ["--properties-file", str(settings_file), "--load-spark-defaults"]
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
-    users = shlex.split(before or "")
-    os.environ[key] = shlex.join(
-        [*words, *(word for word in users if word != "pyspark-shell"), "pyspark-shell"]
-    )
+    os.environ[key] = shlex.join([*words, *_users_words(before or ""), "pyspark-shell"])
     try:
         yield
     finally:
@@ -132,6 +162,21 @@ def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: P
             del os.environ[key]
         else:
             os.environ[key] = before
+
+
+def _users_words(text: str) -> list[str]:
+    """What the variable held before, without a master: the one that was named to us counts.
+
+    >>> _users_words("--master local[2] --packages a:b:1 pyspark-shell")
+    ['--packages', 'a:b:1']
+    """
+    words, kept = iter(shlex.split(text)), []
+    for word in words:
+        if word == "--master":
+            next(words, None)
+        elif word != "pyspark-shell" and not word.startswith("--master="):
+            kept.append(word)
+    return kept
 
 
 @contextmanager

@@ -19,12 +19,17 @@ import threading
 GRACE_S = 8.0
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Ask the child to end; then end what is left of its whole group."""
-    child.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_S)
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ask the child to end, and make it end if it has not after a grace."""
     with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGTERM)
+    force = threading.Timer(GRACE_S, _end_group, (child,))
+    force.daemon = True
+    force.start()
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
@@ -41,10 +46,13 @@ def main(folder: str, command: list[str]) -> int:
         while os.read(0, 1024):
             pass
         abandoned.set()
-        _end_group(child)
+        _end(child)
 
     threading.Thread(target=watch, daemon=True).start()
-    signal.signal(signal.SIGTERM, lambda *_: _end_group(child))
+    signal.signal(signal.SIGTERM, lambda *_: _end(child))
+    # Its id is not free for others before we have waited for it in earnest; until then the group is its own.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    _end_group(child)  # what it started and left: executors of a worker that was killed
     code = child.wait()
     if folder and abandoned.is_set():  # else the starter still wants to read why it ended
         shutil.rmtree(folder, ignore_errors=True)

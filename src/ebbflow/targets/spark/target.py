@@ -9,14 +9,14 @@ from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
-from ebbflow.core.ports import Observation
+from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
-from ebbflow.targets.spark.capacity import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.restart import ManagedQuery
+from ebbflow.targets.spark.room import ClusterRoom
 from ebbflow.targets.spark.settings import own_allocation_is_awake
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ebbflow")
 
-PRIOR_LEAD_TIME_S = 12.0
-"""Assumed lead time of an executor until one has been seen."""
-
 
 class SparkTarget:
     """One Spark application: its queries are watched, its executors scaled.
 
-    Queries given as ``managed`` can also be restarted with another parallelism of their operators.
+    Queries given as ``managed`` can also be restarted with another parallelism of their operators. Requests that
+    are never met are taken back, but not below ``min_nodes``.
     """
 
     def __init__(
@@ -41,6 +39,7 @@ class SparkTarget:
         clock: Clock,
         *,
         managed: tuple[ManagedQuery, ...] = (),
+        min_nodes: int = 1,
         master_web_url: str | None = None,
         shrink_times: ShrinkTimes | None = None,
     ) -> None:
@@ -57,11 +56,18 @@ class SparkTarget:
             )
         self._clock = clock
         self._managed = managed
-        self._executors = ExecutorTracker(PRIOR_LEAD_TIME_S)
-        self._monitor = SparkMonitor(self._driver, clock, self._executors)
+        self._executors = ExecutorTracker(USUAL_LEAD_TIME_S)
+        operators = {name: query.name for query in managed for name in query.parallelism}
+        self._monitor = SparkMonitor(self._driver, clock, self._executors, operators)
         room = ClusterRoom(self._driver, self._monitor, master_web_url)
         self._actuator = SparkActuator(
-            self._driver, clock, self._monitor, self._executors, room, shrink_times=shrink_times
+            self._driver,
+            clock,
+            self._monitor,
+            self._executors,
+            room,
+            shrink_times=shrink_times,
+            min_nodes=min_nodes,
         )
 
     def observe(self) -> Observation:
@@ -91,6 +97,7 @@ class SparkTarget:
             batches=batches,
             under_way=self._actuator.under_way(),
             queries=self._monitor.running(),
+            read_limited=self._monitor.read_limited(),
             active=bool(self._monitor.queries) and (nodes > 0 or self._actuator.in_charge),
             held_nodes=len(self._monitor.present) + len(self._executors.asked_since_s),
             given_up_nodes=gave_up,

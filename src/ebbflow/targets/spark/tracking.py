@@ -57,7 +57,9 @@ class QueryTracker:
         self.last_job_id = -1
         self.running_since_s: float | None = None
         self.rate_per_s = 0.0
-        self.left_behind = 0.0
+        self.left_behind: float | None = 0.0
+        """Rows the last batch left at the source; None where the source does not tell."""
+        self.is_idle = False
         self._arrived = 0.0
         self._processed = 0.0
         self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
@@ -77,9 +79,9 @@ class QueryTracker:
         steady: bool,
     ) -> Batch | None:
         """Take in a finished batch. None for the first one: nothing says over what time its rows came."""
-        left = rows_left_behind(progress) or 0.0
+        left = rows_left_behind(progress)
         rows = progress.num_input_rows
-        arrived_now = self._processed + rows + left
+        arrived_now = self._processed + rows + (left or 0.0)
         before_s = self._curve[-1][0] if self._curve else None
         oldest_s = self._arrival_of(self._processed) if self._curve else progress.started_s
         new_rows = max(0.0, arrived_now - self._arrived)
@@ -89,6 +91,7 @@ class QueryTracker:
         self.left_behind = left
         self.last = progress
         self.running_since_s = None
+        self.is_idle = False
         if before_s is None or progress.started_s <= before_s:
             return None
         self.rate_per_s = new_rows / (progress.started_s - before_s)
@@ -109,20 +112,28 @@ class QueryTracker:
         )
 
     def idle(self) -> None:
-        """Nothing runs and nothing is there to run."""
+        """Nothing runs and nothing is there to run: a source that tells nothing else tells that. Of a run that has
+        ended no batch yet nobody knows it."""
         self.running_since_s = None
         self.rate_per_s = 0.0
+        if self.left_behind is None:
+            self.left_behind = 0.0
+        self.is_idle = self.last is not None and self.left_behind == 0.0
 
     def oldest_unprocessed_s(self) -> float | None:
-        """When the oldest row arrived that no finished batch has processed; None before the first batch."""
-        return self._arrival_of(self._processed) if self._curve else None
+        """When the oldest row arrived that no finished batch has processed.
+
+        While the first batch runs, that was no later than its start; before it, nobody knows (None).
+        """
+        return self._arrival_of(self._processed) if self._curve else self.running_since_s
 
     def queue_rows(self, now_s: float) -> float | None:
         """Rows not processed: those left behind, and what the rate has brought since the last offsets.
 
-        None before the first batch: of a query that was just (re)started nobody knows yet what waits.
+        None before the first batch: of a query that was just (re)started nobody knows yet what waits. None, too,
+        where the source does not tell its latest offset.
         """
-        if not self._curve:
+        if not self._curve or self.left_behind is None:
             return None
         return self.left_behind + self.rate_per_s * max(0.0, now_s - self._curve[-1][0])
 

@@ -28,13 +28,15 @@ class ClusterRoom:
         self._memory_mb = memory_mb(driver.setting("spark.executor.memory", "1g"))
         self._cores_max = int(driver.setting("spark.cores.max", "0"))
 
-    def fits(self, executors: int) -> tuple[int, str]:
-        """How many of this many more fit, and why not all."""
+    def fits(self, executors: int, held: int) -> tuple[int, str]:
+        """How many of this many more fit beside those held, and why not all. Held are those that are there, also
+        while they leave, and those asked for that have not come: they all count against ``spark.cores.max``.
+        """
         if executors <= 0 or not self._standalone:
             return max(0, executors), ""
         if self._cores_max:
             most = self._cores_max // self._cores
-            allowed = max(0, most - len(self._monitor.present))
+            allowed = max(0, most - held)
             if allowed < executors:
                 return allowed, f"spark.cores.max allows {most} executors"
         try:

@@ -1,0 +1,6 @@
+"""``python -m ebbflow``: the same as ``ebbflow``."""
+
+from ebbflow.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The policy that decides now, and how another takes its place: between two cycles, validated first."""
+
+from __future__ import annotations
+
+import logging
+
+from ebbflow.control.loop import Note
+from ebbflow.policy.model import Policy
+from ebbflow.strategies.rules import Rules
+
+log = logging.getLogger(__name__)
+
+
+class PolicyInForce:
+    """Rules whose policy can be replaced from any thread; the loop takes it up before its next cycle."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.rules = Rules(policy)
+        self._next: Policy | None = None
+
+    def use(self, policy: Policy) -> None:
+        """Another policy from the next cycle on. One that cannot be meant raises, and changes nothing."""
+        Rules(policy)
+        self._next = policy
+
+    def look(self) -> Note | None:
+        """Called between two cycles; what changed, for the ledger."""
+        policy, self._next = self._next, None
+        if policy is None:
+            return None
+        change = self.rules.use(policy)
+        log.info("policy replaced: %s", change)
+        return Note(text=f"policy replaced: {change}", inputs={"rules": len(policy.rules)})

@@ -1,0 +1,41 @@
+"""Where the names of points in a scatter go so that none lies on another: a few lines of script."""
+
+from __future__ import annotations
+
+SCRIPT = """
+const placeLabels = (points, width, height) => {
+  // Greedy: each label takes the nearest free place around its point. A place is free if it lies within the
+  // chart and on no label that has one and no point. Points in the order of x, so that neighbours see each other.
+  const gap = 9, taken = points.map(p => ({ x: p.x, y: p.y, w: 13, h: 13, of: p }));
+  const meets = (a, b) => Math.abs(a.x - b.x) * 2 < a.w + b.w && Math.abs(a.y - b.y) * 2 < a.h + b.h;
+  const shared = (a, b) =>
+    Math.max(0, (a.w + b.w) / 2 - Math.abs(a.x - b.x)) * Math.max(0, (a.h + b.h) / 2 - Math.abs(a.y - b.y));
+  const order = points.map((_, i) => i).sort((i, j) => points[i].x - points[j].x || points[i].y - points[j].y);
+  const places = [];
+  for (const i of order) {
+    const p = points[i], up = p.h / 2 + gap, side = p.w / 2 + gap;
+    const ways = [[0, -up], [0, up], [side, 0], [-side, 0]];
+    for (let k = 1; k <= 12; k++) {
+      const far = k * p.h;
+      ways.push([0, -up - far], [0, up + far], [side, -far], [-side, -far], [side, far], [-side, far],
+        [side + far, -far / 2], [-side - far, -far / 2], [side + far, far / 2], [-side - far, far / 2]);
+    }
+    let best = null, least = Infinity;
+    for (const [dx, dy] of ways) {
+      const box = { x: p.x + dx, y: p.y + dy, w: p.w, h: p.h };
+      if (box.x - box.w / 2 < 0 || box.x + box.w / 2 > width || box.y - box.h / 2 < 0
+        || box.y + box.h / 2 > height) continue;
+      const covered = taken.reduce((sum, b) => sum + (b.of !== p && meets(box, b) ? shared(box, b) : 0), 0);
+      if (covered < least) { best = { dx, dy, box }; least = covered; }
+      if (covered === 0) break;
+    }
+    best ??= { dx: 0, dy: -up, box: { x: p.x, y: p.y - up, w: p.w, h: p.h } };
+    taken.push(best.box);
+    places[i] = { dx: best.dx, dy: best.dy, far: Math.abs(best.dy) > up + 1 || Math.abs(best.dx) > side + 1
+      || (best.dx !== 0 && best.dy !== 0) };
+  }
+  return places;
+};
+"""
+"""``placeLabels([{x, y, w, h}], width, height)``: points in pixels, each with the size of its label; answers with the
+offset of each label's middle from its point, and whether it is so far that a line must join the two."""

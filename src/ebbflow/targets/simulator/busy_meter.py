@@ -1,0 +1,120 @@
+"""How long instances have rows in hand: the CPU they get, and the wait for it.
+
+An instance computes at most on one core, and on what the others on its node leave:
+
+    busy = cpu / min(1, cores − CPU of the others)
+
+On one core that is processor sharing (M/G/1-PS: a row takes cost / (1 − load of the others)); with several, a core
+that is free makes waiting unnecessary, so that it is a lower bound. In a second in which a node has too few cores
+for all who have rows, whoever has some is busy throughout: that is what a busy time by the wall clock shows (Flink's
+busyTimeMsPerSecond), and CPU time does not. A source counts as busy there even where rows under way hold it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ebbflow.targets.simulator.continuous_run import STEP_S
+from ebbflow.targets.simulator.flow import Crowd, Flow
+
+
+class BusyMeter:
+    """Busy shares of the instances of all operators, from look to look.
+
+    Seconds on crowded nodes are counted one by one; the others by their mean CPU, where instances are at the look.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._cost_s = [1 / vertex.service_per_s for vertex in flow.vertices]
+        self._seen_s = 0.0
+        self._shares = [0.0] * len(flow.vertices)
+        self._then = self._counters()
+        self._crowds: Sequence[Crowd] | None = None
+        self._cores: list[float] = []
+        self._weights: list[Weights] = []
+
+    def look(self, now_s: float) -> Sequence[float]:
+        """Mean busy share of an instance of each operator since the last look; the same at the same time."""
+        if now_s > self._seen_s:
+            if self._flow.crowds is not self._crowds:
+                self._weigh()
+            self._shares = self._since_last(max(now_s - self._seen_s, STEP_S))
+            self._seen_s = now_s
+        return self._shares
+
+    def _since_last(self, span_s: float) -> list[float]:
+        then, self._then = self._then, self._counters()
+        crowded: dict[int, float] = {}
+        cpu: list[float] = []
+        counters = zip(self._flow.instances, self._cores, self._cost_s, *self._then, *then, strict=True)
+        for i, (instances, cores, cost_s, spent_s, in_s, rows, spent_then, in_then, rows_then) in enumerate(
+            counters
+        ):
+            spent_s -= spent_then
+            room_s = cores * span_s
+            if in_s > in_then:
+                share = min(1.0, (in_s - in_then) / (instances * span_s))
+                crowded[i] = share
+                spent_s -= (rows - rows_then) * cost_s
+                room_s *= 1 - share
+            cpu.append(min(1.0, spent_s / room_s) if spent_s > 0 and room_s > 0 else 0.0)
+        busy = busy_shares(self._weights, cpu)
+        for i, share in crowded.items():
+            busy[i] = share + (1 - share) * busy[i]
+        return busy
+
+    def _weigh(self) -> None:
+        """Where instances are has changed. An operator that stands counts as on cores of speed 1."""
+        flow = self._flow
+        self._crowds = flow.crowds
+        self._weights = weights(flow.crowds)
+        self._cores = [
+            flow.capacity(i) * cost_s or float(flow.instances[i]) for i, cost_s in enumerate(self._cost_s)
+        ]
+
+    def _counters(self) -> tuple[list[float], list[float], list[float]]:
+        flow = self._flow
+        return list(flow.spent_s), list(flow.crowded_s), list(flow.crowded_rows)
+
+
+Weights = tuple[int, list[tuple[int, int, float]]]
+"""Cores of a node; on it (operator, instances, part of all instances of it that are on such nodes)."""
+
+
+def weights(crowds: Sequence[Crowd]) -> list[Weights]:
+    """What ``busy_shares`` needs to know of where instances are."""
+    instances: dict[int, int] = {}
+    for crowd in crowds:
+        for i, count in crowd.instances:
+            instances[i] = instances.get(i, 0) + crowd.nodes * count
+    return [
+        (crowd.cores, [(i, count, crowd.nodes * count / instances[i]) for i, count in crowd.instances])
+        for crowd in crowds
+    ]
+
+
+def busy_shares(nodes: Sequence[Weights], cpu: Sequence[float]) -> list[float]:
+    """Busy share of an instance of each operator, given the CPU one has: the mean over where they are.
+
+    >>> on_one_core = weights([Crowd(nodes=1, cores=1, speed=1.0, instances=((0, 1), (1, 2)))])
+    >>> busy_shares(on_one_core, [0.25, 0.25])  # each: 0.25 / (1 − 0.5)
+    [0.5, 0.5]
+    >>> busy_shares(on_one_core, [0.5, 0.25])  # all of the core
+    [1.0, 1.0]
+    >>> busy_shares(weights([Crowd(nodes=1, cores=2, speed=1.0, instances=((0, 1), (1, 2)))]), [0.25, 0.25])
+    [0.25, 0.25]
+    """
+    busy = [0.0] * len(cpu)
+    for cores, on in nodes:
+        left = float(cores)
+        for i, count, _ in on:
+            left -= count * cpu[i]
+        for i, _, part in on:
+            if (own := cpu[i]) > 0:
+                for_it = left + own
+                if for_it >= 1:
+                    busy[i] += part * own
+                else:
+                    busy[i] += part * (own / for_it if left > 0 else 1.0)
+    return busy

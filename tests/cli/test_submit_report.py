@@ -1,0 +1,93 @@
+"""The report of ``ebbflow submit``: what it says of a job that was long, or had several queries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebbflow.cli import submit as module
+from ebbflow.control.attach import History
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.batches import Batch
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.decision import Decision, LedgerEntry, Outcome
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.ports import Observation
+
+
+class LongJob:
+    """What ``attach`` answers: a loop that has changed the size 1,500 times and tells of its newest holds."""
+
+    reconfigurations = 1500
+    agents = None
+
+    def history(self) -> History:
+        def entry(number: int, nodes: int) -> LedgerEntry:
+            return LedgerEntry(
+                entry_id=number, time_s=10.0 * number, strategy="capacity", before=Layout.of(1),
+                verdict="hold" if nodes == 1 else "act", outcome=Outcome(requested=Layout.of(nodes)),
+                decision=Decision(wanted=Layout.of(nodes), reason="r"),
+            )  # fmt: skip
+
+        return History(entries=[entry(1, 2), entry(2, 3), entry(9, 1)], left_out=6)
+
+    def stop(self, within_s: float) -> None:
+        """Nothing runs."""
+
+
+def a_batch(query: str, started_s: float, rows: int, waited_s: float) -> Batch:
+    return Batch(
+        query=query, batch_id=1, started_s=started_s, duration_s=1.0, rows=rows, slots=1, trigger_interval_s=5.0,
+        arrival_rate_per_s=1.0, backlog_rows=None, oldest_arrival_s=started_s - waited_s,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Of a job of three minutes, with a large query that is fresh and a small one that is late."""
+    script, out = tmp_path / "job.py", tmp_path / "out.json"
+    clock, watching = ManualClock(0.0), []
+
+    def attach(spark: Any, *, on_cycle: Any, **rest: Any) -> LongJob:
+        watching.append(on_cycle)
+        return LongJob()
+
+    def run_script(script: Path, arguments: list[str], *, on_session: Any, **rest: Any) -> int:
+        on_session(None)
+        seen = Observation(
+            time_s=151.0, pipeline=Pipeline(name="job", operators=()), layout=Layout.of(1), requested=Layout.of(1),
+            slots_per_node=1, lead_time_s=10.0,
+            batches=[a_batch("large", 150.0, 10_000, 2.0), a_batch("small", 150.0, 10, 100.0)],
+        )  # fmt: skip
+        watching[0](CycleReport(observation=seen, entry=None, planned=None))
+        clock.advance(180.0)
+        return 0
+
+    script.write_text("")
+    for name in ("check_java", "check_master", "use_this_python"):
+        monkeypatch.setattr(module, name, lambda *arguments: None)
+    monkeypatch.setattr(module, "SystemClock", lambda: clock)
+    monkeypatch.setattr(module, "attach", attach)
+    monkeypatch.setattr(module, "run_script", run_script)
+    assert module.submit(script, json_report=out, master="spark://host:7077") == 0
+    return dict(json.loads(out.read_text()))
+
+
+def test_every_act_is_told_and_counted_and_the_holds_that_are_not_are_named(report: dict[str, Any]) -> None:
+    assert report["reconfigurations"] == 1500
+    assert [entry["verdict"] for entry in report["decisions"]] == ["act", "act", "hold"]
+    assert report["holds_left_out"] == 6
+
+
+def test_each_query_is_scored_by_its_own_rows(report: dict[str, Any]) -> None:
+    large, small = report["queries"]
+    assert (large["query"], large["rows_in"], large["violation"]) == ("large", 10_000, 0.0)
+    assert small["query"] == "small"
+    assert small["violation"] == pytest.approx(0.71, abs=0.01), "of waits from 1 to 101 s, those over 30 s"
+    assert report["rows_in"] == 10_010
+    assert report["latency_max_s"] == pytest.approx(101.0, abs=0.1)
+    assert report["rows_not_timed"] == 0

@@ -1,0 +1,147 @@
+"""What a trigger says it saw is what it compared, and the readings it shows are those that made it fire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from ebbflow.policy import above, below, metric, per_second, seconds, tuples
+from ebbflow.policy.evaluation import TriggerState
+from ebbflow.policy.measures import measuring
+from ebbflow.policy.model import Trigger
+
+QUEUE = metric("queue-length")
+
+
+def fed(trigger: Trigger, values: Iterable[float]) -> TriggerState:
+    """A reading a second from 0 on."""
+    state = TriggerState(trigger)
+    for time_s, value in enumerate(values):
+        state.offer(float(time_s), float(value))
+    return state
+
+
+def held(trigger: Trigger, values: list[float]) -> tuple[str, float]:
+    """What it says at the last reading, at which it must hold, and from where its readings count."""
+    state = fed(trigger, values)
+    now_s = float(len(values) - 1)
+    assert state.holds(now_s)
+    return state.told(now_s), state.since_s
+
+
+def test_of_each_reading_the_run_and_its_range() -> None:
+    told, since_s = held(
+        QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [0, 999, 0, 305, 301, 309, 304]
+    )
+    assert told == (
+        "queue-length is 304 tuples, past the threshold for 3 s (4 readings, 301 tuples to 309 tuples)"
+    )
+    assert since_s == 3
+
+
+def test_of_m_of_n_readings_all_n() -> None:
+    told, since_s = held(
+        QUEUE.is_(above(tuples(300))).in_at_least(4, of=5), [999, 0, 0, 301, 302, 0, 303, 304]
+    )
+    assert told == "queue-length is 304 tuples, past the threshold in 4 of 5 readings"
+    assert since_s == 3
+
+
+def test_of_a_mean_the_range_of_the_mean_and_all_its_readings() -> None:
+    mean = QUEUE.mean_over(seconds(10)).is_(above(tuples(300)))
+    told, since_s = held(mean, [0] * 20 + [600] * 6)  # 6 · 600 / 11
+    assert told == (
+        "the mean of queue-length over 10s is 327.3 tuples, past the threshold for 0 s "
+        "(1 reading, 327.3 tuples to 327.3 tuples)"
+    )
+    assert since_s == 15
+    told, since_s = held(mean, [0] * 20 + [600] * 7)
+    assert told.endswith("past the threshold for 1 s (2 readings, 327.3 tuples to 381.8 tuples)")
+    assert since_s == 15, "those that the first mean past the threshold was made of"
+
+
+def test_of_a_percentile_all_its_readings_and_no_range_that_nobody_knows() -> None:
+    told, since_s = held(QUEUE.percentile(50, over=seconds(10)).is_(above(tuples(300))), [0] * 20 + [600] * 6)
+    assert told == "p50 of queue-length over 10s is 600 tuples, past the threshold for 0 s (1 reading)"
+    assert since_s == 15
+
+
+def test_of_a_rate_of_change_the_rates_and_not_the_rows() -> None:
+    told, since_s = held(
+        QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(tuples(5)))),
+        [300 + 6 * t for t in range(22)],
+    )
+    assert told == (
+        "the rate of change of queue-length over 20s is 6 tuples/s, past the threshold for 1 s "
+        "(2 readings, 6 tuples/s to 6 tuples/s)"
+    )
+    assert since_s == 0
+
+
+def test_of_a_forecast_what_was_forecast() -> None:
+    told, since_s = held(
+        QUEUE.is_forecast_to_be(above(tuples(300)), ahead=seconds(10)), [10 * t + 5 for t in range(21)]
+    )
+    assert "(1 reading, 305 tuples to 305 tuples)" in told  # 205 now, 10 more a second
+    assert since_s == 10
+
+
+def test_readings_from_before_a_reset_are_no_evidence() -> None:
+    state = fed(QUEUE.mean_over(seconds(10)).is_(above(tuples(300))), [999] * 20)
+    state.reset()
+    for time_s in range(20, 31):
+        state.offer(float(time_s), 400.0)
+    assert state.holds(30.0)
+    assert state.since_s == 20
+
+
+# -- how near, without sorting ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trigger", "values", "near"),
+    [
+        (QUEUE.percentile(80, over=seconds(9)).is_(above(tuples(300))), [0] * 9 + [999], 1 / 3),
+        (QUEUE.percentile(80, over=seconds(9)).is_(below(tuples(300))), [999] * 6 + [0] * 4, 4 / 8),
+        (QUEUE.mean_over(seconds(9)).is_(above(tuples(300))), [150] * 10, 0.5),
+        (QUEUE.is_(below(tuples(100))).for_at_least(seconds(3)), [400], 0.25),
+        (QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [], 0.0),
+    ],
+)
+def test_nearness_is_that_of_what_is_compared(trigger: Trigger, values: list[float], near: float) -> None:
+    measure = measuring(trigger)
+    for time_s, value in enumerate(values):
+        measure.add(float(time_s), float(value))
+    assert measure.nearness() == pytest.approx(near)
+
+
+def test_a_look_at_a_percentile_that_does_not_hold_sorts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = fed(QUEUE.percentile(95, over=seconds(60)).is_(above(tuples(300))), [150.0] * 100)
+    monkeypatch.setattr(state._measure, "value", lambda: pytest.fail("the percentile was computed"))
+    assert 0.0 <= state.progress(99.0) < 0.5
+
+
+# -- late readings ---------------------------------------------------------------------------------
+
+
+def test_a_reading_that_comes_a_moment_late_has_its_own_time_in_a_line() -> None:
+    trigger = QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(tuples(1))))
+    late, ordered = TriggerState(trigger), TriggerState(trigger)
+    for time_s in range(30):
+        early_s = time_s - 0.7
+        late.offer(float(time_s), 2.0 * time_s)
+        late.offer(early_s, 2.0 * early_s)
+        for at_s in (early_s, float(time_s)):
+            ordered.offer(at_s, 2.0 * at_s)
+    assert late._measure.value() == pytest.approx(2.0)
+    assert ordered._measure.value() == pytest.approx(2.0)
+
+
+def test_a_reading_that_comes_much_too_late_changes_nothing() -> None:
+    state = fed(QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [301] * 40)
+    state.offer(20.0, 0.0)
+    assert state.holds(39.0)
+    mean = fed(QUEUE.mean_over(seconds(5)).is_(above(tuples(300))), [301] * 40)
+    mean.offer(30.0, 0.0)
+    assert mean.holds(39.0)

@@ -1,0 +1,143 @@
+"""What is read of an application with several queries, some of which tell little."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.metrics import Metric
+from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
+from ebbflow.targets.spark.monitor import SparkMonitor
+from ebbflow.targets.spark.progress import Progress, SourceProgress
+from ebbflow.targets.spark.tracking import ExecutorTracker
+
+
+@dataclass(eq=False)
+class FakeQuery:
+    name: str
+    tells: bool = True
+    running: bool = False
+    done: list[Progress] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"id-{self.name}"
+
+    @property
+    def runId(self) -> str:  # noqa: N802
+        return f"run-{self.name}"
+
+    def finish(self, at_s: float, rows: int, left: int = 0) -> None:
+        """A batch that began at a time and took two seconds."""
+        start = sum(p.num_input_rows for p in self.done)
+        latest = start + rows + left if self.tells else None
+        source = SourceProgress(
+            start_offset=start, end_offset=start + rows, latest_offset=latest, num_input_rows=rows
+        )
+        self.done.append(
+            Progress(
+                id=self.id, run_id=self.runId, batch_id=len(self.done), name=self.name, num_input_rows=rows,
+                timestamp=datetime.fromtimestamp(at_s, UTC).isoformat(), duration_ms={"triggerExecution": 2000},
+                sources=[source],
+            )
+        )  # fmt: skip
+
+
+class FakeDriver:
+    app_name = "app"
+
+    def __init__(self, *queries: FakeQuery) -> None:
+        self._queries = list(queries)
+
+    def executors(self) -> list[ExecutorInfo]:
+        return [ExecutorInfo("0", True, 1, 1, 0, 1, 1, 0, 0, 0, 1000)]
+
+    def queries(self) -> list[FakeQuery]:
+        return self._queries
+
+    def row_counts(self) -> None:
+        return None
+
+    def has_read_limit(self, query: FakeQuery) -> bool:
+        return False
+
+    def trigger_interval_s(self, query: FakeQuery) -> float:
+        return 5.0
+
+    def progress_after(self, query: FakeQuery, batch_id: int, counts: Any) -> list[Any]:
+        return [(p, {}) for p in query.done if p.batch_id > batch_id]
+
+    def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
+        return []
+
+    def status(self, query: FakeQuery) -> QueryStatus:
+        return QueryStatus(
+            "", is_data_available=bool(query.done) or query.running, is_trigger_active=query.running
+        )
+
+
+class Scene:
+    """A monitor of an application with these queries."""
+
+    def __init__(self, *queries: FakeQuery) -> None:
+        self.clock = ManualClock(1000.0)
+        driver: Any = FakeDriver(*queries)
+        self.monitor = SparkMonitor(driver, self.clock, ExecutorTracker(12.0))
+
+    def look(self, at_s: float) -> dict[tuple[str, Metric], float]:
+        self.clock.advance(at_s - self.clock.now_s())
+        readings, _ = self.monitor.look()
+        return {(reading.subject, reading.metric): reading.value for reading in readings}
+
+
+def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    silent = FakeQuery("files", tells=False)
+    scene = Scene(silent)
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        for k in range(4):
+            silent.finish(1000.0 + 5 * k, rows=100)
+            read = scene.look(1002.5 + 5 * k)
+    assert read["files", Metric.BATCH_ROWS] == 100.0
+    for subject in ("files", "app"):
+        assert (subject, Metric.BACKLOG) not in read
+        assert (subject, Metric.QUEUE_LENGTH) not in read
+    assert [record.getMessage().count("files") for record in caplog.records] == [1]
+
+
+def test_backlog_in_all_is_not_read_while_it_is_unknown_of_one() -> None:
+    told, silent = FakeQuery("kafka"), FakeQuery("files", tells=False)
+    scene = Scene(told, silent)
+    for k in range(2):
+        told.finish(1000.0 + 5 * k, rows=100, left=30)
+        silent.finish(1000.0 + 5 * k, rows=100)
+        read = scene.look(1002.5 + 5 * k)
+    assert read["kafka", Metric.BACKLOG] == 30.0
+    assert ("app", Metric.BACKLOG) not in read
+
+
+def test_backlog_in_all_is_the_sum_where_all_tell() -> None:
+    queries = [FakeQuery("a"), FakeQuery("b")]
+    scene = Scene(*queries)
+    for k in range(2):
+        for query in queries:
+            query.finish(1000.0 + 5 * k, rows=100, left=30)
+        read = scene.look(1002.5 + 5 * k)
+    assert read["app", Metric.BACKLOG] == 60.0
+
+
+def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> None:
+    light, heavy = FakeQuery("light"), FakeQuery("heavy", running=True)
+    scene = Scene(light, heavy)
+    light.finish(1000.0, rows=10)
+    scene.look(1002.5)
+    read = scene.look(1042.5)
+    assert read["app", Metric.FRESHNESS] == pytest.approx(40.0)
+    assert ("app", Metric.QUEUE_LENGTH) not in read, "what waits before heavy is not known"
+    assert scene.monitor.running()["heavy"] == pytest.approx(1002.5)

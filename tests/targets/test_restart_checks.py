@@ -1,0 +1,103 @@
+"""What cannot be had is told before a query is stopped for it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark import restart
+from ebbflow.targets.spark.restart import STATE_STORE, ManagedQuery
+
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+class Session:
+    """As much of a session as a restart looks at."""
+
+    version = "4.1.0"
+
+    def __init__(self, store: str = ROCKS, *, manager: bool = True) -> None:
+        self.conf = {STATE_STORE: store}
+        self.repartitioned: list[int] = []
+        if manager:
+            self._streamingCheckpointManager = SimpleNamespace(
+                repartition=lambda _, count: self.repartitioned.append(count)
+            )
+
+
+class Started:
+    """A query; ``kept`` is the state store that its checkpoint was made with."""
+
+    def __init__(self, kept: str | None = None) -> None:
+        self.lastProgress: dict[str, Any] = {"stateOperators": [{"numShufflePartitions": 2}]}
+        if kept is not None:
+            option = SimpleNamespace(isDefined=lambda: True, get=lambda: kept)
+            metadata = SimpleNamespace(conf=lambda: SimpleNamespace(get=lambda key: option))
+            execution = SimpleNamespace(offsetSeqMetadata=lambda: metadata)
+            self._jsq = SimpleNamespace(streamingQuery=lambda: execution)
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    stopped: list[object] = []
+    monkeypatch.setattr(
+        restart, "stop_between_batches", lambda query, within_s: stopped.append(query) is None
+    )
+    monkeypatch.setattr(restart, "unfinished_batch", lambda query: -1)
+    return stopped
+
+
+def managed(session: Session, kept: str | None = None) -> ManagedQuery:
+    return ManagedQuery(
+        session,  # type: ignore[arg-type]
+        name="words",
+        checkpoint="/c",
+        parallelism={"tag": 1, "count": 2, "rank": 2},
+        start=lambda sizes: Started(kept),  # type: ignore[arg-type,return-value]
+        stateful=("count", "rank"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("session", "kept", "wanted", "message"),
+    [
+        (Session(), None, {"count": 3}, "but 2 and 3 were wanted; scale them together"),
+        (Session(HDFS), None, {"count": 3, "rank": 3}, "from 2 to 3 partitions in a HDFSBacked.*start it on"),
+        (Session(ROCKS), HDFS, {"count": 3, "rank": 3}, "in a HDFSBackedStateStoreProvider"),
+        (Session(manager=False), None, {"count": 3, "rank": 3}, "on Spark 4.1.0; that needs Spark 4.2"),
+    ],
+)
+def test_a_shape_that_cannot_be_had_stops_nothing(
+    stops: list[object], session: Session, kept: str | None, wanted: dict[str, int], message: str
+) -> None:
+    query = managed(session, kept)
+    running = query.query
+    with pytest.raises(TargetError, match=message):
+        query.restart(wanted)
+    assert stops == []
+    assert query.query is running
+    assert query.parallelism == {"tag": 1, "count": 2, "rank": 2}
+
+
+@pytest.mark.parametrize(
+    ("session", "kept"), [(Session(), None), (Session(HDFS), ROCKS), (Session(store=""), None)]
+)
+def test_one_that_can_be_had_is_had(stops: list[object], session: Session, kept: str | None) -> None:
+    query = managed(session, kept)
+    query.restart({"count": 3, "rank": 3})
+    assert len(stops) == 1
+    assert session.repartitioned == [3]
+    assert query.parallelism == {"tag": 1, "count": 3, "rank": 3}
+
+
+def test_a_stateless_operator_asks_nothing_of_the_state_store(stops: list[object]) -> None:
+    session = Session(HDFS, manager=False)
+    query = managed(session)
+    query.restart({"tag": 4})
+    assert len(stops) == 1
+    assert session.repartitioned == []
+    assert query.parallelism["tag"] == 4
