@@ -2,6 +2,9 @@
 
 Such a step is called once for each key. It ends the rows of a key with one that says what the call took; these
 rows are observed under the operator's name and dropped right behind it, as ``operator().map_in_arrow`` does.
+
+Rows are brought to the step by key, sorted, and its state is read and committed, all for it alone: the stage is the
+step. So its CPU is that of the Python workers and that of the JVM's threads in the stage, which the rows name.
 """
 
 from __future__ import annotations
@@ -13,8 +16,19 @@ from ebbflow.targets.spark.progress import OBSERVED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MEASURES = "rows_in long, rows_out long, cpu_s double, instance int"
-"""Columns to add to the schema of the step: 0, 0, 0 and -1 in rows of its result."""
+MEASURES = "rows_in long, rows_out long, cpu_s double, instance int, stage int"
+"""Columns to add to the schema of the step; in rows of its result they are ``IS_RESULT``."""
+IS_RESULT = (0, 0, 0.0, -1, -1)
+
+
+def measures(*, rows_in: int, rows_out: int, cpu_s: float) -> tuple[int, int, float, int, int]:
+    """The measures of one call, from inside the task that makes it."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    if task is None:  # outside of Spark
+        return rows_in, rows_out, cpu_s, 0, 0
+    return rows_in, rows_out, cpu_s, task.partitionId(), task.stageId()
 
 
 def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
@@ -35,7 +49,8 @@ def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
             F.sum("cpu_s").alias("cpu_s"),
             busiest.alias("busiest_cpu_s"),
             F.max(F.lit(instances)).alias("instances"),
+            F.max("stage").alias("stage"),
         )
         .where(is_result)
-        .drop("rows_in", "rows_out", "cpu_s", "instance")
+        .drop(*(field.split()[0] for field in MEASURES.split(", ")))
     )
