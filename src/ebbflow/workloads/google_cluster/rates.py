@@ -2,6 +2,10 @@
 
 Between the published points ln(rate) is linear in the normal score of the rank, which they nearly follow
 (a lognormal with σ = 1.02). The slope beyond the 95th percentile is chosen so that the sum is right.
+
+Which minute has which rate: the ranks follow the sum of what lasts for minutes, hours and days. In the real first part
+a minute says next to nothing of the one after it: ln(rate) is correlated by 0.08. In the job events of the whole month
+ln(events in 5 minutes) is correlated by 0.42 with that of an hour later, 0.30 of four, 0.19 of twelve, 0.25 of 24.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from ebbflow.workloads.google_cluster.published import MEAN_RATE_PER_S, RATES_PE
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _LOWER_SLOPE = 1.02
-_STAYS_MINUTES = 45.0
-"""How long a high rate stays high: the time constant of the wandering part."""
+_WANDERS = {15.0: 0.05, 180.0: 0.07, 4320.0: 0.18}
+"""Minutes that a high rate lasts → the share of the variance that does; days and single minutes have the rest."""
+_DAYS, _MINUTES = 0.03, 0.67
 
 
 def minute_events(minutes: int, total: int, least: Ints, rng: np.random.Generator) -> Ints:
@@ -51,17 +56,23 @@ def _rates_by_rank(minutes: int) -> Floats:
 
 
 def _wandering(minutes: int, rng: np.random.Generator) -> Floats:
-    """Days, a slow wander, and something of every minute; only its order matters."""
-    minute = np.arange(minutes)
-    keep = np.exp(-1 / _STAYS_MINUTES)
+    """Days, what lasts for a while, and something of every minute; only its order matters."""
+    day = np.sin(2 * np.pi * (np.arange(minutes) / 1440 - 0.3))
+    total: Floats = np.sqrt(2 * _DAYS) * day + np.sqrt(_MINUTES) * rng.normal(size=minutes)
+    for lasts_minutes, share in _WANDERS.items():
+        total += np.sqrt(share) * _wander(minutes, lasts_minutes, rng)
+    return total
+
+
+def _wander(minutes: int, lasts_minutes: float, rng: np.random.Generator) -> Floats:
+    """Variance 1, and correlated by exp(−lag/lasts)."""
+    keep = np.exp(-1 / lasts_minutes)
     shocks = rng.normal(size=minutes) * np.sqrt(1 - keep * keep)
-    slow = np.empty(minutes)
-    level = rng.normal()
+    level, found = rng.normal(), np.empty(minutes)
     for index, shock in enumerate(shocks):
         level = keep * level + shock
-        slow[index] = level
-    day = np.sin(2 * np.pi * (minute / 1440 - 0.3))
-    return slow + 0.5 * day + 0.15 * rng.normal(size=minutes)
+        found[index] = level
+    return found
 
 
 def _fitted(wanted: Ints, least: Ints, total: int) -> Ints:
