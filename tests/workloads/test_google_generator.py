@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.events import START_US, EventType
 from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
 from ebbflow.workloads.google_cluster.lasting import NO_MACHINE, TaskEvents
 from ebbflow.workloads.google_cluster.part import read_part
 from ebbflow.workloads.google_cluster.published import EVENTS, RATES_PER_S
 
+JOBS = Path("/work/shared/data/loads/google_jobs_1min.csv.gz")
+LASTS = (0.42, 0.30, 0.19, 0.25)
 REAL = Path("/work/shared/data/google-cluster/task_events_part-00000-of-00500.csv.gz")
 SMALL = TraceSpec(events=30_000, machines=100, span_s=6 * 3600, seed=5, parts=7)
 
@@ -107,14 +110,31 @@ def test_rates_of_the_month_are_the_published_ones() -> None:
     assert trace.events_by_minute.sum() + trace._initial == EVENTS
     for percent, rate in RATES_PER_S.items():
         assert np.percentile(per_s, percent) == pytest.approx(rate, rel=0.03)
-    # Averaged over five minutes the rate is much the same: a high rate lasts.
-    five = per_s[: len(per_s) // 5 * 5].reshape(-1, 5).mean(axis=1)
-    assert np.percentile(five, 50) == pytest.approx(RATES_PER_S[50], rel=0.15)
-    assert np.percentile(five, 95) == pytest.approx(RATES_PER_S[95], rel=0.15)
 
 
-def test_files_hold_what_was_made(trace, tmp_path) -> None:
-    written = [trace.write(number, tmp_path) for number in (0, 1)]
+def correlations(per_minute: np.ndarray) -> np.ndarray:
+    """Of ln(events in 5 minutes) with that of one, four, twelve and 24 hours later."""
+    five = np.log1p(per_minute[: len(per_minute) // 5 * 5].reshape(-1, 5).sum(axis=1))
+    five = five - five.mean()
+    return np.array([(five[:-lag] * five[lag:]).mean() / five.var() for lag in (12, 48, 144, 288)])
+
+
+def test_high_rates_last_as_long_as_in_the_real_month() -> None:
+    if JOBS.exists():
+        with gzip.open(JOBS, "rt") as lines:
+            real = np.array([float(line.split(",")[1]) for line in list(lines)[1:]])
+        assert correlations(real) == pytest.approx(LASTS, abs=0.01), "what rates.py says of the real month"
+    for seed in (0, 1):
+        made = ClusterTrace(TraceSpec(machines=500, seed=seed)).events_by_minute
+        assert correlations(made) == pytest.approx(LASTS, abs=0.2)
+        part = np.log(made[: len(made) // 84 * 84].reshape(-1, 84))  # as long as the real part
+        part = part - part.mean(axis=1, keepdims=True)
+        assert (part[:, 1:] * part[:, :-1]).mean() / part.var() < 0.2, "minutes hardly know of each other"
+
+
+@pytest.mark.parametrize("ending", [CSV, PARQUET])
+def test_files_hold_what_was_made(trace, tmp_path, ending) -> None:
+    written = [trace.write(number, tmp_path, ending) for number in (0, 1)]
     assert written == [len(trace.part(number).time_us) for number in (0, 1)]
     part = read_part(TraceFolder(tmp_path).paths[1])
     made = trace.part(1)

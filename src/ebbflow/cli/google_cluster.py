@@ -19,7 +19,7 @@ from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.submit import check_master
 from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 
@@ -34,7 +34,10 @@ def register(parent: typer.Typer) -> None:
 @app.command("stats")
 def stats(
     input: Annotated[
-        Path, typer.Option(help="A folder of task-event files (.csv or .csv.gz, 13 columns).", metavar="DIR")
+        Path,
+        typer.Option(
+            help="A folder of task-event files (.csv, .csv.gz or .parquet, 13 columns).", metavar="DIR"
+        ),
     ],
     output: Annotated[
         Path, typer.Option(help="Where Parquet goes: machines, cluster, rejected, read.", metavar="DIR")
@@ -95,6 +98,9 @@ def generate(
     ] = None,
     parts: Annotated[int | None, typer.Option(help="Files.", show_default="288,656 events each")] = None,
     seed: Annotated[int, typer.Option(help="Of the random numbers; the same seed makes the same files.")] = 0,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Parquet instead of gzip CSV: read faster.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Make a trace with the published statistics, of any size, in parallel with Spark."""
@@ -111,7 +117,7 @@ def generate(
     count = ClusterTrace(spec).parts
     say(f"writing {events:,} events of {machines:,} machines in {count} parts")
     with standard_output_to_error():
-        written = make_trace(spec, output)
+        written = make_trace(spec, output, ending=PARQUET if parquet else CSV)
     if json:
         print_json({"output": str(output), "events": written, "parts": count, "seed": seed})
     else:

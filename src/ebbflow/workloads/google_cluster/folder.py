@@ -17,7 +17,7 @@ from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.events import LATEST_US, report_of, report_us, reports_until
 from ebbflow.workloads.google_cluster.part import first_time_us, read_part
 
-ENDINGS = (".csv", ".csv.gz")
+ENDINGS = (".csv", ".csv.gz", ".parquet")
 TASK_EVENTS = "task_events"
 
 
@@ -122,14 +122,16 @@ def part_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise InputError(
-            f"there is no folder {path}; name one with task-event files ({' or '.join(ENDINGS)})"
-        )
+        raise InputError(f"there is no folder {path}; name one with task-event files ({_endings()})")
     files = [each for each in path.iterdir() if each.name.endswith(ENDINGS) and not each.name.startswith(".")]
     named = [each for each in files if TASK_EVENTS in each.name]
     if not files:
-        raise InputError(f"{path} has no task-event files: nothing in it ends with {' or '.join(ENDINGS)}")
+        raise InputError(f"{path} has no task-event files: nothing in it ends with {_endings()}")
     return sorted(named or files, key=lambda each: _in_order(each.name))
+
+
+def _endings() -> str:
+    return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:

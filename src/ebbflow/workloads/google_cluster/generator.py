@@ -36,6 +36,8 @@ from ebbflow.workloads.google_cluster.rates import minute_events
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CSV, PARQUET = ".csv.gz", ".parquet"
+"""What the files of a trace end with."""
 _MINUTE_US = 60_000_000
 _FIRST_MINUTE_US = START_US + _MINUTE_US // 2
 _FIRST_SHORT_JOB = 6_000_000_000
@@ -112,9 +114,9 @@ class ClusterTrace:
         """How many files it is."""
         return len(self.part_edges) - 1
 
-    def name(self, part: int) -> str:
+    def name(self, part: int, ending: str = CSV) -> str:
         """As the trace names its files."""
-        return f"task_events-part-{part:05d}-of-{self.parts:05d}.csv.gz"
+        return f"task_events-part-{part:05d}-of-{self.parts:05d}{ending}"
 
     def part(self, number: int) -> TaskEvents:
         """The events of a part, in order."""
@@ -128,18 +130,22 @@ class ClusterTrace:
         )
         return events.take(np.lexsort((events.task, events.job, events.event, events.time_us)))
 
-    def write(self, number: int, folder: Path) -> int:
+    def write(self, number: int, folder: Path, ending: str = CSV) -> int:
         """Write a part; it has its name when it is whole. Returns its events."""
+        import pyarrow.parquet as pq
         from pyarrow import csv
 
         table = _table(self.part(number))
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / self.name(number)
+        path = folder / self.name(number, ending)
         unfinished = folder / f".{path.name}.new"
-        options = csv.WriteOptions(include_header=False, quoting_style="none", batch_size=65_536)
-        # Arrow's own gzip knows only its highest level, which takes four times as long; no time in the header.
-        with unfinished.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as out:
-            csv.write_csv(table, out, options)
+        if ending == PARQUET:
+            pq.write_table(table, unfinished)
+        else:
+            options = csv.WriteOptions(include_header=False, quoting_style="none", batch_size=65_536)
+            # Arrow's own gzip knows only its highest level, which takes four times as long; no time in the header.
+            with unfinished.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as out:
+                csv.write_csv(table, out, options)
         unfinished.replace(path)
         return int(table.num_rows)
 
