@@ -15,7 +15,7 @@ from ebbflow.errors import InputError
 def figures(seconds: float) -> Figures:
     return Figures(
         events=1_000_000, without_machine=300_000, rejected=0, reports=20, machines=100, batches=10,
-        seconds=seconds, rates_per_s=(1.0, 2.0, 3.0, 4.0),
+        seconds=seconds, rates_per_s=(1.0, 2.0, 3.0, 4.0), batch_events=(50_000,) * 5 + (150_000,) * 5,
     )  # fmt: skip
 
 
@@ -37,7 +37,11 @@ def test_what_needs_more_cores_than_there_are_is_simulated_and_says_so() -> None
     # The engine that the two runs determine keeps what is not shared: Amdahl's law.
     assert result.rows[2].seconds == pytest.approx(10 + 90 / 4)
     assert result.rows[3].speed_up == pytest.approx(100 / (10 + 90 / 8))
-    assert result.rows[3].rates_per_s is None
+    # 1 s a batch that no instance shares, 90 µs an event that eight do
+    small, large = (events / (1.0 + 90e-6 * events / 8) for events in (50_000, 150_000))
+    median, _, p90, _ = result.rows[3].rates_per_s
+    assert median == pytest.approx((small + large) / 2)
+    assert p90 == pytest.approx(large)
 
 
 def test_with_enough_cores_all_is_measured() -> None:

@@ -8,6 +8,7 @@ from ebbflow.report.google_cluster_page import (
     dynamic_page,
     rolling_mean,
     speed_up_figure,
+    throughput_figure,
     write_static_page,
 )
 
@@ -15,7 +16,7 @@ from ebbflow.report.google_cluster_page import (
 def points() -> list[StaticPoint]:
     return [
         StaticPoint(instances=n, measured=n < 3, seconds=10.0 / n, speed_up=0.9 * n, seed_speed_up=0.8 * n,
-                    rates_per_s=(1.0, 2.0, 3.0, 4.0) if n < 3 else None)
+                    rates_per_s=(1.0, 2.0, 3.0, 4.0))
         for n in (1, 2, 4, 8)
     ]  # fmt: skip
 
@@ -24,6 +25,9 @@ def test_simulated_points_are_drawn_apart_from_measured_ones(tmp_path) -> None:
     lines = {trace.name: (list(trace.x), trace.line.dash) for trace in speed_up_figure(points()).data}
     assert lines["measured"][0] == [1, 2]
     assert lines["simulated"] == ([2, 4, 8], "dash")
+    dashes = {trace.name: trace.line.dash for trace in throughput_figure(points()).data}
+    assert dashes["p95"] == "solid"
+    assert dashes["p95, simulated"] == "dash"
     write_static_page(tmp_path / "page.html", points(), "2 cores <only>")
     page = (tmp_path / "page.html").read_text()
     assert "2 cores &lt;only&gt;." in page

@@ -139,7 +139,7 @@ def _table(result: StaticResult) -> Table:
     )  # fmt: skip
     for row in result.rows:
         seed = row.to_json()["seed"]
-        rates = ["–"] * 4 if row.rates_per_s is None else [f"{rate:,.0f}" for rate in row.rates_per_s]
+        rates = [f"{rate:,.0f}" for rate in row.rates_per_s]
         table.add_row(
             str(row.instances), row.source, f"{row.seconds:.1f} s", f"{row.speed_up:.2f}", f"{row.efficiency:.2f}",
             *rates, *(str(seed[name] or "–") for name in ("minutes", "speed_up", "efficiency")),

@@ -26,7 +26,7 @@ class StaticPoint:
     seconds: float
     speed_up: float
     seed_speed_up: float | None
-    rates_per_s: tuple[float, ...] | None
+    rates_per_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,9 +48,8 @@ def write_static_page(path: Path, points: Sequence[StaticPoint], note: str) -> N
     sections = [
         ("Speed-up", f"{note}.", speed_up_figure(points)),
         ("Efficiency", "Speed-up ÷ instances.", efficiency_figure(points)),
+        ("Throughput", "Events a second of the batches; dashed: simulated.", throughput_figure(points)),
     ]
-    if any(point.rates_per_s for point in points):
-        sections.append(("Throughput", "Events a second of the measured batches.", throughput_figure(points)))
     path.write_text(_page(title, sections, [vars(point) for point in points]), encoding="utf-8")
 
 
@@ -179,19 +178,22 @@ def throughput_figure(points: Sequence[StaticPoint]) -> Any:
     """Figure 5.25."""
     figure = _figure("instances of the machine operator", "events/s")
     for index, name in enumerate(("median", "p75", "p90", "p95")):
-        found = [(p.instances, p.rates_per_s[index]) for p in points if p.rates_per_s]
-        _line(figure, found, name, COLOURS[index], mode="lines+markers")
+        found = [(p.instances, p.rates_per_s[index], p.measured) for p in points]
+        _measured_and_simulated(figure, found, (name, f"{name}, simulated"), COLOURS[index])
     return figure
 
 
-def _measured_and_simulated(figure: Any, points: Sequence[tuple[int, float, bool]]) -> None:
+def _measured_and_simulated(
+    figure: Any,
+    points: Sequence[tuple[int, float, bool]],
+    names: tuple[str, str] = ("measured", "simulated"),
+    colour: str = COLOURS[0],
+) -> None:
     measured = [(n, value) for n, value, known in points if known]
-    _line(figure, measured, "measured", COLOURS[0], mode="lines+markers")
+    _line(figure, measured, names[0], colour, mode="lines+markers")
     simulated = [(n, value) for n, value, known in points if not known]
     if simulated:
-        _line(
-            figure, [*measured[-1:], *simulated], "simulated", COLOURS[0], mode="lines+markers", dash="dash"
-        )
+        _line(figure, [*measured[-1:], *simulated], names[1], colour, mode="lines+markers", dash="dash")
 
 
 def _percentiles(quantity: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_th
 from ebbflow.pipelines.google_cluster.writing import write_trace
 from ebbflow.targets.spark.session import local_session
 from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, TraceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +47,8 @@ class Figures:
     """From the start of the first batch to the end of the last."""
     rates_per_s: tuple[float, ...]
     """Events a second of the batches, at the median, the 75th, 90th and 95th percentile."""
+    batch_events: tuple[int, ...] = ()
+    """Events of each batch."""
 
     @property
     def events_per_s(self) -> float:
@@ -56,8 +58,9 @@ class Figures:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         rounded = [round(rate, 1) for rate in self.rates_per_s]
+        told = {name: value for name, value in asdict(self).items() if name != "batch_events"}
         return {
-            **asdict(self),
+            **told,
             "seconds": round(self.seconds, 3),
             "rates_per_s": rounded,
             "events_per_s": round(self.events_per_s, 1),
@@ -122,8 +125,14 @@ def figures(output: Path, progress: list[Any]) -> Figures:
         machines=max(cluster.get("machines", ()), default=0),
         batches=len(progress),
         seconds=seconds,
-        rates_per_s=tuple(np.percentile(rates, QUANTILES).tolist()) if rates else (),
+        rates_per_s=quantiles(rates),
+        batch_events=tuple(events for _, _, events in spans),
     )
+
+
+def quantiles(rates: list[float]) -> tuple[float, ...]:
+    """At the median, the 75th, 90th and 95th percentile."""
+    return tuple(np.percentile(rates, QUANTILES).tolist()) if rates else ()
 
 
 def _events_by_batch(output: Path) -> dict[int, int]:
@@ -140,7 +149,7 @@ def _started_s(progress: Any) -> float:
     return datetime.fromisoformat(progress["timestamp"]).timestamp()
 
 
-def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None) -> int:
+def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, ending: str = CSV) -> int:
     """Write a generated trace with a Spark of this machine; returns its events."""
     master = f"local[{cores or os.cpu_count() or 1}]"
     with local_session(
@@ -148,7 +157,7 @@ def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None) -> in
         {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
         name="google-cluster-generate",
     ) as spark:
-        return write_trace(spark, spec, folder)
+        return write_trace(spark, spec, folder, ending)
 
 
 # -- in a process of its own -------------------------------------------------------------------------
@@ -157,11 +166,12 @@ def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None) -> in
 def run_in_a_process(*, input: Path, instances: int) -> Figures:
     """The query on ``instances`` slots of this machine."""
     told = _in_a_process("run", str(input), str(instances))
-    return Figures(**{**told, "rates_per_s": tuple(told["rates_per_s"])})
+    listed = {name: tuple(told[name]) for name in ("rates_per_s", "batch_events")}
+    return Figures(**{**told, **listed})
 
 
 def make_trace_in_a_process(spec: TraceSpec, folder: Path) -> int:
-    """As ``make_trace``."""
+    """As ``make_trace``, in Parquet."""
     return int(_in_a_process("make", json.dumps(asdict(spec)), str(folder))["events"])
 
 
@@ -177,7 +187,9 @@ def main() -> None:
     """``run FOLDER INSTANCES`` or ``make SPEC FOLDER``."""
     what, first, second = sys.argv[1:4]
     if what == "make":
-        result: dict[str, Any] = {"events": make_trace(TraceSpec(**json.loads(first)), Path(second))}
+        result: dict[str, Any] = {
+            "events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)
+        }
     else:
         with tempfile.TemporaryDirectory(prefix="ebbflow-google-") as folder:
             found = run_job(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbflow.bench.google_cluster.job import Figures, run_in_a_process
+from ebbflow.bench.google_cluster.job import Figures, quantiles, run_in_a_process
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, Stage
@@ -33,8 +33,8 @@ class Row:
     """``measured``, or ``simulated`` where this machine has too few cores."""
     seconds: float
     speed_up: float
-    rates_per_s: tuple[float, ...] | None
-    """Median, 75th, 90th and 95th percentile over the batches; simulated batches are all alike."""
+    rates_per_s: tuple[float, ...]
+    """Median, 75th, 90th and 95th percentile over the batches."""
 
     @property
     def efficiency(self) -> float:
@@ -51,7 +51,7 @@ class Row:
             "seconds": round(self.seconds, 2),
             "speed_up": round(self.speed_up, 3),
             "efficiency": round(self.efficiency, 3),
-            "throughput_per_s": None if self.rates_per_s is None else [round(r) for r in self.rates_per_s],
+            "throughput_per_s": [round(rate) for rate in self.rates_per_s],
             "seed": {
                 "minutes": seed_minutes,
                 "speed_up": None if seed_speed_up is None else round(seed_speed_up, 2),
@@ -120,22 +120,24 @@ def run_static(
 
 
 def _row(n: int, runs: dict[int, Figures]) -> Row:
-    first_s = runs[1].seconds
     if n in runs:
         seconds, source, rates = runs[n].seconds, MEASURED, runs[n].rates_per_s
     else:
-        seconds, source, rates = simulated_s(runs[1], runs[2], n), SIMULATED, None
+        source, (seconds, rates) = SIMULATED, simulated(runs[1], runs[2], n)
+    first_s = runs[1].seconds
     return Row(instances=n, source=source, seconds=seconds, speed_up=first_s / seconds, rates_per_s=rates)
 
 
-def simulated_s(one: Figures, two: Figures, instances: int) -> float:
-    """How long the trace takes with more instances, by the engine that the two runs determine."""
-    events = one.events / one.batches
+def simulated(one: Figures, two: Figures, instances: int) -> tuple[float, tuple[float, ...]]:
+    """(seconds, throughput quantiles) of the trace with more instances, batch by batch, by the engine that the two
+    runs determine."""
+    mean_events = one.events / one.batches
     one_s, two_s = one.seconds / one.batches, two.seconds / two.batches
     per_slot_s = max(0.0, 2 * (one_s - two_s))
     engine = MicroBatch(
         pipeline=Pipeline.chain("google-cluster", "machine"),
         driver_s=max(0.0, one_s - per_slot_s),
-        stages=(Stage(tasks=instances, per_row_s=per_slot_s / events),),
+        stages=(Stage(tasks=instances, per_row_s=per_slot_s / mean_events),),
     )
-    return one.batches * engine.batch_s(events, instances)
+    took_s = [(events, engine.batch_s(events, instances)) for events in one.batch_events]
+    return sum(seconds for _, seconds in took_s), quantiles([events / seconds for events, seconds in took_s])
