@@ -46,8 +46,8 @@ class OneProcess:
 
     def batch(self) -> bool:
         """Run one; False if there was nothing left."""
-        known = {"speed": None, "max_parts": None, "max_trace_us": None, **self.options}
-        reader = TaskEventReader(path=str(self.folder), packed=True, **known)
+        known = {"speed": None, "max_parts": None, "max_trace_us": None, "packed": True, **self.options}
+        reader = TaskEventReader(path=str(self.folder), **known)
         start = self.offset or reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         if end == start:

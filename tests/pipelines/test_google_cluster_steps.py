@@ -19,15 +19,16 @@ from ebbflow.pipelines.google_cluster.sink import MACHINES, REJECTS
 from ebbflow.pipelines.google_cluster.source import PACKED, TaskEventReader, TaskEventSource, read_speed
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace, TraceSpec
 
+SPEC = TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3)
 REAL = Path("/work/shared/data/google-cluster")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trace")
-    trace = ClusterTrace(TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3))
+    trace = ClusterTrace(SPEC)
     for number in range(trace.parts):
         trace.write(number, folder)
     (folder / "task_events-part-99999.csv").write_text("this is no event\n")
@@ -41,12 +42,28 @@ def expected(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"max_parts": 1}, {"max_trace_us": 400_000_000}, {"max_trace_us": 3_000_000_000, "max_parts": 2}],
+    [
+        {},
+        {"max_parts": 1},
+        {"max_trace_us": 400_000_000},
+        {"max_trace_us": 3_000_000_000, "max_parts": 2},
+        {"packed": False, "max_trace_us": 3_000_000_000},
+    ],
 )
-def test_batches_change_nothing(folder, expected, tmp_path, options) -> None:
+def test_batches_and_how_events_travel_change_nothing(folder, expected, tmp_path, options) -> None:
     query = OneProcess(folder, tmp_path, options).to_the_end()
     holds(tmp_path, expected)
     assert query.batches == {"": 1, "max_parts": 3, "max_trace_us": 21}.get("+".join(options), query.batches)
+
+
+def test_parquet_gives_what_csv_gives(folder, expected, tmp_path) -> None:
+    trace = ClusterTrace(SPEC)
+    for number in range(trace.parts):
+        trace.write(number, tmp_path / "trace", PARQUET)
+    bad = "task_events-part-99999.csv"
+    (tmp_path / "trace" / bad).write_bytes((folder / bad).read_bytes())
+    OneProcess(tmp_path / "trace", tmp_path / "out", {"max_parts": 2}).to_the_end()
+    holds(tmp_path / "out", expected)
 
 
 def test_a_batch_that_is_run_again_puts_the_same_rows_there_again(folder, expected, tmp_path) -> None:

@@ -27,12 +27,12 @@ SOURCE, MACHINE, CLUSTER, SINK = "source", "machine", "cluster", "sink"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def settings(machine_instances: int) -> dict[str, str]:
-    """What a session needs for this query."""
+def settings(machine_instances: int, *, packed: bool = True) -> dict[str, str]:
+    """What a session needs for this query; packed rows are large: each has a bucket's events."""
     return {
         "spark.sql.shuffle.partitions": str(machine_instances),
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,  # the one that can be repartitioned
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # rows are large: each has a bucket's events
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64" if packed else "10000",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -48,6 +48,8 @@ class GoogleClusterQuery:
     max_parts: int | None = 4
     max_trace: str | None = None
     trigger_s: float = 0.0
+    packed: bool = True
+    """Whether events travel as columns; else each is a row, as a tuple of the seed's was. Results are the same."""
 
     def results(self, spark: SparkSession, machine_instances: int) -> DataFrame:
         """The streaming DataFrame that the sink takes."""
@@ -57,7 +59,7 @@ class GoogleClusterQuery:
             spark.readStream.format(source.FORMAT)
             .option("path", str(self.input.resolve()))
             .option("speed", self.speed)
-            .option("packed", "true")
+            .option("packed", str(self.packed).lower())
         )
         if self.max_parts is not None:
             reader = reader.option("maxPartsPerTrigger", self.max_parts)

@@ -1,6 +1,7 @@
 """What runs on executors: the machine operator around its state, and the cluster operator around its arrays.
 
-From the source to the sink events and reports travel as columns, many in one row (``machine.Columns``).
+From the source to the sink reports travel as columns, many in one row (``machine.Columns``); so do events, unless the
+source is asked for rows.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ebbflow.pipelines.google_cluster.cluster import cluster_reports
-from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports
+from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports, in_units
 from ebbflow.pipelines.google_cluster.source import MARK, PACKED, names
-from ebbflow.targets.spark.keyed_step import MEASURES
+from ebbflow.targets.spark.keyed_step import IS_RESULT, MEASURES, measures
 from ebbflow.workloads.google_cluster.events import REPORT_US, reports_until
 
 if TYPE_CHECKING:
@@ -49,11 +52,8 @@ def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) ->
     # From the end of the task's last bucket: what Spark's worker does between two is the instance's work as well.
     began_s = _ended_s.get(attempt, time.process_time())
     came = list(frames)
-    event, time_us, packed, notes = (
-        np.concatenate([frame[name].to_numpy() for frame in came])
-        for name in ("event", "time_us", "events", "note")
-    )
-    events = Events.from_bytes(*packed[event == PACKED])
+    event, time_us, notes = (_column(came, name) for name in ("event", "time_us", "note"))
+    events = _events(came, event)
     marks = time_us[event == MARK]
     before = MachineState.from_bytes(state.get[0]) if state.exists else MachineState()
     reports = reports_until(int(marks.max())) if len(marks) else None
@@ -63,15 +63,29 @@ def machine_step(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) ->
     rows: list[tuple[Any, ...]] = []
     for first in range(0, len(told), _MOST_ROWS):
         piece = told.take(slice(first, first + _MOST_ROWS))
-        rows.append((MACHINE_ROWS, piece.to_bytes(), None, 0, 0, 0.0, -1))
+        rows.append((MACHINE_ROWS, piece.to_bytes(), None, *IS_RESULT))
     for kind, note in zip(event[event < MARK], notes[event < MARK], strict=True):
-        rows.append((int(kind), None, note, 0, 0, 0.0, -1))
-    instance = 0 if context is None else context.partitionId()
+        rows.append((int(kind), None, note, *IS_RESULT))
     ended_s = time.process_time()
     _ended_s.clear()
     _ended_s[attempt] = ended_s
-    rows.append((MACHINE_ROWS, None, None, len(events), len(told), ended_s - began_s, instance))
+    took = measures(rows_in=len(events), rows_out=len(told), cpu_s=ended_s - began_s)
+    rows.append((MACHINE_ROWS, None, None, *took))
     yield pd.DataFrame(rows, columns=names(MACHINE_OUT))
+
+
+def _events(frames: list[pd.DataFrame], event: npt.NDArray[np.int64]) -> Events:
+    """The events of a bucket, whether they come as columns or as rows."""
+    if "events" in frames[0]:
+        return Events.from_bytes(*_column(frames, "events")[event == PACKED])
+    is_event = event > MARK
+    columns = {each.name: _column(frames, each.name)[is_event] for each in fields(Events)}
+    requests = {name: in_units(columns[name]) for name in ("cpu", "memory", "disk")}
+    return Events(**columns | requests | {"event": columns["event"].astype(np.int64)})
+
+
+def _column(frames: list[pd.DataFrame], name: str) -> npt.NDArray[Any]:
+    return np.concatenate([frame[name].to_numpy() for frame in frames])
 
 
 def cluster_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
