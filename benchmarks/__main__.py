@@ -20,6 +20,7 @@ NAMES = (
     "environment",
     "loop",
     "operator_cost",
+    "google_cluster",
     "side_by_side",
 )
 

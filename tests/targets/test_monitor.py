@@ -16,12 +16,16 @@ from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.progress import Progress, SourceProgress
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
+CPU_OF_STAGES_S = {7: 0.6}
+
 
 @dataclass(eq=False)
 class FakeQuery:
     name: str
     tells: bool = True
     running: bool = False
+    run: int = 0
+    observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: list[Progress] = field(default_factory=list)
 
     @property
@@ -30,7 +34,7 @@ class FakeQuery:
 
     @property
     def runId(self) -> str:  # noqa: N802
-        return f"run-{self.name}"
+        return f"run-{self.name}-{self.run}"
 
     def finish(self, at_s: float, rows: int, left: int = 0) -> None:
         """A batch that began at a time and took two seconds."""
@@ -43,7 +47,7 @@ class FakeQuery:
             Progress(
                 id=self.id, run_id=self.runId, batch_id=len(self.done), name=self.name, num_input_rows=rows,
                 timestamp=datetime.fromtimestamp(at_s, UTC).isoformat(), duration_ms={"triggerExecution": 2000},
-                sources=[source],
+                sources=[source], observed_metrics=self.observed,
             )
         )  # fmt: skip
 
@@ -70,10 +74,13 @@ class FakeDriver:
         return 5.0
 
     def progress_after(self, query: FakeQuery, batch_id: int, counts: Any) -> list[Any]:
-        return [(p, {}) for p in query.done if p.batch_id > batch_id]
+        return [(p, {}) for p in query.done if p.batch_id > batch_id and p.run_id == query.runId]
 
     def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
         return []
+
+    def stage_cpu_s(self, stage_id: int) -> float | None:
+        return CPU_OF_STAGES_S.get(stage_id)
 
     def status(self, query: FakeQuery) -> QueryStatus:
         return QueryStatus(
@@ -141,3 +148,46 @@ def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> N
     assert read["app", Metric.FRESHNESS] == pytest.approx(40.0)
     assert ("app", Metric.QUEUE_LENGTH) not in read, "what waits before heavy is not known"
     assert scene.monitor.running()["heavy"] == pytest.approx(1002.5)
+
+
+def counted(stage: int | None) -> dict[str, dict[str, Any]]:
+    """A Python operator of two instances that used 0.4 s in a batch; one that names its stage is all of it."""
+    went = {"rows": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
+    if stage is not None:
+        went["stage"] = stage
+    return {"ebbflow:count:in": {"rows": 100}, "ebbflow:count:out": went}
+
+
+def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:
+    query = FakeQuery("words", observed=counted(stage=7))
+    scene = Scene(query)
+    for k in range(3):
+        query.finish(1000.0 + 5 * k, rows=100)
+        read = scene.look(1002.5 + 5 * k)
+    assert read["count", Metric.OPERATOR_CPU] == pytest.approx(0.4 + 0.6)
+    assert read["count", Metric.BUSIEST_INSTANCE_CPU] == pytest.approx(0.3 + 0.6 / 2)
+    assert read["count", Metric.INSTANCE_CPU] == pytest.approx((0.4 + 0.6) / 2 / 5.0)
+
+
+def test_cpu_is_not_read_while_that_of_the_stage_is_not_known() -> None:
+    query = FakeQuery("words", observed=counted(stage=8))
+    scene = Scene(query)
+    for k in range(3):
+        query.finish(1000.0 + 5 * k, rows=100)
+        read = scene.look(1002.5 + 5 * k)
+    assert read["count", Metric.ROWS_IN] == 100
+    assert ("count", Metric.INSTANCE_CPU) not in read
+
+
+def test_the_time_in_which_a_query_is_restarted_is_no_idle_time_of_its_instances() -> None:
+    query = FakeQuery("words", observed=counted(stage=None))
+    scene = Scene(query)
+    for at_s in (1000.0, 1005.0, 1010.0):
+        query.finish(at_s, rows=100)
+        read = scene.look(at_s + 2.5)
+    assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
+    query.run += 1  # restarted, which took half a minute
+    for at_s in (1040.0, 1045.0):
+        query.finish(at_s, rows=100)
+        read = scene.look(at_s + 2.5)
+    assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)

@@ -52,6 +52,9 @@ class FakeDriver:
     def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
         return []
 
+    def stage_cpu_s(self, stage_id: int) -> float | None:
+        return None
+
     def status(self, query: Any) -> QueryStatus:
         return QueryStatus("", False, False)
 

@@ -88,7 +88,8 @@ class Metric(Enum):
     ROWS_OUT = ("rows-out", Unit.ROWS, SubjectKind.OPERATOR, "rows that left the operator in a batch")
     OPERATOR_CPU = (
         "operator-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
-        "CPU seconds of all instances of a Python operator in a batch",
+        "CPU seconds of all instances of a Python operator in a batch; of one with keyed state also what the JVM did "
+        "for it",
     )  # fmt: skip
     BUSIEST_INSTANCE_CPU = (
         "busiest-instance-cpu", Unit.SECONDS, SubjectKind.OPERATOR,

@@ -200,6 +200,11 @@ class Driver:
             raise TargetError(f"the driver does not answer: {error}") from error
         return msgspec.json.decode(text, type=StageInfo)
 
+    def stage_cpu_s(self, stage_id: int) -> float | None:
+        """CPU that the threads of a stage's tasks used in the JVM; None until it is complete, or once forgotten."""
+        stage = self.stage(stage_id)
+        return None if stage is None or stage.status != "COMPLETE" else stage.executor_cpu_time / 1e9
+
     def longest_task_s(self, stage: StageInfo) -> float | None:
         """Duration of the longest task of a stage."""
         try:

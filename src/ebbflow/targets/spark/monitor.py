@@ -130,9 +130,16 @@ class SparkMonitor:
             steady = self._changed_s <= progresses[0][0].started_s
             for progress, rows in progresses:
                 batch = tracker.finished(
-                    progress, stages.get(progress.batch_id, ()), rows, slots=slots, steady=steady
+                    progress,
+                    stages.get(progress.batch_id, ()),
+                    rows,
+                    slots=slots,
+                    steady=steady,
+                    stage_cpu_s=self._driver.stage_cpu_s,
                 )
-                if batch is not None:
+                if batch is None:
+                    self._begin_counting(progress)
+                else:
                     tracker.last_batch = batch
                     batches.append(batch)
                     if batch.backlog_rows is None:
@@ -147,6 +154,14 @@ class SparkMonitor:
         else:
             tracker.running_since_s = None
         return batches
+
+    def _begin_counting(self, first: Progress) -> None:
+        """A run has ended its first batch: its operators' CPU is a share of the time from here on. While a query is
+        restarted its instances are not idle; they are not there."""
+        ended_s = first.started_s + first.duration_s
+        for name, query in self._query_of.items():
+            if query == first.query:
+                self._operators[name] = ended_s
 
     def _say_untold(self, query: str) -> None:
         """Once a query."""

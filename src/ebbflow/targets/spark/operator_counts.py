@@ -36,5 +36,7 @@ class OperatorCounts:
         found = []
         for progress, rows in self._driver.progress_after(self._query, self._last_batch_id, self._rows):
             self._last_batch_id = progress.batch_id
-            found += [(progress.batch_id, run) for run in operator_runs(progress, rows)]
+            found += [
+                (progress.batch_id, run) for run in operator_runs(progress, rows, self._driver.stage_cpu_s)
+            ]
         return found

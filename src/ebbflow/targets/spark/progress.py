@@ -8,7 +8,7 @@ says both: ``numInputRows / distance(startOffset, endOffset)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -124,10 +124,15 @@ def rows_left_behind(progress: Progress) -> float | None:
     return left
 
 
-def operator_runs(progress: Progress, marked_rows: Mapping[str, int]) -> tuple[OperatorRun, ...]:
+def operator_runs(
+    progress: Progress,
+    marked_rows: Mapping[str, int],
+    stage_cpu_s: Callable[[int], float | None] = lambda _: None,
+) -> tuple[OperatorRun, ...]:
     """Counts of the named operators: what was observed in the batch, and what its plan says.
 
-    An operator that was counted on one side only is left out.
+    An operator that was counted on one side only is left out. One that names its stage is all of that stage: what
+    the JVM spent there (``stage_cpu_s``) is its CPU as well, and where nobody knows it, nobody knows its CPU.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
     ...     "ebbflow:look:in": {"rows": 40}, "ebbflow:look:out": {"rows": 4, "cpu_s": 0.5, "instances": 2}})
@@ -140,16 +145,25 @@ def operator_runs(progress: Progress, marked_rows: Mapping[str, int]) -> tuple[O
     for key, values in {**observed, **{mark: {"rows": rows} for mark, rows in marked_rows.items()}}.items():
         name, side = key.removeprefix(OBSERVED).split(":")
         counts.setdefault(name, {})[side] = values
-    return tuple(_run(name, s["in"], s["out"]) for name, s in counts.items() if s.keys() == {"in", "out"})
+    return tuple(
+        _run(name, s["in"], s["out"], stage_cpu_s) for name, s in counts.items() if s.keys() == {"in", "out"}
+    )
 
 
-def _run(name: str, came: dict[str, Any], went: dict[str, Any]) -> OperatorRun:
-    instances = went.get("instances")
+def _run(
+    name: str, came: dict[str, Any], went: dict[str, Any], stage_cpu_s: Callable[[int], float | None]
+) -> OperatorRun:
+    counts = {"rows_in": int(came.get("rows") or 0), "rows_out": int(went.get("rows") or 0)}
+    if went.get("instances") is None:
+        return OperatorRun(name=name, **counts)
+    instances, stage = int(went["instances"]), went.get("stage")
+    in_jvm_s = 0.0 if stage is None else stage_cpu_s(int(stage))
+    if in_jvm_s is None:
+        return OperatorRun(name=name, instances=instances, **counts)
     return OperatorRun(
         name=name,
-        rows_in=int(came.get("rows") or 0),
-        rows_out=int(went.get("rows") or 0),
-        cpu_s=None if instances is None else float(went.get("cpu_s") or 0.0),
-        busiest_instance_cpu_s=None if instances is None else float(went.get("busiest_cpu_s") or 0.0),
-        instances=None if instances is None else int(instances),
+        cpu_s=float(went.get("cpu_s") or 0.0) + in_jvm_s,
+        busiest_instance_cpu_s=float(went.get("busiest_cpu_s") or 0.0) + in_jvm_s / max(1, instances),
+        instances=instances,
+        **counts,
     )

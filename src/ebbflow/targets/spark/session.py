@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(master: str, settings: Mapping[str, str], *, name: str) -> Iterator[SparkSession]:
-    """A session on a cluster of this machine, closed at the end."""
+def local_session(
+    master: str, settings: Mapping[str, str], *, name: str, elsewhere: bool = False
+) -> Iterator[SparkSession]:
+    """A session on a cluster of this machine, closed at the end; one that is ``elsewhere`` must reach the driver."""
     use_this_python()
-    use_loopback()
+    if not elsewhere:
+        use_loopback()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

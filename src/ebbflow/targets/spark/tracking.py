@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -77,6 +77,7 @@ class QueryTracker:
         *,
         slots: int,
         steady: bool,
+        stage_cpu_s: Callable[[int], float | None] = lambda _: None,
     ) -> Batch | None:
         """Take in a finished batch. None for the first one: nothing says over what time its rows came."""
         left = rows_left_behind(progress)
@@ -108,7 +109,7 @@ class QueryTracker:
             backlog_rows=left,
             oldest_arrival_s=oldest_s if rows else progress.started_s,
             stages=stages,
-            operators=operator_runs(progress, marked_rows),
+            operators=operator_runs(progress, marked_rows, stage_cpu_s),
         )
 
     def idle(self) -> None:

@@ -1,0 +1,233 @@
+"""The dynamic scaling test (§5.3.5): the trace in fast motion, and the policy of Source Code 5.9 on Spark.
+
+All slots that the largest size needs are there from the start; what is scaled is the parallelism of the machine
+operator: its query is stopped between two batches, its state repartitioned, and the query started again. Meanwhile
+the replay goes on, and the next batch is the longer.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ebbflow.bench.google_cluster.job import _events_by_batch
+from ebbflow.control.attach import attach
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.metrics import Metric
+from ebbflow.errors import TargetError
+from ebbflow.pipelines.google_cluster import sink
+from ebbflow.pipelines.google_cluster.query import MACHINE, GoogleClusterQuery, settings
+from ebbflow.policy import (
+    Policy,
+    above,
+    absolute,
+    below,
+    metric,
+    minutes,
+    nodes,
+    operator,
+    percent,
+    rule,
+    seconds,
+)
+from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.session import local_session
+from ebbflow.targets.spark.settings import local_settings, scaling_settings
+
+MOST_INSTANCES = 8
+EXECUTORS = 2
+TRIGGER_S = 2.0
+
+
+def seed_policy() -> Policy:
+    """Source Code 5.9, word for word."""
+    machine = operator(MACHINE)
+    return Policy(
+        rule("CPU is above 10% for 30 seconds, scale-out by 1")
+        .scale_out(machine).by(absolute(1)).but_never_above(nodes(MOST_INSTANCES))
+        .when(metric("cpu")).is_(above(percent(10))).for_at_least(seconds(30))
+        .with_no_scale_in_since(minutes(1)),
+        rule("CPU is above 20% for 60 seconds, scale-out by 2")
+        .scale_out(machine).by(absolute(2)).but_never_above(nodes(MOST_INSTANCES))
+        .when(metric("cpu")).is_(above(percent(20))).for_at_least(seconds(60))
+        .with_no_scale_in_since(minutes(1)),
+        rule("CPU is below 10% for 60 seconds, scale-in by 1")
+        .scale_in(machine).by(absolute(1))
+        .when(metric("cpu")).is_(below(percent(10))).for_at_least(seconds(60))
+        .with_no_scale_out_since(minutes(1)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The machine operator was given another size."""
+
+    time_s: float
+    before: int
+    after: int
+    rule: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DynamicResult:
+    """What was seen; times are seconds since the replay began."""
+
+    speed: float
+    cpu: list[tuple[float, float]]
+    """Share of a core that an instance of the machine operator used, batch by batch."""
+    sizes: list[tuple[float, int]]
+    rates: list[tuple[float, float]]
+    """Events a second of real time that batches took, with and without a machine."""
+    changes: tuple[Change, ...]
+    cluster: dict[str, list[float]] = field(default_factory=dict)
+    """The query's own results: columns of its cluster table."""
+    events: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; the query's results only as first and last report."""
+        reports = len(self.cluster.get("trace_s", ()))
+        return {
+            "speed": self.speed,
+            "events": self.events,
+            "changes": [
+                {"time_s": round(c.time_s, 1), "from": c.before, "to": c.after, "rule": c.rule}
+                for c in self.changes
+            ],
+            "cpu": [[round(t, 1), round(v, 4)] for t, v in self.cpu],
+            "sizes": [[round(t, 1), n] for t, n in self.sizes],
+            "events_per_s": [[round(t, 1), round(v)] for t, v in self.rates],
+            "reports": reports,
+            "first_report": {k: v[0] for k, v in self.cluster.items()} if reports else None,
+            "last_report": {k: v[-1] for k, v in self.cluster.items()} if reports else None,
+        }
+
+
+def run_dynamic(
+    folder: Path,
+    *,
+    lasts_s: float,
+    speed: float = 1000.0,
+    policy: Policy | None = None,
+    clock: Clock | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    stop: threading.Event | None = None,
+) -> DynamicResult:
+    """Replay the folder in real time on a cluster of this machine."""
+    time, ended = clock or SystemClock(), stop or threading.Event()
+    cpu: list[tuple[float, float]] = []
+    sizes: list[tuple[float, int]] = []
+
+    def seen(report: CycleReport) -> None:
+        observation = report.observation
+        if observation is None:
+            return
+        for reading in observation.readings:
+            if reading.subject == MACHINE and reading.metric is Metric.INSTANCE_CPU:
+                cpu.append((reading.time_s, reading.value))
+        size = observation.layout.parallelism.get(MACHINE)
+        if size is not None:
+            sizes.append((observation.time_s, size))
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ebbflow-google-") as scratch,
+        LocalCluster(cores=MOST_INSTANCES, memory_mb=4096) as cluster,
+    ):
+        output = Path(scratch) / "out"
+        sink.prepare_output(output)
+        per_executor = MOST_INSTANCES // EXECUTORS
+        own = {
+            **cluster.settings,
+            **local_settings(cores_per_executor=per_executor, memory="1200m"),
+            **scaling_settings(initial_executors=EXECUTORS, master=cluster.master_url),
+            **settings(1),
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        }
+        say(f"starting the query on {EXECUTORS} executors with {per_executor} slots each")
+        with local_session(cluster.master_url, own, name="google-cluster") as spark:
+            query = GoogleClusterQuery(
+                input=folder, output=output, speed=str(speed), max_parts=None, trigger_s=TRIGGER_S
+            )
+            managed = query.managed(spark, Path(scratch) / "checkpoint", 1)
+            started_s = _replay_start_s(managed.query, time, ended)
+            attached = attach(
+                spark,
+                executors=(EXECUTORS, EXECUTORS),
+                policy=policy or seed_policy(),
+                queries=[managed],
+                store=Path(scratch) / "run.sqlite",
+                on_cycle=seen,
+                master_web_url=cluster.web_url,
+            )
+            progress: dict[int, Any] = {}
+            until_s = started_s + lasts_s
+            while time.now_s() < until_s and not ended.is_set():
+                time.wait(min(5.0, max(0.1, until_s - time.now_s())), ended)
+                progress |= {each["batchId"]: each for each in managed.query.recentProgress}
+                if not attached.active:
+                    raise TargetError("the loop has ended before its time; see the log")
+            decisions = list(attached.decisions)
+            attached.stop()
+            managed.stop()
+            progress |= {each["batchId"]: each for each in managed.query.recentProgress}
+        by_batch = _events_by_batch(output)
+        table = sink.read_table(output, sink.CLUSTER).to_pydict()
+    return DynamicResult(
+        speed=speed,
+        cpu=[(t - started_s, v) for t, v in cpu],
+        sizes=[(t - started_s, n) for t, n in sizes],
+        rates=_rates(progress, by_batch, started_s),
+        changes=tuple(_changes(decisions, started_s)),
+        cluster=table,
+        events=sum(by_batch.values()),
+    )
+
+
+def _changes(decisions: list[Any], started_s: float) -> list[Change]:
+    found = []
+    for entry in decisions:
+        if entry.verdict != "act" or entry.outcome is None:
+            continue
+        changed = entry.outcome.requested.difference(entry.before).parallelism
+        if MACHINE in changed:
+            before, after = changed[MACHINE]
+            named = str(entry.decision.inputs.get("rule", ""))
+            found.append(Change(time_s=entry.time_s - started_s, before=before, after=after, rule=named))
+    return found
+
+
+def _rates(progress: dict[int, Any], events: dict[int, int], started_s: float) -> list[tuple[float, float]]:
+    """Events of each batch ÷ the time since the one before it; the first has all that was before the trace."""
+    ends = {
+        batch: datetime.fromisoformat(each["timestamp"]).timestamp()
+        + each["durationMs"]["triggerExecution"] / 1000
+        for batch, each in sorted(progress.items())
+        if batch in events
+    }
+    found, last_s = [], None
+    for batch, end_s in ends.items():
+        if last_s is not None and end_s > last_s:
+            found.append((end_s - started_s, events[batch] / (end_s - last_s)))
+        last_s = end_s
+    return found
+
+
+def _replay_start_s(query: Any, clock: Clock, stop: threading.Event) -> float:
+    """When the replay began: the source writes it into its offsets."""
+    deadline_s = clock.now_s() + 180
+    while clock.now_s() < deadline_s and not stop.is_set():
+        failed = query.exception()
+        if failed is not None:
+            raise TargetError(f"the query failed to start: {str(failed).splitlines()[0]}")
+        last = query.lastProgress
+        if last is not None:
+            offset = last["sources"][0]["endOffset"]
+            return int((json.loads(offset) if isinstance(offset, str) else offset)["startMs"]) / 1000
+        clock.wait(0.2, stop)
+    raise TargetError("the query did not finish its first batch within three minutes")

@@ -1,0 +1,208 @@
+"""One run of the query over a folder, to its end, on any Spark master: what ``stats`` and the static test do.
+
+A run of the static test is a process of its own: a JVM that has run the query once runs it faster, and remembers
+settings. It prints its figures as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ebbflow.errors import TargetError
+from ebbflow.pipelines.google_cluster import sink
+from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
+from ebbflow.pipelines.google_cluster.writing import write_trace
+from ebbflow.targets.spark.session import local_session
+from ebbflow.workloads.google_cluster.folder import part_files
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, TraceSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUANTILES = (50, 75, 90, 95)
+WARM_UP_PARTS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What came of a run. Events are those of the files, with and without a machine."""
+
+    events: int
+    without_machine: int
+    rejected: int
+    reports: int
+    machines: int
+    batches: int
+    seconds: float
+    """From the start of the first batch to the end of the last."""
+    rates_per_s: tuple[float, ...]
+    """Events a second of the batches, at the median, the 75th, 90th and 95th percentile."""
+    batch_events: tuple[int, ...] = ()
+    """Events of each batch."""
+
+    @property
+    def events_per_s(self) -> float:
+        """Over the whole run."""
+        return self.events / self.seconds if self.seconds > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        rounded = [round(rate, 1) for rate in self.rates_per_s]
+        told = {name: value for name, value in asdict(self).items() if name != "batch_events"}
+        return {
+            **told,
+            "seconds": round(self.seconds, 3),
+            "rates_per_s": rounded,
+            "events_per_s": round(self.events_per_s, 1),
+        }
+
+
+def run_job(
+    *,
+    input: Path,
+    output: Path,
+    master: str,
+    instances: int,
+    checkpoint: Path | None = None,
+    max_parts: int = 4,
+    conf: dict[str, str] | None = None,
+    warm_up: bool = False,
+) -> Figures:
+    """Run the query over the folder; a run that was broken off goes on where it was.
+
+    ``warm_up``: run it over the first parts before, in the same Spark. A query that runs for hours does not notice
+    that its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
+    """
+    sink.prepare_output(output)
+    query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
+    own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
+    elsewhere = not master.startswith("local")
+    with local_session(master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere) as spark:
+        if warm_up:
+            _warm_up(spark, input, instances)
+        running = query.start(spark, checkpoint or output / ".checkpoint", instances, to_the_end=True)
+        progress = run_to_the_end(running)
+    return figures(output, progress)
+
+
+def _warm_up(spark: SparkSession, input: Path, instances: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="ebbflow-google-") as scratch:
+        few, output = Path(scratch) / "few", Path(scratch) / "out"
+        few.mkdir()
+        for path in part_files(input)[:WARM_UP_PARTS]:
+            (few / path.name).symlink_to(path.resolve())
+        sink.prepare_output(output)
+        query = GoogleClusterQuery(input=few, output=output, max_parts=1)
+        run_to_the_end(query.start(spark, Path(scratch) / "checkpoint", instances, to_the_end=True))
+
+
+def figures(output: Path, progress: list[Any]) -> Figures:
+    """What the tables and the progress of the batches say."""
+    read = sink.read_table(output, sink.READ).to_pydict()
+    cluster = sink.read_table(output, sink.CLUSTER, ["trace_s", "machines"]).to_pydict()
+    by_batch = _events_by_batch(output)
+    spans = [
+        (_started_s(each), each["durationMs"]["triggerExecution"] / 1000, by_batch.get(each["batchId"], 0))
+        for each in progress
+    ]
+    rates = [events / took_s for _, took_s, events in spans if took_s > 0]
+    seconds = max((s + t for s, t, _ in spans), default=0.0) - min((s for s, _, _ in spans), default=0.0)
+    return Figures(
+        events=sum(read.get("events", ())),
+        without_machine=sum(read.get("without_machine", ())),
+        rejected=sum(read.get("rejected", ())),
+        reports=len(cluster.get("trace_s", ())),
+        machines=max(cluster.get("machines", ()), default=0),
+        batches=len(progress),
+        seconds=seconds,
+        rates_per_s=quantiles(rates),
+        batch_events=tuple(events for _, _, events in spans),
+    )
+
+
+def quantiles(rates: list[float]) -> tuple[float, ...]:
+    """At the median, the 75th, 90th and 95th percentile."""
+    return tuple(np.percentile(rates, QUANTILES).tolist()) if rates else ()
+
+
+def _events_by_batch(output: Path) -> dict[int, int]:
+    import pyarrow.parquet as pq
+
+    files = sorted((output / sink.READ).glob("batch-*.parquet"))
+    return {
+        int(each.stem.split("-")[1]): sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
+        for each in files
+    }
+
+
+def _started_s(progress: Any) -> float:
+    return datetime.fromisoformat(progress["timestamp"]).timestamp()
+
+
+def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, ending: str = CSV) -> int:
+    """Write a generated trace with a Spark of this machine; returns its events."""
+    master = f"local[{cores or os.cpu_count() or 1}]"
+    with local_session(
+        master,
+        {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+        name="google-cluster-generate",
+    ) as spark:
+        return write_trace(spark, spec, folder, ending)
+
+
+# -- in a process of its own -------------------------------------------------------------------------
+
+
+def run_in_a_process(*, input: Path, instances: int) -> Figures:
+    """The query on ``instances`` slots of this machine."""
+    told = _in_a_process("run", str(input), str(instances))
+    listed = {name: tuple(told[name]) for name in ("rates_per_s", "batch_events")}
+    return Figures(**{**told, **listed})
+
+
+def make_trace_in_a_process(spec: TraceSpec, folder: Path) -> int:
+    """As ``make_trace``, in Parquet."""
+    return int(_in_a_process("make", json.dumps(asdict(spec)), str(folder))["events"])
+
+
+def _in_a_process(*words: str) -> dict[str, Any]:
+    told = subprocess.run([sys.executable, "-m", __name__, *words], stdout=subprocess.PIPE, check=False)
+    if told.returncode != 0:
+        raise TargetError(f"the Spark process failed (code {told.returncode}); its words are above")
+    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """``run FOLDER INSTANCES`` or ``make SPEC FOLDER``."""
+    what, first, second = sys.argv[1:4]
+    if what == "make":
+        result: dict[str, Any] = {
+            "events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)
+        }
+    else:
+        with tempfile.TemporaryDirectory(prefix="ebbflow-google-") as folder:
+            found = run_job(
+                input=Path(first),
+                output=Path(folder) / "out",
+                master=f"local[{second}]",
+                instances=int(second),
+                conf={"spark.ui.enabled": "false"},
+                warm_up=True,
+            )
+            result = asdict(found)
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

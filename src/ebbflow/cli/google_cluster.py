@@ -1,0 +1,155 @@
+"""``ebbflow google-cluster``: the query of the Rules seed over a folder of task events, and a folder made up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ebbflow.bench.google_cluster.job import Figures, make_trace, run_job
+from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
+from ebbflow.core.duration import parse_duration_s
+from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
+from ebbflow.targets.spark.java import check_java
+from ebbflow.targets.spark.submit import check_master
+from ebbflow.workloads.google_cluster.folder import part_files
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
+
+app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
+
+_SHOWN = ("total", "mean", "median", "p75", "p90", "p95", "p99")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group."""
+    parent.add_typer(app, name="google-cluster")
+
+
+@app.command("stats")
+def stats(
+    input: Annotated[
+        Path,
+        typer.Option(
+            help="A folder of task-event files (.csv, .csv.gz or .parquet, 13 columns).", metavar="DIR"
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option(help="Where Parquet goes: machines, cluster, rejected, read.", metavar="DIR")
+    ],
+    master: Annotated[
+        str | None, typer.Option(help="Any Spark master.", show_default="all cores of this machine")
+    ] = None,
+    instances: Annotated[
+        int | None, typer.Option(help="Instances of the machine operator.", show_default="one a core")
+    ] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
+    json: Json = False,
+) -> int:
+    """Running tasks and requests a machine and over the cluster, every 15 minutes of the trace.
+
+    A run that was broken off goes on where it was; one that has ended has nothing left to do.
+    """
+    parts = part_files(input)
+    if instances is not None and not 1 <= instances <= 48:
+        raise InputError(f"{instances} instances make no sense; 1 to 48")
+    settings = _settings(conf or [])
+    if master is not None and not master.startswith("local"):
+        check_master(master)
+    if output.exists() and not output.is_dir():
+        raise InputError(f"cannot write to {output}: it is a file; name a folder")
+    check_java()
+    count = instances or os.cpu_count() or 1
+    say(f"{len(parts)} parts with {count} instance(s) of the machine operator")
+    with standard_output_to_error():
+        figures = run_job(
+            input=input,
+            output=output,
+            master=master or f"local[{os.cpu_count() or 1}]",
+            instances=count,
+            conf=settings,
+        )
+    last = _last_report(output)
+    if json:
+        print_json({**figures.to_json(), "last_report": last})
+    else:
+        _show(figures, last)
+        say(f"Parquet: {escape(str(output))}")
+    return 0
+
+
+@app.command("generate")
+def generate(
+    output: Annotated[Path, typer.Option(help="Where the parts go.", metavar="DIR")],
+    events: Annotated[int, typer.Option(help="How many; the real month has 144328173.")] = 5_000_000,
+    machines: Annotated[int, typer.Option(help="Machines of the cluster.")] = 12_500,
+    span: Annotated[
+        str | None,
+        typer.Option(
+            help="How long it lasts.",
+            show_default="as long as the published mean rate takes",
+            metavar="DURATION",
+        ),
+    ] = None,
+    parts: Annotated[int | None, typer.Option(help="Files.", show_default="288,656 events each")] = None,
+    seed: Annotated[int, typer.Option(help="Of the random numbers; the same seed makes the same files.")] = 0,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Parquet instead of gzip CSV: read faster.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Make a trace with the published statistics, of any size, in parallel with Spark."""
+    spec = TraceSpec(
+        events=events,
+        machines=machines,
+        seed=seed,
+        span_s=None if span is None else parse_duration_s(span),
+        parts=parts,
+    )
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise InputError(f"cannot write to {output}: it must be a new or empty folder")
+    check_java()
+    count = ClusterTrace(spec).parts
+    say(f"writing {events:,} events of {machines:,} machines in {count} parts")
+    with standard_output_to_error():
+        written = make_trace(spec, output, ending=PARQUET if parquet else CSV)
+    if json:
+        print_json({"output": str(output), "events": written, "parts": count, "seed": seed})
+    else:
+        say(f"{written:,} events: {escape(str(output))}")
+    return 0
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InputError(f"--conf {pair} is not a Spark setting; write --conf spark.some.key=value")
+        settings[key] = value
+    return settings
+
+
+def _last_report(output: Path) -> dict[str, Any] | None:
+    table = read_table(output, CLUSTER)
+    return None if not table.num_rows else table.slice(table.num_rows - 1).to_pylist()[0]
+
+
+def _show(figures: Figures, last: dict[str, Any] | None) -> None:
+    console = Console(highlight=False)
+    console.print(
+        f"{figures.events:,} events ({figures.without_machine:,} without a machine, "
+        f"{figures.rejected:,} rows rejected), {figures.reports:,} reports of {figures.machines:,} machines, "
+        f"{figures.events_per_s:,.0f} events/s"
+    )
+    if last is None:
+        return
+    table = Table("last report", *_SHOWN, box=None, pad_edge=False)
+    for quantity in ("tasks", "cpu", "memory", "disk"):
+        table.add_row(quantity, *(f"{last[f'{quantity}_{name}']:,.4g}" for name in _SHOWN))
+    console.print(table)

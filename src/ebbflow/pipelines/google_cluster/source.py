@@ -1,0 +1,315 @@
+"""``spark.readStream.format("google-task-events")``: a folder of the trace, replayed, the same after every restart.
+
+::
+
+    register(spark)
+    events = (spark.readStream.format("google-task-events")
+              .option("path", "task_events").option("speed", 1000).load())
+
+==================  =======  ==========================================================================
+option              default  meaning
+==================  =======  ==========================================================================
+path                needed   a folder of parts (.csv or .csv.gz, 13 columns, no header), or one file
+speed               max      trace seconds a second: 1 is real time, 1000 faster; max: as fast as possible
+maxPartsPerTrigger  none     read limit, in files
+maxTracePerTrigger  none     read limit, in time of the trace: ``15m``, ``6h``
+packed              false    the events of a part and bucket as columns in one row (``machine.Events``):
+                             for who computes on columns anyway, and would pay for rows on the way
+==================  =======  ==========================================================================
+
+Rows are events that name a machine, with the trace's own times; those without one are dropped. Rows with an event
+below 0 are no events, and have a ``bucket`` like all others:
+
+==========  ========================================================================================
+MARK        every event before ``time_us`` is out, of all machines: one for each bucket, whenever
+            that completes a report
+REJECTED    a row of the file that is no event; the note tells part, line, reason and text
+COUNTED     what was read of a part in this batch; the note tells events, without_machine, rejected
+==========  ========================================================================================
+
+An offset is a place in the folder (``folder.py``) with the moment at which the replay began. It says
+nothing of rows, so none have to be counted before they are read, and the folder must not change under a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from ebbflow.core.duration import parse_duration_s
+from ebbflow.errors import InputError
+from ebbflow.workloads.google_cluster.events import START_US
+from ebbflow.workloads.google_cluster.folder import Place, Slice, TraceFolder
+from ebbflow.workloads.google_cluster.part import Part, read_part
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+FORMAT = "google-task-events"
+SCHEMA = (
+    "bucket int, position long, time_us long, machine long, job long, task long, event int, "
+    "cpu double, memory double, disk double, note string"
+)
+PACKED_SCHEMA = "bucket int, event int, time_us long, events binary, note string"
+PACKED = 0
+"""The event of a row that holds many."""
+MARK, REJECTED, COUNTED = -1, -2, -3
+_ARROW_ROWS = 50_000
+_PACKED_ROWS = 20_000
+_PART_SHIFT = 40
+"""A position is the part and, in the lower bits, the row within it."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(TaskEventSource)
+
+
+class PartSlice(InputPartition):
+    """What one task reads; the first of a batch also tells which reports it completes."""
+
+    def __init__(self, piece: Slice, mark_us: int | None) -> None:
+        super().__init__((piece, mark_us))
+        self.piece = piece
+        self.mark_us = mark_us
+
+
+class TaskEventSource(DataSource):
+    """The format ``google-task-events``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format()`` takes."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Columns of events, and a note for rows that are none."""
+        return PACKED_SCHEMA if self._packed() else SCHEMA
+
+    def streamReader(self, schema: StructType) -> TaskEventReader:  # noqa: ARG002, N802
+        """The reader of one query."""
+        options = self.options
+        if "path" not in options:
+            raise InputError(f"format '{FORMAT}' needs .option('path', FOLDER) with task-event files")
+        span = options.get("maxTracePerTrigger")
+        return TaskEventReader(
+            path=options["path"],
+            speed=read_speed(options.get("speed", "max")),
+            max_parts=_whole(options.get("maxPartsPerTrigger")),
+            max_trace_us=None if span is None else round(parse_duration_s(span) * 1e6),
+            packed=self._packed(),
+        )
+
+    def _packed(self) -> bool:
+        return self.options.get("packed", "false").lower() == "true"
+
+
+class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets from the folder and the clock, rows from the files."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        speed: float | None,
+        max_parts: int | None,
+        max_trace_us: int | None,
+        packed: bool = False,
+    ) -> None:
+        self._folder = TraceFolder(Path(path).resolve())
+        self._speed = speed
+        self._max_parts = max_parts
+        self._max_trace_us = max_trace_us
+        self._packed = packed
+        self._newest: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The beginning of the folder, and of the replay."""
+        return _offset(self._folder.start, int(time.time() * 1000))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """All there is: the options of this source are looked at in ``latestOffset``."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing to remember: the folder is what it is, and ends where it ends."""
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """What the replay has reached, as far as the options let."""
+        place, start_ms = _place(start), int(start["startMs"])
+        if self._speed is None:
+            reached = self._folder.end
+        else:
+            elapsed_us = max(0.0, time.time() - start_ms / 1000) * 1e6 * self._speed
+            reached = max(place, self._folder.at(START_US + int(elapsed_us)))
+        self._newest = _offset(reached, start_ms)
+        if self._max_parts is not None:
+            reached = min(reached, self._folder.parts_on(place, self._max_parts))
+        if self._max_trace_us is not None:
+            from_us = max(place.time_us, START_US)
+            reached = min(reached, max(place, self._folder.at(from_us + self._max_trace_us)))
+        return _offset(reached, start_ms)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """What the replay had reached when the last batch was planned, whatever the limits."""
+        return self._newest
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[PartSlice]:
+        """A task for each part that the batch touches."""
+        first, last = _place(start), _place(end)
+        mark_us = last.time_us if last.reports > first.reports else None
+        pieces = self._folder.slices(first, last)
+        return [PartSlice(piece, mark_us if i == 0 else None) for i, piece in enumerate(pieces)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of a slice, and what is to be said beside them."""
+        assert isinstance(partition, PartSlice)
+        piece = partition.piece
+        part = _read(piece.path, piece.floor_us, piece.ceiling_us)
+        part = part.between(piece.from_us, piece.until_us)
+        yield from (_packed if self._packed else _event_batches)(part, piece.part)
+        yield _beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, floor_us: int, ceiling_us: int) -> Part:
+    """Kept in the Python worker: a slow replay takes a part in many small slices."""
+    return read_part(Path(path), floor_us, ceiling_us)
+
+
+def _event_batches(part: Part, number: int) -> Iterator[pa.RecordBatch]:
+    import numpy as np
+    import pyarrow as pa
+
+    from ebbflow.pipelines.google_cluster.buckets import bucket_of
+
+    for first in range(0, len(part.row), _ARROW_ROWS):
+        cut = slice(first, first + _ARROW_ROWS)
+        machine = part.machine[cut]
+        columns = [
+            pa.array(bucket_of(machine)),
+            pa.array(part.row[cut] + (number << _PART_SHIFT)),
+            *(pa.array(each[cut]) for each in (part.time_us, part.machine, part.job, part.task)),
+            pa.array(part.event[cut].astype(np.int32)),
+            *(pa.array(each[cut]) for each in (part.cpu, part.memory, part.disk)),
+            pa.nulls(len(machine), pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names(SCHEMA))
+
+
+def _packed(part: Part, number: int) -> Iterator[pa.RecordBatch]:
+    """One row for each bucket, with the columns of its events."""
+    import numpy as np
+    import pyarrow as pa
+
+    from ebbflow.pipelines.google_cluster.buckets import bucket_of
+    from ebbflow.pipelines.google_cluster.machine import Events, in_units
+
+    bucket = bucket_of(part.machine)
+    order = np.argsort(bucket, kind="stable")
+    events = Events(
+        position=part.row + (number << _PART_SHIFT),
+        **{name: getattr(part, name) for name in ("time_us", "machine", "job", "task", "event")},
+        **{name: in_units(getattr(part, name)) for name in ("cpu", "memory", "disk")},
+    ).take(order)
+    bucket = bucket[order]
+    edges = np.flatnonzero(np.diff(bucket)) + 1
+    rows = []
+    for first, end in pairwise((0, *edges.tolist(), len(bucket))):
+        for cut in range(first, end, _PACKED_ROWS):
+            piece = events.take(slice(cut, min(cut + _PACKED_ROWS, end)))
+            rows.append((int(bucket[first]), PACKED, int(piece.time_us[0]), piece.to_bytes(), None))
+    if rows:
+        types = (pa.int32(), pa.int32(), pa.int64(), pa.binary(), pa.string())
+        columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names(PACKED_SCHEMA))
+
+
+def _beside(part: Part, piece: Slice, mark_us: int | None, schema: str) -> pa.RecordBatch:
+    """Marks, rejected rows and counts, as rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    from ebbflow.pipelines.google_cluster.buckets import bucket_of, labels
+
+    name = Path(piece.path).name
+    rows: list[tuple[int, int, int, str | None]] = []
+    if mark_us is not None:
+        rows += [(int(label), MARK, mark_us, None) for label in labels()]
+    own = int(bucket_of(np.array([piece.part]))[0])
+    for bad in part.rejected:
+        why = {"part": name, "line": bad.line, "reason": bad.reason, "text": bad.text}
+        rows.append((own, REJECTED, bad.time_us, json.dumps(why)))
+    counted = {
+        "part": name,
+        "from_us": piece.from_us,
+        "events": len(part.row) + len(part.elsewhere_us),
+        "without_machine": len(part.elsewhere_us),
+        "rejected": len(part.rejected),
+    }
+    rows.append((own, COUNTED, piece.from_us, json.dumps(counted)))
+    bucket, event, time_us, note = zip(*rows, strict=True)
+    told = {
+        "bucket": pa.array(bucket, pa.int32()),
+        "event": pa.array(event, pa.int32()),
+        "time_us": pa.array(time_us, pa.int64()),
+        "events": pa.nulls(len(rows), pa.binary()),
+        "note": pa.array(note, pa.string()),
+    }
+    whole, part_of_one = pa.array(np.zeros(len(rows), np.int64)), pa.array(np.zeros(len(rows)))
+    columns = [
+        told.get(name, part_of_one if name in ("cpu", "memory", "disk") else whole) for name in names(schema)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names(schema))
+
+
+def read_speed(text: str) -> float | None:
+    """Trace seconds a second, None for as fast as possible.
+
+    >>> read_speed("1000"), read_speed("x2.5"), read_speed("max")
+    (1000.0, 2.5, None)
+    """
+    if text == "max":
+        return None
+    try:
+        speed = float(text.removeprefix("x").removeprefix("×"))
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise InputError(f"speed '{text}' is not a factor above 0; write 1 for real time, 1000, or max")
+    return speed
+
+
+def names(schema: str) -> list[str]:
+    """The columns of a schema as it is written here."""
+    return [field.split()[0] for field in schema.split(", ")]
+
+
+def _whole(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"maxPartsPerTrigger must be a whole number of at least 1, not '{text}'")
+    return int(text)
+
+
+def _offset(place: Place, start_ms: int) -> dict[str, Any]:
+    """Only the time is a number: who measures a backlog by offsets then measures it in time of the trace."""
+    return {"startMs": str(start_ms), "part": str(place.part), "us": place.time_us}
+
+
+def _place(offset: dict[str, Any]) -> Place:
+    return Place(int(offset["part"]), int(offset["us"]))

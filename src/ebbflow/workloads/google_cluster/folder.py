@@ -1,0 +1,138 @@
+"""A folder of parts as one stream, and places in it.
+
+A place is a part and a time: all parts before it, and of the part itself what is earlier than the time. Both
+mean the same in every run, whatever the machine, the batch or the speed, so a place can be an offset.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+from ebbflow.errors import InputError
+from ebbflow.workloads.google_cluster.events import LATEST_US, report_of, report_us, reports_until
+from ebbflow.workloads.google_cluster.part import first_time_us, read_part
+
+ENDINGS = (".csv", ".csv.gz", ".parquet")
+TASK_EVENTS = "task_events"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Everything before it has been read."""
+
+    part: int
+    time_us: int
+
+    @property
+    def reports(self) -> int:
+        """How many reports are complete here."""
+        return reports_until(self.time_us)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """What is to be read of a part: rows of a time in [from, until), times kept within floor and ceiling."""
+
+    path: str
+    part: int
+    floor_us: int
+    ceiling_us: int
+    from_us: int
+    until_us: int
+
+
+class TraceFolder:
+    """Parts in the order of their names; of the trace's own folders the task events only."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.paths = part_files(Path(path))
+        self._floors_us = _floors_us([first_time_us(each) for each in self.paths])
+        self._last = max((i for i, floor in enumerate(self._floors_us) if floor < LATEST_US), default=0)
+
+    @property
+    def start(self) -> Place:
+        """Nothing has been read."""
+        return Place(0, self._floors_us[0])
+
+    @cached_property
+    def end(self) -> Place:
+        """All has been read; the last report is the first that counts the last event."""
+        last_us = max(
+            read_part(self.paths[self._last]).last_us or 0, min(self._floors_us[self._last], LATEST_US)
+        )
+        return Place(len(self.paths), report_us(report_of(last_us)))
+
+    def at(self, time_us: int) -> Place:
+        """All that is earlier than a time; the end once that is past the last event."""
+        part = bisect_left(self._floors_us, time_us) - 1
+        if part < 0:
+            return self.start
+        if part >= self._last and time_us >= self.end.time_us:
+            return self.end
+        return Place(part, time_us)
+
+    def parts_on(self, place: Place, parts: int) -> Place:
+        """So many parts further, at the beginning of a part."""
+        part = place.part + parts
+        return Place(part, self._floors_us[part]) if part <= self._last else self.end
+
+    def slices(self, start: Place, end: Place) -> list[Slice]:
+        """What lies between two places."""
+        found = []
+        for part in range(start.part, min(end.part + 1, len(self.paths))):
+            floor_us = self._floors_us[part]
+            ceiling_us = self._floors_us[part + 1] if part < self._last else LATEST_US
+            from_us = max(start.time_us, floor_us) if part == start.part else floor_us
+            until_us = end.time_us if part == end.part else LATEST_US + 1
+            if until_us > from_us:
+                found.append(
+                    Slice(
+                        path=str(self.paths[part]),
+                        part=part,
+                        floor_us=floor_us,
+                        ceiling_us=ceiling_us,
+                        from_us=from_us,
+                        until_us=until_us,
+                    )
+                )
+        return found
+
+
+def _floors_us(firsts_us: list[int | None]) -> list[int]:
+    """The earliest time a part can have; one without events begins where the next one does.
+
+    >>> _floors_us([0, None, 900, 700, None]) == [0, 900, 900, 900, LATEST_US]
+    True
+    """
+    following = LATEST_US if any(first is not None for first in firsts_us) else 0
+    floors = []
+    for first in reversed(firsts_us):
+        following = following if first is None else first
+        floors.append(following)
+    return list(accumulate(reversed(floors), max))
+
+
+def part_files(path: Path) -> list[Path]:
+    """The files of a folder in their order: by the numbers in their names. A file is a folder of one."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise InputError(f"there is no folder {path}; name one with task-event files ({_endings()})")
+    files = [each for each in path.iterdir() if each.name.endswith(ENDINGS) and not each.name.startswith(".")]
+    named = [each for each in files if TASK_EVENTS in each.name]
+    if not files:
+        raise InputError(f"{path} has no task-event files: nothing in it ends with {_endings()}")
+    return sorted(named or files, key=lambda each: _in_order(each.name))
+
+
+def _endings() -> str:
+    return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in re.split(r"(\d+)", name)]

@@ -1,0 +1,59 @@
+"""Pages of the Google cluster tests."""
+
+from __future__ import annotations
+
+from ebbflow.report.google_cluster_page import (
+    DynamicPicture,
+    StaticPoint,
+    dynamic_page,
+    rolling_mean,
+    speed_up_figure,
+    throughput_figure,
+    write_static_page,
+)
+
+
+def points() -> list[StaticPoint]:
+    return [
+        StaticPoint(instances=n, measured=n < 3, seconds=10.0 / n, speed_up=0.9 * n, seed_speed_up=0.8 * n,
+                    rates_per_s=(1.0, 2.0, 3.0, 4.0))
+        for n in (1, 2, 4, 8)
+    ]  # fmt: skip
+
+
+def test_simulated_points_are_drawn_apart_from_measured_ones(tmp_path) -> None:
+    lines = {trace.name: (list(trace.x), trace.line.dash) for trace in speed_up_figure(points()).data}
+    assert lines["measured"][0] == [1, 2]
+    assert lines["simulated"] == ([2, 4, 8], "dash")
+    dashes = {trace.name: trace.line.dash for trace in throughput_figure(points()).data}
+    assert dashes["p95"] == "solid"
+    assert dashes["p95, simulated"] == "dash"
+    write_static_page(tmp_path / "page.html", points(), "2 cores <only>")
+    page = (tmp_path / "page.html").read_text()
+    assert "2 cores &lt;only&gt;." in page
+    assert page.count('class="chart"') == 3
+
+
+def test_the_dynamic_page_shows_cpu_size_rates_and_results() -> None:
+    columns = {
+        f"{q}_{s}": [1.0, 2.0]
+        for q in ("tasks", "cpu", "memory")
+        for s in ("median", "p75", "p90", "p95", "p99")
+    }
+    picture = DynamicPicture(
+        speed=1000, cpu=[(1, 0.05), (2, 0.2)], sizes=[(0, 1), (2, 2)], rates=[(1, 100.0), (2, 300.0)],
+        changes=[(2, "1→2: a <rule>")], cluster={"trace_s": [900, 1800], "tasks_total": [5.0, 6.0], **columns},
+    )  # fmt: skip
+    page = dynamic_page(picture)
+    assert "was resized 1 times" in page
+    assert "a &lt;rule&gt;" in page
+    assert page.count('class="chart"') == 6
+    assert (
+        dynamic_page(DynamicPicture(speed=1, cpu=[], sizes=[], rates=[], changes=[])).count('class="chart"')
+        == 2
+    )
+
+
+def test_a_rolling_mean_looks_back_and_not_ahead() -> None:
+    assert rolling_mean([(0, 4.0), (1, 0.0), (5, 2.0)], 3) == [(0, 4.0), (1, 2.0), (5, 2.0)]
+    assert rolling_mean([], 3) == []
