@@ -15,12 +15,12 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
+from ebbflow.core.placement import even, state_moved
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.flow import Flow, Wire
 from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
-from ebbflow.targets.simulator.placement import even, state_moved
 
 if TYPE_CHECKING:
     from ebbflow.targets.simulator.continuous_world import ContinuousWorld
