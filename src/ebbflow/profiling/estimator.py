@@ -37,7 +37,7 @@ class Estimator:
 
     def __init__(self, pipeline: Pipeline, profile: Profile, *, forecast: Forecast | None = None) -> None:
         self.pipeline, self.profile = pipeline, profile
-        self._forecast = forecast
+        self.forecast = forecast
         learned = profile.selectivity
         self._streams: dict[str, list[tuple[str, float]]] = {name: [] for name in pipeline.order}
         for stream in pipeline.streams:
@@ -90,8 +90,8 @@ class Estimator:
 
     def predicted_load(self, loads: Sequence[tuple[float, float]], now_s: float) -> float:
         """Question 4: the highest load of the forecast horizon; the last one where nobody forecasts."""
-        if self._forecast is not None and loads:
-            ahead = self._forecast.predict(loads, now_s)
+        if self.forecast is not None and loads:
+            ahead = self.forecast.predict(loads, now_s)
             if len(ahead):
                 return max(0.0, *ahead)
         return loads[-1][1] if loads else 0.0
