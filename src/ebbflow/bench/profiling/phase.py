@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.accuracy import Accuracy
-from ebbflow.profiling.profile import Profile
+from ebbflow.profiling.profile import Fitted, Profile
 
 Progress = Callable[[float, str], None]
 """Told the share of the phase that is over, and what goes on."""
@@ -29,7 +31,7 @@ class Schedule:
         """``changes``: (seconds since its first decision, parallelism, nodes), in their order."""
         self._changes = tuple(changes)
         self._began_s: float | None = None
-        self.needed_series = (("", Metric.NODE_CPU),)
+        self.needed_series = (("*", Metric.NODE_CPU),)
         """What agents are asked for."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
@@ -67,6 +69,11 @@ class Stair:
     def seconds(self) -> float:
         """How long it takes, up and down."""
         return (2 * self.steps + 1) * self.hold_s
+
+    def sine(self, period_s: float) -> str:
+        """A load that it does not hold, between nearly the same bounds, as an expression."""
+        low, high = 0.12 * self.peak_per_s, 0.98 * self.peak_per_s
+        return f"sine(base={low:g}, peak={high:g}, period={period_s:g}s)"
 
     @property
     def top_s(self) -> float:
@@ -107,9 +114,7 @@ class Phase:
         }
 
 
-def _curve(curve: Any) -> dict[str, Any]:
-    import msgspec
-
+def _curve(curve: Fitted) -> dict[str, Any]:
     return {
         "model": msgspec.to_builtins(curve.model),
         "low": curve.low, "high": curve.high, "error": curve.error, "samples": curve.samples,
@@ -117,9 +122,7 @@ def _curve(curve: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _costs(profile: Profile) -> Any:
-    import msgspec
-
+def _costs(profile: Profile) -> dict[str, Any] | None:
     if profile.costs is None:
         return None
     costs = msgspec.to_builtins(profile.costs)

@@ -71,7 +71,9 @@ class SimulatedPhase:
         )
         first = Stair(peak_per_s=FIRST_SHARE * _alone_per_s(one), steps=self.steps, hold_s=self.hold_s)
         on_progress(0.0, "first stair: one instance of each operator")
-        self._play(one, first, [learner], changes=(), nodes=self._nodes(one, first.peak_per_s))
+        self._play(
+            one, first.load, first.seconds, [learner], changes=(), nodes=self._nodes(one, first.peak_per_s)
+        )
         second = replace(first, peak_per_s=GROWTH * first.peak_per_s)
         on_progress(0.35, f"second stair: {GROWTH:g} times the load, with as many instances as that needs")
         sizes = balanced(learner, costed.pipeline, second.peak_per_s, costed.most_parallel)
@@ -79,14 +81,17 @@ class SimulatedPhase:
         large = replace(one, parallelism=sizes)
         nodes = self._nodes(large, second.peak_per_s)
         changes = [(second.top_s + self.hold_s / 2, more, nodes + 1)]
-        self._play(large, second, [learner], changes=changes, nodes=nodes, after_s=first.seconds)
+        self._play(
+            large, second.load, second.seconds, [learner], changes=changes, nodes=nodes, after_s=first.seconds
+        )
         on_progress(0.7, "finding the models")
         began_s = time.perf_counter()
         profile = learner.profile(learned_at)
         training_s = time.perf_counter() - began_s
         on_progress(0.85, "a sine, to check on")
         read = _Kept()
-        self._play(large, _Sine(second), [read], changes=(), nodes=nodes, seed=self.seed + 1)
+        sine = second.sine(second.seconds)
+        self._play(large, sine, second.seconds, [read], changes=(), nodes=nodes, seed=self.seed + 1)
         on_progress(1.0, "done")
         return Phase(
             profile=profile,
@@ -105,7 +110,7 @@ class SimulatedPhase:
         halves = {s.operator: max(1, s.tasks // 2) for s in query.stages if s.operator}
         on_progress(0.0, "a stair of batches")
         changes = [(stair.top_s + self.hold_s / 2, halves, nodes + 1)]
-        self._play(query, stair, [learner], changes=changes, nodes=nodes)
+        self._play(query, stair.load, stair.seconds, [learner], changes=changes, nodes=nodes)
         began_s = time.perf_counter()
         profile = learner.profile(learned_at)
         on_progress(1.0, "done")
@@ -125,7 +130,8 @@ class SimulatedPhase:
     def _play(
         self,
         engine: Continuous | MicroBatch,
-        stair: Stair | _Sine,
+        load: str,
+        seconds: float,
         listeners: Sequence[ProfileLearner | _Kept],
         *,
         changes: Sequence[tuple[float, Mapping[str, int], int]],
@@ -146,8 +152,8 @@ class SimulatedPhase:
 
         scenario = Scenario(
             engine=engine,
-            load=parse_load(stair.load),
-            seconds=stair.seconds,
+            load=parse_load(load),
+            seconds=seconds,
             limits=Limits(min_nodes=1, max_nodes=nodes + 1),
             slo=Slo(freshness_s=3600.0, quantile=0.95),
             nodes=self._kind,
@@ -171,22 +177,6 @@ def balanced(
         )
         for name in pipeline.order
     }
-
-
-@dataclass(frozen=True)
-class _Sine:
-    """One period between the same bounds as a stair."""
-
-    like: Stair
-
-    @property
-    def seconds(self) -> float:
-        return self.like.seconds
-
-    @property
-    def load(self) -> str:
-        peak = self.like.peak_per_s
-        return f"sine(base={0.12 * peak:g}, peak={0.98 * peak:g}, period={self.seconds:g}s)"
 
 
 class _Kept:
