@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from ebbflow.profiling.fitting import QUICK
 
 from ebbflow.bench.elysium.accuracy import estimator_accuracy
 from ebbflow.bench.elysium.calibration import NODES
@@ -18,6 +17,7 @@ from ebbflow.bench.elysium.run import RunFailedError, play_case, run_cases
 from ebbflow.bench.elysium.studies import Studies
 from ebbflow.bench.elysium.thresholds import study_thresholds
 from ebbflow.cli.elysium_pictures import elysium_report
+from ebbflow.profiling.fitting import QUICK
 from ebbflow.report.elysium_page import elysium_page
 
 

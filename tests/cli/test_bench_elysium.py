@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from console import ebbflow
+
 from ebbflow.profiling.fitting import QUICK
 
 ROOT = Path(__file__).parents[2]
