@@ -148,7 +148,7 @@ def test_a_row_that_the_figure_does_not_have_is_refused() -> None:
 def test_twitter_is_a_day_of_the_trace_with_its_busiest_minute_at_the_peak(tmp_path: Path) -> None:
     file = tmp_path / "tweets.csv"
     days = [20 + 10 * (hour % 24 >= 12) for hour in range(5 * 24)]
-    file.write_text("hour,events\n" + "".join(f"{3600 * hour},{n * 3600}\n" for hour, n in enumerate(days)))
+    file.write_text("second,events\n" + "".join(f"{3600 * hour},{n * 3600}\n" for hour, n in enumerate(days)))
     load = twitter_load(str(file))
     minutes = load.rows_between(np.arange(0.0, 1381.0, 60.0)) / 60
     assert load.span_s == 23.5 * 60

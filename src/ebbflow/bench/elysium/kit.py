@@ -154,4 +154,4 @@ def history(load: Load, case: Case, trace: str | None) -> list[tuple[float, floa
 
 def _minutes(load: Load, case: Case) -> list[float]:
     edges_s = np.arange(0.0, case.seconds + 1e-9, 60.0)
-    return (load.rows_between(edges_s) / 60.0).tolist()
+    return [float(rows) / 60.0 for rows in load.rows_between(edges_s)]
