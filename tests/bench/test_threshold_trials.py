@@ -28,7 +28,6 @@ def test_the_reward_of_cpu_max_rises_and_then_falls() -> None:
     )
     trials = ThresholdTrials(scenario, seeds=2)
     found = ThresholdLearner(list(TABLE_1), trials, np.random.default_rng(1)).learn(150)
-    print({value: round(reward, 3) for value, reward in sorted(found.rewards.items())})
     assert found.inside
     assert found.ends_at == found.best
     rewards = [found.rewards[value] for value in sorted(found.rewards)]
