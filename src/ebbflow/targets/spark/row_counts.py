@@ -61,6 +61,9 @@ class RowCounts:
         self._jvm = jvm
         self._mapper = mapper
         self._executions: dict[int, Any] = {}
+        self.stages: dict[str, int] = {}
+        """The stage in which each marked operator's rows come in, counted from the first of a batch; of the newest
+        plan that was read."""
 
     def look(self, execution: Any) -> None:
         """Hold the newest plan, without touching it: Spark may still be making it."""
@@ -84,6 +87,7 @@ class RowCounts:
         info = self._jvm.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(execution.executedPlan())
         plan = msgspec.json.decode(self._mapper.writeValueAsString(info), type=_Node)
         rows: dict[str, int] = {}
+        self.stages = stages(plan)
         for mark, accumulator_id in marks(plan):
             found = self._jvm.org.apache.spark.util.AccumulatorContext.get(accumulator_id)
             if found.isDefined():
@@ -99,3 +103,30 @@ def marks(plan: _Node) -> Iterator[tuple[str, int]]:
                 yield mark, metric.accumulator_id
     for child in plan.children:
         yield from marks(child)
+
+
+def stages(plan: _Node) -> dict[str, int]:
+    """The stage of each marked operator: where its rows come in. A shuffle ends a stage, and the first is 0.
+
+    Empty where the plan branches: which of its stages runs first is then not in it.
+
+    >>> def node(what: str, *children: _Node) -> _Node:
+    ...     return _Node(what, list(children))
+    >>> plan = node("Filter (x = ebbflow:count:in)", node("Exchange hashpartitioning(word)",
+    ...     node("Filter (x = ebbflow:split:out)", node("Filter (x = ebbflow:split:in)"))))
+    >>> stages(plan)
+    {'count': 1, 'split': 0}
+    """
+    shuffles = 0
+    behind: dict[str, int] = {}
+    while True:
+        shuffles += plan.simple_string.startswith("Exchange ")
+        for mark in _MARK.findall(plan.simple_string):
+            _, name, side = mark.split(":")
+            if side == "in":
+                behind[name] = shuffles
+        if len(plan.children) > 1:
+            return {}
+        if not plan.children:
+            return {name: shuffles - after for name, after in behind.items()}
+        plan = plan.children[0]

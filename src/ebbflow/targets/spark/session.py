@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(master: str, settings: Mapping[str, str], *, name: str) -> Iterator[SparkSession]:
-    """A session on a cluster of this machine, closed at the end."""
-    use_this_python()
-    use_loopback()
+def local_session(
+    master: str, settings: Mapping[str, str], *, name: str, loopback: bool = True
+) -> Iterator[SparkSession]:
+    """A session on a cluster of this machine, closed at the end; without ``loopback``, on one that is elsewhere."""
+    if loopback:
+        use_this_python()
+        use_loopback()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.targets.spark.driver import ExecutorInfo, JobInfo, StageInfo
 from ebbflow.targets.spark.progress import Progress, operator_runs, rows_left_behind
@@ -40,6 +42,30 @@ def stage_run(index: int, stage: StageInfo, longest_task_s: float | None) -> Sta
         wall_s=(last - first) / 1000 if first is not None and last is not None else task_time_s / tasks,
         longest_task_s=task_time_s / tasks if longest_task_s is None else longest_task_s,
     )
+
+
+def with_stage_cpu(batch: Batch, stage_of: Mapping[str, int]) -> Batch:
+    """The batch with the CPU of operators that are not Python steps: their part of that of their stage.
+
+    Operators of one stage are compiled into one loop, and nobody can tell who of them used what. Each gets a part by
+    the rows that went in and out of it; only the sum is measured.
+    """
+    weights: dict[int, float] = {}
+    for run in batch.operators:
+        if run.cpu_s is None and run.name in stage_of:
+            stage = stage_of[run.name]
+            weights[stage] = weights.get(stage, 0.0) + run.rows_in + run.rows_out
+    if not any(weights.values()):
+        return batch
+    stages = {stage.index: stage for stage in batch.stages}
+    operators = []
+    for run in batch.operators:
+        stage = stages.get(stage_of.get(run.name, -1))
+        if run.cpu_s is None and stage is not None and weights[stage.index] > 0:
+            share = (run.rows_in + run.rows_out) / weights[stage.index]
+            run = msgspec.structs.replace(run, cpu_s=share * stage.cpu_time_s, instances=stage.tasks)
+        operators.append(run)
+    return msgspec.structs.replace(batch, operators=tuple(operators))
 
 
 class QueryTracker:
