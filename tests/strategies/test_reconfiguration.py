@@ -7,9 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_snapshots import made_batch, made_snapshot
+from made_snapshots import made_snapshot
 
-from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading, Windows
 from ebbflow.strategies.reconfiguration import USUAL_STOP_S, Stops, weigh
 
 
@@ -55,23 +56,23 @@ def test_nothing_is_worth_it_that_costs_more_than_it_saves(
 
 
 def test_restarts_that_are_seen_teach_how_long_they_take() -> None:
-    stops = Stops()
+    stops, windows = Stops(), Windows()
     assert stops.stop_s == USUAL_STOP_S
-    for _ in range(6):
-        standing = ActionUnderWay(kind=ActionKind.RESTART, since_s=100.0)
-        stops.look(made_snapshot([], now_s=110.0, under_way=(standing,)))
-        stops.look(made_snapshot([], now_s=120.0, under_way=(standing,)))
-        stops.look(made_snapshot([], now_s=130.0))  # over between 120 and 130: 25 s
-    assert stops.stop_s == pytest.approx(25.0, abs=0.5)
+    for k in range(8):
+        at_s = 100.0 * k
+        windows.add(
+            [
+                Reading(at_s, "words", Metric.RESTART_STOP, 4.0),
+                Reading(at_s, "words", Metric.RESTART_STATE, 1.0),
+                Reading(at_s, "words", Metric.RESTART_START, 20.0),
+            ]
+        )
+        for later_s in (0.0, 10.0):  # read once, however often it is looked at
+            stops.look(made_snapshot([], now_s=at_s + later_s, windows=windows), ["words"])
+    assert stops.stop_s == pytest.approx(25.0, abs=0.1)
 
 
-def test_a_gap_between_batches_after_a_restart_was_asked_for_is_its_stop() -> None:
+def test_a_profile_says_how_long_until_more_is_known() -> None:
     stops = Stops(known_s=5.0)
-    before, after = made_batch(1, 100.0, [4]), made_batch(6, 100.0, [4])
-    stops.look(made_snapshot([before]))
-    stops.asked(before.ended_s + 1.0)
-    stops.look(made_snapshot([after]))
-    assert stops.stop_s == pytest.approx(0.5 * 5.0 + 0.5 * (after.started_s - before.ended_s - 1.0))
-    known_s = stops.stop_s
-    stops.look(made_snapshot([made_batch(9, 100.0, [4])]))  # a gap that nobody asked for
-    assert stops.stop_s == known_s
+    stops.look(made_snapshot([]), ["words"])
+    assert stops.stop_s == 5.0

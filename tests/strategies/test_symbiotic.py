@@ -191,7 +191,7 @@ def on_batches(
                 requested=layout,
                 observed=layout,
                 pipeline=Pipeline(name="job", operators=operators),
-            )  # fmt: skip
+            )
         )
         if decision.wanted != layout:
             return decision

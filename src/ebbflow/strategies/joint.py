@@ -11,6 +11,8 @@ Python CPU if that is read, and the nodes by how busy their slots are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -35,7 +37,7 @@ class Joint:
         self,
         *,
         thresholds: Thresholds | None = None,
-        most_instances: int | None = None,
+        most_instances: Mapping[str, int] | int | None = None,
         assess_s: float = 60.0,
     ) -> None:
         if not assess_s > 0:

@@ -12,9 +12,11 @@ A smaller layout is taken only if it saves more than it costs and no row waits a
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ebbflow.core.snapshot import ActionKind, Snapshot
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import Snapshot
 
 USUAL_STOP_S = 6.5
 """Assumed until one was seen: the middle of Storm's 5 to 8 s (Elysium §5.2)."""
@@ -68,46 +70,20 @@ def weigh(before: int, after: int, *, stop_s: float, busy: float, rate_per_s: fl
 
 
 class Stops:
-    """How long changes stand still, by what was seen: restarts under way, or a gap between two batches."""
+    """How long changes stand still: by a profile, then by the restarts that are read (stop, state, start)."""
 
     def __init__(self, known_s: float | None = None) -> None:
-        """``known_s``: by a profile."""
         self.stop_s = USUAL_STOP_S if known_s is None else known_s
-        self._stands: dict[str, tuple[float, float]] = {}
-        """By what stands: since when, and when that was last seen."""
-        self._asked_s: float | None = None
-        self._ended_s: dict[str, float] = {}
+        self._seen_s: dict[str, float] = {}
 
-    def asked(self, now_s: float) -> None:
-        """A restart was asked for."""
-        self._asked_s = now_s
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Learn from a restart that is over. Looks are apart: it ended in the middle between two of them."""
-        now_s = snapshot.now_s
-        standing = {
-            action.note: action.since_s for action in snapshot.under_way if action.kind is ActionKind.RESTART
-        }
-        for name, (since_s, seen_s) in list(self._stands.items()):
-            if standing.get(name) != since_s:
-                del self._stands[name]
-                self._learn(0.5 * (seen_s + now_s) - since_s)
-        for name, since_s in standing.items():
-            self._stands[name] = (since_s, now_s)
-        if standing:
-            self._asked_s = None  # this target tells by itself
-        self._look_at_batches(snapshot)
-
-    def _look_at_batches(self, snapshot: Snapshot) -> None:
-        for batch in snapshot.batches:
-            ended_s, asked_s = self._ended_s.get(batch.query), self._asked_s
-            if asked_s is not None and ended_s is not None and batch.started_s > asked_s:
-                stood_s = batch.started_s - max(ended_s, asked_s)
-                if stood_s > batch.trigger_interval_s:
-                    self._learn(stood_s)
-                self._asked_s = None
-            self._ended_s[batch.query] = batch.ended_s
-
-    def _learn(self, stood_s: float) -> None:
-        if stood_s > 0:
-            self.stop_s = FADE * self.stop_s + (1 - FADE) * stood_s
+    def look(self, snapshot: Snapshot, names: Iterable[str]) -> None:
+        """Learn from restarts of some pipelines or queries that are over since the last look."""
+        windows = snapshot.windows
+        for name in names:
+            for time_s, start_s in windows.of(name, Metric.RESTART_START).after(
+                self._seen_s.get(name, -math.inf)
+            ):
+                self._seen_s[name] = time_s
+                parts = (Metric.RESTART_STOP, Metric.RESTART_STATE)
+                others_s = [s for part in parts for t, s in windows.of(name, part) if t == time_s]
+                self.stop_s = FADE * self.stop_s + (1 - FADE) * (start_s + sum(others_s))

@@ -11,7 +11,8 @@ The second line is not the seed's, which changes whenever Algorithm 1 gives some
 nobody pays for (``reconfiguration`` has the formula). Nor is the tolerance: the layout that is there counts as stressed
 only when it is past a threshold by so much, so that noise in the load does not carry it to and fro.
 
-Without estimators it learns what operators cost from the snapshots it is shown.
+Without estimators it learns what operators cost from the snapshots it is shown; with them, their profiles go on
+learning (``kept_profiles``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ebbflow.strategies.algorithm_one import Thresholds
 from ebbflow.strategies.applications import Arrivals, Split
 from ebbflow.strategies.capacity_batches import LearnedBatches
 from ebbflow.strategies.capacity_flow import flows
+from ebbflow.strategies.kept_profiles import KeptProfiles
 from ebbflow.strategies.peers.answers import hold
 from ebbflow.strategies.peers.signals import blind
 from ebbflow.strategies.peers.timing import Every
@@ -79,6 +81,7 @@ class Symbiotic:
             )
         self.name = "symbiotic-proactive" if proactive else "symbiotic"
         self._given = dict(estimators or {})
+        self._kept = KeptProfiles(self._given)
         self._thresholds = thresholds or Thresholds()
         self._dimensions = dimensions or Dimensions()
         self._proactive, self._assess_s, self._tolerance = proactive, assess_s, tolerance
@@ -117,9 +120,7 @@ class Symbiotic:
             return hold(snapshot, "learning: too little was read yet to know what rows cost", FORMULA)
         self._due = False
         decision = self._assess(snapshot, view, loads)
-        if decision.wanted.difference(snapshot.planned).restarts:
-            self._asked = decision.wanted.parallelism
-            self._stops.asked(snapshot.now_s)
+        self._asked = decision.wanted.parallelism
         return decision
 
     def _assess(self, snapshot: Snapshot, view: View, loads: Mapping[str, float]) -> Decision:
@@ -166,7 +167,7 @@ class Symbiotic:
     # -- learning ------------------------------------------------------------------------------
 
     def _look(self, snapshot: Snapshot, *, in_batches: bool) -> None:
-        self._stops.look(snapshot)
+        self._stops.look(snapshot, [snapshot.pipeline.name, *snapshot.queries])
         for name, count in self._asked.items():
             if (now := snapshot.planned.parallelism.get(name, count)) < count:
                 self._caps[name] = now
@@ -179,10 +180,12 @@ class Symbiotic:
         for part in self._split.look(snapshot):
             name = part.pipeline.name
             self._arrivals_of(name).look(part)
-            if name not in self._given:
+            if name not in self._kept:
                 if name not in self._learned:
                     self._learned[name] = LearnedEstimator(window_s=self._assess_s)
                 self._learned[name].learn(part)
+        if self._given:
+            self._kept.look(snapshot, self._split.parts)
 
     def _arrivals_of(self, name: str) -> Arrivals:
         if name not in self._arrivals:
@@ -220,13 +223,15 @@ class Symbiotic:
             )  # fmt: skip
         self._overhead.look(snapshot)
         node = self._overhead.profile(snapshot.slots_per_node)
-        estimators = {}
+        estimators = self._kept.now(self._split.parts)
         for part in self._split.parts:
-            name = part.name
-            estimator = self._given.get(name) or self._learned[name].estimator(part, node)
-            if estimator is None or name not in loads:
+            if part.name not in estimators:
+                learned = self._learned[part.name].estimator(part, node)
+                if learned is None:
+                    return None
+                estimators[part.name] = learned
+            if part.name not in loads:
                 return None
-            estimators[name] = estimator
         return FlowView(
             snapshot, self._split.parts, estimators, loads,
             thresholds=self._thresholds, dimensions=self._dimensions,
@@ -287,6 +292,8 @@ class Symbiotic:
             numbers["drain_s"] = round(min(worth.drain_s, self._assess_s), 2)
             numbers["cost_node_s"] = round(worth.cost_node_s, 1)
             numbers["saved_node_s"] = round(worth.saved_node_s, 1)
+        if self._kept.drift:
+            numbers["drift"] = self._kept.drift
         if self._proactive:
             numbers.update({f"{name} forecast": self._forecast_of(name).said for name in loads})
         return numbers

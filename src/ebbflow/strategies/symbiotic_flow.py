@@ -23,6 +23,7 @@ from ebbflow.strategies.algorithm_one import (
     fullest,
 )  # fmt: skip
 from ebbflow.strategies.capacity_flow import LearnedFlow
+from ebbflow.strategies.kept_profiles import name_in
 from ebbflow.strategies.symbiotic_view import Dimensions, Judged
 
 LEARNED_ERROR = 0.05
@@ -119,7 +120,7 @@ class FlowView:
             estimator = estimators[part.name]
             rates = estimator.input_rates({estimator.pipeline.name: loads_per_s[part.name]})
             for name in part.order:
-                there = name if name in rates else name.removeprefix(f"{part.name}/")
+                there = name_in(estimator, part, name)
                 self._operators.append((name, estimator, there, rates.get(there, 0.0)))
 
     # -- asking the estimators -------------------------------------------------------------------
