@@ -20,11 +20,26 @@ def batch(*operators: OperatorRun) -> Batch:
     )  # fmt: skip
 
 
+def marks(**stages_of: tuple[int, int]) -> dict[str, int]:
+    return {
+        f"ebbflow:{name}:{side}": stage
+        for name, both in stages_of.items()
+        for side, stage in zip(("in", "out"), both, strict=True)
+    }
+
+
+def test_an_operator_around_a_shuffle_has_a_part_of_both_stages() -> None:
+    split = OperatorRun(name="split", rows_in=10, rows_out=10)
+    count = OperatorRun(name="count", rows_in=10, rows_out=5)
+    found = with_stage_cpu(batch(split, count), marks(split=(0, 0), count=(0, 1)))
+    assert [(o.name, o.cpu_s) for o in found.operators] == [("split", 4.0), ("count", 2.0 + 2.0)]
+
+
 def test_a_stage_gives_its_cpu_to_its_operators_by_their_rows_and_keeps_nothing() -> None:
     split = OperatorRun(name="split", rows_in=10, rows_out=170)
     stop = OperatorRun(name="stop", rows_in=170, rows_out=10)
     count = OperatorRun(name="count", rows_in=5, rows_out=5)
-    found = with_stage_cpu(batch(split, stop, count), {"split": 0, "stop": 0, "count": 1})
+    found = with_stage_cpu(batch(split, stop, count), marks(split=(0, 0), stop=(0, 0), count=(1, 1)))
     assert [(o.name, o.cpu_s, o.instances) for o in found.operators] == [
         ("split", 3.0, 4), ("stop", 3.0, 4), ("count", 2.0, 4),
     ]  # fmt: skip
@@ -34,7 +49,7 @@ def test_a_stage_gives_its_cpu_to_its_operators_by_their_rows_and_keeps_nothing(
 def test_what_was_measured_stays_as_it_was() -> None:
     python = OperatorRun(name="look", rows_in=10, rows_out=10, cpu_s=0.5, instances=2)
     found = with_stage_cpu(
-        batch(python, OperatorRun(name="split", rows_in=1, rows_out=1)), {"look": 0, "split": 0}
+        batch(python, OperatorRun(name="split", rows_in=1, rows_out=1)), marks(look=(0, 0), split=(0, 0))
     )
     assert found.operators[0] == python
     assert found.operators[1].cpu_s == 6.0
@@ -42,17 +57,17 @@ def test_what_was_measured_stays_as_it_was() -> None:
 
 def test_an_operator_whose_stage_is_not_known_has_no_cpu() -> None:
     lost = OperatorRun(name="lost", rows_in=10, rows_out=10)
-    for stage_of in ({}, {"lost": 9}):
+    for stage_of in ({}, marks(lost=(0, 9)), {"ebbflow:lost:in": 0}):
         found = with_stage_cpu(batch(lost), stage_of)
         assert found.operators[0].cpu_s is None
 
 
 def test_rows_that_never_came_cost_nothing() -> None:
     idle = OperatorRun(name="idle", rows_in=0, rows_out=0)
-    assert with_stage_cpu(batch(idle), {"idle": 0}).operators[0].cpu_s is None
+    assert with_stage_cpu(batch(idle), marks(idle=(0, 0))).operators[0].cpu_s is None
 
 
 def test_a_plan_that_branches_says_nothing_about_the_order_of_its_stages() -> None:
     leaf = _Node("Filter (x = ebbflow:a:in)")
     assert stages(_Node("Join", [leaf, leaf])) == {}
-    assert stages(_Node("Exchange hashpartitioning(x)", [leaf])) == {"a": 0}
+    assert stages(_Node("Exchange hashpartitioning(x)", [leaf])) == {"ebbflow:a:in": 0}
