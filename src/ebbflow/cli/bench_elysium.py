@@ -120,7 +120,7 @@ def _simulated(
     )  # fmt: skip
     with bar:
         task = bar.add_task("profiling", total=len(chosen) * seeds)
-        kit = Kit.learned(chosen, trace=None if trace is None else str(trace))
+        kit = Kit.learned(chosen, trace=None if trace is None else str(trace), workers=workers)
         bar.update(task, description="runs")
         results = run_cases(chosen, kit, seeds=seeds, workers=workers, on_done=lambda: bar.advance(task))
         studied = None

@@ -7,7 +7,7 @@ half an hour of a stair on an over-provisioned cluster (§5.1), the forecaster o
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from ebbflow.bench.elysium.names import (
     SYMBIOTIC,
     Key,
 )
+from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.profiling.phase import Schedule
 from ebbflow.bench.simulation import play
 from ebbflow.control.loop import CycleReport
@@ -62,16 +63,24 @@ class Kit:
     """By application and load."""
 
     @classmethod
-    def learned(cls, cases: Iterable[Case], *, trace: str | None = None) -> Kit:
-        """What these cases need."""
-        applications: dict[str, None] = {}
-        forecasts: dict[tuple[str, str], LoadNet] = {}
-        for case in cases:
-            applications.update(dict.fromkeys(application for application, _ in case.loads))
-            if case.key.strategy == PROACTIVE:
-                for application, load in case.loads:
-                    forecasts[application, case.key.load] = trained(load, case, trace)
-        return cls(profiles={name: profiled(name) for name in applications}, forecasts=forecasts)
+    def learned(cls, cases: Sequence[Case], *, trace: str | None = None, workers: int | None = None) -> Kit:
+        """What these cases need, worked off on the cores of this machine."""
+        asked = [case for case in cases if case.key.strategy != STATIC]
+        applications = dict.fromkeys(application for case in asked for application, _ in case.loads)
+        foreseen = [case for case in asked if case.key.strategy == PROACTIVE]
+        items: list[str | Case] = [*foreseen, *applications]  # nets take longest
+        with workforce(trace, workers=min(len(items), workers or cores())) as work:
+            learned = work(_learn, items, lambda: None)
+        for each in learned:
+            if isinstance(each, BaseException):
+                raise each
+        nets, profiles = learned[: len(foreseen)], learned[len(foreseen) :]
+        return cls(
+            profiles=dict(zip(applications, profiles, strict=True)),
+            forecasts={
+                (case.key.application, case.key.load): net for case, net in zip(foreseen, nets, strict=True)
+            },
+        )
 
     def strategy(self, case: Case) -> Strategy:
         """A fresh one for a run of the case."""
@@ -79,7 +88,7 @@ class Kit:
         if key.strategy == STATIC:
             return Static()
         if key.strategy == JOINT:
-            return Joint(most_instances=MOST_PARALLEL)
+            return Joint(most_instances=MOST_INSTANCES)
         if key.strategy in (SYMBIOTIC, PROACTIVE):
             return self.symbiotic(case, proactive=key.strategy == PROACTIVE)
         if key.strategy == ONLY_OPERATORS:
@@ -109,6 +118,12 @@ class Kit:
             thresholds=thresholds,
             dimensions=dimensions or Dimensions(most_instances=MOST_INSTANCES),
         )
+
+
+def _learn(trace: str | None, item: str | Case) -> Profile | LoadNet:
+    if isinstance(item, str):
+        return profiled(item)
+    return trained(item.loads[0][1], item, trace)
 
 
 def profiled(application: str, seed: int = 99) -> Profile:

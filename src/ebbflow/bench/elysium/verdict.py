@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ebbflow.bench.elysium.calibration import LIMITS
+import numpy as np
+
+from ebbflow.bench.elysium.calibration import ASSESSED_EVERY_S, LIMITS, SAMPLED_EVERY_S
 from ebbflow.bench.elysium.names import JOINT, SYMBIOTIC, Key
 from ebbflow.bench.elysium.published import FIGURE_9
 from ebbflow.bench.elysium.result import Measured, Result
 
+BURST = 1.5
+"""Times the mean of its minute: so much above it a sample is a burst."""
 SAME_DEGRADATION = 0.005
 """Half a percent of the input: what two seeds of the same row differ by."""
 
@@ -50,37 +54,43 @@ class Verdict:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """One for each application and load of which both strategies ran, in the order of the results."""
-    found: dict[tuple[str, str, str], dict[str, Measured]] = {}
+    found: dict[tuple[str, str, str], dict[str, Result]] = {}
     for result in results:
         key = result.case.key
         if not key.setting:
             rows = found.setdefault((key.application, key.load, result.target), {})
-            rows[key.strategy] = result.measured
+            rows[key.strategy] = result
     return [
-        _judged(*which, joint=rows[JOINT], symbiotic=rows[SYMBIOTIC])
-        for which, rows in found.items()
+        _judged(rows[JOINT], rows[SYMBIOTIC])
+        for rows in found.values()
         if JOINT in rows and SYMBIOTIC in rows
     ]
 
 
-def _judged(application: str, load: str, target: str, *, joint: Measured, symbiotic: Measured) -> Verdict:
+def _judged(joint_row: Result, row: Result) -> Verdict:
+    joint, symbiotic, key = joint_row.measured, row.measured, row.case.key
     saves_more = (symbiotic.nodes_saved or 0.0) > (joint.nodes_saved or 0.0)
-    more = (symbiotic.throughput_degradation or 0.0) - (joint.throughput_degradation or 0.0)
-    degrades_no_more = more <= SAME_DEGRADATION
+    degrades_no_more = all(
+        (ours or 0.0) <= (theirs or 0.0) + SAME_DEGRADATION
+        for ours, theirs in (
+            (symbiotic.throughput_degradation, joint.throughput_degradation),
+            (symbiotic.throughput_degradation_unsmoothed, joint.throughput_degradation_unsmoothed),
+        )
+    )
     why = []
     if not saves_more:
         why.append(_why_not_saved(joint, symbiotic))
     if not degrades_no_more:
         why.append(_why_degraded(joint, symbiotic))
-    if why and (published := _published(application, load)):
-        why.append(published)
+    if why:
+        why += [_bursts(row), _published(key.application, key.load)]
     return Verdict(
-        application=application,
-        load=load,
-        target=target,
+        application=key.application,
+        load=key.load,
+        target=row.target,
         saves_more=saves_more,
         degrades_no_more=degrades_no_more,
-        explanation=" ".join(why),
+        explanation=" ".join(filter(None, why)),
     )
 
 
@@ -105,6 +115,25 @@ def _why_degraded(joint: Measured, symbiotic: Measured) -> str:
     if ours > theirs:
         return f"{said}: it stopped more often, and each stop costs 5 to 8 s of input and the catching up."
     return f"{said}: fewer spare cores take longer to work off what came during a stop or before a scale-out."
+
+
+def _bursts(row: Result) -> str:
+    """How much of the load comes faster than an assessment can see: samples far above the mean of their minute."""
+    if row.curves is None:
+        return ""
+    samples = next(iter(row.curves.load.values()))
+    rates = np.asarray([rate for _, rate in samples])
+    width = round(ASSESSED_EVERY_S / SAMPLED_EVERY_S)
+    minutes = rates[: len(rates) // width * width].reshape(-1, width)
+    high = minutes > BURST * minutes.mean(axis=1, keepdims=True)
+    if not high.any():
+        return ""
+    times = float((minutes / minutes.mean(axis=1, keepdims=True)).max())
+    return (
+        f"The load bursts: {100 * float(minutes[high].sum() / minutes.sum()):.0f} % of its rows come in 10 s that "
+        f"are up to {times:.1f} times as busy as their minute, and over before an assessment sees them; what helps "
+        "there is spare nodes."
+    )
 
 
 def _published(application: str, load: str) -> str:
