@@ -23,11 +23,10 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, UnknownNameError
-from ebbflow.pipelines.top_words import Ranker, TopWords
+from ebbflow.pipelines import sentiment, top_words
 from ebbflow.profiling.accuracy import accuracy
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.targets.simulator.catalogue import PIPELINES
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.restart import ManagedQuery
 from ebbflow.targets.spark.session import local_session
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TARGET = "spark"
+TRIGGER_S = 1.0
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""The state store whose partitions can be changed in number."""
 WARM_UP_S = 30.0
 """What is read before is not learned from: executors load classes, compile and start Python."""
 
@@ -45,21 +47,41 @@ WARM_UP_S = 30.0
 class Application:
     """An application that can be profiled: how to start it on a load, and what is changed at the top of the stair."""
 
-    start: Callable[[SparkSession, str, str, Mapping[str, int]], Any]
+    start: Callable[[SparkSession, Path, str, Mapping[str, int]], ManagedQuery]
     """(session, checkpoint, load, parallelism) → its query."""
+    operators: tuple[str, ...]
+    """A chain."""
     parallelism: Mapping[str, int]
     """Of the operators that have one of their own, at the start."""
+    larger: Mapping[str, int]
+    """The same after the top of the stair."""
     peak_per_s: float
     """The highest step, where nobody says another: what two cores can do."""
 
 
-def _start_top_words(spark: SparkSession, checkpoint: str, load: str, parallelism: Mapping[str, int]) -> Any:
-    application = TopWords(load=load, lookup_wait_s=0.0, trigger_s=1.0, source_partitions=2)
-    return application.start(spark, checkpoint, Ranker(panes=6, top=10), parallelism)
+def _top_words(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
+    return top_words.TopWords(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
+
+
+def _sentiment(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
+    return sentiment.Sentiment(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
 
 
 APPLICATIONS = {
-    "top-words": Application(start=_start_top_words, parallelism={"enrich": 2}, peak_per_s=3000.0),
+    "top-words": Application(
+        start=_top_words,
+        operators=top_words.OPERATORS,
+        parallelism={"reader": 2, "counter": 2, "intermediate-ranker": 2},
+        larger={"reader": 3, "counter": 3, "intermediate-ranker": 3},
+        peak_per_s=3000.0,
+    ),
+    "sentiment": Application(
+        start=_sentiment,
+        operators=sentiment.OPERATORS,
+        parallelism={"reader": 2, "features": 2, "classifier": 2},
+        larger={"reader": 3, "features": 3, "classifier": 3},
+        peak_per_s=3000.0,
+    ),
 }
 
 
@@ -96,11 +118,10 @@ class SparkPhase:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ebbflow-profile-")))
             run = _Runs(self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text))
-            larger = {name: n + 1 for name, n in chosen.parallelism.items()}
-            change = (stair.top_s + self.hold_s / 2, larger, self.executors + 1)
+            change = (stair.top_s + self.hold_s / 2, chosen.larger, self.executors + 1)
 
             def learn(seen: Sequence[Reading], batches: Sequence[Any], pipeline: Pipeline) -> None:
-                learner.pipeline = joined(pipeline, PIPELINES[self.pipeline].pipeline)
+                learner.pipeline = joined(pipeline, Pipeline.chain(self.pipeline, *chosen.operators))
                 learner.learn(seen, batches)
 
             run.one(stair.load, stair.seconds, [change], learn, "the stair", 0.0)
@@ -160,6 +181,7 @@ class _Runs:
             **own,
             **scaling_settings(initial_executors=phase.executors, master=master),
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
             "spark.log.level": "OFF",
         }
         self._spark = stack.enter_context(
@@ -179,13 +201,7 @@ class _Runs:
         self._number += 1
         checkpoint = self._folder / f"checkpoint-{self._number}"
         self._say(begun_s, f"{what}: {load}")
-        query = ManagedQuery(
-            self._spark,
-            name=self._phase.pipeline,
-            checkpoint=checkpoint,
-            parallelism=self._chosen.parallelism,
-            start=lambda sizes: self._chosen.start(self._spark, str(checkpoint), load, sizes),
-        )
+        query = self._chosen.start(self._spark, checkpoint, load, self._chosen.parallelism)
         started_s, last_s, ended = self._clock.now_s(), -1.0, threading.Event()
 
         def heard(report: CycleReport) -> None:

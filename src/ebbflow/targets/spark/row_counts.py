@@ -62,8 +62,7 @@ class RowCounts:
         self._mapper = mapper
         self._executions: dict[int, Any] = {}
         self.stages: dict[str, int] = {}
-        """The stage in which each marked operator's rows come in, counted from the first of a batch; of the newest
-        plan that was read."""
+        """The stage in which each mark counts, from the first of a batch on; of the newest plan that was read."""
 
     def look(self, execution: Any) -> None:
         """Hold the newest plan, without touching it: Spark may still be making it."""
@@ -106,27 +105,24 @@ def marks(plan: _Node) -> Iterator[tuple[str, int]]:
 
 
 def stages(plan: _Node) -> dict[str, int]:
-    """The stage of each marked operator: where its rows come in. A shuffle ends a stage, and the first is 0.
+    """The stage in which each mark counts. A shuffle ends a stage, and the first is 0.
 
     Empty where the plan branches: which of its stages runs first is then not in it.
 
     >>> def node(what: str, *children: _Node) -> _Node:
     ...     return _Node(what, list(children))
-    >>> plan = node("Filter (x = ebbflow:count:in)", node("Exchange hashpartitioning(word)",
-    ...     node("Filter (x = ebbflow:split:out)", node("Filter (x = ebbflow:split:in)"))))
+    >>> plan = node("Filter (x = ebbflow:count:out)", node("Exchange hashpartitioning(word)",
+    ...     node("Filter (x = ebbflow:count:in)")))
     >>> stages(plan)
-    {'count': 1, 'split': 0}
+    {'ebbflow:count:out': 1, 'ebbflow:count:in': 0}
     """
     shuffles = 0
     behind: dict[str, int] = {}
     while True:
         shuffles += plan.simple_string.startswith("Exchange ")
-        for mark in _MARK.findall(plan.simple_string):
-            _, name, side = mark.split(":")
-            if side == "in":
-                behind[name] = shuffles
+        behind.update(dict.fromkeys(_MARK.findall(plan.simple_string), shuffles))
         if len(plan.children) > 1:
             return {}
         if not plan.children:
-            return {name: shuffles - after for name, after in behind.items()}
+            return {mark: shuffles - after for mark, after in behind.items()}
         plan = plan.children[0]
