@@ -61,9 +61,16 @@ def test_both_are_forecasts() -> None:
     assert isinstance(LoadNet(), Forecast)
 
 
-def test_the_net_foresees_a_square_wave_that_the_line_does_not() -> None:
+@pytest.fixture(scope="module")
+def trained() -> LoadNet:
     net = LoadNet()
-    training = net.learn(history(200))
+    net.learn(history(200))
+    return net
+
+
+def test_the_net_foresees_a_square_wave_that_the_line_does_not(trained: LoadNet) -> None:
+    net, training = trained, trained.training
+    assert training is not None
     assert training.net_wins
     assert training.net_error < 0.1 < training.naive_error
     seen = history(228)  # two minutes before the jump at 230
@@ -96,14 +103,13 @@ def test_where_the_net_does_worse_the_line_predicts_and_that_is_said() -> None:
 
 def test_the_same_history_makes_the_same_net() -> None:
     one, other = LoadNet(seed=4), LoadNet(seed=4)
-    one.learn(history(120))
-    other.learn(history(120))
-    assert one.predict(history(131), 131 * 60.0) == other.predict(history(131), 131 * 60.0)
+    one.learn(history(90))
+    other.learn(history(90))
+    assert one.predict(history(101), 101 * 60.0) == other.predict(history(101), 101 * 60.0)
 
 
-def test_after_a_long_silence_the_net_waits_until_it_knows_ten_minutes() -> None:
-    net = LoadNet()
-    net.learn(history(200))
+def test_after_a_long_silence_the_net_waits_until_it_knows_ten_minutes(trained: LoadNet) -> None:
+    net = trained
     loads = [*history(200), (60.0 * 500, 400.0)]
     assert net.predict(loads, now_s=60.0 * 500) == [400.0] * 5
     assert "1 of 10 minutes" in net.said

@@ -36,14 +36,14 @@ def estimator(
     pipeline: Pipeline, costs_s: Mapping[str, float], *, cores: int = 4, overhead: float = 1.0
 ) -> Estimator:
     """CPU in proportion to the rate; a node uses ``overhead`` times what its instances do."""
-    cpu = {name: CpuProfile(**_line(cost_s)) for name, cost_s in costs_s.items()}
-    node = NodeProfile(**_line(overhead / cores), cores=cores)
+    cpu = {name: CpuProfile(**_line(cost_s, 1.0 / cost_s)) for name, cost_s in costs_s.items()}
+    node = NodeProfile(**_line(overhead / cores, float(cores)), cores=cores)
     return Estimator(pipeline, Profile(pipeline=pipeline.name, cpu=cpu, node=node))
 
 
-def _line(slope: float) -> dict[str, Any]:
+def _line(slope: float, high: float) -> dict[str, Any]:
     model = Proportional(per_unit=slope)
-    return {"model": model, "low": 0.0, "high": 1e9, "slope": slope, "error": 0.0, "samples": 9}
+    return {"model": model, "low": 0.0, "high": high, "slope": slope, "error": 0.0, "samples": 9}
 
 
 def flow_snapshot(

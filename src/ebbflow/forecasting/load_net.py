@@ -35,6 +35,7 @@ TRAINING_SHARE = 0.7
 FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
 """Strengths of holding weights back that are tried."""
+ITERATIONS = 120
 CYCLES_MINUTES = (7 * 24 * 60, 24 * 60, 60)
 """Of the day of the week, the hour and the minute."""
 
@@ -190,6 +191,7 @@ class _Fit:
 def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
     from sklearn.exceptions import ConvergenceWarning  # a second to load, and most runs never train
     from sklearn.neural_network import MLPRegressor
+    from threadpoolctl import threadpool_limits
 
     least, most = inputs.min(axis=0), inputs.max(axis=0)
     used = (most > least).astype(np.float64)
@@ -199,10 +201,11 @@ def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
     least[-LAGS:], most[-LAGS:] = low, low + load_span
     span = np.where(most > least, most - least, 1.0)
     net = MLPRegressor(
-        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=200,
+        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=ITERATIONS,
         random_state=seed,
     )  # fmt: skip
-    with warnings.catch_warnings():
+    # One thread: for matrices this small, those of the linear algebra spend their time waiting for each other.
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         net.fit((inputs - least) / span * used, (outputs - low) / load_span)
     return _Fit(net=net, least=least, span=span, used=used, least_load=low, load_span=load_span)

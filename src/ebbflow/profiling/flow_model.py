@@ -95,10 +95,6 @@ class FlowModel:
         """Those whose cost is known."""
         return self._costs_s.keys()
 
-    def cost_s(self, name: str) -> float:
-        """w_i: CPU seconds of one source row in an operator."""
-        return self._costs_s[name]
-
     def nodes_per_s(self, slots: float) -> float:
         """Source rows a second that a number of slots can take in, whatever the instances."""
         return slots * self.slot_cpu / self.row_cpu_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,7 +11,6 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.forecasting.minutes import MinuteLoads
-from ebbflow.profiling.rates import Rates
 
 
 def applications(pipeline: Pipeline) -> tuple[Pipeline, ...]:
@@ -50,22 +51,30 @@ class Split:
 
 
 class Arrivals:
-    """What arrives at an application: the load to size for now, and the load of every minute so far."""
+    """What arrives at an application: the load to size for now, and the load of every minute so far.
 
-    def __init__(self, *, window_s: float) -> None:
-        self._rates = Rates(window_s=window_s)
+    >>> arrivals = Arrivals()
+    >>> for time_s, rate in ((10.0, 900.0), (20.0, 100.0), (30.0, 100.0)):
+    ...     arrivals.add(time_s, rate)
+    >>> arrivals.level_per_s
+    100.0
+    """
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=3)
         self.minutes = MinuteLoads()
         self._seen_s: float | None = None
 
     @property
     def known(self) -> bool:
         """Whether a rate was read."""
-        return self._rates.last_time_s is not None
+        return bool(self._last)
 
     @property
     def level_per_s(self) -> float:
-        """The higher of the last rate and the mean of the last three."""
-        return self._rates.level
+        """The higher of the last rate and the median of the last three: a rise is believed at once, a fall once it
+        was read twice, and neither is taken for something in between, as by a mean."""
+        return max(self._last[-1], statistics.median(self._last))
 
     def look(self, snapshot: Snapshot) -> None:
         """Take in the rates read since the last look. The very first has no span to count rows over."""
@@ -79,5 +88,5 @@ class Arrivals:
 
     def add(self, time_s: float, rate_per_s: float) -> None:
         """A rate that was read."""
-        self._rates.add(time_s, rate_per_s)
+        self._last.append(rate_per_s)
         self.minutes.add(time_s, rate_per_s)

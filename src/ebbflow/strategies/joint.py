@@ -6,7 +6,7 @@
 
 Once every assessment, by the mean CPU of instances and nodes since the last one: an operator over core_max gets one
 more instance, one below core_min one less. On batches, where instances take turns, an operator is judged by its
-Python CPU if that is read, and the nodes by how busy their slots are.
+CPU if that is read, and the nodes by theirs, or by how busy their slots are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
-from ebbflow.core.snapshot import ActionKind, Snapshot
+from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.peers.answers import hold, want
@@ -52,9 +52,9 @@ class Joint:
     def decide(self, snapshot: Snapshot) -> Decision:
         """One step, once in every assessment period."""
         missing = self._signals.look(snapshot)
+        self._due = bool(self._every.due(snapshot.now_s)) or self._due
         if why := blind(snapshot) or missing:
             return hold(snapshot, why, FORMULA)
-        self._due = bool(self._every.due(snapshot.now_s)) or self._due
         if not self._due:
             return hold(snapshot, "waits for its next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
@@ -111,13 +111,15 @@ class Joint:
     def _shares(self, snapshot: Snapshot) -> list[float]:
         """Busy share of each node since the last assessment; of the slots where nodes are not read."""
         since_s, windows, found = snapshot.now_s - self._assess_s, snapshot.windows, []
-        if not self._signals.micro_batch:
-            for subject, metric in windows.series():
-                points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
-                if points and points[-1][0] >= snapshot.now_s - snapshot.data_age_s - SLACK:
-                    found.append(sum(share for _, share in points) / len(points))
-            return found
+        for subject, metric in windows.series():
+            points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
+            if points and points[-1][0] >= snapshot.now_s - STALE_AFTER_S:
+                found.append(sum(share for _, share in points) / len(points))
         busy, nodes = self._signals.busy_slots, snapshot.observed.main_nodes
-        if busy is None or not nodes:
-            return []
+        if found or not self._signals.micro_batch or busy is None or not nodes:
+            return found
+        for query, batch in self._signals.batches.items():
+            begun_s = snapshot.queries.get(query)
+            if begun_s is not None and snapshot.now_s - begun_s > batch.trigger_interval_s + SLACK:
+                return [1.0] * nodes  # a batch that outlasts its interval has work for every slot
         return [busy / (nodes * max(1, snapshot.slots_per_node))] * nodes

@@ -42,10 +42,12 @@ class Worth:
         return self.saved_node_s > self.cost_node_s and self.stop_s + self.drain_s <= self.until_s
 
     def __str__(self) -> str:
+        saved = self.saved_node_s
+        brings = f"saves {saved:.0f}" if saved >= 0 else f"takes {-saved:.0f} more"
         return (
             f"costs {self.cost_node_s:.0f} node-seconds and makes {self.late_rows:.0f} rows late "
             f"({self.stop_s:.1f} s stop, {self.drain_s:.1f} s drain), "
-            f"saves {self.saved_node_s:.0f} node-seconds in the next {self.until_s:g} s"
+            f"{brings} node-seconds in the next {self.until_s:g} s"
         )
 
 

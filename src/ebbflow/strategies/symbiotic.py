@@ -33,12 +33,13 @@ from ebbflow.strategies.applications import Arrivals, Split
 from ebbflow.strategies.capacity_batches import LearnedBatches
 from ebbflow.strategies.capacity_flow import flows
 from ebbflow.strategies.kept_profiles import KeptProfiles
+from ebbflow.strategies.learned_estimator import LearnedEstimator, Overhead
 from ebbflow.strategies.peers.answers import hold
 from ebbflow.strategies.peers.signals import blind
 from ebbflow.strategies.peers.timing import Every
 from ebbflow.strategies.reconfiguration import Stops, Worth, weigh
 from ebbflow.strategies.symbiotic_batches import BatchView
-from ebbflow.strategies.symbiotic_flow import FlowView, LearnedEstimator, Overhead
+from ebbflow.strategies.symbiotic_flow import FlowView
 from ebbflow.strategies.symbiotic_view import Dimensions, Judged, View
 
 FORMULA = "p_i = min { p : cores_i(r_i/p) ≤ core_max }, n = min { n : share of every node ≤ cpu_max }"
@@ -128,8 +129,14 @@ class Symbiotic:
         here = view.judge(planned)
         choices = [self._choice(snapshot, view, layout, loads) for layout in view.layouts()]
         if here.over > 1 + self._tolerance:
-            # The least stressed first, then the fewest nodes, then the shortest stop.
-            best = min(choices, key=lambda c: (max(c.judged.over, 1.0), c.layout.main_nodes, c.worth.stop_s))
+            # The least stressed first; then what costs least until the next assessment, its own change included.
+            best = min(
+                choices,
+                key=lambda c: (
+                    max(c.judged.over, 1.0),
+                    c.layout.main_nodes * self._assess_s + c.worth.cost_node_s,
+                ),
+            )
             if best.layout.difference(planned) and best.judged.over < here.over:
                 return self._go(snapshot, view, loads, best, f"stressed: {here.where}; {self._what(best)}")
             bound = Constraint(name="limit", why=f"{here.where}, and no layout that is allowed is better")
@@ -182,14 +189,14 @@ class Symbiotic:
             self._arrivals_of(name).look(part)
             if name not in self._kept:
                 if name not in self._learned:
-                    self._learned[name] = LearnedEstimator(window_s=self._assess_s)
+                    self._learned[name] = LearnedEstimator()
                 self._learned[name].learn(part)
         if self._given:
             self._kept.look(snapshot, self._split.parts)
 
     def _arrivals_of(self, name: str) -> Arrivals:
         if name not in self._arrivals:
-            self._arrivals[name] = Arrivals(window_s=self._assess_s)
+            self._arrivals[name] = Arrivals()
         return self._arrivals[name]
 
     def _loads(self, snapshot: Snapshot) -> dict[str, float]:

@@ -8,12 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from ebbflow.core.layout import Layout, LayoutDifference
-from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.models import Proportional
-from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile
 from ebbflow.strategies.algorithm_one import (
     Fit,
     Instances,
@@ -22,80 +19,8 @@ from ebbflow.strategies.algorithm_one import (
     fewest_nodes,
     fullest,
 )  # fmt: skip
-from ebbflow.strategies.capacity_flow import LearnedFlow
 from ebbflow.strategies.kept_profiles import name_in
 from ebbflow.strategies.symbiotic_view import Dimensions, Judged
-
-LEARNED_ERROR = 0.05
-"""Claimed of costs learned in operation, which were not cross-validated."""
-
-
-class LearnedEstimator:
-    """An estimator made of what snapshots show: CPU of each operator per source row, as ``flow_model`` has it."""
-
-    def __init__(self, *, window_s: float) -> None:
-        self._flow = LearnedFlow(rate_window_s=window_s)
-
-    def learn(self, snapshot: Snapshot) -> None:
-        """Take in what was read since the last look."""
-        self._flow.learn(snapshot)
-
-    def estimator(self, part: Pipeline, node: NodeProfile) -> Estimator | None:
-        """None while nothing is known. Costs are per source row, so its streams are left out; an operator that was
-        never seen to use CPU costs nothing."""
-        model = self._flow.model
-        if not model.ready:
-            return None
-        flat = Pipeline(name=part.name, operators=part.operators)
-        cpu = {
-            name: CpuProfile(
-                model=Proportional(per_unit=cost_s), low=0.0, high=float("inf"), slope=cost_s,
-                error=LEARNED_ERROR, samples=1,
-            )
-            for name in model.operators
-            if (cost_s := model.cost_s(name)) > 0
-        }  # fmt: skip
-        return Estimator(flat, Profile(pipeline=part.name, cpu=cpu, node=node))
-
-
-class Overhead:
-    """CPU of the nodes ÷ CPU of the instances on them, as both are read: what the engine itself takes."""
-
-    def __init__(self, *, window_s: float) -> None:
-        self._window_s = window_s
-        self._factor: float | None = None
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Compare the means of the last window, while nothing changes."""
-        windows, since_s = snapshot.windows, snapshot.now_s - self._window_s
-        if snapshot.under_way:
-            return
-        nodes = [
-            _mean(windows.of(subject, metric).after(since_s))
-            for subject, metric in windows.series()
-            if metric is Metric.NODE_CPU
-        ]
-        instances = 0.0
-        for name in snapshot.pipeline.order:
-            used = _mean(windows.of(name, Metric.INSTANCE_CPU).after(since_s))
-            instances += (used or 0.0) * (windows.of(name, Metric.INSTANCES).last or 1.0)
-        read = [share for share in nodes if share is not None]
-        if not read or instances < 0.1 or max(read) > 0.98 or len(read) != snapshot.observed.main_nodes:
-            return  # a node that is full shows no more, whatever is asked of it
-        seen = max(1.0, sum(read) * max(1, snapshot.slots_per_node) / instances)
-        self._factor = seen if self._factor is None else 0.5 * (self._factor + seen)
-
-    def profile(self, cores: int) -> NodeProfile:
-        """As a profile of nodes with so many cores."""
-        per_unit = (self._factor or 1.0) / max(1, cores)
-        return NodeProfile(
-            model=Proportional(per_unit=per_unit), low=0.0, high=float("inf"), slope=per_unit,
-            error=LEARNED_ERROR, samples=1, cores=max(1, cores),
-        )  # fmt: skip
-
-
-def _mean(points: Sequence[tuple[float, float]]) -> float | None:
-    return sum(value for _, value in points) / len(points) if points else None
 
 
 class FlowView:

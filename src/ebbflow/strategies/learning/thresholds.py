@@ -7,7 +7,8 @@ there is a trial with the threshold, and
     Q(s, a) ← Q(s, a) + α · (reward + γ · max Q(s′, ·) − Q(s, a))           (Watkins and Dayan)
 
 so a threshold is the better the more of a node it uses, as long as that costs no throughput. Nothing is known at the
-start. The trial comes as a function: here is no simulator and no clock.
+start, and all is hoped for: Q begins above what any step can bring. The trial comes as a function: here is no
+simulator and no clock.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LearnedThreshold:
     """Mean reward of each value that was tried: our Table 1."""
     trials: Mapping[float, int]
     ends_at: float
-    """Where who follows the learned values ends up, from wherever it starts first: at the lowest value."""
+    """Where who follows the learned values comes to rest, from where the last trial was."""
 
     @property
     def best(self) -> float:
@@ -65,7 +66,7 @@ class ThresholdLearner:
         rng: np.random.Generator,
         *,
         learning_rate: float = 0.3,
-        discount: float = 0.8,
+        discount: float = 0.5,
         explore: float = 0.5,
     ) -> None:
         if len(values) < 3 or any(b <= a for a, b in itertools.pairwise(values)):
@@ -76,10 +77,11 @@ class ThresholdLearner:
             raise InputError("learning_rate must be in (0, 1], discount in [0, 1), explore in [0, 1]")
         self._values, self._trial, self._rng = tuple(values), trial, rng
         self._learning_rate, self._discount, self._explore = learning_rate, discount, explore
-        self._q = np.zeros((len(values), 3))
+        # No reward is above 1, so at first every step looks better than any can be: what was not tried is tried.
+        self._q = [[1.0 / (1.0 - discount)] * 3 for _ in values]
         """Of (value, action); actions are −1, 0, +1."""
-        self._reward = np.zeros(len(values))
-        self._count = np.zeros(len(values), dtype=np.int64)
+        self._reward = [0.0] * len(values)
+        self._count = [0] * len(values)
         self._at = int(rng.integers(len(values)))
 
     def learn(self, trials: int) -> LearnedThreshold:
@@ -88,36 +90,32 @@ class ThresholdLearner:
             raise InputError(f"{trials} trials teach nothing; there must be one at least")
         for number in range(trials):
             explore = max(0.1 * self._explore, self._explore * (1 - number / trials))
-            self._step(int(self._count.sum()), explore)
+            self._step(sum(self._count), explore)
         tried = [k for k, count in enumerate(self._count) if count]
         return LearnedThreshold(
-            rewards={self._values[k]: float(self._reward[k] / self._count[k]) for k in tried},
-            trials={self._values[k]: int(self._count[k]) for k in tried},
-            ends_at=self._values[self._follow(0)],
+            rewards={self._values[k]: self._reward[k] / self._count[k] for k in tried},
+            trials={self._values[k]: self._count[k] for k in tried},
+            ends_at=self._values[self._follow(self._at)],
         )
 
     def _step(self, number: int, explore: float) -> None:
         at, allowed = self._at, self._allowed(self._at)
-        untried = [a for a in allowed if not self._count[at + a - 1]]
-        if untried:  # nothing is known of a value that was never tried, so zero says nothing
-            action = int(self._rng.choice(untried))
-        elif self._rng.random() < explore:
-            action = int(self._rng.choice(allowed))
-        else:
-            action = self._greedy(at)
+        at_random = self._rng.random() < explore
+        action = allowed[int(self._rng.integers(len(allowed)))] if at_random else self._greedy(at)
         to = at + action - 1
         reward = self._values[to] - self._trial(self._values[to], number)
         self._reward[to] += reward
         self._count[to] += 1
-        ahead = max(self._q[to, a] for a in self._allowed(to))
-        self._q[at, action] += self._learning_rate * (reward + self._discount * ahead - self._q[at, action])
+        ahead = max(self._q[to][a] for a in self._allowed(to))
+        known = self._q[at]
+        known[action] += self._learning_rate * (reward + self._discount * ahead - known[action])
         self._at = to
 
     def _allowed(self, at: int) -> list[int]:
         return [a for a in (0, 1, 2) if 0 <= at + a - 1 < len(self._values)]
 
     def _greedy(self, at: int) -> int:
-        return max(self._allowed(at), key=lambda action: (self._q[at, action], action == 1))
+        return max(self._allowed(at), key=lambda action: (self._q[at][action], action == 1))
 
     def _follow(self, at: int) -> int:
         for _ in self._values:
