@@ -20,6 +20,7 @@ NAMES = (
     "environment",
     "loop",
     "operator_cost",
+    "pipelines",
     "side_by_side",
 )
 
