@@ -20,6 +20,7 @@ NAMES = (
     "environment",
     "loop",
     "operator_cost",
+    "pipelines",
     "profiles",
     "side_by_side",
 )
