@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -104,7 +105,7 @@ def elysium(
     if json:
         print_json([result.to_json() for result in results])
     else:
-        Console(highlight=False).print(_table(results))
+        Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(_table(results))
         _tell(judged)
     write_elysium_page(report, elysium_report(results, judged, studied))
     say(f"pictures: {escape(str(report))}")
