@@ -61,6 +61,7 @@ def test_the_table_is_for_people(monkeypatch, capsys, tmp_path) -> None:
         (["--strategy", "symbiosis"], "did you mean 'symbiotic'"),
         (["--application", "T2", "--load", "stair"], "no row of T2 and stair"),
         (["--target", "spork"], "did you mean 'spark'"),
+        (["--target", "spark", "--application", "T2"], "on Spark there are T1 on stair"),
         (["--seeds", "0"], "the fewest is 1"),
         (["--workers", "0"], "the fewest is 1"),
         (["--trace", "/no/such/tweets.csv"], "there is no trace file"),

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ebbflow.bench.elysium.cases import Case, cases
+from ebbflow.bench.elysium.cases import Case, cases, on_spark
 from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SIMULATOR, SPARK, TARGETS
 from ebbflow.bench.elysium.result import Result
@@ -92,6 +92,7 @@ def elysium(
         loads=load or (),
         strategies=strategy or (),
     )
+    real = on_spark(chosen) if SPARK in targets else []
     results: list[Result] = []
     studied: Studies | None = None
     if SIMULATOR in targets:
@@ -100,7 +101,7 @@ def elysium(
     if SPARK in targets:
         from ebbflow.bench.elysium.on_spark import run_selection
 
-        results += run_selection(chosen, say=lambda text: say(escape(text)))
+        results += run_selection(real, say=lambda text: say(escape(text)))
     judged = verdicts(results)
     if json:
         print_json([result.to_json() for result in results])
@@ -115,6 +116,7 @@ def elysium(
 def _simulated(
     chosen: Sequence[Case], trace: Path | None, *, seeds: int, workers: int | None, studies: bool
 ) -> tuple[list[Result], Studies | None]:
+    say(f"{len(chosen)} rows × {seeds} seeds = {len(chosen) * seeds} runs")
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=errors, transient=True, disable=not errors.is_terminal,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbflow.bench.elysium.calibration import NODES, STOP_WORDS, storm
+from ebbflow.bench.elysium.calibration import STOP_WORDS, storm
 from ebbflow.bench.elysium.cases import Case
 from ebbflow.bench.elysium.names import T1, Key
 from ebbflow.bench.elysium.result import Points
@@ -120,12 +120,3 @@ def mean_error(estimated: Sequence[tuple[float, float]], measured: Sequence[tupl
 
 def _rounded(points: Sequence[tuple[float, float]]) -> Points:
     return [(round(x, 3), round(y, 4)) for x, y in points]
-
-
-def ideal_node_cpu(instances_cores: float) -> float:
-    """What the calibrated engine makes of it: for tests, the profile has to find it out.
-
-    >>> ideal_node_cpu(2.0)
-    0.825
-    """
-    return NODES.cpu_share(instances_cores)

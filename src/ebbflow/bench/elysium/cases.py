@@ -25,6 +25,7 @@ from ebbflow.bench.elysium.names import (
     JOINT,
     LOADS,
     STRATEGIES,
+    SYMBIOTIC,
     T1,
     T2,
     Key,
@@ -104,7 +105,7 @@ class Case:
 
 KEYS: tuple[Key, ...] = (
     *(key for key in FIGURE_9 if key.application != BOTH),
-    *(Key(BOTH, load, strategy) for load in TOGETHER for strategy in (JOINT, "symbiotic")),
+    *(Key(BOTH, load, strategy) for load in TOGETHER for strategy in (JOINT, SYMBIOTIC)),
 )
 """The rows of Figure 9, and joint scaling of both applications, which it leaves out."""
 
@@ -142,6 +143,22 @@ def cases(
         )
     twitter = twitter_load(trace) if any(key.load == "twitter" for key in chosen) else None
     return [_case(key, twitter, traced=trace is not None) for key in chosen]
+
+
+def on_spark(chosen: Sequence[Case]) -> list[Case]:
+    """Those of the cases that are run on Spark as well: joint and symbiotic on three loads of T1."""
+    found = [
+        case
+        for case in chosen
+        if case.key.application == T1
+        and case.key.load in ("stair", "square", "twitter")
+        and case.key.strategy in (JOINT, SYMBIOTIC)
+    ]
+    if not found:
+        raise InputError(
+            "on Spark there are T1 on stair, square and twitter, joint and symbiotic; name one of them"
+        )
+    return found
 
 
 def _told(*named: Sequence[str]) -> Iterator[str]:

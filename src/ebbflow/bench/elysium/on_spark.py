@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ebbflow.bench.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
-from ebbflow.bench.elysium.names import JOINT, SPARK, SYMBIOTIC, T1
+from ebbflow.bench.elysium.names import JOINT, SPARK, T1
 from ebbflow.bench.elysium.result import Curves, Measured, Result, curves_of
 from ebbflow.bench.elysium.run import Watched
 from ebbflow.bench.record import RunRecorder
@@ -32,7 +32,7 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError, TargetError
+from ebbflow.errors import TargetError
 from ebbflow.pipelines.top_words import TopWords
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Symbiotic
@@ -70,16 +70,6 @@ class SparkCase:
     strategy: str
 
 
-def selection(cases: Sequence[Case]) -> list[Case]:
-    """Those of the cases that are run on Spark: joint and symbiotic on three loads of T1."""
-    loads = (*SHAPES, "twitter")
-    return [
-        case
-        for case in cases
-        if case.key.application == T1 and case.key.load in loads and case.key.strategy in (JOINT, SYMBIOTIC)
-    ]
-
-
 def spark_case(case: Case) -> SparkCase:
     """The case with its load as it is played on Spark."""
     key = case.key
@@ -104,13 +94,8 @@ def _twitter(load: Load) -> tuple[str, float]:
 
 def run_selection(cases: Sequence[Case], *, say: Callable[[str], None]) -> list[Result]:
     """Each of them in a process of its own: a JVM remembers the settings of the run before."""
-    chosen = selection(cases)
-    if not chosen:
-        raise InputError(
-            "on Spark there are T1 on stair, square and twitter, joint and symbiotic; name one of them"
-        )
     results = []
-    for case in chosen:
+    for case in cases:
         told = spark_case(case)
         say(f"{case.key} on Spark: {told.seconds:.0f} s and what a cluster takes to start")
         done = subprocess.run(
@@ -142,7 +127,8 @@ def _strategy(name: str) -> Strategy:
 
 
 def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured, Curves]:
-    """One run in real time, from one executor and one instance."""
+    """One run in real time, from one executor and as many instances as there can be slots: joint scaling judges
+    operators by their CPU, and one that waits uses none, so it would never get another instance."""
     time, never = clock or SystemClock(), threading.Event()
     recorder, watched = RunRecorder(), Watched()
 
@@ -169,7 +155,9 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
                 trigger_s=TRIGGER_S,
             )  # fmt: skip
             rankings = application.rankings()
-            query = application.managed(spark, Path(folder) / "checkpoint", rankings.take, {ENRICH: 1})
+            query = application.managed(
+                spark, Path(folder) / "checkpoint", rankings.take, {ENRICH: LIMITS.max_nodes}
+            )
             time.wait(started_s - time.now_s(), never)
             attached = attach(
                 spark,
