@@ -20,6 +20,7 @@ NAMES = (
     "environment",
     "loop",
     "operator_cost",
+    "profiles",
     "side_by_side",
 )
 

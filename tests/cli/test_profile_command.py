@@ -15,7 +15,7 @@ def test_the_simulator_is_profiled_and_told_as_one_document(monkeypatch, capsys,
     monkeypatch.chdir(tmp_path)
     code, out, _ = ebbflow(
         monkeypatch, capsys,
-        *("profile", "--pipeline", "top-words", "--target", "simulator", "--steps", "3", "--hold", "60s", "--json"),
+        *("profile", "--pipeline", "top-words", "--target", "simulator", "--steps", "2", "--hold", "60s", "--json"),
     )  # fmt: skip
     assert code == 0
     told = json.loads(out)

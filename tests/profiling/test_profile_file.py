@@ -63,7 +63,7 @@ def test_everything_that_is_written_is_read_back() -> None:
 
 
 @given(
-    names=st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True),
+    names=st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4, unique=True),
     numbers=st.lists(st.floats(0, 1e12), min_size=4, max_size=4),
 )
 def test_any_name_and_any_number_survive_the_file(names: list[str], numbers: list[float]) -> None:

@@ -127,7 +127,7 @@ class CostLearner:
     def _take_requested(self, r: Reading) -> None:
         if r.subject != MAIN:
             return
-        if self._requested is not None and r.value > self._requested:
+        if self._requested is not None and r.value > max(self._requested, self._there or 0.0):
             self._nodes_asked.append((r.time_s, r.value))
         elif self._requested is not None and r.value < self._requested:
             self._nodes_asked.clear()  # some were taken back; which, nobody can tell
@@ -164,7 +164,11 @@ class CostLearner:
             asked_s = r.time_s - sum(stood_s.values())
             queue = self._queues.of(r.subject, Metric.QUEUE_LENGTH)
             before = [rows for time_s, rows in queue if asked_s - BEFORE_S <= time_s <= asked_s]
-            if before:
+            if (
+                r.subject in self._draining
+            ):  # the one before was not drained yet: back to what was before that
+                self._draining[r.subject] = (r.time_s, self._draining[r.subject][1])
+            elif before:
                 self._draining[r.subject] = (r.time_s, max(1.0, AS_BEFORE * max(before)))
 
     def _take_queue(self, r: Reading) -> None:

@@ -33,6 +33,7 @@ class CurveLearner:
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self._kinds = tuple(kinds)
         self._fit: Fit | None = None
+        self._fitted_with = self._kinds
         self._new = 0
         """Samples since the last fit."""
         self._watched: tuple[Fitted | Fit, Cusum] | None = None
@@ -72,14 +73,15 @@ class CurveLearner:
             self._watched = (found, Cusum(found.error))
             self._unwatched, self._watch_anew_after = 0, len(self.samples)
 
-    def fit(self) -> Fit | None:
-        """The curve through what is remembered; found anew once a tenth more was seen."""
-        if self._fit is None or self._new > REFIT_SHARE * len(self.samples):
+    def fit(self, kinds: Sequence[str] | None = None) -> Fit | None:
+        """The curve through what is remembered; found anew once a tenth more was seen, or with other models."""
+        tried = self._kinds if kinds is None else tuple(kinds)
+        if self._fit is None or tried != self._fitted_with or self._new > REFIT_SHARE * len(self.samples):
             carried = self._carried()
             x = [*(c[0] for c in carried), *(s.x for s in self.samples)]
             y = [*(c[1] for c in carried), *(s.y for s in self.samples)]
-            self._fit = fit(x, y, kinds=self._kinds)
-            self._new = 0
+            self._fit = fit(x, y, kinds=tried)
+            self._fitted_with, self._new = tried, 0
         return self._fit
 
     def _carried(self) -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ import msgspec
 
 LEAST_SIGMA = 0.02
 """Relative errors of 2 % are never news."""
-_SLACK, _ALARM, _MOST = 1.0, 5.0, 3.0
+_SLACK, _ALARM, _MOST = 1.0, 6.0, 3.0
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,13 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 class Cusum:
     """Page's cumulative sum on relative errors, in both directions (Page, Biometrika 41, 1954).
 
-        S⁺ ← max(0, S⁺ + e/σ − 1)    S⁻ ← max(0, S⁻ − e/σ − 1)    alarm when one passes 5
+        S⁺ ← max(0, S⁺ + e/σ − 1)    S⁻ ← max(0, S⁻ − e/σ − 1)    alarm when one reaches 6
 
     Its target is known (an error of 0), which is why it is this one and not Page–Hinkley, which first has to learn a
     mean. σ is that of the profile, from its mean error ε: σ = ε·√(π/2), at least 2 %. With these numbers a false alarm
-    comes about once in 100,000 samples (Siegmund, Sequential Analysis, 1985, eq. 2.57: (e^2b − 2b − 1)/2, b = 6.17);
-    that is 13 days of 10 s windows. No sample counts for more than 3σ, so it takes at least three.
+    comes about once in 400,000 samples (Siegmund, Sequential Analysis, 1985, §II.6: (e^2b − 2b − 1)/2 for one
+    side, b = 6 + 1.166); that is 48 days of 10 s windows. No sample counts for more than 3σ, so that one, however wild,
+    is no alarm, and it takes three.
 
     >>> cusum = Cusum(error=0.02)
     >>> [cusum.add(e) is not None for e in (0.01, -0.03, 0.3, 0.3, 0.3)]
@@ -54,7 +55,7 @@ class Cusum:
                 continue
             self._sums[sign] = total
             self._since[sign].append(error)
-            if total > _ALARM:
+            if total >= _ALARM:
                 return sum(self._since[sign]) / len(self._since[sign])
         return None
 

@@ -23,15 +23,16 @@ from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional
 FOLDS = 10
 LEAST_SHARE = 0.05
 """Of the largest measured value: smaller ones count as that much in relative errors."""
-MOST_SAMPLES = 600
+MOST_SAMPLES = 300
 """More are thinned out evenly: a net of 10 numbers does not learn from them what it has not learned before."""
 FEWEST_FOR_FREEDOM = 20
 """Samples below which only straight lines are tried."""
 MOST_KNOTS = 12
 HIDDEN = 3
-_STARTS = 2
+_SAME = 1e-6
+"""Errors closer than this differ by rounding."""
 _ALIKE = 1e-3
-"""Inputs whose range is less than this share of the largest are one input."""
+"""Inputs closer than this share of the largest are one input."""
 
 QUICK = ("proportional", "line", "knots")
 """Models that are found in milliseconds: for learning while a pipeline runs."""
@@ -112,7 +113,7 @@ def _winner(errors: dict[str, Floats]) -> str:
     for kind, error in errors.items():
         worse = error - errors[best]
         doubt = float(worse.std()) / np.sqrt(len(worse))
-        if kind == best or float(worse.mean()) <= doubt:
+        if kind == best or float(worse.mean()) <= max(doubt, _SAME):
             return kind
     return best
 
@@ -165,16 +166,15 @@ def _knots(x: Floats, y: Floats, weights: Floats) -> Model:
     mean_x = np.array([np.average(x[part], weights=weights[part]) for part in parts])
     mean_y = np.array([np.average(y[part], weights=weights[part]) for part in parts])
     rising = isotonic_regression(mean_y, weights=heavy).x
-    knots_x, first = np.unique(mean_x, return_index=True)
-    knots_y = np.maximum.accumulate(rising[first])
+    apart = np.concatenate(([True], np.diff(mean_x) > _ALIKE * float(x.max())))
+    knots_x, knots_y = mean_x[apart], rising[apart]
     if len(knots_x) < 2:
         return _line(x, y, weights)
-    ends_x = np.concatenate(([x.min()], knots_x, [x.max()]))
-    ends_y = np.concatenate((
-        [_on_line(knots_x[:2], knots_y[:2], x.min())], knots_y, [_on_line(knots_x[-2:], knots_y[-2:], x.max())],
-    ))  # fmt: skip
-    kept = np.concatenate(([True], np.diff(ends_x) > 0))
-    return Knots(x=tuple(ends_x[kept].tolist()), y=tuple(np.maximum(ends_y[kept], 0.0).tolist()))
+    low, high = min(float(x.min()), float(knots_x[0])), max(float(x.max()), float(knots_x[-1]))
+    points = [(low, _on_line(knots_x[:2], knots_y[:2], low))] if low < knots_x[0] else []
+    points += zip(knots_x.tolist(), knots_y.tolist(), strict=True)
+    points += [(high, _on_line(knots_x[-2:], knots_y[-2:], high))] if high > knots_x[-1] else []
+    return Knots(x=tuple(p[0] for p in points), y=tuple(max(0.0, p[1]) for p in points))
 
 
 def _on_line(x: Floats, y: Floats, at: float) -> float:
@@ -182,31 +182,30 @@ def _on_line(x: Floats, y: Floats, at: float) -> float:
 
 
 def _net(x: Floats, y: Floats, weights: Floats) -> Model:
-    """The seed's net, by L-BFGS from two random starts: RPROP, which it used, is for far more data than this."""
+    """The seed's net, by L-BFGS: RPROP, which it used, is for far more data than this."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
     x_middle, x_scale = float(x.max() + x.min()) / 2, max(float(np.ptp(x)) / 2, 1e-12)
     y_middle, y_scale = float(y.max() + y.min()) / 2, max(float(np.ptp(y)) / 2, 1e-12)
     z, t = ((x - x_middle) / x_scale)[:, None], (y - y_middle) / y_scale
-    best = None
-    for start in range(_STARTS):
-        net = MLPRegressor(
-            hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=1e-5, max_iter=400,
-            random_state=start,
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            net.fit(z, t, sample_weight=weights / weights.mean())
-        if best is None or net.loss_ < best.loss_:
-            best = net
-    assert best is not None
+    net = MLPRegressor(
+        hidden_layer_sizes=(HIDDEN,),
+        activation="tanh",
+        solver="lbfgs",
+        alpha=1e-5,
+        max_iter=100,
+        random_state=1,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net.fit(z, t, sample_weight=weights / weights.mean())
     return Net(
         x_middle=x_middle, x_scale=x_scale, y_middle=y_middle, y_scale=y_scale,
-        weights=tuple(best.coefs_[0][0].tolist()),
-        shifts=tuple(best.intercepts_[0].tolist()),
-        outputs=tuple(best.coefs_[1][:, 0].tolist()),
-        output_shift=float(best.intercepts_[1][0]),
+        weights=tuple(net.coefs_[0][0].tolist()),
+        shifts=tuple(net.intercepts_[0].tolist()),
+        outputs=tuple(net.coefs_[1][:, 0].tolist()),
+        output_shift=float(net.intercepts_[1][0]),
     )  # fmt: skip
 
 

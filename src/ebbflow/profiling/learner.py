@@ -114,13 +114,15 @@ class ProfileLearner:
         """Whether the CPU of some operator is known."""
         return any(cpu.samples or cpu.base is not None for cpu in self._cpu.values())
 
-    def profile(self, learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> Profile:
-        """What is known by now."""
+    def profile(
+        self, learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC), *, kinds: Sequence[str] | None = None
+    ) -> Profile:
+        """What is known by now. ``kinds``: other models to try than those it was made with, this once."""
         cpu = {}
         for name, learner in self._cpu.items():
             if isinstance(learner.base, CpuProfile) and learner.holds:
                 cpu[name] = learner.base
-            elif (fit := learner.fit()) is not None:
+            elif (fit := learner.fit(kinds)) is not None:
                 cpu[name] = CpuProfile(
                     model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
                     samples=fit.samples, tried=fit.tried,
@@ -129,7 +131,7 @@ class ProfileLearner:
             pipeline=self.pipeline.name,
             selectivity=self._selectivity(),
             cpu=cpu,
-            node=self._node_profile(),
+            node=self._node_profile(kinds),
             costs=self._known_costs(),
             target=self._target,
             learned_at=learned_at,
@@ -147,11 +149,11 @@ class ProfileLearner:
                 found[ends] = Spread(mean=mean, deviation=seen.spread.deviation, samples=seen.count)
         return found
 
-    def _node_profile(self) -> NodeProfile:
+    def _node_profile(self, kinds: Sequence[str] | None) -> NodeProfile:
         base = self._node.base
         if isinstance(base, NodeProfile) and base.samples and self._node.holds:
             return base
-        fit = self._node.fit()
+        fit = self._node.fit(kinds)
         cores = self._sampler.cores
         if fit is None:
             return NodeProfile.assumed(cores=cores)

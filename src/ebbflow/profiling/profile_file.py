@@ -80,8 +80,9 @@ def to_text(profile: Profile) -> str:
         costs=profile.costs,
     )
     plain = _without_none(msgspec.to_builtins(document, builtin_types=(datetime,)))
+    name = "".join(sign if sign.isprintable() else "?" for sign in profile.pipeline)
     head = (
-        f"# What {profile.pipeline} costs, learned on {profile.target or 'what was seen'}. Rates in rows/s of one "
+        f"# What {name} costs, learned on {profile.target or 'what was seen'}. Rates in rows/s of one "
         "instance, CPU in cores,\n# a node's CPU as a share of its cores, times in seconds. `ebbflow profile --help`.\n"
     )
     return head + "\n".join(_table("", plain)) + "\n"
@@ -203,11 +204,16 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, dict):
         return "{}"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, float) else _quoted(value)
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return key if _BARE_KEY.fullmatch(key) else _quoted(key)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON has it, which is how TOML has it but for one sign."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _without_none(value: Any) -> Any:

@@ -14,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from ebbflow.bench.profiling.phase import MOST_INSTANCE_CPU, Phase, Progress, Schedule, Stair
 from ebbflow.bench.simulation import play
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
@@ -25,7 +28,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import UnknownNameError
 from ebbflow.profiling.accuracy import accuracy
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.fitting import ALL
+from ebbflow.profiling.fitting import ALL, QUICK
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
@@ -50,7 +53,10 @@ class SimulatedPhase:
     steps: int = 8
     hold_s: float = 60.0
     noise: float = 0.05
+    """Spread of what rows cost from second to second, and of what is read of the CPU at each look, as a share."""
     seed: int = 1
+    kinds: tuple[str, ...] = ALL
+    """Models to try."""
 
     def run(
         self,
@@ -60,7 +66,7 @@ class SimulatedPhase:
     ) -> Phase:
         """Run the stairs, learn, and check on a sine."""
         costed = costed_pipeline(self.pipeline)
-        learner = ProfileLearner(costed.pipeline, kinds=ALL, target=TARGET)
+        learner = ProfileLearner(costed.pipeline, kinds=self.kinds, target=TARGET)
         if self.engine == MICRO_BATCH:
             return self._batches(learner, costed.micro_batch(noise=self.noise), learned_at, on_progress)
         if self.engine != CONTINUOUS:
@@ -141,14 +147,16 @@ class SimulatedPhase:
     ) -> None:
         """``after_s``: what is read is told as if it had begun so much later."""
         last_s = -1.0
+        rng = np.random.default_rng(self.seed if seed is None else seed)
 
         def heard(report: CycleReport) -> None:
             nonlocal last_s
             seen = report.observation
             if seen is not None and seen.time_s > last_s:
                 last_s = seen.time_s
+                readings = _as_read(seen, after_s, self.noise, rng)
                 for listener in listeners:
-                    listener.learn(_later(seen, after_s), seen.batches)
+                    listener.learn(readings, seen.batches)
 
         scenario = Scenario(
             engine=engine,
@@ -168,7 +176,7 @@ def balanced(
     learner: ProfileLearner, pipeline: Pipeline, rate_per_s: float, most: Mapping[str, int]
 ) -> dict[str, int]:
     """Instances of each operator that are at most ``MOST_INSTANCE_CPU`` busy at a rate, by what was learned so far."""
-    ask = Estimator(pipeline, learner.profile())
+    ask = Estimator(pipeline, learner.profile(kinds=QUICK))
     rates = ask.input_rates(dict.fromkeys(pipeline.sources, rate_per_s))
     return {
         name: min(
@@ -195,7 +203,13 @@ def _alone_per_s(engine: Continuous) -> float:
     return 1.0 / max(engine.row_cost_s[name] * rows for name, rows in engine.per_source_row.items())
 
 
-def _later(seen: Observation, by_s: float) -> Sequence[Reading]:
-    if not by_s:
-        return seen.readings
-    return [Reading(r.time_s + by_s, r.subject, r.metric, r.value) for r in seen.readings]
+def _as_read(seen: Observation, later_s: float, noise: float, rng: np.random.Generator) -> Sequence[Reading]:
+    """Told as if it had been later, and CPU with the noise that reading it has on a machine; simulated CPU has none."""
+    factors = np.exp(rng.normal(-noise * noise / 2, noise, len(seen.readings))).tolist()
+    return [
+        Reading(r.time_s + later_s, r.subject, r.metric, r.value * factor if r.metric in _NOISY else r.value)
+        for r, factor in zip(seen.readings, factors, strict=True)
+    ]
+
+
+_NOISY = (Metric.INSTANCE_CPU, Metric.NODE_CPU)
