@@ -116,7 +116,7 @@ def test_after_a_long_silence_the_net_waits_until_it_knows_ten_minutes(trained: 
 
 
 def test_too_short_a_history_is_refused() -> None:
-    with pytest.raises(InputError, match="needs 90 minutes"):
+    with pytest.raises(InputError, match="needs 60 minutes"):
         LoadNet().learn(history(40))
     with pytest.raises(InputError, match="teach nothing"):
         LoadNet(least=5)

@@ -73,6 +73,12 @@ def test_a_cost_that_changed_is_noticed_and_learned_anew(factor: float) -> None:
     assert learner.profile().cpu["split"].estimate(200.0).value == pytest.approx(0.4 * factor, rel=0.02)
 
 
+def test_to_idle_far_below_the_profiled_range_is_no_change() -> None:
+    learner = ProfileLearner(PIPELINE, base=base(high=10_000.0))
+    feed(learner, [25.0] * 60, lambda _: 0.002)
+    assert learner.drifts == []
+
+
 def test_drift_is_noticed_without_a_file_too() -> None:
     learner = ProfileLearner(PIPELINE)
     end_s = feed(learner, up_and_down(150), lambda _: 0.002)

@@ -292,6 +292,19 @@ def test_costs_learned_in_operation_lead_where_a_true_profile_does() -> None:
     ]
 
 
+def test_a_profile_that_is_not_true_any_more_is_noticed_and_learned_anew() -> None:
+    """Every operator costs twice what was profiled: stressed soon, and sized for what it costs in the end."""
+    engine = STEP.engine
+    assert isinstance(engine, Continuous)
+    halved = {name: cost_s / 2 for name, cost_s in engine.row_cost_s.items()}
+    strategy = Symbiotic({"top-words": estimator(engine.pipeline, halved)})
+    run = simulate(scene("constant(600)", seconds=900.0), strategy)
+    last = run.decisions[-1].before
+    assert last.parallelism["words"] == 2  # 1.2 cores
+    assert any("CPU than its profile says" in str(e.decision.inputs.get("drift", "")) for e in run.decisions)
+    assert score(run, oracle_node_seconds=None).rows_out > 0.97 * 600 * 900
+
+
 def test_two_applications_are_sized_together() -> None:
     other = built_in_engine("sentiment", "continuous")
     assert isinstance(other, Continuous)

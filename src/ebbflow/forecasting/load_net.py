@@ -36,6 +36,8 @@ FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
 """Strengths of holding weights back that are tried."""
 ITERATIONS = 120
+LEAST_MINUTES = 60
+"""Of a history: fewer leave nothing to test on."""
 CYCLES_MINUTES = (7 * 24 * 60, 24 * 60, 60)
 """Of the day of the week, the hour and the minute."""
 
@@ -62,7 +64,7 @@ class Training:
 class LoadNet:
     """Predicts by the net where that has shown to be better, else by the line; ``said`` tells which, and why.
 
-    ``least``: minutes of history that it takes to train. ``seed``: of the first weights.
+    ``least``: minutes to have seen before it trains by itself. ``seed``: of the first weights.
 
     >>> net = LoadNet(least=80)
     >>> net.predict([(60.0 * k, 100.0) for k in range(40)], now_s=2400.0)
@@ -71,9 +73,9 @@ class LoadNet:
     'the line through the last minutes: 40 of 80 minutes seen that the net needs'
     """
 
-    def __init__(self, *, least: int = 90, seed: int = 0, naive: Naive | None = None) -> None:
-        if least < 2 * (LAGS + HORIZON_MINUTES):
-            raise InputError(f"{least} minutes teach nothing; at least {2 * (LAGS + HORIZON_MINUTES)} do")
+    def __init__(self, *, least: int = 150, seed: int = 0, naive: Naive | None = None) -> None:
+        if least < LEAST_MINUTES:
+            raise InputError(f"{least} minutes teach nothing; at least {LEAST_MINUTES} do")
         self._least, self._seed = least, seed
         self._naive = naive or Naive()
         self._due = least
@@ -84,9 +86,9 @@ class LoadNet:
     def learn(self, loads: Loads) -> Training:
         """Train on a history, as in a profiling phase."""
         minutes = by_minute(loads)
-        if len(minutes) < self._least:
+        if len(minutes) < LEAST_MINUTES:
             raise InputError(
-                f"the net needs {self._least} minutes of loads to learn from, and got {len(minutes)}"
+                f"the net needs {LEAST_MINUTES} minutes of loads to learn from, and got {len(minutes)}"
             )
         values = np.asarray([load for _, load in minutes])
         starts = np.asarray([time_s for time_s, _ in minutes])
@@ -113,7 +115,7 @@ class LoadNet:
         seen = round((loads[-1][0] - loads[0][0]) / MINUTE_S) + 1 if loads else 0
         if seen >= self._due:
             minutes = by_minute(loads)
-            if len(minutes) >= self._least:
+            if len(minutes) >= LEAST_MINUTES:
                 self.learn(minutes)
             self._due = max(self._due, 2 * len(minutes))
         line = self._naive.said

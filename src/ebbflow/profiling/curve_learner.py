@@ -57,8 +57,11 @@ class CurveLearner:
         known, cusum = self._watched
         if not known.low <= sample.x <= known.high:
             return None  # a guess that is wrong is no news
-        expected = max(known.model.at(sample.x), LEAST_SHARE * known.model.at(known.high), 1e-9)
-        change = cusum.add((sample.y - expected) / expected)
+        expected = known.model.at(sample.x)
+        # What is small counts as a share of the largest, as in ``fitting``: who idles has not changed.
+        change = cusum.add(
+            (sample.y - expected) / max(expected, LEAST_SHARE * known.model.at(known.high), 1e-9)
+        )
         if change is None:
             return None
         self._start_anew(cusum.suspicious)

@@ -231,11 +231,11 @@ class Sampler:
         if not self._next:
             return
         before_s = max(min(self._next.values()) * self._window_s, self._newest_s - FORGET_S)
+        kept: list[Track | Level] = [*self._source.values(), *self._nodes.values(), self._node_count]
         for operator in self._operators.values():
-            for track in (operator.rows_in, operator.rows_out, operator.cpu_s, operator.instances):
-                track.forget_before(before_s)
-        for track in (*self._source.values(), *self._nodes.values(), self._node_count):
-            track.forget_before(before_s)
+            kept += [operator.rows_in, operator.rows_out, operator.cpu_s, operator.instances]
+        for each in kept:
+            each.forget_before(before_s)
         silent = [name for name, node in self._nodes.items() if node.ended_before(before_s)]
         for name in silent:
             del self._nodes[name]
