@@ -57,7 +57,7 @@ def fit(x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, s
 
     >>> x = [float(n) for n in range(1, 61)]
     >>> found = fit(x, [0.2 + 0.01 * n for n in x])
-    >>> found.model.at(30.0), found.low, found.high, found.error < 1e-9
+    >>> round(found.model.at(30.0), 9), found.low, found.high, found.error < 1e-9
     (0.5, 1.0, 60.0, True)
     """
     xs, ys = _thinned(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
@@ -106,7 +106,7 @@ def _may_win(known: Floats, errors: dict[str, Floats]) -> bool:
     """
     best = errors[_winner(errors)]
     better = best - known
-    return float(better.mean()) > float(better.std()) / np.sqrt(len(better))
+    return bool(better.mean() > better.std() / np.sqrt(len(better)))
 
 
 def _own_errors(fitter: Fitter, x: Floats, y: Floats) -> Floats:
