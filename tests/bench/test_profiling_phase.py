@@ -98,7 +98,7 @@ def test_a_store_of_an_earlier_run_will_do(tmp_path: Path, monkeypatch: pytest.M
     direct = SimulatedPhase(pipeline="sentiment", steps=2, hold_s=60.0, kinds=QUICK).run().profile
     store.close()
     monkeypatch.undo()
-    stored = learn_from_store(tmp_path / "run.sqlite", PIPELINES["sentiment"].pipeline).profile
+    stored = learn_from_store(tmp_path / "run.sqlite", PIPELINES["sentiment"].pipeline, kinds=QUICK).profile
     for name, cpu in direct.cpu.items():
         assert stored.cpu[name].estimate(cpu.high).value == pytest.approx(
             cpu.estimate(cpu.high).value, rel=0.02

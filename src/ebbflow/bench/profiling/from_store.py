@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import METRICS, ProfileLearner
 
 
-def learn_from_store(path: Path, pipeline: Pipeline | str) -> Phase:
+def learn_from_store(path: Path, pipeline: Pipeline | str, *, kinds: Sequence[str] = ALL) -> Phase:
     """Learn from all that is in a store; batches are not, so costs of stages stay unknown."""
     if not path.is_file():
         raise InputError(f"there is no store {path}; name the file that a run was given with --store")
@@ -33,7 +34,7 @@ def learn_from_store(path: Path, pipeline: Pipeline | str) -> Phase:
     readings.sort(key=lambda reading: reading.time_s)
     if not any(reading.subject != MAIN for reading in readings):
         raise InputError(f"the store {path} has no readings of an operator, a query or a node to learn from")
-    learner = ProfileLearner(pipeline, kinds=ALL)
+    learner = ProfileLearner(pipeline, kinds=kinds)
     for first in range(0, len(readings), 10_000):
         learner.learn(readings[first : first + 10_000])
     began_s = time.perf_counter()
