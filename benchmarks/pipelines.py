@@ -19,7 +19,7 @@ from ebbflow.pipelines.sentiment import Sentiment, feature_columns, sentiment_co
 from ebbflow.pipelines.top_words import RANKED, TopWords
 from ebbflow.targets.spark.settings import use_loopback, use_this_python
 
-ROWS_PER_BATCH, BATCHES, WARM_UP, TURNS = 200_000, 5, 3, 4
+ROWS_PER_BATCH, BATCHES, WARM_UP, TURNS = 200_000, 4, 2, 3
 CORES = 2
 HOUR_MS = 3_600_000
 

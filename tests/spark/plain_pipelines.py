@@ -60,6 +60,11 @@ def sentiment(model: SentimentModel, text: str) -> str:
     return SENTIMENTS[int(np.argmax(scores))]
 
 
+def went_on(query: Any) -> bool:
+    """Whether a query has finished a batch with rows since it was started."""
+    return any(progress["numInputRows"] > 0 for progress in query.recentProgress)
+
+
 def offset(query: Any) -> tuple[int, int]:
     """(rows that a stopped query has taken, the start of its load in ms)."""
     found = query.lastProgress["sources"][0]["endOffset"]

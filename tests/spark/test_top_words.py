@@ -20,8 +20,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(
     "sizes",
-    [{}, {"words": 3, "stop-words": 2, "intermediate-ranker": 4}, {"intermediate-ranker": 1}],
-    ids=["fused", "spread", "one-ranker"],
+    [{}, {"words": 3, "stop-words": 2, "intermediate-ranker": 4}],
+    ids=["fused", "spread"],
 )
 def test_words_are_ranked_as_one_process_ranks_them(spark, sizes) -> None:
     app = TopWords(load="constant(50)", seed=3, window_s=9, slide_s=3, top=5)
@@ -59,9 +59,8 @@ def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_
         return len(rankings.windows()) >= 5 and seen.keys() == set(OPERATORS)
 
     wait(counted, "windows, and a batch in which every operator was counted")
-    before = max(rankings.windows())
     query.restart({"reader": 3, "words": 1, "counter": 3, "intermediate-ranker": 2})
-    wait(lambda: max(rankings.windows()) > before + 3, "windows after the restart")
+    wait(lambda: plain.went_on(query.query), "a batch after the restart")
     query.stop()
     assert query.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
     rows, start_ms = plain.offset(query.query)
