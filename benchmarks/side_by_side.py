@@ -5,7 +5,7 @@ for executors, and once asked for more freshness than anyone can give here (FRES
 just had): it then stops at the size beyond which nothing gets fresher. That run is held against the other.
 
 At the peak both hold sizes that take the same number of rounds of tasks (8 tasks on 4 or on 6 executors: two), so
-their p95 can at best be equal. "No worse" therefore means within SAME of each other: two runs of one and the same regime
+their p95 can at best be equal. "No worse" therefore means within SAME of each other: two runs of one regime
 have differed by more (four of dynamic allocation: 8.2 to 9.0 s).
 
 Writes ``benchmarks/side-by-side.html`` with the runs over each other, and the scores as JSON.

@@ -15,7 +15,19 @@ from typing import Annotated, Any
 import typer
 
 import ebbflow
-from ebbflow.cli import agent, bench, demo, google_cluster, ledger, metrics, policy, replay, simulate, submit
+from ebbflow.cli import (
+    agent,
+    bench,
+    demo,
+    google_cluster,
+    ledger,
+    metrics,
+    policy,
+    profile,
+    replay,
+    simulate,
+    submit,
+)
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
@@ -33,6 +45,7 @@ demo.register(app)
 submit.register(app)
 simulate.register(app)
 replay.register(app)
+profile.register(app)
 bench.register(app)
 google_cluster.register(app)
 ledger.register(app)

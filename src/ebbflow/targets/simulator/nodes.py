@@ -7,11 +7,12 @@ until it is gone, as on Spark; one told to leave works on until the running batc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.faults import SlowNode
+from ebbflow.targets.simulator.overhead import Overhead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class NodeKind:
     """Speeds of the nodes in the order in which they are asked for, round and round."""
     drain_s: float = 10.0
     """How long a leaving node goes on taking tasks of a batch that runs."""
+    overhead: Overhead = field(default_factory=Overhead)
+    """What the continuous engine takes of a node for itself; micro-batches have theirs in tasks and driver."""
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -38,6 +41,19 @@ class NodeKind:
             )
         if not self.speeds or min(self.speeds) <= 0:
             raise InputError(f"speeds {self.speeds}; there must be at least one, all above 0")
+        if not self.left_cores > 0:
+            raise InputError(
+                f"an overhead of {self.overhead.idle_cores:g} cores leaves nothing of {self.slots}; it must be less"
+            )
+
+    @property
+    def left_cores(self) -> float:
+        """Cores that the engine leaves to instances."""
+        return self.overhead.left_cores(self.slots)
+
+    def cpu_share(self, instances_cores: float) -> float:
+        """Part of a node's cores in use where its instances use so many."""
+        return min(1.0, self.overhead.used_cores(instances_cores) / self.slots)
 
 
 @dataclass(eq=False)
