@@ -320,6 +320,14 @@ def test_two_applications_are_sized_together() -> None:
     assert grown.parallelism  # of the one whose load rose, and of no other
     assert all(name.startswith("sentiment/") for name in grown.parallelism)
     assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 5.6 ms = 6.8 cores
+    engines = (both.engine, small)
+    given = {
+        e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)
+    }
+    told = changes(
+        play(both, Symbiotic(given)).run, 300.0
+    )  # profiles name operators without their application
+    assert [entry.decision.wanted for entry in told] == [after[0].decision.wanted]
     for each in play(both, make_strategy("symbiotic")).runs:
         late = score(each, oracle_node_seconds=None)
         assert late.rows_out > 0.95 * late.rows_in
