@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TARGET = "spark"
-TRIGGER_S = 1.0
+TRIGGER_S = 2.0
+"""Two cycles of the loop: so the plan of every batch is met, and with it the rows of all operators."""
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 """The state store whose partitions can be changed in number."""
 WARM_UP_S = 30.0
