@@ -129,6 +129,20 @@ def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, re
     assert "no schedule within 1:1 nodes" not in page.read_text()
 
 
+def test_a_last_line_that_was_not_written_to_its_end_is_left_out(
+    monkeypatch, capsys, caplog, record, tmp_path
+) -> None:
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(record.read_bytes() + b'{"id": "00')
+    whole = json.loads(ebbflow(monkeypatch, capsys, str(record), "--json")[1])
+    code, out, _ = ebbflow(monkeypatch, capsys, str(torn), "--json")
+    assert code == 0
+    assert json.loads(out)["results"] == whole["results"]
+    assert "was not written to its end" in caplog.text
+    torn.write_bytes(b'{"id": "00\n' + record.read_bytes())
+    assert ebbflow(monkeypatch, capsys, str(torn), "--json")[0] == 2
+
+
 def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, capsys, record) -> None:
     monkeypatch.setitem(STRATEGIES, "broken", Broken)
     code, out, err = ebbflow(monkeypatch, capsys, str(record), "--strategy", "broken,static", "--json")

@@ -7,6 +7,7 @@ got wrong ends with one line and code 1.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -90,6 +91,12 @@ def main() -> None:
         _fail(str(error), 1)
     except _USAGE_ERROR as error:
         _fail(error.format_message(), 2)
+    except BrokenPipeError:  # who read has heard enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:  # a full disk, a file that went away
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", 1)
     except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     else:
