@@ -80,7 +80,9 @@ def simulate(
             ),
         )  # fmt: skip
         if not json:
-            errors.print(f"Page with pictures and decisions: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
+            errors.print(
+                f"Page with pictures and decisions: [bold]{escape(str(report))}[/bold]", soft_wrap=True
+            )
 
 
 SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."

@@ -92,7 +92,9 @@ class Scenario:
             raise InputError(f"a cycle of {self.cycle_s:g} s never ends; it must be above 0s")
         first = self.first_nodes
         if self.limits.clamp(first) != first:
-            raise InputError(f"{first} nodes at the start are outside the limits {self.limits}; start within them")
+            raise InputError(
+                f"{first} nodes at the start are outside the limits {self.limits}; start within them"
+            )
 
     @property
     def duration_s(self) -> float:

@@ -22,6 +22,11 @@ from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import Node
 
 
+SAME_S = 1e-9
+"""What ends so close together ends at once. Two tasks of a fast slot take as long as one of a slot half as fast, and
+which is first must not hang on the last digit: the next task would go to the other."""
+
+
 @dataclass(order=True)
 class _Group:
     """Tasks that run at the same time, wave after wave; ordered by their end."""
@@ -122,7 +127,7 @@ class Slots:
         slots is settled by ``hand_out``, when those whose stage is over have submitted their next one."""
         self._now_s = at_s
         over = []
-        while self._running and self._running[0].end_s <= at_s:
+        while self._running and self._running[0].end_s <= at_s + SAME_S:
             group = heapq.heappop(self._running)
             stage = group.stage
             stage.running -= len(group.nodes)
@@ -137,7 +142,7 @@ class Slots:
 
     def hand_out(self, at_s: float) -> None:
         """Give free slots to the tasks that wait."""
-        while self._coming and self._coming[0][0] <= at_s:
+        while self._coming and self._coming[0][0] <= at_s + SAME_S:
             self._wait(heapq.heappop(self._coming)[2])
         if not self._waiting:
             return
