@@ -62,10 +62,10 @@ def _figures(
     for turn in range(TURNS):
         pairs = [("plain", plain), ("named", named)]
         for name, build in pairs if turn % 2 else pairs[::-1]:
-            turns[name] += _batches_s(*build(spark))
-    for name, seconds in turns.items():
-        speeds = ", ".join(f"{ROWS_PER_BATCH / s:,.0f}" for s in seconds)
-        print(f"  {what}, {name}: {speeds} tweets/s", file=sys.stderr, flush=True)
+            seconds = _batches_s(*build(spark))
+            turns[name] += seconds
+            speeds = ", ".join(f"{ROWS_PER_BATCH / s:,.0f}" for s in seconds)
+            print(f"  {what}, {name}: {speeds} tweets/s", file=sys.stderr, flush=True)
     speed = {name: ROWS_PER_BATCH / statistics.median(seconds) for name, seconds in turns.items()}
     lost = 1 - min(turns["plain"]) / min(turns["named"])
     return [
