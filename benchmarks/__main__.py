@@ -21,6 +21,7 @@ NAMES = (
     "loop",
     "operator_cost",
     "profiles",
+    "pipelines",
     "side_by_side",
 )
 

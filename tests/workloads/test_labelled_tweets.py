@@ -64,7 +64,7 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(file, text, words) -> Non
 
 
 def test_a_file_that_is_not_there_is_told() -> None:
-    with pytest.raises(InputError, match="there is no file of labelled tweets 'none.csv'"):
+    with pytest.raises(InputError, match=r"there is no file of labelled tweets 'none\.csv'"):
         read_labelled_tweets("none.csv")
 
 

@@ -140,7 +140,9 @@ def _replaced(df: DataFrame, without: str, columns: str) -> StructType:
     from pyspark.sql.types import StructType
 
     kept = [field for field in df.schema.fields if field.name != without]
-    return StructType([*kept, *StructType.fromDDL(columns).fields])
+    added = StructType.fromDDL(columns)
+    assert isinstance(added, StructType)
+    return StructType([*kept, *added.fields])
 
 
 def _normal(token: Column) -> Column:

@@ -42,7 +42,8 @@ TOP_WORDS = "top-words"
 COUNTER = "counter"
 OPERATORS = (READER, "words", "stop-words", COUNTER, "intermediate-ranker", "final-ranker")
 _SEPARATORS = r"[^\p{L}\p{N}_'@#]+"
-_RANKED = "ends_s long, word string, count long"
+RANKED = "ends_s long, word string, count long"
+"""What rankers take and give."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +118,8 @@ class TopWords:
         df = df.transform(operator("stop-words", parallelism=sizes.get("stop-words"))(self.keep))
         df = df.transform(operator(COUNTER)(self.count))  # its parallelism is that of its state
         ranker = operator("intermediate-ranker", parallelism=sizes.get("intermediate-ranker"), key="word")
-        df = df.transform(ranker.map_in_arrow(self.best(), _RANKED))
-        return df.transform(operator("final-ranker", parallelism=1).map_in_arrow(self.best(), _RANKED))
+        df = df.transform(ranker.map_in_arrow(self.best(), RANKED))
+        return df.transform(operator("final-ranker", parallelism=1).map_in_arrow(self.best(), RANKED))
 
     def reader(self) -> TweetReader:
         """Where its tweets come from."""
