@@ -16,10 +16,12 @@ class Line:
     """One curve. Lines of one name have one colour in all panels, and one entry in the legend."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[tuple[float | str, float]]
+    """Across and up; words across are for bars."""
     steps: bool = False
     dots: bool = False
     """Points without a line."""
+    bars: bool = False
     behind: bool = False
     """A grey area: what the others are seen against."""
     dashed: bool = False
@@ -85,6 +87,12 @@ def panels_figure(picture: Picture) -> Any:
 
 
 def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bool) -> Any:
+    points: dict[str, Any] = {
+        "x": [x for x, _ in line.points], "y": [y for _, y in line.points], "yaxis": axis, "name": line.name,
+        "legendgroup": line.name, "showlegend": first,
+    }  # fmt: skip
+    if line.bars:
+        return graph.Bar(marker={"color": COLOURS[names.index(line.name) % len(COLOURS)]}, **points)
     if line.behind:
         look: dict[str, Any] = {
             "mode": "lines",
@@ -105,7 +113,4 @@ def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bo
                 },
             }
         )  # fmt: skip
-    return graph.Scatter(
-        x=[x for x, _ in line.points], y=[y for _, y in line.points], yaxis=axis, name=line.name,
-        legendgroup=line.name, showlegend=first, **look,
-    )  # fmt: skip
+    return graph.Scatter(**points, **look)
