@@ -200,17 +200,17 @@ def on_batches(
 
 
 def test_on_batches_executors_are_set_without_a_restart_where_that_is_enough() -> None:
-    """150 rows/s, 12 tasks. On three slots four waves: 0.3 + 4 · (0.05 + 0.625) = 3.0 of 4 s; on two six: 4.4. Two
-    tasks on two slots would take 0.3 + 0.05 + 3.75 = 4.1 s: that needs three, too."""
-    decision = on_batches(Symbiotic(), [12], nodes=2, rate=150.0, parallelism={"count": 12})
+    """165 rows/s in 12 tasks are 0.6 + 8.25 s of work in 5 s. Two slots would be 0.89 busy, and with two tasks instead
+    of 12 still 0.84; three are 0.59, with a batch of four waves: 0.3 + 4 · (0.05 + 0.69) = 3.3 s."""
+    decision = on_batches(Symbiotic(), [12], nodes=2, rate=165.0, parallelism={"count": 12})
     assert decision.wanted == Layout.of(3, count=12)
 
 
 def test_on_batches_a_restart_is_taken_where_it_spares_an_executor() -> None:
-    """100 rows/s in two stages of 12 tasks: on three slots 0.3 + 2 · 4 · 0.47 = 4.06 of 4 s. With three tasks in the
-    second it is 0.3 + 1.87 + 0.05 + 1.67 = 3.9 s, for 6.5 s · 3 nodes; a fourth would be 60 node-seconds."""
-    decision = on_batches(Symbiotic(), [12, 12], nodes=2, rate=100.0, parallelism={"count": 12})
-    assert decision.wanted == Layout.of(3, count=3)
+    """150 rows/s in two stages of 12 tasks: 2 · 8.1 s of work make four slots 0.81 busy. With four tasks in the second
+    it is 8.1 + 7.7 s, 0.79, for 6.5 s · 4 nodes; a fifth node would be 60 node-seconds."""
+    decision = on_batches(Symbiotic(), [12, 12], nodes=2, rate=149.0, parallelism={"count": 12})
+    assert decision.wanted == Layout.of(4, count=4)
 
 
 def test_on_batches_both_are_set_in_one_decision_where_instances_are_the_limit() -> None:
@@ -320,6 +320,14 @@ def test_two_applications_are_sized_together() -> None:
     assert grown.parallelism  # of the one whose load rose, and of no other
     assert all(name.startswith("sentiment/") for name in grown.parallelism)
     assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 5.6 ms = 6.8 cores
+    engines = (both.engine, small)
+    given = {
+        e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)
+    }
+    told = changes(
+        play(both, Symbiotic(given)).run, 300.0
+    )  # profiles name operators without their application
+    assert [entry.decision.wanted for entry in told] == [after[0].decision.wanted]
     for each in play(both, make_strategy("symbiotic")).runs:
         late = score(each, oracle_node_seconds=None)
         assert late.rows_out > 0.95 * late.rows_in

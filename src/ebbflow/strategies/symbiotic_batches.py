@@ -1,9 +1,10 @@
 """The symbiotic strategy on queries that run in batches (Spark): the same two dimensions under another scheduler.
 
 Stages take turns on all slots, so an instance does not hold a core as it does on Storm, and the thresholds of a core
-say nothing. What must not be stressed is the trigger interval T: a batch of the rows that come in it takes
+say nothing. What must not be stressed are the slots, and the trigger interval T. Of the rows that come in it
 
-    batch = d + Σ_i ceil(p_i / S) · (o_i + c_i · rows / p_i)   ≤  cpu_max · T
+    Σ_i p_i · (o_i + c_i · rows / p_i)                  ≤  cpu_max · S · T
+    d + Σ_i ceil(p_i / S) · (o_i + c_i · rows / p_i)    ≤  0.9 · T
 
 on S slots (``batch_model``; allocation by the target's own scheduler, simulated). For given p_i that gives the fewest
 nodes. Of all p_i those with p_i = S need the fewest: one full wave. So there are two layouts to choose from: the
@@ -24,6 +25,8 @@ from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.symbiotic_view import Dimensions, Judged
 
+BATCH_MAX = 0.9
+"""Part of its interval above which a batch is stressed: what is over 1 is late, and the next one later."""
 WORTH = 0.01
 """Part of the interval that another number of instances must spare to be set."""
 
@@ -57,6 +60,11 @@ class _Query:
         """Part of its interval that a batch takes."""
         took_s = self.driver_s + sum(stage.seconds(self.rows, slots) for stage in stages)
         return took_s / self.interval_s
+
+    def work(self, stages: Sequence[_Stage]) -> float:
+        """Slots' worth of work: task time ÷ interval."""
+        task_s = sum(s.tasks * s.per_task_s + s.per_row_s * self.rows for s in stages)
+        return task_s / self.interval_s
 
     def in_stages(self, slots: int, stages: Sequence[_Stage]) -> float:
         """Part of the time in which it holds the slots."""
@@ -103,24 +111,26 @@ class BatchView:
             for query in self._queries
         ]
 
-    def _busy(self, nodes: int, stages: Sequence[Sequence[_Stage]]) -> tuple[float, str]:
-        """The fullest query; or all of them, which share the slots."""
+    def _judge(self, nodes: int, stages: Sequence[Sequence[_Stage]]) -> Judged:
+        """The slots, and the fullest query, or all of them together."""
         slots = max(1, nodes * self._slots_per_node)
         pairs = list(zip(self._queries, stages, strict=True))
-        worst, where = 0.0, "nothing to do"
+        share = sum(query.work(own) for query, own in pairs) / slots
+        over, where, longest = share / self._cpu_max, f"slots at {share:.2f} of their time", 0.0
         for query, own in pairs:
-            if (busy := query.busy(slots, own)) > worst:
-                worst, where = busy, f"a batch of {query.name} at {busy:.2f} of its interval"
-        together = sum(query.in_stages(slots, own) for query, own in pairs)
-        if together > worst:
-            worst, where = together, f"the queries together at {together:.2f} of the slots' time"
-        return worst, where
+            longest = max(longest, busy := query.busy(slots, own))
+            if busy / BATCH_MAX > over:
+                over, where = busy / BATCH_MAX, f"a batch of {query.name} at {busy:.2f} of its interval"
+        if len(pairs) > 1:
+            together = sum(query.in_stages(slots, own) for query, own in pairs)
+            if together / BATCH_MAX > over:
+                over, where = together / BATCH_MAX, f"the queries take turns for {together:.2f} of the time"
+        freshness_s = max((q.interval_s for q in self._queries), default=0.0) * (1 + longest)
+        return Judged(busy=max(share, longest), over=over, where=where, freshness_s=freshness_s)
 
     def judge(self, layout: Layout) -> Judged:
-        """How much of its interval the longest batch takes."""
-        busy, where = self._busy(layout.main_nodes, self._with(layout.parallelism))
-        freshness_s = max((q.interval_s for q in self._queries), default=0.0) * (1 + busy)
-        return Judged(busy=busy, over=busy / self._cpu_max, where=where, freshness_s=freshness_s)
+        """How busy the slots are, and how much of its interval the longest batch takes."""
+        return self._judge(layout.main_nodes, self._with(layout.parallelism))
 
     def layouts(self) -> Sequence[Layout]:
         """The fewest nodes for the instances there are; and, where that is fewer, for one wave of them."""
@@ -142,7 +152,7 @@ class BatchView:
         work = sum(s.per_row_s * q.rows / q.interval_s for q in self._queries for s in q.stages)
         least = limits.clamp(math.ceil(work / (self._cpu_max * self._slots_per_node) - SLACK))
         for nodes in range(least, limits.max_nodes):
-            if self._busy(nodes, self._with(shape(nodes)))[0] <= self._cpu_max + SLACK:
+            if self._judge(nodes, self._with(shape(nodes))).over <= 1 + SLACK:
                 return nodes
         return limits.max_nodes
 
