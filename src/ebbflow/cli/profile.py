@@ -20,7 +20,7 @@ from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.profiling.profile import Fitted, Profile, Spread
+from ebbflow.profiling.profile import NodeProfile, Profile, Spread
 from ebbflow.targets.simulator.catalogue import PIPELINES, costed_pipeline
 
 SIMULATOR, SPARK = "simulator", "spark"
@@ -172,33 +172,24 @@ class _Shown:
 
 def _tell(phase: Phase) -> None:
     learned, checked = phase.profile, phase.accuracy
-    table = Table(
-        "operator", "CPU of an instance", "rows/s seen", "error", "on a sine", box=None, pad_edge=False
-    )
-    for name, cpu in learned.cpu.items():
-        off = None if checked is None else checked.cpu.get(name)
+    table = Table("", "model", "cores", "at", "error", "on a sine", box=None, pad_edge=False)
+    for name, curve in (*learned.cpu.items(), *((("a node", learned.node),) if learned.node.samples else ())):
+        whole = isinstance(curve, NodeProfile)
+        off = None if checked is None else checked.node if whole else checked.cpu.get(name)
+        used = curve.estimate(curve.high).value * (learned.node.cores if whole else 1)
         table.add_row(
             escape(name),
-            _model(cpu, "rows/s"),
-            f"{cpu.low:.0f}–{cpu.high:.0f}",
-            _percent(cpu.error),
-            _percent(off),
-        )
-    if learned.node.samples:
-        node = learned.node
-        off = None if checked is None else checked.node
-        table.add_row(
-            "a node",
-            _model(node, "cores"),
-            f"{node.low:.2f}–{node.high:.2f} cores",
-            _percent(node.error),
+            type(curve.model).__name__.lower(),
+            f"{used:.2f}",
+            f"{curve.high:.4g} {'cores of instances' if whole else 'rows/s'}",
+            _percent(curve.error),
             _percent(off),
         )
     console = Console(highlight=False)
     if table.row_count:
         console.print(table)
     for line in _facts(learned):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     console.print(f"[dim]{phase.seconds:.0f} s of load, models found in {phase.training_s:.1f} s[/dim]")
 
 
@@ -228,14 +219,10 @@ def _facts(learned: Profile) -> list[str]:
     return lines
 
 
-def _model(curve: Fitted, unit: str) -> str:
-    kind = type(curve.model).__name__.lower()
-    return f"{kind}: {curve.estimate(curve.high).value:.3f} at {curve.high:.4g} {unit}"
-
-
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def _spread(spread: Spread) -> str:
-    return f"{spread.mean:.3g} ± {spread.deviation:.2g}"
+    deviation = spread.deviation if spread.deviation > 1e-3 * abs(spread.mean) else 0.0
+    return f"{spread.mean:.3g} ± {deviation:.2g}"

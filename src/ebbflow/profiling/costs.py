@@ -67,6 +67,7 @@ class CostLearner:
         self._nodes_asked: list[tuple[float, float]] = []
         """(when, up to how many nodes) of growth that has not come yet."""
         self._requested: float | None = None
+        self._requested_s = 0.0
         self._there: float | None = None
         self._queues = Windows(KEEP_S)
         self._batch_s: dict[str, float] = {}
@@ -128,10 +129,11 @@ class CostLearner:
         if r.subject != MAIN:
             return
         if self._requested is not None and r.value > max(self._requested, self._there or 0.0):
-            self._nodes_asked.append((r.time_s, r.value))
+            # Loops ask right after they have looked, and see it at the next look.
+            self._nodes_asked.append((self._requested_s, r.value))
         elif self._requested is not None and r.value < self._requested:
             self._nodes_asked.clear()  # some were taken back; which, nobody can tell
-        self._requested = r.value
+        self._requested, self._requested_s = r.value, r.time_s
 
     def _take_nodes(self, r: Reading) -> None:
         if r.subject != MAIN:

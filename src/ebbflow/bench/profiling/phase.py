@@ -91,7 +91,7 @@ class Phase:
     seconds: float
     """How long the stairs took, in the time of the target."""
     training_s: float
-    """How long finding the models took, in real time."""
+    """CPU seconds that finding the models took."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
