@@ -34,7 +34,7 @@ class Panel:
     title: str
     lines: Sequence[Line]
     whole: bool = False
-    """Whether its values are counts."""
+    """Whether its values are small counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def panels_figure(picture: Picture) -> Any:
             shown.add(line.name)
         layout[f"yaxis{number}"] = {
             "domain": [bottom, top], "anchor": "x", "gridcolor": FAINT, "zeroline": False,
-            "rangemode": "tozero", "nticks": 5, **({"tickformat": "d"} if panel.whole else {}),
+            "rangemode": "tozero", "nticks": 5, **({"dtick": 1} if panel.whole else {}),
         }  # fmt: skip
         figure.add_annotation(
             xref="paper", x=0, xanchor="left", yref="paper", y=top, yanchor="bottom", yshift=3, showarrow=False,
@@ -80,7 +80,7 @@ def panels_figure(picture: Picture) -> Any:
         height=height, margin={"l": 56, "r": 16, "t": 44, "b": 40}, font={"family": FONT, "size": 13},
         template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
-        xaxis={"title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}"},
+        xaxis={"title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}", "automargin": True},
         **layout,
     )  # fmt: skip
     return figure
