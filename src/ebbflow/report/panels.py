@@ -80,7 +80,9 @@ def panels_figure(picture: Picture) -> Any:
         height=height, margin={"l": 56, "r": 16, "t": 44, "b": 40}, font={"family": FONT, "size": 13},
         template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
-        xaxis={"title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}", "automargin": True},
+        xaxis={
+            "title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}", "automargin": True,
+        },
         **layout,
     )  # fmt: skip
     return figure
