@@ -234,6 +234,7 @@ def test_a_row_that_degrades_more_says_what_the_runs_did() -> None:
     )
     assert not verdict.ok
     assert verdict.saves_more
+    assert "0.300 against 0.100 in windows of a minute" in verdict.explanation
     assert "reconfigured 9.0 times, joint 4.0" in verdict.explanation
     assert "2.40 nodes where joint held 3.20" in verdict.explanation
     assert "1.7 against 1.49" in verdict.explanation
@@ -244,7 +245,7 @@ def test_a_row_that_saves_less_because_joint_falls_behind_says_so() -> None:
         results(measured(0.5, 0.4, latency_mean_s=60.0), measured(0.1, 0.3), application=T2, load="sine")
     )
     assert not verdict.saves_more
-    assert "falling behind (a row took 60.0 s there, 1.0 s here)" in verdict.explanation
+    assert "joint fell behind (a row took 60.0 s there, 1.0 s here)" in verdict.explanation
     assert "22 % against 30 %" in verdict.explanation
 
 

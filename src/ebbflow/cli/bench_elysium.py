@@ -141,8 +141,10 @@ def _tell(judged: Sequence[Verdict]) -> None:
                 soft_wrap=True,
             )
     if judged:
-        good = sum(verdict.ok for verdict in judged)
-        say(f"symbiotic saves more nodes than joint at no more degradation on {good} of {len(judged)} loads")
+        saves, good = sum(verdict.saves_more for verdict in judged), sum(verdict.ok for verdict in judged)
+        say(
+            f"symbiotic saves more nodes than joint on {saves} of {len(judged)} loads, at no more degradation on {good}"
+        )
 
 
 def _table(results: Sequence[Result]) -> Table:

@@ -40,8 +40,14 @@ class Finding:
     """Symbiotic against joint on one load."""
 
     what: str
-    ok: bool
-    explanation: str
+    saves_more: bool
+    degrades_no_more: bool
+    explanation: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Better in one, not worse in the other."""
+        return self.saves_more and self.degrades_no_more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +70,24 @@ def write_elysium_page(path: Path, page: ElysiumPage) -> None:
 def headline(findings: Sequence[Finding]) -> str:
     """What the rows show, in a sentence.
 
-    >>> headline([Finding(what="T1 stair", ok=True, explanation="")])
-    'Symbiotic scaling saves more nodes than joint at no more degradation on 1 of 1 loads'
+    >>> headline([Finding(what="T1 stair", saves_more=True, degrades_no_more=False)])
+    'Symbiotic scaling saves more nodes than joint on 1 of 1 loads, at no more degradation on 0'
     """
     if not findings:
         return "Elysium's table"
+    saves = sum(finding.saves_more for finding in findings)
     good = sum(finding.ok for finding in findings)
     return (
-        f"Symbiotic scaling saves more nodes than joint at no more degradation on {good} of "
-        f"{len(findings)} loads"
+        f"Symbiotic scaling saves more nodes than joint on {saves} of {len(findings)} loads, "
+        f"at no more degradation on {good}"
     )
 
 
 def elysium_page(page: ElysiumPage) -> str:
     """The page as HTML text."""
     title = headline(page.findings)
-    kept = "kept" if all(finding.ok for finding in page.findings) else "missed"
+    explained = all(finding.ok or finding.explanation for finding in page.findings)
+    kept = "kept" if explained and all(finding.saves_more for finding in page.findings) else "missed"
     facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in page.facts)
     sections = [
         '<header><p class="eyebrow">Ebbflow: Figure 9 of the Elysium seed, published beside ours</p>'
@@ -119,16 +127,17 @@ def _table(rows: Sequence[Row]) -> str:
         here = f"{row.application} · {row.load}" + ("" if row.target == "simulator" else f" · {row.target}")
         if here != group:
             group = here
-            figure = f" (Figure {row.figure})" if row.figure else ""
+            figures = [r.figure for r in rows if (r.application, r.load) == (row.application, row.load)]
+            figure = next((f" (Figure {each})" for each in figures if each), "")
             lines.append(f'<tr class="group"><th colspan="8">{html.escape(here + figure)}</th></tr>')
         cells = (
             number(row.published_degradation),
-            number(row.degradation),
-            number(row.degradation_unsmoothed),
+            _hundredths(row.degradation),
+            _hundredths(row.degradation_unsmoothed),
             share(row.published_saved),
             share(row.saved),
             seconds(row.latency_s),
-            number(row.reconfigurations),
+            number(None if row.reconfigurations is None else round(row.reconfigurations, 1)),
         )
         note = f' <small title="{html.escape(row.note)}">*</small>' if row.note else ""
         lines.append(
@@ -146,6 +155,10 @@ def _table(rows: Sequence[Row]) -> str:
         '<section><h2>Figure 9</h2><div class="scroll"><table class="scores"><thead><tr><th></th>'
         f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{listed}</section>"
     )
+
+
+def _hundredths(value: float | None) -> str:
+    return number(None) if value is None else f"{value:.2f}"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

@@ -16,10 +16,12 @@ class Line:
     """One curve. Lines of one name have one colour in all panels, and one entry in the legend."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[tuple[float | str, float]]
+    """Across and up; words across are for bars."""
     steps: bool = False
     dots: bool = False
     """Points without a line."""
+    bars: bool = False
     behind: bool = False
     """A grey area: what the others are seen against."""
     dashed: bool = False
@@ -32,7 +34,7 @@ class Panel:
     title: str
     lines: Sequence[Line]
     whole: bool = False
-    """Whether its values are counts."""
+    """Whether its values are small counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ def panels_figure(picture: Picture) -> Any:
             shown.add(line.name)
         layout[f"yaxis{number}"] = {
             "domain": [bottom, top], "anchor": "x", "gridcolor": FAINT, "zeroline": False,
-            "rangemode": "tozero", "nticks": 5, **({"tickformat": "d"} if panel.whole else {}),
+            "rangemode": "tozero", "nticks": 5, **({"dtick": 1} if panel.whole else {}),
         }  # fmt: skip
         figure.add_annotation(
             xref="paper", x=0, xanchor="left", yref="paper", y=top, yanchor="bottom", yshift=3, showarrow=False,
@@ -78,13 +80,21 @@ def panels_figure(picture: Picture) -> Any:
         height=height, margin={"l": 56, "r": 16, "t": 44, "b": 40}, font={"family": FONT, "size": 13},
         template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
-        xaxis={"title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}"},
+        xaxis={
+            "title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}", "automargin": True,
+        },
         **layout,
     )  # fmt: skip
     return figure
 
 
 def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bool) -> Any:
+    points: dict[str, Any] = {
+        "x": [x for x, _ in line.points], "y": [y for _, y in line.points], "yaxis": axis, "name": line.name,
+        "legendgroup": line.name, "showlegend": first,
+    }  # fmt: skip
+    if line.bars:
+        return graph.Bar(marker={"color": COLOURS[names.index(line.name) % len(COLOURS)]}, **points)
     if line.behind:
         look: dict[str, Any] = {
             "mode": "lines",
@@ -105,7 +115,4 @@ def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bo
                 },
             }
         )  # fmt: skip
-    return graph.Scatter(
-        x=[x for x, _ in line.points], y=[y for _, y in line.points], yaxis=axis, name=line.name,
-        legendgroup=line.name, showlegend=first, **look,
-    )  # fmt: skip
+    return graph.Scatter(**points, **look)
