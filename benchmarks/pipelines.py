@@ -2,17 +2,21 @@
 
 The tweets wait at the source, so that each batch is full; no operator waits. A query's speed is that of its median
 batch, from trigger to commit. What the names cost is told from the fastest batches: whatever else the machine
-does makes batches slower, never faster.
+does makes batches slower, never faster. The CPU of a tweet is told as well: it hardly depends on the rest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import psutil
 
 from benchmarks.figures import Figure
 from ebbflow.pipelines.sentiment import Sentiment, feature_columns, sentiment_columns
@@ -54,42 +58,72 @@ Built = tuple[Any, Callable[..., None] | None]
 """A streaming DataFrame, and the sink of its batches."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """One run of a query: seconds of each batch, and the CPU that all its processes took."""
+
+    batches_s: list[float]
+    cpu_s: float
+    rows: int
+
+    def __str__(self) -> str:
+        speeds = ", ".join(f"{ROWS_PER_BATCH / s:,.0f}" for s in self.batches_s)
+        return f"{speeds} tweets/s, {1e6 * self.cpu_s / self.rows:.1f} µs of CPU a tweet"
+
+
 def _figures(
     spark: Any, what: str, named: Callable[[Any], Built], plain: Callable[[Any], Built], bar: float
 ) -> list[Figure]:
-    _batches_s(*named(spark))  # warm up
-    turns: dict[str, list[float]] = {"named": [], "plain": []}
+    _run(*named(spark))  # warm up
+    turns: dict[str, list[Turn]] = {"named": [], "plain": []}
     for turn in range(TURNS):
         pairs = [("plain", plain), ("named", named)]
         for name, build in pairs if turn % 2 else pairs[::-1]:
-            seconds = _batches_s(*build(spark))
-            turns[name] += seconds
-            speeds = ", ".join(f"{ROWS_PER_BATCH / s:,.0f}" for s in seconds)
-            print(f"  {what}, {name}: {speeds} tweets/s", file=sys.stderr, flush=True)
-    speed = {name: ROWS_PER_BATCH / statistics.median(seconds) for name, seconds in turns.items()}
-    lost = 1 - min(turns["plain"]) / min(turns["named"])
+            turns[name].append(_run(*build(spark)))
+            print(f"  {what}, {name}: {turns[name][-1]}", file=sys.stderr, flush=True)
+    batches_s = {name: [s for turn in own for s in turn.batches_s] for name, own in turns.items()}
+    speed = {name: ROWS_PER_BATCH / statistics.median(own) for name, own in batches_s.items()}
+    cpu_us = {name: min(1e6 * turn.cpu_s / turn.rows for turn in own) for name, own in turns.items()}
+    lost = 1 - min(batches_s["plain"]) / min(batches_s["named"])
     return [
         Figure(what=f"{what}, {CORES} cores", value=speed["named"], unit="tweets/s", bar=bar, at_least=True),
         Figure(what="  the same in plain Spark", value=speed["plain"], unit="tweets/s"),
         Figure(what="  throughput that the names cost", value=100 * lost, unit="%", bar=10.0),
+        Figure(what="  CPU of a tweet", value=cpu_us["named"], unit="µs"),
+        Figure(what="  CPU of a tweet in plain Spark", value=cpu_us["plain"], unit="µs"),
     ]
 
 
-def _batches_s(df: Any, sink: Callable[..., None] | None) -> list[float]:
-    """Seconds of each full batch, the first ones left out."""
+def _run(df: Any, sink: Callable[..., None] | None) -> Turn:
+    """Run a query for some full batches; the first ones are left out."""
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = df.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
         query = (stream.format("noop") if sink is None else stream.foreachBatch(sink)).start()
 
         def full() -> list[float]:
             done = [p for p in query.recentProgress if p["numInputRows"] == ROWS_PER_BATCH]
-            return [p["durationMs"]["triggerExecution"] / 1000 for p in done][WARM_UP:]
+            return [p["durationMs"]["triggerExecution"] / 1000 for p in done]
 
-        while len(full()) < BATCHES:
-            query.awaitTermination(0.2)
-        seconds = full()[:BATCHES]
+        def once(batches: int) -> tuple[int, float]:
+            while len(full()) < batches:
+                query.awaitTermination(0.1)
+            return len(full()), _cpu_s()
+
+        first, before_s = once(WARM_UP)
+        last, after_s = once(first + BATCHES)
+        seconds = full()[first:last]
         query.stop()
-    return seconds
+    return Turn(seconds, after_s - before_s, ROWS_PER_BATCH * (last - first))
+
+
+def _cpu_s() -> float:
+    """CPU of this process and all below it: the JVM, and Spark's Python workers."""
+    total = 0.0
+    for process in [own := psutil.Process(), *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def _settings() -> dict[str, Any]:
