@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebbflow.profiling.drift import Cusum, Drift
-from ebbflow.profiling.fitting import LEAST_SHARE, QUICK, Fit, fit
+from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, Fit, fit
 from ebbflow.profiling.profile import Fitted
 from ebbflow.profiling.samples import Sample
 
@@ -57,8 +57,9 @@ class CurveLearner:
         known, cusum = self._watched
         if not known.low <= sample.x <= known.high:
             return None  # a guess that is wrong is no news
-        expected = max(known.model.at(sample.x), LEAST_SHARE * known.model.at(known.high), 1e-9)
-        change = cusum.add((sample.y - expected) / expected)
+        expected = known.model.at(sample.x)
+        least = max(LEAST_SHARE * known.model.at(known.high), LEAST)
+        change = cusum.add((sample.y - expected) / max(expected, least))
         if change is None:
             return None
         self._start_anew(cusum.suspicious)
