@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ebbflow.bench.profiling.applications import Application, application
 from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
@@ -31,8 +31,6 @@ from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
-if TYPE_CHECKING:
-    pass
 
 TARGET = "spark"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
