@@ -31,7 +31,6 @@ from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
-
 TARGET = "spark"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 """The state store whose partitions can be changed in number."""
