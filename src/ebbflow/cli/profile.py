@@ -45,12 +45,10 @@ def profile(
         ),
     ] = None,
     engine: Annotated[str, typer.Option(help="Of the simulator: continuous or micro-batch.")] = "continuous",
-    steps: Annotated[
-        int | None, typer.Option(help="Steps of the stair.", show_default="8; on Spark 6")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the stair.", show_default="8")] = None,
     hold: Annotated[
         str | None,
-        typer.Option(help="How long each step lasts.", show_default="60s; on Spark 15s", metavar="DURATION"),
+        typer.Option(help="How long each step lasts.", show_default="60s; on Spark 20s", metavar="DURATION"),
     ] = None,
     noise: Annotated[
         float, typer.Option(help="Of the simulator: spread of what rows cost, as a share.")
@@ -128,7 +126,8 @@ def _on_spark(
     pipeline: str, steps: int | None, hold_s: float | None, peak: float | None, executors: int,
     master: str | None, agents: tuple[str, ...], check: bool,
 ) -> Phase:  # fmt: skip
-    from ebbflow.bench.profiling.on_spark import SparkPhase, application
+    from ebbflow.bench.profiling.applications import application
+    from ebbflow.bench.profiling.on_spark import SparkPhase
     from ebbflow.targets.spark.java import check_java
     from ebbflow.targets.spark.submit import check_master
 

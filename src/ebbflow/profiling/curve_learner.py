@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebbflow.profiling.drift import Cusum, Drift
-from ebbflow.profiling.fitting import LEAST_SHARE, QUICK, Fit, fit
+from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, Fit, fit
 from ebbflow.profiling.profile import Fitted
 from ebbflow.profiling.samples import Sample
 
@@ -59,9 +59,8 @@ class CurveLearner:
             return None  # a guess that is wrong is no news
         expected = known.model.at(sample.x)
         # What is small counts as a share of the largest, as in ``fitting``: who idles has not changed.
-        change = cusum.add(
-            (sample.y - expected) / max(expected, LEAST_SHARE * known.model.at(known.high), 1e-9)
-        )
+        least = max(LEAST_SHARE * known.model.at(known.high), LEAST)
+        change = cusum.add((sample.y - expected) / max(expected, least))
         if change is None:
             return None
         self._start_anew(cusum.suspicious)

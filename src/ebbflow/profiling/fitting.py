@@ -6,7 +6,8 @@ error of the difference, it is kept: it errs less where nothing was seen (Breima
 Regression Trees, 1984, §3.4.3: the one-standard-error rule).
 
 Errors are relative: |estimate − measured| / measured. An operator that idles is not judged by the noise of
-nearly nothing, so a measured value counts as at least 5 % of the largest one. Least squares weigh alike.
+nearly nothing, so a measured value counts as at least 5 % of the largest one, and as at least 1 % of a core (or of a
+node): no decision hangs on less. Least squares weigh alike.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional
 FOLDS = 10
 LEAST_SHARE = 0.05
 """Of the largest measured value: smaller ones count as that much in relative errors."""
+LEAST = 0.01
+"""Of a core, or of a node: the same."""
 MOST_SAMPLES = 300
 """More are thinned out evenly: a net of 10 numbers does not learn from them what it has not learned before."""
 FEWEST_FOR_FREEDOM = 20
@@ -86,14 +89,17 @@ def fit(x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, s
     )
 
 
-def relative_errors(estimates: Floats, measured: Floats, largest: float | None = None) -> Floats:
+def relative_errors(estimates: Floats, measured: Floats) -> Floats:
     """|estimate − measured| / measured of each, as this module counts it.
 
     >>> relative_errors(np.array([1.1, 0.2]), np.array([1.0, 0.0])).round(6).tolist()
     [0.1, 4.0]
     """
-    least = LEAST_SHARE * (float(measured.max()) if largest is None else largest)
-    return np.asarray(np.abs(estimates - measured) / np.maximum(measured, max(least, 1e-12)))
+    return np.asarray(np.abs(estimates - measured) / np.maximum(measured, _least(measured)))
+
+
+def _least(measured: Floats) -> float:
+    return max(LEAST_SHARE * float(measured.max()), LEAST)
 
 
 # -- cross-validation ------------------------------------------------------------------------------
@@ -154,7 +160,7 @@ def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def _weights(y: Floats) -> Floats:
     """1 / y², so that squares of relative errors are added up."""
-    return np.asarray(1.0 / np.maximum(y, max(LEAST_SHARE * float(y.max()), 1e-12)) ** 2)
+    return np.asarray(1.0 / np.maximum(y, _least(y)) ** 2)
 
 
 # -- kinds of models ---------------------------------------------------------------------------------

@@ -14,84 +14,31 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ebbflow.bench.profiling.applications import Application, application
 from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
-from ebbflow.errors import TargetError, UnknownNameError
-from ebbflow.pipelines import sentiment, top_words
+from ebbflow.errors import TargetError
 from ebbflow.profiling.accuracy import accuracy
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.restart import ManagedQuery
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 TARGET = "spark"
-TRIGGER_S = 2.0
-"""Two cycles of the loop: so the plan of every batch is met, and with it the rows of all operators."""
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 """The state store whose partitions can be changed in number."""
-WARM_UP_S = 30.0
-"""What is read before is not learned from: executors load classes, compile and start Python."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Application:
-    """An application that can be profiled: how to start it on a load, and what is changed at the top of the stair."""
-
-    start: Callable[[SparkSession, Path, str, Mapping[str, int]], ManagedQuery]
-    """(session, checkpoint, load, parallelism) → its query."""
-    operators: tuple[str, ...]
-    """A chain."""
-    parallelism: Mapping[str, int]
-    """Of the operators that have one of their own, at the start."""
-    larger: Mapping[str, int]
-    """The same after the top of the stair."""
-    peak_per_s: float
-    """The highest step, where nobody says another: what two cores can do."""
-
-
-def _top_words(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
-    return top_words.TopWords(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
-
-
-def _sentiment(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
-    return sentiment.Sentiment(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
-
-
-APPLICATIONS = {
-    "top-words": Application(
-        start=_top_words,
-        operators=top_words.OPERATORS,
-        parallelism={"reader": 2, "counter": 2, "intermediate-ranker": 2},
-        larger={"reader": 3, "counter": 3, "intermediate-ranker": 3},
-        peak_per_s=3000.0,
-    ),
-    "sentiment": Application(
-        start=_sentiment,
-        operators=sentiment.OPERATORS,
-        parallelism={"reader": 2, "features": 2, "classifier": 2},
-        larger={"reader": 3, "features": 3, "classifier": 3},
-        peak_per_s=3000.0,
-    ),
-}
-
-
-def application(name: str) -> Application:
-    """An application by its name."""
-    try:
-        return APPLICATIONS[name]
-    except KeyError:
-        raise UnknownNameError("pipeline", name, APPLICATIONS) from None
+WARM_UP_S = 10.0
+"""What is read of a query before is not learned from."""
+WARM_BATCHES = 8
+"""Batches of the warm-up, in which executors load classes, compile and start Python."""
+LONGEST_WARM_UP_S = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +48,8 @@ class SparkPhase:
     pipeline: str
     executors: int = 2
     peak_per_s: float | None = None
-    steps: int = 6
-    hold_s: float = 15.0
+    steps: int = 8
+    hold_s: float = 20.0
     check_s: float = 120.0
     """How long the sine lasts that the profile is checked on; 0 for none."""
     master: str | None = None
@@ -125,6 +72,7 @@ class SparkPhase:
                 learner.pipeline = joined(pipeline, Pipeline.chain(self.pipeline, *chosen.operators))
                 learner.learn(seen, batches)
 
+            run.warm_up(stair.peak_per_s / 2)
             run.one(stair.load, stair.seconds, [change], learn, "the stair", 0.0)
             began_s = time.process_time()
             profile = learner.profile(datetime.fromtimestamp(wall.now_s(), UTC).replace(microsecond=0))
@@ -189,6 +137,25 @@ class _Runs:
             local_session(master, settings, name=phase.pipeline, elsewhere=phase.master is not None)
         )
 
+    def warm_up(self, rate_per_s: float) -> None:
+        """Let the application run for some batches, and throw away what it did."""
+        self._say(0.0, f"warming up: {WARM_BATCHES} batches")
+        checkpoint = self._folder / "checkpoint-warm-up"
+        query = self._chosen.start(
+            self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
+        )
+        until_s, never = self._clock.now_s() + LONGEST_WARM_UP_S, threading.Event()
+        while len(query.query.recentProgress) < WARM_BATCHES and self._clock.now_s() < until_s:
+            if query.query.exception() is not None or self._clock.wait(0.5, never):
+                break
+        failed = query.query.exception()
+        query.stop()
+        self._check(failed)
+
+    def _check(self, failed: Any) -> None:
+        if failed is not None:
+            raise TargetError(f"{self._phase.pipeline} failed: {str(failed).splitlines()[0]}")
+
     def one(
         self,
         load: str,
@@ -236,8 +203,7 @@ class _Runs:
             attached.stop()
             failed = query.query.exception()
             query.stop()
-        if failed is not None:
-            raise TargetError(f"{self._phase.pipeline} failed: {str(failed).splitlines()[0]}")
+        self._check(failed)
 
 
 def _rate(readings: Sequence[Reading], pipeline: str) -> str:
