@@ -179,6 +179,7 @@ class Rules:
                 new.setdefault(metric, []).append((subject, points))
         for metric, series in new.items():
             router.offer_merged(series, metric)
+        router.cover(snapshot.windows, snapshot.now_s)
 
     # -- judging -------------------------------------------------------------------------------
 
