@@ -184,7 +184,8 @@ class TriggerState:
             for_s = f" for {now_s - last_s:.0f} s" if last_s > -math.inf else ""
             return f"{measured_in_english(trigger)}: no reading{whose}{for_s}"
         if value is None:
-            return f"{measured_in_english(trigger)}: no readings"
+            few = f"too few readings in {trigger.measure.span}" if self.heard and trigger.measure.span else ""
+            return f"{measured_in_english(trigger)}: {few or 'no readings'}"
         text = f"{measured_in_english(trigger)} is {trigger.threshold.like(value)}"
         if self._last_n is not None:
             return f"{text}, past the threshold in {self._hits} of {len(self._last_n)} readings"

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.quantities import NUMBER, Span, number_text, real, shown
+from ebbflow.policy.quantities import NUMBER, POSITIVE, Span, number_text, real, shown
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -45,7 +45,12 @@ class Step(msgspec.Struct, frozen=True):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
             {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": r"^\s*(x\s*\d+(\.\d+)?|\d+(\.\d+)?\s*%)\s*$"},
+            {
+                "type": "string",
+                # x1 and x0.5 do not change anything in the direction of the rule
+                "pattern": rf"^(?!\s*x\s*0*(0(\.\d+)?|1(\.0*)?)\s*$)\s*"
+                rf"(x\s*{POSITIVE}|{POSITIVE}\s*%|0*[1-9]\d*)\s*$",
+            },
         ],
         "examples": [1, "x2", "25%"],
     }
@@ -101,7 +106,7 @@ class Limit(msgspec.Struct, frozen=True):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
             {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": r"^\s*x\s*\d+(\.\d+)?\s*$"},
+            {"type": "string", "pattern": rf"^\s*(x\s*{POSITIVE}|0*[1-9]\d*)\s*$"},
         ],
         "examples": [8, "x2"],
     }
