@@ -15,9 +15,10 @@ again. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
@@ -98,6 +99,11 @@ class Rules:
         if self._router is not None:
             self._router.use(policy)
         return change
+
+    def recall(self, acts: Iterable[LedgerEntry]) -> None:
+        """What a ledger says was done before the start, oldest first: a restart does not end a guard time."""
+        for act in acts:
+            self._sizes.recall(act)
 
     # -- the port ------------------------------------------------------------------------------
 
