@@ -128,6 +128,7 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (lambda: any_of(metric("cpu")), "any_of(…): the sentence in it is not finished; go on with .is_(…)"),  # type: ignore[arg-type]
         (lambda: all_of(5), "all_of(5) does not fit"),  # type: ignore[arg-type]
         (lambda: tuples("x"), "tuples('x') does not fit; write it like tuples(5)"),  # type: ignore[arg-type]
+        (lambda: absolute(True), "absolute(True) does not fit; write it like absolute(5)"),
         (lambda: seconds("30s"), "seconds('30s') does not fit"),  # type: ignore[arg-type]
         (lambda: operator(5), "operator(5) does not fit"),  # type: ignore[arg-type]
         (lambda: bounds("b").keep("e", at_least=1), 'keep(operator("enrich"))'),  # type: ignore[arg-type]

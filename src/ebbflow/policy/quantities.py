@@ -113,7 +113,9 @@ class Quantity(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.amount):
-            raise PolicyError(f"{self.amount} is not a number to compare with")
+            raise PolicyError(
+                f"{self.amount} is not a number to compare with; write one that can be read, like 300"
+            )
 
     @classmethod
     def parse(cls, written: object) -> Quantity:

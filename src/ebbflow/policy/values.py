@@ -57,7 +57,8 @@ class Step(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.kind == "absolute" and not (1 <= self.amount <= 1e9 and self.amount == int(self.amount)):
-            raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on")
+            most = ", at most a billion" if self.amount > 1 else ""
+            raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on{most}")
         if self.kind == "relative" and not 1 < self.amount <= 1000:
             raise PolicyError(f"a factor of {self.amount:g} changes nothing; it must be above 1, like x2")
         if self.kind == "percent" and not 0 < self.amount <= 1000:

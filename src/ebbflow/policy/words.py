@@ -31,7 +31,10 @@ def fitting(said: str, value: Any, kinds: type | UnionType, right: str) -> Any:
 
 
 def _number(said: str, value: Any) -> float:
-    fitting(said, None if isinstance(value, bool) else value, int | float, f"{said}(5)")
+    if isinstance(value, bool) or not isinstance(
+        value, int | float
+    ):  # a bool is an int to Python, not to people
+        raise PolicyError(f"{said}({value!r}) does not fit; write it like {said}(5)")
     return float(value)
 
 
