@@ -81,6 +81,20 @@ def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tm
     assert load_policy(live) == load_policy(QUEUE)
 
 
+def test_apply_leaves_a_link_where_it_is_and_does_not_empty_a_policy(ebbflow, tmp_path) -> None:
+    real, link, empty = tmp_path / "real.toml", tmp_path / "live.toml", tmp_path / "empty.toml"
+    real.write_text("")
+    link.symlink_to(real)
+    assert ebbflow("policy", "apply", QUEUE, "--to", str(link))[0] == 0
+    assert link.is_symlink()
+    assert load_policy(real) == load_policy(QUEUE)
+    empty.write_text("")
+    code, _, err = ebbflow("policy", "apply", str(empty), "--to", str(link))
+    assert code == 2
+    assert "the policy is empty" in err
+    assert load_policy(real) == load_policy(QUEUE)
+
+
 def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     live, path = tmp_path / "live.toml", tmp_path / "run.sqlite"
     live.write_text("")
@@ -154,6 +168,24 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=-1"],
             "write enrich=5,store=20",
         ),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=1,enrich=2"],
+            "'enrich' is there twice",
+        ),
+        (
+            [
+                "policy",
+                "try",
+                QUEUE,
+                "--load",
+                "constant(1)",
+                "--operators",
+                "enrich=1",
+                "--engine",
+                "micro-batch",
+            ],
+            "on the continuous engine only",
+        ),
         (["policy", "show", "no.toml"], "cannot be read"),
         (["policy", "show", "--as", "xml", QUEUE], "ends in .toml"),
         (["bench", "rules", "--target", "spork"], "did you mean 'spark'"),
@@ -182,7 +214,8 @@ def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, 
     assert "6 of 6 tests show what they must" in page.read_text()
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
-    assert "1→2 at 91 s" in out
+    assert "1→2 at 91 s, then 0" in " ".join(out.split())
+    assert "then 0 rows/s" in page.read_text()
 
 
 def test_the_schema_is_one_json_document(ebbflow) -> None:

@@ -15,9 +15,10 @@ again. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
@@ -99,6 +100,11 @@ class Rules:
             self._router.use(policy)
         return change
 
+    def recall(self, acts: Iterable[LedgerEntry]) -> None:
+        """What a ledger says was done before the start, oldest first: a restart does not end a guard time."""
+        for act in acts:
+            self._sizes.recall(act)
+
     # -- the port ------------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot) -> Decision:
@@ -179,6 +185,7 @@ class Rules:
                 new.setdefault(metric, []).append((subject, points))
         for metric, series in new.items():
             router.offer_merged(series, metric)
+        router.cover(snapshot.windows, snapshot.now_s)
 
     # -- judging -------------------------------------------------------------------------------
 

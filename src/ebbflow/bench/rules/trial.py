@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,20 @@ def chain(rates_per_s: Mapping[str, float]) -> Continuous:
     )
 
 
+def named_in(text: str, known: Sequence[str]) -> list[str]:
+    """The rules that a ledger's line names, "; " between them; a name may have that in it.
+
+    >>> named_in("busy; grow; grow", ["busy; grow", "grow", "busy"])
+    ['busy; grow', 'grow']
+    """
+    for name in known:
+        if text == name:
+            return [name]
+        if text.startswith(f"{name}; ") and (rest := named_in(text[len(name) + 2 :], known)):
+            return [name, *rest]
+    return []
+
+
 def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     """Play it on a scenario.
 
@@ -83,7 +97,8 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
         for entry in run.decisions
         if entry.verdict == "act"
     )
-    fired = [name for firing in firings for name in firing.rule.split("; ")]
+    known = sorted((rule.name for rule in policy.rules), key=len, reverse=True)
+    fired = [name for firing in firings for name in named_in(firing.rule, known)]
     return Trial(
         run=run,
         firings=firings,
