@@ -30,7 +30,7 @@ test: setup lint unit  ## All tests, with a real Spark cluster; under ten minute
 	$(BIN)/pytest -q -m spark tests
 
 unit: setup  ## The tests that need no Spark, on all cores
-	$(BIN)/pytest -q -n auto -m "not spark"
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not spark"
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
