@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_the_guards_are_those_of_the_strategy_however_it_was_named(
     monkeypatch.setattr(
         "ebbflow.targets.spark.target.SparkTarget", lambda *_, **__: FakeTarget(ManualClock(), 1)
     )
-    session: Any = object()
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
     module.attach(session, **how).stop()
     chosen = made[0]["strategy"]
     named = how.get("strategy")

@@ -25,6 +25,8 @@ from ebbflow.policy import (
 from ebbflow.policy import (
     cluster as the_cluster,
 )
+from ebbflow.strategies import Capacity
+from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.stopping import stop_between_batches
 
 pytestmark = pytest.mark.spark
@@ -176,6 +178,52 @@ def test_what_a_person_gets_wrong_is_told_at_once(spark) -> None:
         ebbflow.attach(spark, agents=["tcp://10.0.0.7:7788"], agent_keys="nowhere")
     with pytest.raises(InputError, match="write executors="):
         ebbflow.attach(spark, executors=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"executors": (1.5, 4)}, "write executors="),
+        ({"executors": (True, 4)}, "write executors="),
+        ({"executors": (1, 2, 3)}, "write executors="),
+        ({"slo": 30}, "write slo="),
+        ({"slo": f"freshness <= {'9' * 400}s"}, "never ends"),
+        ({"strategy": None}, "cannot decide"),
+        ({"strategy": Capacity}, "cannot decide"),
+        ({"cycle_s": -1}, "like cycle_s=1.0"),
+        ({"cycle_s": float("nan")}, "like cycle_s=1.0"),
+        ({"cycle_s": "x"}, "like cycle_s=1.0"),
+        ({"queries": ["words"]}, "cannot be restarted"),
+    ],
+)
+def test_wrong_arguments_are_told_at_once(spark, wrong, words) -> None:
+    with pytest.raises(InputError, match=words):
+        ebbflow.attach(spark, **wrong)
+
+
+def test_a_second_loop_takes_over_from_the_first(spark, caplog) -> None:
+    first = ebbflow.attach(spark, executors=(1, 3), strategy=TwoThenOne(), dry_run=True)
+    second = ebbflow.attach(spark, executors=(1, 3), strategy=TwoThenOne(), dry_run=True)
+    assert not first.active
+    assert second.active
+    assert "takes over" in caplog.text
+    second.stop()
+    first.stop()
+
+
+def test_a_query_of_another_session_is_seen(spark, tmp_path, wait) -> None:
+    other = spark.newSession()
+    rows = other.readStream.format("rate").option("rowsPerSecond", 5).load()
+    stream = rows.writeStream.queryName("elsewhere").format("noop")
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        driver = Driver(spark)
+        wait(lambda: str(query.runId) in {str(each.runId) for each in driver.queries()}, "the other query")
+        assert {each.name for each in driver.queries()} >= {"elsewhere"}
+        wait(lambda: query.lastProgress, "a batch")
+    finally:
+        query.stop()
+    wait(lambda: "elsewhere" not in {each.name for each in driver.queries()}, "its end")
 
 
 def test_what_the_world_gets_wrong_leaves_the_job_unscaled(spark, tmp_path) -> None:

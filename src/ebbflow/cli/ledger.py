@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.cli.output import Json, print_json
+from ebbflow.control.ledger import ACT
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 
@@ -33,10 +34,9 @@ def ledger(
     if not store.is_file():
         raise InputError(f"there is no store {store}; name the file given with --store")
     try:
-        entries = Store.read_ledger(store)
+        chosen = Store.read_ledger(store, verdict=ACT if acts else None, last=last)
     except StoreError as error:
         raise InputError(f"{store} is not a store of Ebbflow, or a broken one ({error})") from None
-    chosen = [entry for entry in entries if not acts or entry["verdict"] == "act"][-last:]
     if json:
         print_json(chosen)
         return

@@ -34,6 +34,8 @@ from ebbflow.errors import EbbflowError, InputError, UnreachableError
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+_INTERRUPTED = 128 + signal.SIGINT
+
 app = typer.Typer(
     name="ebbflow",
     help="Keeps a Spark streaming pipeline exactly as large as its load needs.",
@@ -98,8 +100,10 @@ def main() -> None:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", 1)
     except (typer.Abort, KeyboardInterrupt):
-        _fail("stopped", 130)
+        _fail("stopped", _INTERRUPTED)
     else:
+        if code == _INTERRUPTED:  # some of the libraries below turn Ctrl-C into this answer
+            _fail("stopped", _INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -19,7 +19,8 @@ from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError
+from ebbflow.errors import InputError, StoreError
+from ebbflow.monitoring.store import Store
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
@@ -88,6 +89,11 @@ def submit(
     check_script(script)
     for path in (json_report, report, store):
         check_writable(path)
+    if store is not None and store.exists() and store.stat().st_size:
+        try:
+            Store.read_ledger(store, last=1)
+        except StoreError as error:
+            raise InputError(f"{store} is not a store of Ebbflow; name another file ({error})") from None
     # The script may change its folder; what was named here is meant from here.
     json_report, report, store, policy, agent_keys = (
         path and path.absolute() for path in (json_report, report, store, policy, agent_keys)

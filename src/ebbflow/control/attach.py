@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -183,12 +184,14 @@ def attach(
     for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
     In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
     """
-    try:
-        limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
-    except (TypeError, IndexError):
-        raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
-    objective = slo if isinstance(slo, Slo) else Slo.parse(slo)
-    chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
+    limits, objective, chosen = _limits(executors), _objective(slo), _strategy(strategy)
+    if not (isinstance(cycle_s, int | float) and 0.05 <= cycle_s < math.inf):
+        raise InputError(f"cycle_s={cycle_s!r} is no time between two looks; write seconds, like cycle_s=1.0")
+    for query in queries:
+        if not hasattr(query, "restart"):
+            raise InputError(
+                f"queries={query!r} cannot be restarted; give ebbflow.ManagedQuery objects, or none"
+            )
     followed: PolicyInForce | None = None
     if policy is not None:
         followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
@@ -198,6 +201,8 @@ def attach(
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
+        application = str(spark.sparkContext.applicationId)
+        _take_over(application)
         collector = None
         target: Target = SparkTarget(
             spark,
@@ -207,7 +212,6 @@ def attach(
             master_web_url=master_web_url,
         )
         if agents:
-            application = str(spark.sparkContext.applicationId)
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
         folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
@@ -245,4 +249,48 @@ def attach(
             folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    return Attached(loop, kept, close, policy=followed, collector=collector)
+    attached = Attached(loop, kept, close, policy=followed, collector=collector)
+    _RUNNING[application] = attached
+    return attached
+
+
+_RUNNING: dict[str, Attached] = {}
+"""The loop of each application, by its id: two would undo each other's work."""
+
+
+def _take_over(application: str) -> None:
+    """End the loop that runs on the application already: a cell of a notebook is run again, a script has its own."""
+    before = _RUNNING.pop(application, None)
+    if before is not None and before.active:
+        log.warning(
+            "this application was being scaled already; that loop is ended, and the new one takes over"
+        )
+        before.stop()
+
+
+def _limits(executors: tuple[int, int]) -> Limits:
+    try:
+        fewest, most = executors
+        if {type(fewest), type(most)} != {int}:
+            raise TypeError
+    except (TypeError, ValueError):
+        raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
+    return Limits(min_nodes=fewest, max_nodes=most)
+
+
+def _objective(slo: str | Slo) -> Slo:
+    if isinstance(slo, Slo):
+        return slo
+    if not isinstance(slo, str):
+        raise InputError(f"slo={slo!r} is no objective; write slo='freshness p95 <= 30s'")
+    return Slo.parse(slo)
+
+
+def _strategy(strategy: str | Strategy) -> Strategy:
+    if isinstance(strategy, str):
+        return make_strategy(strategy)
+    if isinstance(strategy, type) or not isinstance(strategy, Strategy):
+        raise InputError(
+            f"strategy={strategy!r} cannot decide; give a name like 'capacity', or an object with a name and decide()"
+        )
+    return strategy

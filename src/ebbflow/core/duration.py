@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from ebbflow.errors import DurationError
@@ -24,7 +25,10 @@ def parse_duration_s(text: str) -> float:
     parts = _PART.findall(stripped)
     if not parts or _PART.sub("", stripped).strip():
         raise DurationError(f"'{text}' is not a duration; write it like 500ms, 30s, 5m, 1h or 1h30m")
-    return sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
+    seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
+    if not seconds < math.inf:
+        raise DurationError(f"a duration of {len(stripped)} characters never ends; write it like 30s or 1h")
+    return seconds
 
 
 def parse_seconds(text: str) -> float:

@@ -183,10 +183,13 @@ class Store:
             return _ledger_rows(self._fast, since_id, verdict)
 
     @staticmethod
-    def read_ledger(path: Path, since_id: int = 0) -> list[dict[str, Any]]:
-        """Ledger rows of a store that another process may be writing, without touching it."""
+    def read_ledger(
+        path: Path, since_id: int = 0, *, verdict: str | None = None, last: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Ledger rows of a store that another process may be writing, without touching it, oldest first; all, those
+        of one verdict, or the ``last`` of them."""
         with _reader(path) as reader:
-            return _ledger_rows(reader, since_id)
+            return _ledger_rows(reader, since_id, verdict, last)
 
     @staticmethod
     def read_readings(
@@ -230,13 +233,14 @@ def _series(reader: sqlite3.Connection, metric: Metric) -> list[tuple[int, str]]
 
 
 def _ledger_rows(
-    connection: sqlite3.Connection, since_id: int, verdict: str | None = None
+    connection: sqlite3.Connection, since_id: int, verdict: str | None = None, last: int | None = None
 ) -> list[dict[str, Any]]:
+    # Newest first: of a month of holds only the rows that are wanted are read.
     rows = connection.execute(
-        "SELECT id, body FROM ledger WHERE id > ? AND (? IS NULL OR verdict = ?) ORDER BY id",
-        (since_id, verdict, verdict),
-    )
-    return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in rows]
+        "SELECT id, body FROM ledger WHERE id > ? AND (? IS NULL OR verdict = ?) ORDER BY id DESC LIMIT ?",
+        (since_id, verdict, verdict, -1 if last is None else last),
+    ).fetchall()
+    return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in reversed(rows)]
 
 
 def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:

@@ -176,7 +176,7 @@ class Capacity:
             reason=(
                 f"grow {now} → {needed.nodes}{more}: {sizing.rate_per_s:.0f} rows/s would take freshness to "
                 f"{_seconds(here.freshness_s)} on {now}, {_seconds(needed.freshness_s)} on {needed.nodes} "
-                f"(objective {snapshot.slo.freshness_s:g} s)"
+                f"(objective {snapshot.slo.freshness_s:g} s, to be kept below {sizing.budget_s - here.reserve_s:.1f} s)"
             ),
             formula=FORMULA,
             inputs=self._inputs(sizing, needed),
@@ -233,7 +233,7 @@ class Capacity:
             reason = f"right size: {expected}"
         else:
             limit = self._bottleneck(sizing, here)
-            reason = f"{expected}, and more would not help: {limit[0].why}"
+            reason = f"{expected}, kept: {limit[0].why}"
         return Decision(
             wanted=snapshot.planned,
             reason=reason,

@@ -123,19 +123,19 @@ class Driver:
             own = list(self.spark.streams.active)
         try:
             return own + self._queries_of_other_sessions(own)
-        except (Py4JError, TypeError):  # another Spark; its other sessions are not seen
+        except (Py4JError, AttributeError, TypeError):  # another Spark; its other sessions are not seen
             return own
 
     def _queries_of_other_sessions(self, own: Sequence[StreamingQuery]) -> list[StreamingQuery]:
         from pyspark.sql.streaming.query import StreamingQuery
 
         shared: Any = self.spark._jsparkSession.sharedState().activeStreamingQueries()
-        if shared.size() == len(own):
+        if len(shared) == len(own):
             return []
         known = {str(query.runId) for query in own}
         wrapper = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
-        others = [each for each in shared.values().toArray() if str(each.runId()) not in known]
-        return [StreamingQuery(wrapper(each)) for each in others]
+        running = [each for each in shared.values() if each is not None]  # one may have ended meanwhile
+        return [StreamingQuery(wrapper(each)) for each in running if str(each.runId()) not in known]
 
     def status(self, query: StreamingQuery) -> QueryStatus:
         """What the query does right now."""
