@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from benchmarks.figures import Figure
+from ebbflow.pipelines.reader import with_text
 from ebbflow.pipelines.sentiment import Sentiment, feature_columns, sentiment_columns
 from ebbflow.pipelines.top_words import RANKED, TopWords
 from ebbflow.targets.spark.settings import use_loopback, use_this_python
@@ -144,7 +145,7 @@ def _named_top_words(spark: Any) -> Built:
 def _plain_top_words(spark: Any) -> Built:
     app = TopWords(**_settings())
     tweets = app.reader().stream(spark, {})
-    counts = tweets.transform(app.read).transform(app.split).transform(app.keep).transform(app.count)
+    counts = tweets.transform(with_text).transform(app.split).transform(app.keep).transform(app.count)
     ranked = counts.mapInArrow(app.best(), RANKED)
     return ranked.repartition(1).mapInArrow(app.best(), RANKED), app.rankings().take
 
@@ -157,6 +158,6 @@ def _named_sentiment(spark: Any) -> Built:
 def _plain_sentiment(spark: Any) -> Built:
     app = Sentiment(**_settings())
     tweets = app.reader().stream(spark, {})
-    tokens = tweets.transform(app.read).transform(app.tokenise).transform(app.preprocess)
+    tokens = tweets.transform(with_text).transform(app.tokenise).transform(app.preprocess)
     features = tokens.mapInArrow(app.extract(), feature_columns(tokens))
     return features.mapInArrow(app.classify(), sentiment_columns(features)), None

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ebbflow.core.batches import OperatorRun
 from ebbflow.pipelines.sentiment_model import SentimentModel
 from ebbflow.pipelines.sentiment_tokens import NEGATORS, tokens_of
 from ebbflow.pipelines.top_words import TopWords
+from ebbflow.targets.spark.operator_counts import OperatorCounts
 from ebbflow.workloads import STOP_WORDS, Arrivals, Tweets, parse_load
 from ebbflow.workloads.labelled_tweets import SENTIMENTS
 
@@ -58,6 +60,23 @@ def sentiment(model: SentimentModel, text: str) -> str:
             weights = model.weights[place[token] + len(model.words) * turned]
             scores = [score + weight for score, weight in zip(scores, weights, strict=True)]
     return SENTIMENTS[int(np.argmax(scores))]
+
+
+class WholeBatch:
+    """Waits for a batch in which each of some operators was counted; ``runs`` then has them by name."""
+
+    def __init__(self, spark: Any, query: Any, names: set[str]) -> None:
+        self.runs: dict[str, OperatorRun] = {}
+        self._counts = OperatorCounts(spark, query)
+        self._names = names
+
+    def __call__(self) -> bool:
+        batches: dict[int, dict[str, OperatorRun]] = {}
+        for batch_id, run in self._counts.new():
+            if run.rows_in:
+                batches.setdefault(batch_id, {})[run.name] = run
+        self.runs = next((runs for runs in batches.values() if runs.keys() == self._names), self.runs)
+        return bool(self.runs)
 
 
 def went_on(query: Any) -> bool:

@@ -9,7 +9,6 @@ from pyspark.errors import PySparkException
 from ebbflow.pipelines.sentiment import OPERATORS, Sentiment
 from ebbflow.pipelines.sentiment_model import lexicon_model
 from ebbflow.pipelines.sentiment_tokens import tokens_of
-from ebbflow.targets.spark.operator_counts import OperatorCounts
 from ebbflow.workloads import read_labelled_tweets
 
 pytestmark = pytest.mark.spark
@@ -64,19 +63,14 @@ def test_answers_are_the_same_after_a_restart_with_another_parallelism(spark, tm
     app = Sentiment(load="constant(200)", file=str(file), max_rows=300, trigger_s=0.2)
     found = Found()
     query = app.managed(spark, tmp_path / "c", found.take, {"reader": 1, "preprocessing": 2, "classifier": 1})
-    counts = OperatorCounts(spark, query.query)
-    seen = {}
+    whole = plain.WholeBatch(spark, query.query, set(OPERATORS))
 
-    def counted() -> bool:
-        seen.update({run.name: run for _, run in counts.new() if run.rows_in})
-        return seen.keys() == set(OPERATORS)
-
-    wait(counted, "a batch in which every operator was counted")
+    wait(whole, "a batch in which every operator was counted")
     query.restart({"reader": 2, "preprocessing": 1, "classifier": 3})
     wait(lambda: plain.went_on(query.query), "a batch after the restart")
     query.stop()
-    assert all(run.rows_in == run.rows_out for run in seen.values())
-    assert seen["features"].cpu_s is not None
+    assert all(run.rows_in == run.rows_out for run in whole.runs.values())
+    assert whole.runs["features"].cpu_s is not None
     rows, _ = plain.offset(query.query)
     tweets = read_labelled_tweets(file)
     assert sorted(found.rows) == list(range(rows))

@@ -13,7 +13,6 @@ import pytest
 from ebbflow.errors import PipelineError
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import OPERATORS, TopWords
-from ebbflow.targets.spark.operator_counts import OperatorCounts
 
 pytestmark = pytest.mark.spark
 
@@ -46,19 +45,20 @@ def test_real_tweets_are_split_alike(spark, shared_data) -> None:
 
 def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_path, wait) -> None:
     app = TopWords(
-        load="constant(300)", seed=5, window_s=3, slide_s=1, top=5, max_rows=400, trigger_s=0.2, audit=True
-    )
+        load="constant(300)", seed=5, window_s=3, slide_s=1, top=5, max_rows=400, trigger_s=0.2, audit=True,
+        lookup_wait_s=0.0,
+    )  # fmt: skip
     rankings = Rankings(window_s=3, slide_s=1, top=5, windows=1000)
     first = {"reader": 1, "words": 2, "counter": 2, "intermediate-ranker": 1}
     query = app.managed(spark, tmp_path / "c", rankings.take, first)
-    counts = OperatorCounts(spark, query.query)
-    seen = {}
+    whole = plain.WholeBatch(spark, query.query, {*OPERATORS, "enrich"})
 
-    def counted() -> bool:
-        seen.update({run.name: run for _, run in counts.new() if run.rows_in})
-        return len(rankings.windows()) >= 5 and seen.keys() == set(OPERATORS)
+    def forgotten() -> bool:
+        states = [state for progress in query.query.recentProgress for state in progress["stateOperators"]]
+        return any(state["numRowsRemoved"] > 0 for state in states)
 
-    wait(counted, "windows, and a batch in which every operator was counted")
+    wait(whole, "a batch in which every operator was counted")
+    wait(forgotten, "a window to close and its counts to leave the state")
     query.restart({"reader": 3, "words": 1, "counter": 3, "intermediate-ranker": 2})
     wait(lambda: plain.went_on(query.query), "a batch after the restart")
     query.stop()
@@ -66,10 +66,10 @@ def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_
     rows, start_ms = plain.offset(query.query)
     assert rankings.windows() == plain.top_words(app, plain.tweets(app, rows, start_ms))
     assert rankings.audit(rows) == ([], 0)
-    assert seen["words"].rows_out == seen["stop-words"].rows_in > 15 * seen["words"].rows_in
-    assert seen["intermediate-ranker"].rows_in == seen["counter"].rows_out
-    assert seen["final-ranker"].cpu_s is not None
-    assert seen["final-ranker"].instances == 1
+    assert whole.runs["words"].rows_out == whole.runs["stop-words"].rows_in > 15 * whole.runs["words"].rows_in
+    assert whole.runs["intermediate-ranker"].rows_in == whole.runs["counter"].rows_out
+    assert whole.runs["final-ranker"].cpu_s is not None
+    assert whole.runs["final-ranker"].instances == 1
 
 
 def test_there_is_one_final_ranker(spark, tmp_path) -> None:

@@ -53,6 +53,11 @@ class TweetReader:
         return source.load()
 
 
+def with_text(df: DataFrame) -> DataFrame:
+    """What the operator ``reader`` hands on: tweets that have a text."""
+    return df.where(df["text"].isNotNull())
+
+
 def start_query(
     df: DataFrame, *, name: str, checkpoint: str, trigger_s: float, sink: Sink | None
 ) -> StreamingQuery:

@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
 
 from ebbflow.pipelines import sentiment_steps as steps
-from ebbflow.pipelines.reader import READER, TweetReader, start_query
+from ebbflow.pipelines.reader import READER, TweetReader, start_query, with_text
 from ebbflow.pipelines.sentiment_model import SentimentModel, lexicon_model
 from ebbflow.pipelines.sentiment_tokens import ADDRESS, NUMBER, PARTS, SOMEBODY
 from ebbflow.targets.spark.operator import operator
@@ -59,10 +59,6 @@ class Sentiment:
 
     # -- steps; with them a benchmark builds the same without names --------------------------------------------
 
-    def read(self, df: DataFrame) -> DataFrame:
-        """Tweets that have a text."""
-        return df.where(F.col("text").isNotNull())
-
     def tokenise(self, df: DataFrame) -> DataFrame:
         """``tokens`` in place of the text."""
         return df.withColumn("tokens", F.regexp_extract_all("text", F.lit(PARTS), F.lit(0))).drop("text")
@@ -86,7 +82,7 @@ class Sentiment:
     def classified(self, tweets: DataFrame, parallelism: Mapping[str, int] | None = None) -> DataFrame:
         """Tweets with ``sentiment`` and ``certainty`` in place of their text."""
         sizes = dict(parallelism or {})
-        df = tweets.transform(operator(READER)(self.read))  # its parallelism is that of the source
+        df = tweets.transform(operator(READER)(with_text))  # its parallelism is that of the source
         df = df.transform(operator("tokeniser", parallelism=sizes.get("tokeniser"))(self.tokenise))
         df = df.transform(operator("preprocessing", parallelism=sizes.get("preprocessing"))(self.preprocess))
         features = operator("features", parallelism=sizes.get("features"))

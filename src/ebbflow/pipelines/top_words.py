@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from ebbflow.errors import PipelineError
 from ebbflow.pipelines import lookup, ranking
 from ebbflow.pipelines.rankings import Rankings
-from ebbflow.pipelines.reader import READER, TweetReader, start_query, state_partitions
+from ebbflow.pipelines.reader import READER, TweetReader, start_query, state_partitions, with_text
 from ebbflow.targets.spark.operator import operator
 from ebbflow.targets.spark.restart import ManagedQuery
 from ebbflow.workloads.vocabulary import STOP_WORDS
@@ -79,16 +79,17 @@ class TopWords:
 
     # -- steps, from DataFrame to DataFrame; with them a benchmark builds the same without names --------------
 
-    def read(self, df: DataFrame) -> DataFrame:
-        """Tweets, with the time by which windows are closed. Rows of one source come in order, hence no delay."""
-        return df.withWatermark("timestamp", "0 seconds")
-
     def split(self, df: DataFrame) -> DataFrame:
-        """A row for each word: runs of letters, digits and apostrophes, with the # or @ before them."""
+        """A row for each word: runs of letters, digits and apostrophes, with the # or @ before them.
+
+        Its tweets also tell the time by which windows are closed: without a delay, because rows of one source
+        come in order. Said of tweets, not of words, it costs a twentieth; said before a Python step, it is lost.
+        """
         words = F.split(F.lower("text"), _SEPARATORS)
         if self.audit:
             words = F.concat(words, F.array(F.concat(F.lit(ranking.ROW_MARK), F.col("row").cast("string"))))
-        return df.select("timestamp", F.explode(words).alias("word"))
+        timed = df.withWatermark("timestamp", "0 seconds")
+        return timed.select("timestamp", F.explode(words).alias("word"))
 
     def keep(self, df: DataFrame) -> DataFrame:
         """Words that say something. Empty ones are what is left of separators at the ends of a text."""
@@ -109,7 +110,7 @@ class TopWords:
     def ranked(self, tweets: DataFrame, parallelism: Mapping[str, int] | None = None) -> DataFrame:
         """(ends_s, word, count) of the best words of each window, of those that tweets changed."""
         sizes = dict(parallelism or {})
-        df = tweets.transform(operator(READER)(self.read))  # its parallelism is that of the source
+        df = tweets.transform(operator(READER)(with_text))  # its parallelism is that of the source
         if self.lookup_wait_s is not None:
             enrich = operator("enrich", parallelism=sizes.get("enrich"))
             schema = "row long, timestamp timestamp, text string, region string"
