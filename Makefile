@@ -25,11 +25,12 @@ java:
 demo: setup  ## A pipeline that resizes itself: about four minutes, ends with a report
 	$(BIN)/ebbflow demo
 
-test: setup lint  ## All tests, with a real Spark cluster; under ten minutes on two cores
-	$(BIN)/pytest -q
+# Spark's tests come after the others, not beside them: some compare times.
+test: setup lint unit  ## All tests, with a real Spark cluster; under ten minutes on two cores
+	$(BIN)/pytest -q -m spark tests
 
-unit: setup  ## The tests that need no Spark, in seconds
-	$(BIN)/pytest -q -m "not spark"
+unit: setup  ## The tests that need no Spark, on all cores
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not spark"
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .

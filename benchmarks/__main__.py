@@ -21,6 +21,8 @@ NAMES = (
     "loop",
     "operator_cost",
     "google_cluster",
+    "pipelines",
+    "profiles",
     "side_by_side",
 )
 

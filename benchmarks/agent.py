@@ -32,6 +32,9 @@ APPLICATION = "app-20261116000002-0000"
 EVERYTHING: frozenset[Series] = frozenset(("*", metric) for metric in AGENT_METRICS)
 CPU_ONLY: frozenset[Series] = frozenset({("*", Metric.NODE_CPU)})
 POLICIES = {"nothing": frozenset[Series](), "node-cpu": CPU_ONLY, "everything": EVERYTHING}
+EACH_SAMPLE = {CPU_ONLY: EXECUTORS, EVERYTHING: 6 * EXECUTORS + 6}
+"""Readings of one sample; stand-ins have no heap. Far fewer, and what was measured is an agent that did not work."""
+HEARD = 0.8
 
 
 def measure() -> list[Figure]:
@@ -61,7 +64,13 @@ def _cpu(name: str, series: frozenset[Series]) -> list[Figure]:
             what = f"agent, {EXECUTORS} executors, {name} subscribed"
             figures = [
                 Figure(what=f"{what}: CPU", value=share, unit="% of a core", bar=1.0),
-                Figure(what=f"{what}: readings", value=readings, unit="readings/s"),
+                Figure(
+                    what=f"{what}: readings",
+                    value=readings,
+                    unit="readings/s",
+                    bar=HEARD * EACH_SAMPLE[series] if series else None,
+                    at_least=True,
+                ),
             ]
             if series == EVERYTHING:
                 resident = agent.memory_info().rss / 1e6
@@ -89,6 +98,8 @@ def _bytes(name: str, series: frozenset[Series], *, keys: bool) -> list[Figure]:
             time.sleep(0.02)
         came = _settled(port, collector) - bytes_before
         readings = collector.counts.readings - readings_before
+        if readings < HEARD * 100 * EACH_SAMPLE[series]:
+            raise RuntimeError(f"{readings} readings of 100 samples came over the wire: nothing to measure")
         return [
             Figure(
                 what=f"wire, {EXECUTORS} executors, {name}",

@@ -1,14 +1,24 @@
-"""How long a decision of the capacity strategy takes."""
+"""How long a decision of the capacity strategy takes, and an assessment of the symbiotic one."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.scenes import snapshot
-from ebbflow.core.readings import Windows
-from ebbflow.strategies import Capacity
+from ebbflow.core.layout import MAIN, Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.models import Proportional
+from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile
+from ebbflow.strategies import Capacity, Symbiotic
 
 
 def measure() -> list[Figure]:
@@ -19,6 +29,12 @@ def measure() -> list[Figure]:
             value=_median_ms(200, 1000, 1000),
             unit="ms",
             bar=50.0,
+        ),
+        Figure(
+            what="Algorithm 1, 100 operators, 1,000 nodes",
+            value=_assessment_ms(100, 1000),
+            unit="ms",
+            bar=200.0,
         ),
     ]
 
@@ -31,3 +47,37 @@ def _median_ms(stages: int, nodes: int, max_nodes: int) -> float:
         strategy.decide(seen)
         took.append((time.perf_counter() - began) * 1000)
     return statistics.median(took[5:])
+
+
+def _assessment_ms(operators: int, max_nodes: int) -> float:
+    """Of a whole decision, profile and all; about 650 of the nodes are needed."""
+    names = [f"o{k}" for k in range(operators)]
+    pipeline = Pipeline(
+        name="wide",
+        operators=tuple(Operator(name=name) for name in names),
+        streams=tuple(Stream(source=names[0], target=name) for name in names[1:]),
+    )
+    cpu = {name: CpuProfile(**_line(0.001 * (1 + 13 * k % 60))) for k, name in enumerate(names)}
+    profile = Profile(pipeline="wide", cpu=cpu, node=NodeProfile(**_line(1.15 / 4), cores=4))
+    layout, took = Layout(nodes={MAIN: 500}, parallelism=dict.fromkeys(names, 1)), []
+    for number in range(9):
+        strategy, windows = Symbiotic({"wide": Estimator(pipeline, profile)}), Windows()
+        for now_s in (0.0, 30.0, 60.0):
+            windows.add([Reading(now_s, "wide", Metric.ARRIVAL_RATE, 600.0 + number)])
+            windows.add(Reading(now_s, name, Metric.INSTANCE_CPU, 0.5) for name in names)
+            seen = Snapshot(
+                now_s=now_s, pipeline=pipeline, planned=layout, requested=layout, observed=layout, windows=windows,
+                batches=(), under_way=(), limits=Limits(min_nodes=1, max_nodes=max_nodes), slo=Slo(freshness_s=30.0),
+                slots_per_node=4, lead_time_s=0.0, data_age_s=0.0,
+            )  # fmt: skip
+            began = time.perf_counter()
+            decision = strategy.decide(seen)
+            passed_ms = (time.perf_counter() - began) * 1000
+        assert 500 < decision.wanted.main_nodes < max_nodes
+        took.append(passed_ms)
+    return statistics.median(took)
+
+
+def _line(slope: float) -> dict[str, Any]:
+    model = Proportional(per_unit=slope)
+    return {"model": model, "low": 0.0, "high": 1e9, "slope": slope, "error": 0.0, "samples": 9}

@@ -23,13 +23,12 @@ from ebbflow.bench.loads import NamedLoad, built_in_loads
 from ebbflow.bench.simulation import oracle_of
 from ebbflow.bench.spec import Spec
 from ebbflow.report.drawing import draw
-from ebbflow.strategies import STRATEGIES as ALL_STRATEGIES
-from ebbflow.strategies import Rules
+from ebbflow.strategies import Capacity, Static, StaticMean, peers
 from ebbflow.workloads import parse_load
 
 PEAK_PER_S = 1900.0
-STRATEGIES = [name for name in ALL_STRATEGIES if name != Rules.name]
-"""The peers, static and capacity: a dozen. What ``rules`` takes depends on the policy it is given."""
+STRATEGIES = [Capacity.name, Static.name, StaticMean.name, *(getattr(peers, name).name for name in peers.__all__)]
+"""A dozen, as the bar has it."""
 SEEDS = 3
 SAMPLE = ("day", "trace")
 

@@ -20,11 +20,13 @@ from ebbflow.policy import (
     above,
     absolute,
     below,
+    cluster,
     metric,
     minutes,
     nodes,
     operator,
     per_second,
+    percent,
     rule,
     seconds,
     tuples,
@@ -56,6 +58,11 @@ def measure() -> list[Figure]:
             unit="per s",
             bar=100_000.0,
             at_least=True,
+        ),
+        Figure(
+            what=f"  the same, each read by all {RULES}: rules on all nodes",
+            value=_per_second_of_nodes(),
+            unit="per s",
         ),
         Figure(
             what="  the same, nobody waits for the reading",
@@ -96,6 +103,24 @@ def _per_second(policy: Policy, metric_read: Metric = Metric.OPERATOR_QUEUE) -> 
     for reading in readings:
         router.offer(reading)
     return READINGS / (time.process_time() - began_s)
+
+
+def _per_second_of_nodes() -> float:
+    """The unfriendly case: every reading of every node goes to every rule."""
+    rules = [
+        rule(f"grow {number}").scale_out(cluster()).by(absolute(1))
+        .when(metric("node-cpu")).is_(above(percent(50 + number / 4))).for_at_least(seconds(30))
+        for number in range(RULES)
+    ]  # fmt: skip
+    router = Router(Policy(*rules), "bench", [])
+    readings = [
+        Reading(float(k // OPERATORS), f"executor-{k % OPERATORS}", Metric.NODE_CPU, k * 7919 % 100 / 100)
+        for k in range(READINGS // 10)
+    ]
+    began_s = time.process_time()
+    for reading in readings:
+        router.offer(reading)
+    return len(readings) / (time.process_time() - began_s)
 
 
 def _decisions_ms(*histories: Span) -> list[float]:

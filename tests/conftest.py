@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ebbflow.targets.spark.local_cluster import LocalCluster
 
 CORES = 3
+SHARED_DATA = Path(
+    os.environ.get("EBBFLOW_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
+)
 
 # The same examples at every run, so that a red run is about the change; others with EBBFLOW_RANDOM_TESTS=1.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -61,6 +65,14 @@ def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
     with local_session(cluster.master_url, settings, name="tests") as session:
         register(session)
         yield session
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real traces and tweets, where they are."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no shared data at {SHARED_DATA}")
+    return SHARED_DATA
 
 
 @pytest.fixture

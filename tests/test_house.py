@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HOUSE = ROOT / "src" / "ebbflow"
 MODULES = sorted(HOUSE.rglob("*.py"))
-PURE = ("core", "policy", "strategies", "guards", "profiling", "control")
+PURE = ("core", "policy", "forecasting", "strategies", "guards", "profiling", "control")
 CLOCK = HOUSE / "core" / "clock.py"
 
 

@@ -9,6 +9,7 @@
     │   ├── SloError          "freshness below 30"
     │   ├── LimitsError       executors 5:2
     │   ├── PipelineError     a cycle, a stream to nowhere
+    │   ├── ProfileError      a profile of a newer version, a model without its numbers
     │   ├── PolicyError       a rule without a trigger, percent of a queue, rules that fight each other
     │   └── UnknownNameError  a strategy, option or shape that does not exist
     ├── TargetError           the thing that is scaled does not answer as it should
@@ -52,6 +53,10 @@ class LimitsError(InputError):
 
 class PipelineError(InputError):
     """A graph of operators that is not a pipeline."""
+
+
+class ProfileError(InputError):
+    """A profile that cannot be read."""
 
 
 class PolicyError(InputError):

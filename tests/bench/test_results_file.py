@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 from swept import scene
 
-from ebbflow.bench.leaderboard.results_file import check_results_path, spec_of, write_results
+from ebbflow.bench.leaderboard.results_file import FILE_NAME, check_results_path, spec_of, write_results
 from ebbflow.bench.leaderboard.sweep import Failure, Scene, Sweep, sweep
 from ebbflow.bench.loads import NamedLoad
 from ebbflow.bench.score import score
@@ -102,3 +102,9 @@ def test_a_place_that_cannot_be_written_is_said_before(tmp_path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
         check_results_path(tmp_path / "no" / "such.parquet")
     assert check_results_path(tmp_path / "mine.parquet") == tmp_path / "mine.parquet"
+
+
+def test_a_name_without_an_ending_is_a_folder(tmp_path) -> None:
+    assert check_results_path(tmp_path / "results") == tmp_path / "results" / FILE_NAME
+    assert (tmp_path / "results").is_dir()
+    assert check_results_path(tmp_path / "results.parquet") == tmp_path / "results.parquet"

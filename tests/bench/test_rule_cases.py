@@ -25,7 +25,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
-from ebbflow.errors import UnknownNameError
+from ebbflow.errors import TargetError, UnknownNameError
 from ebbflow.policy.files import parse_policy, policy_text
 from ebbflow.report.rules_page import CasePicture, rules_page
 
@@ -56,6 +56,23 @@ def test_what_another_process_saw_comes_back_the_same() -> None:
     seen = run_in_simulator(QUICK)
     assert Seen.from_json(json.loads(json.dumps(seen.to_json()))) == seen
     assert judge(QUICK, SIMULATOR, seen).wrong == ()
+
+
+def test_a_case_that_cannot_be_run_does_not_take_the_others_with_it(monkeypatch) -> None:
+    def run(case: Case) -> Seen:
+        if case is CASES[0]:
+            raise TargetError("no cluster")
+        return run_in_simulator(case)
+
+    monkeypatch.setattr("ebbflow.bench.rules.on_spark.run_in_a_process", run)
+    told: list[str] = []
+    failed, other = run_cases(
+        SPARK, [CASES[0].name, CASES[1].name], on_result=lambda result: told.append(result.case.name)
+    )
+    assert failed.wrong == ("no cluster",)
+    assert failed.to_json()["ok"] is False
+    assert other.wrong == ()
+    assert told == [CASES[0].name, CASES[1].name]
 
 
 def test_the_judge_sees_what_is_wrong() -> None:

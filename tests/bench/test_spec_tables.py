@@ -215,7 +215,7 @@ BAD = [
         'queues: bound is 0; it must be rows, like 5000, or "none"',
     ),
     ('engine = "continuous"\n[queues]\nbound = "all"', 'write it like bound = 5000, or "none"'),
-    ("initial-nodes = 0", "0 nodes at the start; the fewest is 1"),
+    ("initial-nodes = 0", "0 nodes at the start are outside the limits"),
 ]
 
 

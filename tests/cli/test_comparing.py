@@ -98,7 +98,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--slots-per-node", "0"], "the fewest is 1"),
         (["--seconds", "-5"], "at least 1s"),
         (["--seconds", "inf"], "at least 1s"),
-        (["--initial-nodes", "0"], "the fewest is 1"),
+        (["--initial-nodes", "0"], "outside the limits 1:16"),
         (["--engine", "continuous", "--trigger", "5s"], "has no trigger"),
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
         (["--workers", "0"], "the fewest is 1"),

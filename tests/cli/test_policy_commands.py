@@ -81,6 +81,20 @@ def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tm
     assert load_policy(live) == load_policy(QUEUE)
 
 
+def test_apply_leaves_a_link_where_it_is_and_does_not_empty_a_policy(ebbflow, tmp_path) -> None:
+    real, link, empty = tmp_path / "real.toml", tmp_path / "live.toml", tmp_path / "empty.toml"
+    real.write_text("")
+    link.symlink_to(real)
+    assert ebbflow("policy", "apply", QUEUE, "--to", str(link))[0] == 0
+    assert link.is_symlink()
+    assert load_policy(real) == load_policy(QUEUE)
+    empty.write_text("")
+    code, _, err = ebbflow("policy", "apply", str(empty), "--to", str(link))
+    assert code == 2
+    assert "the policy is empty" in err
+    assert load_policy(real) == load_policy(QUEUE)
+
+
 def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     live, path = tmp_path / "live.toml", tmp_path / "run.sqlite"
     live.write_text("")
@@ -97,6 +111,29 @@ def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     assert code == 0
     assert json.loads(out)["answer"] == "policy live.toml replaced"
     store.close()
+
+
+def test_try_says_what_a_rule_waits_for_in_vain(ebbflow, tmp_path) -> None:
+    heap = tmp_path / "heap.toml"
+    heap.write_text(
+        '[[rule]]\nname = "heap"\naction = "scale-out"\nby = 1\n'
+        'when = [{ metric = "node-heap-share", above = "80%", for-at-least = "30s" }]\n'
+    )
+    arguments = ["policy", "try", str(heap), "--load", "constant(10)", "--seconds", "120"]
+    code, out, _ = ebbflow(*arguments)
+    assert code == 0
+    assert "heap: never fired; never read here: node-heap-share" in " ".join(out.split())
+    assert json.loads(ebbflow(*arguments, "--json")[1])["unheard"] == {"heap": ["node-heap-share"]}
+
+
+def test_try_begins_when_it_is_told(ebbflow, tmp_path) -> None:
+    day = tmp_path / "day.toml"
+    day.write_text('[[bounds]]\nname = "day"\nat-least = 4\nfrom = "08:00"\nuntil = "20:00"\n')
+    arguments = ["policy", "try", str(day), "--load", "constant(10)", "--seconds", "120", "--json"]
+    assert json.loads(ebbflow(*arguments, "--at", "2026-11-16T07:00")[1])["fired"] == []
+    (fired,) = json.loads(ebbflow(*arguments, "--at", "2026-11-16T07:59")[1])["fired"]
+    assert 60 <= fired["time_s"] <= 65
+    assert fired["change"] == "main +3 nodes"
 
 
 def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
@@ -118,6 +155,10 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
     ("arguments", "words"),
     [
         (["policy", "try", QUEUE, "--load", "constant(10)"], "describe yours with --operators enrich=RATE"),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=5", "--at", "8 o'clock"],
+            "like 2026-11-16T08:00",
+        ),
         (["policy", "try", QUEUE, "--load", "sinus(1)"], "did you mean 'sine'"),
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich"],
@@ -126,6 +167,24 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=-1"],
             "write enrich=5,store=20",
+        ),
+        (
+            ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=1,enrich=2"],
+            "'enrich' is there twice",
+        ),
+        (
+            [
+                "policy",
+                "try",
+                QUEUE,
+                "--load",
+                "constant(1)",
+                "--operators",
+                "enrich=1",
+                "--engine",
+                "micro-batch",
+            ],
+            "on the continuous engine only",
         ),
         (["policy", "show", "no.toml"], "cannot be read"),
         (["policy", "show", "--as", "xml", QUEUE], "ends in .toml"),
@@ -155,7 +214,8 @@ def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, 
     assert "6 of 6 tests show what they must" in page.read_text()
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
-    assert "1→2 at 91 s" in out
+    assert "1→2 at 91 s, then 0" in " ".join(out.split())
+    assert "then 0 rows/s" in page.read_text()
 
 
 def test_the_schema_is_one_json_document(ebbflow) -> None:

@@ -71,6 +71,23 @@ def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, r
     assert ebbflow(monkeypatch, capsys, *arguments)[1] == out  # the same bytes
 
 
+def test_a_policy_is_one_more_row_and_its_hours_are_those_of_the_record(
+    monkeypatch, capsys, record, tmp_path
+) -> None:
+    held = {}
+    for name, hours in {"then": '"14:00"\nuntil = "16:00"', "later": '"16:00"\nuntil = "17:00"'}.items():
+        policy = tmp_path / f"{name}.toml"  # the record begins at 14:13 UTC
+        policy.write_text(f'[[bounds]]\nname = "most"\nat-least = 8\nfrom = {hours}\n')
+        arguments = [str(record), "--policy", str(policy), "--executors-then", "8", "--json"]
+        code, out, _ = ebbflow(monkeypatch, capsys, *arguments)
+        assert code == 0
+        row = json.loads(out)["results"][-1]
+        assert row["strategy"] == policy.name
+        held[name] = row["node_seconds"]
+    assert held["then"] > 0.95 * 8 * 1200
+    assert held["later"] <= held["then"]
+
+
 def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
     page = tmp_path / "page.html"
     code, out, err = ebbflow(
@@ -110,6 +127,20 @@ def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, re
     assert err.count("no schedule within 1:1 nodes keeps the objective") == 1
     assert page.read_text().lower().count("no schedule within the limits keeps the slo on") == 1
     assert "no schedule within 1:1 nodes" not in page.read_text()
+
+
+def test_a_last_line_that_was_not_written_to_its_end_is_left_out(
+    monkeypatch, capsys, caplog, record, tmp_path
+) -> None:
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(record.read_bytes() + b'{"id": "00')
+    whole = json.loads(ebbflow(monkeypatch, capsys, str(record), "--json")[1])
+    code, out, _ = ebbflow(monkeypatch, capsys, str(torn), "--json")
+    assert code == 0
+    assert json.loads(out)["results"] == whole["results"]
+    assert "was not written to its end" in caplog.text
+    torn.write_bytes(b'{"id": "00\n' + record.read_bytes())
+    assert ebbflow(monkeypatch, capsys, str(torn), "--json")[0] == 2
 
 
 def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, capsys, record) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,8 @@ def test_a_changed_rule_holds_from_the_next_cycle_on_and_starts_afresh(path: Pat
         (text(most=1), "every size is at least 1"),
         ("[[rule]\n", "policy.toml:1:7: this is not TOML"),
         (text().replace("300 tuples", "30%"), "does not fit queue-length"),
+        ("", "the policy is empty, which would end all scaling; write at least one rule"),
+        ("rule = []\n", "the policy is empty"),
     ],
 )
 def test_a_bad_policy_leaves_the_old_one_in_force_and_says_why(path: Path, bad: str, words: str) -> None:
@@ -180,6 +183,39 @@ def test_a_file_that_is_being_written_is_not_read_by_half(path: Path) -> None:
     assert [words for _, words in running.notes] == [
         "policy policy.toml replaced: 1 added (more); 1 kept with their histories"
     ]
+
+
+def test_a_policy_that_was_empty_may_stay_so_and_be_filled(path: Path) -> None:
+    path.write_text("# nothing yet\n")
+    running = Running(path)
+    running.run(3)
+    path.write_text("# still nothing\n")
+    running.run(6)
+    path.write_text(text())
+    running.run(9)
+    assert [words.split(": ")[1] for _, words in running.notes] == [
+        "0 kept with their histories",
+        "1 added (grow); 0 kept with their histories",
+    ]
+
+
+def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> None:
+    """The last one handed over is in force in the end, however the two threads meet."""
+    running, policies = PolicyFile(path), [parse_policy(text(by=by), "p.toml") for by in range(1, 20)]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            running.look()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for policy in policies:
+        running.use(policy)
+    done.set()
+    looking.join()
+    running.look()
+    assert running.rules.policy == policies[-1]
 
 
 def test_touching_the_file_is_no_change(path: Path) -> None:

@@ -27,6 +27,20 @@ def shrink(*when: Condition, name: str = "shrink", op: str = "enrich", least: in
     return rule(name).scale_in(operator(op)).by(absolute(1)).but_never_below(nodes(least)).when(all_of(*when))
 
 
+def busy(share: float, key: str = "cpu", of: str = ""):
+    compared = metric(key).of(of) if of else metric(key)
+    return compared.is_(above(percent(share))).for_at_least(seconds(30))
+
+
+def often(side, rows_: float, times: int, of: int):
+    return metric("queue-length").is_(side(tuples(rows_))).in_at_least(times, of=of)
+
+
+def queue(side, rows_: float, of: str = ""):
+    compared = metric("queue-length").of(of) if of else metric("queue-length")
+    return compared.is_(side(tuples(rows_))).for_at_least(seconds(30))
+
+
 def low(share: float):
     return metric("cpu").is_(below(percent(share))).for_at_least(seconds(60))
 
@@ -75,6 +89,68 @@ def low(share: float):
             ),
             "contradict each other",
         ),
+        # m of n
+        (Policy(grow(often(above, 100, 4, 5)), shrink(often(below, 300, 4, 5))), "fight"),
+        (Policy(grow(often(above, 100, 4, 5)), shrink(queue(below, 300))), "fight"),
+        (Policy(grow(often(above, 300, 5, 5), often(below, 100, 5, 5))), "exclude each other"),
+        (Policy(grow(often(above, 300, 3, 5), often(below, 100, 3, 5))), "exclude each other"),
+        (Policy(grow(often(above, 300, 2, 2), often(below, 100, 5, 6))), "exclude each other"),
+        (Policy(grow(often(above, 300, 5, 5), queue(below, 100))), "exclude each other"),
+        # one thing by two names
+        (Policy(grow(busy(120))), "cpu is never above 120%; write less than 100%"),
+        (Policy(grow(busy(120, of="enrich"))), "cpu is never above 120%"),
+        (Policy(rule("x").scale_out(all_operators()).by(absolute(1)).when(busy(120))), "never above 120%"),
+        (
+            Policy(
+                rule("out").scale_out(cluster()).by(absolute(1)).when(busy(60)),
+                rule("in").scale_in(cluster()).by(absolute(1)).when(
+                    metric("node-cpu").is_(below(percent(90))).for_at_least(seconds(5))
+                ),
+            ),
+            "fight each other: both hold at once where node-cpu",
+        ),
+        (Policy(grow(queue(above, 10)), shrink(queue(below, 90, of="enrich"))), "fight"),
+        (
+            Policy(
+                grow(queue(above, 10)),
+                rule("s").scale_in(all_operators()).by(absolute(1)).when(queue(below, 90, of="enrich")),
+            ),
+            "fight",
+        ),
+        (Policy(grow(queue(above, 90), queue(below, 10, of="enrich"))), "exclude each other"),
+        # bounds that always hold
+        (Policy(grow(HIGH), bounds("b").keep(operator("enrich"), at_most=1)), "always keep at-most 1"),
+        (Policy(grow(HIGH), bounds("b").keep(all_operators(), at_least=3, at_most=3)), "always keep at-most 3"),
+        (Policy(shrink(LOW), bounds("b").keep(operator("enrich"), at_least=3, at_most=3)), "always keep at-least 3"),
+        (
+            Policy(
+                rule("x").scale_out(cluster()).to(nodes(4)).when(HIGH), bounds("b").keep(cluster(), at_most=2)
+            ),
+            "to 4 of rule 'x' contradicts at-most 2 of bounds 'b'; it must be 2 or less",
+        ),
+        (
+            Policy(
+                rule("x").scale_out(cluster()).to(nodes(4)).when(HIGH), bounds("b").keep(cluster(), at_least=4)
+            ),
+            "to 4 of rule 'x' contradicts at-least 4 of bounds 'b', which always hold; it must be more than 4",
+        ),
+        (
+            Policy(
+                rule("x").scale_in(cluster()).to(nodes(2)).when(LOW), bounds("b").keep(cluster(), at_least=3)
+            ),
+            "to 2 of rule 'x' contradicts at-least 3 of bounds 'b'; it must be 3 or more",
+        ),
+        # one way of several
+        (Policy(grow(any_of(all_of(HIGH, LOW), queue(above, 5)))), "this part of any-of never holds"),
+        (Policy(grow(HIGH, any_of(LOW, queue(above, 5)))), "this part of any-of never holds"),
+        # in two zones, at an hour of summer time only
+        (
+            Policy(
+                bounds("b").keep(cluster(), at_least=5).between("08:00", "09:00").in_timezone("Europe/Berlin"),
+                bounds("u").keep(cluster(), at_most=4).between("06:00", "06:30"),
+            ),
+            "contradict each other",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_found_and_refused(policy: AnyPolicy, words: str) -> None:
@@ -105,6 +181,31 @@ def test_what_cannot_be_meant_is_found_and_refused(policy: AnyPolicy, words: str
             bounds("night").keep(cluster(), at_most=4).between("20:00", "08:00").on("weekdays"),
             bounds("weekend").keep(cluster(), at_most=4).on("sunday"),
         ),
+        # three of five may be high and the other two low
+        Policy(grow(often(above, 300, 3, 5), often(below, 100, 2, 5))),
+        Policy(grow(often(above, 300, 4, 5), queue(below, 100))),
+        # a load that stands still is past one of them only
+        Policy(grow(often(above, 300, 3, 5)), shrink(often(below, 100, 2, 5))),
+        # a node may use more CPU than its own; of a name alone nobody can tell what it is
+        Policy(rule("x").scale_out(cluster()).by(absolute(1)).when(busy(120))),
+        Policy(grow(busy(120, of="executor-1"))),
+        Policy(grow(queue(above, 10)), shrink(queue(below, 90, of="store"))),
+        # at night up to 3 by this rule, in office hours 4 to 12
+        Policy(
+            rule("x").scale_out(cluster()).by(absolute(1)).but_never_above(nodes(3)).when(HIGH),
+            bounds("office").keep(cluster(), at_least=4, at_most=12).between("08:00", "20:00").on("weekdays"),
+        ),
+        Policy(
+            rule("x").scale_in(cluster()).by(absolute(1)).but_never_below(nodes(8)).when(LOW),
+            bounds("night").keep(cluster(), at_most=4).between("20:00", "08:00"),
+        ),
+        Policy(grow(HIGH), bounds("b").keep(operator("enrich"), at_most=1).on("sunday")),
+        # 08:00 in Berlin is 02:00 or 03:00 in New York
+        Policy(
+            bounds("b").keep(cluster(), at_least=4).between("08:00", "12:00").in_timezone("Europe/Berlin"),
+            bounds("n").keep(cluster(), at_most=2).between("20:00", "23:00").in_timezone("America/New_York"),
+        ),
+        Policy(grow(any_of(HIGH, queue(above, 5)), any_of(LOW, queue(above, 9)))),
     ],
 )  # fmt: skip
 def test_sound_policies_are_left_alone(policy: AnyPolicy) -> None:
@@ -118,6 +219,25 @@ def test_rules_fight_exactly_where_a_reading_is_past_both(up: int, down: int) ->
     policy = Policy(grow(metric("cpu").is_(above(percent(up))).for_at_least(seconds(30))), shrink(low(down)))
     both = any(share > up and share <= down for share in (x / 2 for x in range(201)))
     assert bool(findings(policy)) is both
+
+
+def test_a_way_that_never_holds_has_its_place_in_the_file() -> None:
+    text = """\
+[[rule]]
+name = "grow"
+action = "scale-out"
+by = 1
+when = [
+  { metric = "freshness", above = "10s", for-at-least = "30s" },
+  { any-of = [
+    { metric = "backlog", above = "9 tuples", for-at-least = "30s" },
+    { metric = "freshness", below = "5s", for-at-least = "30s" },
+  ] },
+]
+"""
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, "p.toml")
+    assert [line.split(": ")[0] for line in error.value.problems] == ["p.toml:9:5"]
 
 
 def test_findings_have_their_places_in_the_file() -> None:

@@ -158,6 +158,49 @@ def test_yaml_is_read_as_its_second_version() -> None:
     assert (only.name, str(only.from_), len(only.on)) == ("on", "08:00", 5)
 
 
+def test_toml_has_times_of_its_own() -> None:
+    text = '[[bounds]]\nname = "day"\nat-least = 3\nfrom = 08:00:00\nuntil = 20:30:00\n'
+    only = parse_policy(text, "a.toml").bounds[0]
+    assert (str(only.from_), str(only.until)) == ("08:00", "20:30")
+    with pytest.raises(PolicyError, match=r"a.toml:4:1: .* is not a time of day; write it like 08:30"):
+        parse_policy(text.replace("08:00:00", "08:00:30"), "a.toml")
+
+
+@pytest.mark.parametrize("form", [".toml", ".yaml"])
+@pytest.mark.parametrize("between", ["\x85", "\u2028", "\u2029", "\r", "\n", "\t", "\x1b", "\ufeff"])
+def test_names_keep_their_rarest_characters(form: str, between: str) -> None:
+    policy = Policy(Bounds(name=f"a{between}b", at_least=1))
+    assert parse_policy(policy_text(policy, form), f"a{form}") == policy
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("by", each)
+            for each in (1, "1", "x2", "x1.5", "25%", "1e2%", " x 2 ", "x1", "x0.5", 0, "0", "much", 1.5)
+        ),
+        *(("never-above", each) for each in (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight")),
+        *(
+            ("above", each)
+            for each in ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", "")
+        ),
+        *(("for-at-least", each) for each in ("30s", "1m30s", "a while", 30)),
+        ("never-below", 2),
+    ],
+)
+def test_schema_and_reader_agree(key: str, value: object) -> None:
+    trigger = {"metric": "queue-length", "above": "300 tuples", "for-at-least": "30s"}
+    table = {"name": "grow", "action": "scale-out", "by": 1, "when": [trigger]}
+    (trigger if key in trigger else table)[key] = value
+    _, problems = read_document({"rule": [table]})
+    refused = [
+        each for each in problems if "does not fit" not in each.text
+    ]  # which unit a metric has, only we know
+    schema = jsonschema.Draft202012Validator(policy_schema())
+    assert bool(list(schema.iter_errors({"rule": [table]}))) is bool(refused), problems
+
+
 def test_places_are_found_in_every_kind_of_toml() -> None:
     text = (
         "# a comment with = and [\n"

@@ -21,6 +21,8 @@ from ebbflow.policy.quantities import Quantity, Span
 from ebbflow.policy.values import Limit, Often, Step
 
 ROOT = Path(__file__).parents[2]
+START = rule("a").scale_out(operator("e"))
+WHEN = START.by(absolute(1)).when(metric("queue-length"))
 
 
 def test_the_first_policy_of_the_seed_is_the_rule_it_says() -> None:
@@ -105,6 +107,32 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
             ),
             "say of which one",
         ),
+        (lambda: Policy("x"), "'x' is no part of a policy; write rule(…) or bounds(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(None), "None is no part of a policy"),  # type: ignore[arg-type]
+        (lambda: Policy(rule("a")), "rule 'a' is not finished; go on with .scale_out(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(START), "rule 'a' is not finished; go on with .by(…) or .to(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(START.by(absolute(1))), "go on with .when(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(WHEN), "this sentence is not finished; go on with .is_(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(WHEN.is_(above(tuples(1)))), "go on with .for_at_least(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(bounds("b")), "go on with .keep(…)"),  # type: ignore[arg-type]
+        (lambda: rule(5), 'write it like rule("Queue'),  # type: ignore[arg-type]
+        (lambda: rule("a").scale_out("e"), 'write it like scale_out(operator("enrich"))'),  # type: ignore[arg-type]
+        (lambda: START.by(1), "by(1) does not fit; write it like by(absolute(1))"),  # type: ignore[arg-type]
+        (lambda: START.to(4), "to(4) does not fit; write it like to(nodes(4))"),  # type: ignore[arg-type]
+        (lambda: START.by(absolute(1)).but_never_above(2), "but_never_above(nodes(4))"),  # type: ignore[arg-type]
+        (lambda: START.by(absolute(1)).when(5), 'when(5) does not fit; write it like when(metric("cpu")'),  # type: ignore[call-overload]
+        (lambda: above(5), "above(5) does not fit; write it like above(tuples(300))"),  # type: ignore[arg-type]
+        (lambda: WHEN.is_(5), "is_(5) does not fit; write it like is_(above(tuples(300)))"),  # type: ignore[arg-type]
+        (lambda: WHEN.is_(above(tuples(1))).for_at_least(30), "write it like for_at_least(seconds(30))"),  # type: ignore[arg-type]
+        (lambda: WHEN.mean_over(30), "write it like mean_over(seconds(30))"),  # type: ignore[arg-type]
+        (lambda: any_of(metric("cpu")), "any_of(…): the sentence in it is not finished; go on with .is_(…)"),  # type: ignore[arg-type]
+        (lambda: all_of(5), "all_of(5) does not fit"),  # type: ignore[arg-type]
+        (lambda: tuples("x"), "tuples('x') does not fit; write it like tuples(5)"),  # type: ignore[arg-type]
+        (lambda: absolute(True), "absolute(True) does not fit; write it like absolute(5)"),
+        (lambda: seconds("30s"), "seconds('30s') does not fit"),  # type: ignore[arg-type]
+        (lambda: operator(5), "operator(5) does not fit"),  # type: ignore[arg-type]
+        (lambda: bounds("b").keep("e", at_least=1), 'keep(operator("enrich"))'),  # type: ignore[arg-type]
+        (lambda: bounds("b").keep(cluster(), at_least="1"), "at_least=4, at_most=12"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_when_it_is_built(words, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""The demo's application and the demo itself: what it counts, and that nothing is lost or repeated."""
+"""Top words on Spark: what one process counts, at any parallelism; and the demo, which counts them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,75 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 
+import plain_pipelines as plain
 import pytest
 
-from ebbflow.pipelines.top_words import Ranker
+from ebbflow.errors import PipelineError
+from ebbflow.pipelines.rankings import Rankings
+from ebbflow.pipelines.top_words import OPERATORS, TopWords
+from ebbflow.targets.spark.operator_counts import OperatorCounts
 
 pytestmark = pytest.mark.spark
 
-MARK = "\x01"
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{}, {"words": 3, "stop-words": 2, "intermediate-ranker": 4}],
+    ids=["fused", "spread"],
+)
+def test_words_are_ranked_as_one_process_ranks_them(spark, sizes) -> None:
+    app = TopWords(load="constant(50)", seed=3, window_s=9, slide_s=3, top=5)
+    tweets = plain.tweets(app, 1500, start_ms=1_700_000_000_000)
+    rankings = Rankings(window_s=9, slide_s=3, top=5, windows=1000)
+    rankings.take(app.ranked(spark.createDataFrame(tweets), sizes), 0)
+    assert rankings.windows() == plain.top_words(app, tweets)
 
 
-@pytest.fixture
-def batch(spark):
-    def make(*counts: tuple[int, str, int]):
-        rows = [((datetime.fromtimestamp(pane_s, UTC),), word, count) for pane_s, word, count in counts]
-        return spark.createDataFrame(rows, "pane struct<start: timestamp>, word string, count long")
+def test_real_tweets_are_split_alike(spark, shared_data) -> None:
+    """Emoji, accents, curly quotes, @s: Java's letters are Python's letters."""
+    from ebbflow.workloads import read_labelled_tweets
 
-    return make
-
-
-def test_the_last_panes_are_added_up_and_ranked(batch) -> None:
-    ranker = Ranker(panes=2, top=2)
-    ranker.take(batch((0, "old", 99), (10, "tea", 3), (20, "tea", 2), (20, "rain", 4), (20, "sun", 1)), 0)
-    assert ranker.top() == [("tea", 5), ("rain", 4)]
-    ranker.take(batch((20, "sun", 7), (20, f"{MARK}3", 1)), 1)  # counts are totals: they replace
-    assert ranker.top() == [("sun", 7), ("tea", 5)]
+    app = TopWords(load="constant(50)", window_s=60, slide_s=60, top=100_000)
+    made = plain.tweets(app, 1000, start_ms=1_700_000_000_000)
+    real = read_labelled_tweets(shared_data / "text" / "airline_tweets.csv.gz").texts[:1000]
+    tweets = made.set_column(2, "text", [real])
+    rankings = Rankings(window_s=60, slide_s=60, top=100_000)
+    rankings.take(app.ranked(spark.createDataFrame(tweets)), 0)
+    assert rankings.windows() == plain.top_words(app, tweets)
 
 
-def test_the_audit_finds_a_lost_row_and_a_repeated_one(batch) -> None:
-    ranker = Ranker(panes=2, top=2)
-    ranker.take(batch((0, f"{MARK}0", 1), (0, f"{MARK}1", 1), (0, f"{MARK}3", 2), (0, "tea", 8)), 0)
-    assert ranker.audit(4) == ([2], 1)
-    ranker.take(batch((0, f"{MARK}2", 1), (0, f"{MARK}3", 1)), 1)
-    assert ranker.audit(4) == ([], 0)
+def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_path, wait) -> None:
+    app = TopWords(
+        load="constant(300)", seed=5, window_s=3, slide_s=1, top=5, max_rows=400, trigger_s=0.2, audit=True
+    )
+    rankings = Rankings(window_s=3, slide_s=1, top=5, windows=1000)
+    first = {"reader": 1, "words": 2, "counter": 2, "intermediate-ranker": 1}
+    query = app.managed(spark, tmp_path / "c", rankings.take, first)
+    counts = OperatorCounts(spark, query.query)
+    seen = {}
+
+    def counted() -> bool:
+        seen.update({run.name: run for _, run in counts.new() if run.rows_in})
+        return len(rankings.windows()) >= 5 and seen.keys() == set(OPERATORS)
+
+    wait(counted, "windows, and a batch in which every operator was counted")
+    query.restart({"reader": 3, "words": 1, "counter": 3, "intermediate-ranker": 2})
+    wait(lambda: plain.went_on(query.query), "a batch after the restart")
+    query.stop()
+    assert query.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
+    rows, start_ms = plain.offset(query.query)
+    assert rankings.windows() == plain.top_words(app, plain.tweets(app, rows, start_ms))
+    assert rankings.audit(rows) == ([], 0)
+    assert seen["words"].rows_out == seen["stop-words"].rows_in > 15 * seen["words"].rows_in
+    assert seen["intermediate-ranker"].rows_in == seen["counter"].rows_out
+    assert seen["final-ranker"].cpu_s is not None
+    assert seen["final-ranker"].instances == 1
+
+
+def test_there_is_one_final_ranker(spark, tmp_path) -> None:
+    with pytest.raises(PipelineError, match="is one instance"):
+        TopWords(load="constant(1)").start(spark, str(tmp_path), None, {"final-ranker": 2})
 
 
 @pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")

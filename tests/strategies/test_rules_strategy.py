@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.bench.simulation import play
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
@@ -30,6 +31,7 @@ from ebbflow.policy import (
     bounds,
     cluster,
     metric,
+    milliseconds,
     minutes,
     nodes,
     operator,
@@ -216,6 +218,46 @@ def test_guard_times_count_from_the_last_change_whoever_made_it() -> None:
     assert [n for _, n in changes[:3]] == [4, 3, 2]
     assert changes[0][0] == pytest.approx(64, abs=1)
     assert [b[0] - a[0] for a, b in itertools.pairwise(changes[:3])] == [30, 30]
+
+
+def test_guard_times_go_on_after_a_restart_from_what_the_ledger_says() -> None:
+    policy = Policy(grow().but_never_above(nodes(9)).when(HIGH).with_no_scale_out_since(minutes(1)))
+    then, layout = Layout.of(2, enrich=1, store=1), Layout.of(3, enrich=2, store=1)
+    act = LedgerEntry(
+        entry_id=1,
+        time_s=-10.0,
+        strategy="rules",
+        verdict="act",
+        before=then,
+        decision=Decision(wanted=layout, reason="grew"),
+        outcome=Outcome(requested=layout),
+    )
+    fresh, again = World(policy, layout), World(policy, layout)
+    again.rules.recall([act, replace(act, time_s=-5.0, outcome=Outcome(requested=then))])
+    assert sizes(fresh.run(55, enrich=301)) == [(10, 3)]
+    assert sizes(again.run(55, enrich=301)) == [(50, 3)]
+
+
+def test_a_forecast_is_told_as_one() -> None:
+    soon = metric("queue-length").is_forecast_to_be(above(tuples(300)), ahead=seconds(10))
+    world = World(Policy(grow().when(soon)))
+    for t in range(11):  # 10 rows more every second
+        world.run(1, enrich=10.0 * t)
+    world.queue["enrich"] = 110.0
+    assert "the forecast of queue-length 10s ahead is 210 tuples; needs" in world.look().reason
+    world.now_s = 12.0
+    for t in range(12, 21):
+        world.run(1, enrich=10.0 * t)
+    world.queue["enrich"] = 210.0
+    told = world.look().inputs["queue-length is forecast to be, 10s ahead, above 300 tuples [enrich]"]
+    assert str(told).startswith("the forecast of queue-length 10s ahead is 310 tuples")
+
+
+def test_a_forecast_over_less_than_the_readings_are_apart_says_that_they_are_too_few() -> None:
+    soon = metric("queue-length").is_forecast_to_be(above(tuples(300)), ahead=milliseconds(500))
+    world = World(Policy(grow().when(soon)))
+    world.run(20, enrich=500.0)
+    assert "too few readings in 500ms" in world.look().reason
 
 
 def test_a_hold_tells_which_rule_is_closest_and_what_blocks_it() -> None:

@@ -14,6 +14,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.progress import Progress, SourceProgress
+from ebbflow.targets.spark.row_counts import RowCounts
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
 CPU_OF_STAGES_S = {7: 0.6}
@@ -64,8 +65,8 @@ class FakeDriver:
     def queries(self) -> list[FakeQuery]:
         return self._queries
 
-    def row_counts(self) -> None:
-        return None
+    def row_counts(self) -> RowCounts:
+        return RowCounts(None, None)
 
     def has_read_limit(self, query: FakeQuery) -> bool:
         return False

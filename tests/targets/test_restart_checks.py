@@ -101,3 +101,24 @@ def test_a_stateless_operator_asks_nothing_of_the_state_store(stops: list[object
     assert len(stops) == 1
     assert session.repartitioned == []
     assert query.parallelism["tag"] == 4
+
+
+def test_a_restart_tells_how_long_its_parts_took(
+    stops: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+
+    def pass_time(seconds: float) -> bool:
+        now_s[0] += seconds
+        return True
+
+    session = Session()
+    query = managed(session)
+    assert query.last_restart is None
+    monkeypatch.setattr(restart.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(restart, "stop_between_batches", lambda query, within_s: pass_time(3.0))
+    session._streamingCheckpointManager.repartition = lambda _, count: pass_time(0.5)
+    start = query._start
+    query._start = lambda sizes: pass_time(6.5) and start(sizes)  # type: ignore[assignment]
+    assert query.restart({"count": 3, "rank": 3}) == 10.0
+    assert query.last_restart == (3.0, 0.5, 6.5)

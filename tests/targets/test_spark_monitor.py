@@ -12,6 +12,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.targets.spark.driver import QueryStatus
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.progress import Progress, SourceProgress
+from ebbflow.targets.spark.row_counts import RowCounts
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
 
@@ -43,8 +44,8 @@ class FakeDriver:
     def trigger_interval_s(self, query: Any) -> float:
         return 1.0
 
-    def row_counts(self) -> None:
-        return None
+    def row_counts(self) -> RowCounts:
+        return RowCounts(None, None)
 
     def has_read_limit(self, query: Any) -> bool | None:
         return self._limits[query.name]

@@ -1,4 +1,4 @@
-"""Real traces, where they are; and trace files made for one test."""
+"""Trace files made for one test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no shared data at {SHARED_DATA}")
-    return SHARED_DATA
 
 
 @pytest.fixture

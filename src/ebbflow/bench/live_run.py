@@ -27,7 +27,8 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
-from ebbflow.pipelines.top_words import Ranker, TopWords
+from ebbflow.pipelines.rankings import Rankings
+from ebbflow.pipelines.top_words import TopWords
 from ebbflow.targets.spark.class_archive import record_archive
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
@@ -46,6 +47,10 @@ LIMITS = Limits(min_nodes=1, max_nodes=6)
 SLO = Slo(freshness_s=30.0, quantile=0.95)
 
 
+LEAVING_S = 36.0
+"""What the last executors may take to leave, one after the other, once the evening is over."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveScenario:
     """What is run. The load rises and falls like a day, in ``seconds``; the last part is the next night."""
@@ -62,8 +67,9 @@ class LiveScenario:
 
     @property
     def load(self) -> str:
-        """A day and five hours of the night after it, so that the run ends as quietly as it began."""
-        period_s = self.seconds * 24 / 29
+        """A day and five hours of the night after it, so that the run ends as quietly as it began; of a short run
+        six, because executors take as long to leave however short the day is. The next morning must not begin."""
+        period_s = min(self.seconds * 24 / 29, max(self.seconds - LEAVING_S, self.seconds * 24 / 30))
         return f"day(base={self.base_per_s:g}, peak={self.peak_per_s:g}, period={period_s:.3f}s)"
 
     @property
@@ -106,14 +112,14 @@ def run_live(
     policy: Path | None = None,
     clock: Clock | None = None,
     say: Callable[[str], None] = log.info,
-    on_start: Callable[[float, Ranker], None] | None = None,
+    on_start: Callable[[float, Rankings], None] | None = None,
     on_cycle: Callable[[CycleReport], None] | None = None,
     stop: threading.Event | None = None,
 ) -> LiveResult:
     """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts."""
     time = clock or SystemClock()
     recorder = RunRecorder()
-    ranker = Ranker(panes=6, top=10)
+    rankings = scenario.application.rankings()
     ended = stop or threading.Event()
 
     def after_cycle(report: CycleReport) -> None:
@@ -129,10 +135,10 @@ def run_live(
         say("starting the application with its first executor")
         settings = _settings(scenario, strategy, cluster.master_url) | cluster.settings
         with local_session(cluster.master_url, settings, name="top-words") as spark:
-            query = scenario.application.start(spark, f"{folder}/checkpoint", ranker)
+            query = scenario.application.start(spark, f"{folder}/checkpoint", rankings.take)
             started_s = _load_start_s(query, time, ended)
             if on_start is not None:
-                on_start(started_s, ranker)
+                on_start(started_s, rankings)
             attached = attach(
                 spark,
                 executors=(scenario.limits.min_nodes, scenario.limits.max_nodes),
@@ -164,13 +170,13 @@ def run_live(
                 processed=_processed(progress, started_s),
             )
             rows = _end_row(progress[-1]) if progress else 0
-    lost, repeated = ranker.audit(rows)
+    lost, repeated = rankings.audit(rows)
     run = replace(without(run, lost), rows_repeated=repeated)
     return LiveResult(
         run=run,
         scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run)),
         executors=recorder.executors(started_s),
-        top=ranker.top(),
+        top=rankings.top(),
     )
 
 
@@ -187,7 +193,9 @@ def prepare(say: Callable[[str], None]) -> None:
             settings = _settings(scenario, "static", cluster.master_url)
             settings |= cluster.settings | local_settings(java_option=java_option)
             with local_session(cluster.master_url, settings, name="preparing") as spark:
-                query = scenario.application.start(spark, f"{folder}/checkpoint", Ranker(panes=1, top=1))
+                query = scenario.application.start(
+                    spark, f"{folder}/checkpoint", scenario.application.rankings().take
+                )
                 deadline_s = clock.now_s() + 90
                 while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
                     clock.wait(0.2, never)

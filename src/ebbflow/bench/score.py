@@ -180,6 +180,16 @@ class Waits:
         )
 
     @property
+    def mean_s(self) -> float | None:
+        """Mean wait of a row: Σ rows · the middle of their piece ÷ rows.
+
+        >>> Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)])).mean_s
+        7.0
+        """
+        rows = float(np.sum(self.rows))
+        return float(np.dot(self.rows, self.shortest_s + 0.5 * self.spread_s)) / rows if rows else None
+
+    @property
     def longest_s(self) -> float | None:
         """The longest wait, to the microsecond."""
         return round(float(np.max(self.shortest_s + self.spread_s)), 6) if len(self.rows) else None

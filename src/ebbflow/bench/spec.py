@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -70,6 +71,8 @@ class Spec(NodesTable, frozen=True, kw_only=True):
     seed: int = 1
     seconds: Duration | None = None
     """How long it lasts. If not told, as long as the load; of one without end its natural span, at least an hour."""
+    at: str | None = None
+    """When it begins, for the calendar of a policy, like 2026-11-16T08:00; UTC where no zone is told."""
     cycle: Duration = "10s"
     trigger: Duration | None = None
     noise: float = 0.05
@@ -107,6 +110,23 @@ class Spec(NodesTable, frozen=True, kw_only=True):
         """How often the loop looks and decides."""
         return seconds_of("cycle", self.cycle, least_s=0.1)
 
+    @property
+    def begins_at_s(self) -> float:
+        """When it begins, in seconds since the epoch.
+
+        >>> Spec(at="1970-01-02T01:00").begins_at_s
+        90000.0
+        """
+        if self.at is None:
+            return 0.0
+        try:
+            told = datetime.fromisoformat(self.at)
+        except ValueError:
+            raise InputError(
+                f"at is {self.at}; it must be a day and an hour, like 2026-11-16T08:00"
+            ) from None
+        return (told if told.tzinfo is not None else told.replace(tzinfo=UTC)).timestamp()
+
     def scenario(self, load: Load | None = None, engine: Engine | None = None) -> Scenario:
         """The scenario; ``load`` and ``engine`` replace the written ones."""
         played = self.written_load() if load is None else load
@@ -128,6 +148,7 @@ class Spec(NodesTable, frozen=True, kw_only=True):
             seconds=seconds,
             cycle_s=self.cycle_s,
             seed=self.checked_seed(),
+            begins_at_s=self.begins_at_s,
         )
         if not made.alone or made.faults or made.placement:
             made.target(ManualClock(0.0))  # says what does not fit together, before anything runs

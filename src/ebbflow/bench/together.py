@@ -41,11 +41,11 @@ def score_together(runs: Sequence[Run]) -> Scores:
     return Scores(
         node_seconds=each[0].node_seconds,
         cost_ratio=None,
-        violation=_by_rows([(s.violation, s.rows_in) for s in each]),
+        violation=by_rows([(s.violation, s.rows_in) for s in each]),
         latency_p50_s=pooled.quantile_s(0.50),
         latency_p95_s=pooled.quantile_s(0.95),
         latency_max_s=pooled.longest_s,
-        throughput_degradation=_by_rows([(s.throughput_degradation, s.rows_in) for s in each]),
+        throughput_degradation=by_rows([(s.throughput_degradation, s.rows_in) for s in each]),
         nodes_saved=each[0].nodes_saved,
         reconfigurations=each[0].reconfigurations,
         rows_in=sum(s.rows_in for s in each),
@@ -55,7 +55,7 @@ def score_together(runs: Sequence[Run]) -> Scores:
     )
 
 
-def _by_rows(values: Sequence[tuple[float | None, int]]) -> float | None:
+def by_rows(values: Sequence[tuple[float | None, int]]) -> float | None:
     """Mean weighted by rows, of what is defined."""
     known = [(value, rows) for value, rows in values if value is not None and rows]
     total = sum(rows for _, rows in known)

@@ -142,7 +142,6 @@ def leaderboard_command(
             done, scenes, title="Ebbflow leaderboard", facts=facts, notes=notes,
             written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
         )  # fmt: skip
-        write_board(report, page)
     if json:
         print_json([row.to_json() for row in standings])
     elif standings:
@@ -151,6 +150,8 @@ def leaderboard_command(
         errors.print(f"\n[dim]{told}[/dim]", soft_wrap=True)
         if page is not None:
             errors.print(f"[bold]{escape(headline(page.rows))}[/bold]", soft_wrap=True)
+    if report is not None and page is not None:
+        write_board(report, page)
     for what, path in (("Page", report), ("Results", target)):
         if path is not None and not json:
             errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)

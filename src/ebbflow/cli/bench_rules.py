@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.bench.rules.cases import Case
-from ebbflow.bench.rules.run import SIMULATOR, SPARK, Result, run_cases
+from ebbflow.bench.rules.run import SIMULATOR, SPARK, Result, queue_slope_per_s, run_cases
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.report.rules_page import CasePicture, write_rules_page
 from ebbflow.targets.spark.java import check_java
@@ -39,7 +39,10 @@ def rules(
         check_java()
     results: list[Result] = []
     for name in targets:
-        results += run_cases(name, case or (), on_case=_told if name == SPARK else None)
+        slow = name == SPARK
+        results += run_cases(
+            name, case or (), on_case=_told if slow else None, on_result=_judged if slow else None
+        )
     if json:
         print_json([result.to_json() for result in results])
     else:
@@ -53,6 +56,11 @@ def rules(
 
 def _told(case: Case) -> None:
     say(f"{case.name} on Spark: {case.lasts_s:.0f} s and what a cluster takes to start")
+
+
+def _judged(result: Result) -> None:
+    told = "; ".join([_changes(result), *result.wrong])
+    say(f"{result.case.name} on Spark: {'as it must be' if not result.wrong else 'WRONG'}: {escape(told)}")
 
 
 def _table(results: list[Result]) -> Table:
@@ -78,7 +86,9 @@ def _changes(result: Result) -> str:
         f"{f'{change.operator} ' if several else ''}{change.before}→{change.after} at {change.time_s:.0f} s"
         for change in result.seen.changes
     ]
-    return ", ".join(steps) or "never scales"
+    told = ", ".join(steps) or "never scales"
+    slope = queue_slope_per_s(result.seen) if result.case.queue_slope_per_s is not None else None
+    return told if slope is None else f"{told}, then {round(slope, 1) + 0.0:g} rows/s"
 
 
 def _picture(result: Result) -> CasePicture:

@@ -16,7 +16,7 @@ from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
-from ebbflow.pipelines.top_words import Ranker
+from ebbflow.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveView
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
@@ -58,8 +58,8 @@ def demo(
     feed = LiveFeed(title="top words of tweets", strategy=strategy, scenario=scenario)
     with LiveView(errors) as view:
 
-        def started(at_s: float, ranker: Ranker) -> None:
-            feed.started(at_s, ranker)
+        def started(at_s: float, rankings: Rankings) -> None:
+            feed.started(at_s, rankings)
 
         result = run_live(
             scenario,

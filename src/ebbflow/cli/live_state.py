@@ -11,7 +11,7 @@ from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
-from ebbflow.pipelines.top_words import Ranker
+from ebbflow.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveState
 
 _HISTORY = 240
@@ -25,7 +25,7 @@ class LiveFeed:
         self._strategy = strategy
         self._scenario = scenario
         self._started_s = 0.0
-        self._ranker: Ranker | None = None
+        self._rankings: Rankings | None = None
         self._load: deque[float] = deque(maxlen=_HISTORY)
         self._backlog: deque[float] = deque(maxlen=_HISTORY)
         self._freshness: deque[float] = deque(maxlen=_HISTORY)
@@ -33,10 +33,10 @@ class LiveFeed:
         self._batch: Batch | None = None
         self._entry: LedgerEntry | None = None
 
-    def started(self, at_s: float, ranker: Ranker) -> None:
+    def started(self, at_s: float, rankings: Rankings) -> None:
         """The load begins."""
         self._started_s = at_s
-        self._ranker = ranker
+        self._rankings = rankings
 
     def state(self, cycle: CycleReport) -> LiveState:
         """What to show after a cycle."""
@@ -72,7 +72,7 @@ class LiveFeed:
             if entry is None
             else "; ".join(f"{c.name}: {c.why}" for c in entry.decision.bound_by),
             decision_age_s=None if entry is None else now_s - entry.time_s,
-            top_items=() if self._ranker is None else tuple(self._ranker.top()),
+            top_items=() if self._rankings is None else tuple(self._rankings.top()),
         )
 
     def _take(self, seen: Observation) -> None:

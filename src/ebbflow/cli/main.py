@@ -7,6 +7,7 @@ got wrong ends with one line and code 1.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -15,7 +16,19 @@ from typing import Annotated, Any
 import typer
 
 import ebbflow
-from ebbflow.cli import agent, bench, demo, google_cluster, ledger, metrics, policy, replay, simulate, submit
+from ebbflow.cli import (
+    agent,
+    bench,
+    demo,
+    google_cluster,
+    ledger,
+    metrics,
+    policy,
+    profile,
+    replay,
+    simulate,
+    submit,
+)
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
 # Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
@@ -33,6 +46,7 @@ demo.register(app)
 submit.register(app)
 simulate.register(app)
 replay.register(app)
+profile.register(app)
 bench.register(app)
 google_cluster.register(app)
 ledger.register(app)
@@ -77,6 +91,12 @@ def main() -> None:
         _fail(str(error), 1)
     except _USAGE_ERROR as error:
         _fail(error.format_message(), 2)
+    except BrokenPipeError:  # who read has heard enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:  # a full disk, a file that went away
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", 1)
     except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +29,13 @@ def check_writable(path: Path | None) -> None:
         raise InputError(f"cannot write {path}: it is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"cannot write {path}: permission denied")
+    try:
+        if path.exists():
+            path.open("ab").close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()  # asking for rights is not enough: see /proc
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def print_json(document: Any) -> None:

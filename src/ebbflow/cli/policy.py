@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from ebbflow.bench.rules.trial import Trial, chain, try_policy
 from ebbflow.bench.score import score
 from ebbflow.bench.spec import Spec, amended
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
-from ebbflow.control.policy_file import answer_of_ledger, digest_of
+from ebbflow.control.policy_file import answer_of_ledger, check_not_emptied, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.errors import InputError, PolicyError
@@ -22,6 +23,7 @@ from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
 from ebbflow.policy.english import policy_in_english
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
+from ebbflow.policy.model import Policy
 from ebbflow.policy.schema import policy_schema
 from ebbflow.report.page import write_page
 
@@ -49,7 +51,7 @@ def check(file: PolicyFile, json: Json = False) -> int:
         for problem in problems:
             typer.echo(problem, err=True)
     else:
-        say(f"{escape(str(file))} is sound: {len(policy.rules)} rules, {len(policy.bounds)} bounds")
+        say(f"{escape(str(file))} is sound: {_rules(len(policy.rules))}, {len(policy.bounds)} bounds")
     return 2 if problems else 0
 
 
@@ -97,6 +99,7 @@ def apply(
     policy = load_policy(file)
     if not to.is_file():
         raise InputError(f"no job can follow {to}: there is no such file; name the one of its --policy")
+    check_not_emptied(policy, _policy_at(to), file)
     since_id = max((int(row["id"]) for row in Store.read_ledger(store)), default=0) if store else 0
     within_s = parse_duration_s(within)
     text = read_text(file) if file.suffix.lower() == to.suffix.lower() else policy_text(policy, to.suffix)
@@ -109,7 +112,7 @@ def apply(
         names = [rule.name for rule in policy.rules]
         print_json({"applied": str(to), "rules": names, "answer": answer})
     elif store is None:
-        say(f"{escape(str(to))} has {len(policy.rules)} rules now; a job that follows it takes them up")
+        say(f"{escape(str(to))} has {_rules(len(policy.rules))} now; a job that follows it takes them up")
     elif answer is not None:
         say(escape(answer))
     else:
@@ -139,6 +142,14 @@ def try_(
     engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
     nodes: Annotated[str, typer.Option(help="Fewest and most nodes, MIN:MAX.")] = "1:16",
     slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = "freshness p95 <= 30s",
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="When it begins, for the hours and days of bounds.",
+            show_default="a Thursday, 0:00 UTC",
+            metavar="2026-11-16T08:00",
+        ),
+    ] = None,
     every: Annotated[str, typer.Option(help="How often is looked and decided.")] = "5s",
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
     json: Json = False,
@@ -147,9 +158,15 @@ def try_(
     policy = load_policy(file)
     check_writable(report)
     spec = Spec(
-        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, noise=0.0
+        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, at=at,
+        noise=0.0,
     )  # fmt: skip
     rates = _rates(operators) if operators else {}
+    if rates and engine != "continuous":
+        raise InputError(
+            f"--operators with --engine {engine}: a pipeline of your own is played on the continuous engine only; "
+            "leave --engine out, or name a built-in --pipeline"
+        )
     spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
     trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
     scores = score(trial.run, oracle_node_seconds=None)
@@ -183,19 +200,37 @@ def _tell(trial: Trial) -> None:
     if trial.firings:
         console.print(table)
     for name, times in trial.counts.items():
-        console.print(f"{escape(name)}: {'never fired' if not times else f'fired {times} times'}")
+        told = f"fired {'once' if times == 1 else f'{times} times'}" if times else "never fired"
+        if name in trial.unheard:
+            told += f"; never read here: {', '.join(trial.unheard[name])} (is it for another engine, or for agents?)"
+        console.print(f"{escape(name)}: {escape(told)}")
 
 
 def _rates(text: str) -> dict[str, float]:
-    rates = {}
+    rates: dict[str, float] = {}
     for part in text.split(","):
-        name, equals, rate = part.partition("=")
+        name, _, written = (each.strip() for each in part.partition("="))
         try:
-            rates[name.strip()] = float(rate)
+            rate = float(written)
         except ValueError:
-            equals = ""
-        if not equals or not name.strip() or not rates[name.strip()] > 0:
+            rate = 0.0
+        if not name or not 0 < rate < math.inf:
             raise InputError(
                 f"--operators {text}: '{part}' is not an operator with its rate; write enrich=5,store=20"
             )
+        if name in rates:
+            raise InputError(f"--operators {text}: '{name}' is there twice; give each operator one rate")
+        rates[name] = rate
     return rates
+
+
+def _rules(count: int) -> str:
+    return f"{count} rule{'' if count == 1 else 's'}"
+
+
+def _policy_at(path: Path) -> Policy:
+    """What is there now; nothing where it cannot be read, so that it can be mended by another."""
+    try:
+        return load_policy(path)
+    except PolicyError:
+        return Policy()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import leaderboard
 from ebbflow.bench.leaderboard.sweep import Result, Sweep
 from ebbflow.bench.replay.fidelity import Fidelity, fidelity_of
@@ -44,6 +45,7 @@ def replay_command(
     strategy: Annotated[
         str, typer.Option(help="Who decides; several with commas.", metavar="A,B,…")
     ] = "capacity",
+    policy: options.Policies = None,
     nodes: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +88,8 @@ def replay_command(
     Load, trigger interval and costs are taken from the record; what it does not tell is assumed and said. The
     recorded run is scored and ranked with the others.
     """
-    names = strategy_names(strategy.split(","))
+    policies = read_policies(policy or ())
+    names = [*strategy_names(strategy.split(",")), *policies]
     settings = Settings(
         slo=Slo.parse(slo),
         limits=None if nodes is None else Limits.parse(nodes),
@@ -100,9 +103,11 @@ def replay_command(
     check_writable(report)
     check_workers(workers)
     plan = plan_of(read_recording(recording, query), settings)
+    for each in policies.values():
+        check_operators(each, plan.scenario)
     fidelity = fidelity_of(plan)
     scene = scene_of(plan, drawn=report is not None)
-    done = compare([scene], names, policies={}, workers=workers)
+    done = compare([scene], names, policies=policies, workers=workers)
     facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
     sentences = _summary(done)
     if report is not None:

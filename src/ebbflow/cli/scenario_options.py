@@ -28,6 +28,7 @@ SHARED: dict[str, Any] = {
     "engine": _text("micro-batch or continuous.", _USUAL.engine, "NAME"),
     "nodes": _text("Fewest and most nodes.", _USUAL.nodes, "MIN:MAX"),
     "slo": _text("The objective.", _USUAL.slo),
+    "at": _text("When it begins, for calendars in policies.", "a Thursday, 0:00 UTC", "2026-11-16T08:00"),
     "cycle": _text("How often strategies look and decide.", _USUAL.cycle, "DURATION"),
     "lead-time": _text("From asking for a node to its first work.", _USUAL.lead_time, "DURATION"),
     "lead-noise": _number(float, "Spread of the lead time, as a share.", _USUAL.lead_noise),

@@ -66,6 +66,10 @@ def simulate(
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
     done = compare([scene], names, policies=policies, workers=workers)
     end(done, len(names))
+    if json:
+        print_json([_document(result, spec) for result in done.results])
+    else:
+        _tell(done, made)
     if report is not None:
         write_board(
             report,
@@ -75,10 +79,10 @@ def simulate(
                 written=lambda one: one.load,
             ),
         )  # fmt: skip
-    if json:
-        print_json([_document(result, spec) for result in done.results])
-    else:
-        _tell(done, made, report)
+        if not json:
+            errors.print(
+                f"Page with pictures and decisions: [bold]{escape(str(report))}[/bold]", soft_wrap=True
+            )
 
 
 SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
@@ -110,12 +114,10 @@ def _facts(spec: Spec, made: Scenario) -> list[str]:
     ]
 
 
-def _tell(done: Sweep, made: Scenario, report: Path | None) -> None:
+def _tell(done: Sweep, made: Scenario) -> None:
     standings = leaderboard(done, quantile=made.slo.quantile)
     print_board(standings, many=False)
     errors.print(f"\n{_summary(standings, made, done)}", soft_wrap=True)
-    if report is not None:
-        errors.print(f"Page with pictures and decisions: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
 
 
 def _summary(standings: list[Standing], made: Scenario, done: Sweep) -> str:

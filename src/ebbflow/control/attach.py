@@ -136,8 +136,18 @@ def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> Co
     """The keys to call these agents with; an error where an address or a key cannot be used."""
     keys = None if keys_folder is None else collector_keys(Path(keys_folder))
     for address in addresses:
-        check(address, has_keys=keys is not None)
+        check(address, has_keys=keys is not None, option="--agent-keys (in Python agent_keys=)")
     return keys
+
+
+def recall_acts(policy: PolicyInForce, store: Store, now_s: float) -> None:
+    """Guard times that began before this start, from the ledger of the store; where that cannot be read, from now."""
+    try:
+        acts = [LedgerEntry.from_json(act) for act in store.ledger(verdict=ACT)]
+    except (EbbflowError, LookupError, TypeError) as error:  # of another version, or damaged
+        log.warning("guard times start afresh, the ledger before cannot be read: %s", error)
+        return
+    policy.rules.recall(act for act in acts if act.time_s <= now_s)
 
 
 def attach(
@@ -171,6 +181,7 @@ def attach(
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
     for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
+    In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
     """
     try:
         limits = Limits(min_nodes=executors[0], max_nodes=executors[1])
@@ -205,6 +216,8 @@ def attach(
             kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
         else:
             kept = Store(Path(store or ""), time)
+            if followed is not None:
+                recall_acts(followed, kept, time.now_s())
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return Attached(None, None, lambda: None)

@@ -2,7 +2,8 @@
 
 Looked at before each cycle, by modification time and then by content. A change must rest for one look, so that
 a file that is being written is not read by half. It is validated first; one that cannot be meant leaves the
-old policy in force, and both are written to the ledger.
+old policy in force, and both are written to the ledger. So does an empty one: a file that lost its content must not
+end the scaling of a job.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ebbflow.control.policy_in_force import PolicyInForce
 from ebbflow.core.clock import Clock
 from ebbflow.errors import PolicyError
 from ebbflow.monitoring.store import Store
-from ebbflow.policy.files import load_policy, parse_policy
+from ebbflow.policy.files import parse_policy, read_text
 from ebbflow.policy.model import Policy
 
 log = logging.getLogger(__name__)
@@ -31,9 +32,12 @@ class PolicyFile(PolicyInForce):
     def __init__(self, path: Path | str) -> None:
         """Read it now: a policy that cannot be meant at the start is an error at once."""
         self.path = Path(path).absolute()  # a job may change its folder
-        super().__init__(load_policy(path))
-        self._signature = self._stat()
-        self._in_force = self._told = digest_of(self.path.read_bytes())
+        self._signature = (
+            self._stat()
+        )  # before it is read: what is written meanwhile is seen at the next look
+        text = read_text(Path(path))
+        super().__init__(parse_policy(text, str(path)))
+        self._in_force = self._told = digest_of(text.encode())
         self._settling: str | None = None
 
     def look(self) -> Note | None:
@@ -60,6 +64,7 @@ class PolicyFile(PolicyInForce):
         try:
             text = content.decode("utf-8")
             policy = parse_policy(text, str(self.path))
+            check_not_emptied(policy, self.rules.policy, self.path)
         except UnicodeDecodeError:
             return self._refused(
                 PolicyError(f"{self.path}:1:1: this is not text; a policy is written in UTF-8")
@@ -107,6 +112,15 @@ class PolicyFile(PolicyInForce):
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def check_not_emptied(policy: Policy, before: Policy, path: Path) -> None:
+    """``PolicyError`` for an empty policy in place of one that is not: files are emptied by mishap."""
+    if not (policy.rules or policy.bounds) and (before.rules or before.bounds):
+        raise PolicyError(
+            f"{path}:1:1: the policy is empty, which would end all scaling; write at least one rule, or bounds that "
+            "keep the size there is"
+        )
 
 
 def digest_of(content: bytes) -> str:

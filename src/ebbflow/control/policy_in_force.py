@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from ebbflow.control.loop import Note
 from ebbflow.policy.model import Policy
@@ -17,15 +18,19 @@ class PolicyInForce:
     def __init__(self, policy: Policy) -> None:
         self.rules = Rules(policy)
         self._next: Policy | None = None
+        self._handing_over = threading.Lock()
+        """One that is handed over while the loop takes another up must not get lost."""
 
     def use(self, policy: Policy) -> None:
         """Another policy from the next cycle on. One that cannot be meant raises, and changes nothing."""
         Rules(policy)
-        self._next = policy
+        with self._handing_over:
+            self._next = policy
 
     def look(self) -> Note | None:
         """Called between two cycles; what changed, for the ledger."""
-        policy, self._next = self._next, None
+        with self._handing_over:
+            policy, self._next = self._next, None
         if policy is None:
             return None
         change = self.rules.use(policy)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,3 +63,33 @@ class Curve:
         inside = self.times_s[(self.times_s > start_s) & (self.times_s < end_s)]
         edges = np.concatenate(([start_s], inside, [end_s]))
         return float(np.sum(self.stepped(edges[:-1]) * np.diff(edges)))
+
+
+def count_over_time(lives: Iterable[tuple[float, float]]) -> Curve:
+    """How many intervals [start, end) cover each moment, as steps.
+
+    >>> curve = count_over_time([(0.0, 10.0), (5.0, math.inf)])
+    >>> curve.times_s.tolist(), curve.values.tolist()
+    ([0.0, 5.0, 10.0], [1.0, 2.0, 1.0])
+    """
+    events = [event for start, end in lives for event in ((start, 1.0), (end, -1.0)) if event[0] < math.inf]
+    if not events:
+        return Curve.of([(0.0, 0.0)])
+    pairs = np.asarray(events)
+    times_s, where = np.unique(pairs[:, 0], return_inverse=True)
+    counts: Floats = np.cumsum(np.bincount(where, weights=pairs[:, 1])).astype(np.float64)
+    changed = np.concatenate(([True], np.diff(counts) != 0))
+    return Curve(times_s[changed], counts[changed])
+
+
+def sum_of_steps(curves: Sequence[Curve]) -> Curve:
+    """The sum of curves that are steps.
+
+    >>> both = sum_of_steps([Curve.of([(0.0, 1.0), (5.0, 2.0)]), Curve.of([(0.0, 3.0), (9.0, 1.0)])])
+    >>> both.times_s.tolist(), both.values.tolist()
+    ([0.0, 5.0, 9.0], [4.0, 5.0, 3.0])
+    """
+    if len(curves) == 1:
+        return curves[0]
+    times_s = np.unique(np.concatenate([curve.times_s for curve in curves]))
+    return Curve(times_s, np.sum([curve.stepped(times_s) for curve in curves], axis=0))

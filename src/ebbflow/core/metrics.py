@@ -82,20 +82,41 @@ class Metric(Enum):
         "scheduling-latency", Unit.SECONDS, SubjectKind.PIPELINE,
         "how much later than its trigger a batch started because the one before still ran",
     )  # fmt: skip
+    FIRST_BATCH_TIME = (
+        "first-batch-time", Unit.SECONDS, SubjectKind.PIPELINE,
+        "how long the first batch of a query took after it was started or restarted: state is loaded in it",
+    )  # fmt: skip
+    RESTART_STOP = (
+        "restart-stop", Unit.SECONDS, SubjectKind.PIPELINE,
+        "from asking for another parallelism until nothing ran: the batch or the queues under way were finished",
+    )  # fmt: skip
+    RESTART_STATE = (
+        "restart-state", Unit.SECONDS, SubjectKind.PIPELINE,
+        "how long state was repartitioned or moved in that restart",
+    )  # fmt: skip
+    RESTART_START = (
+        "restart-start", Unit.SECONDS, SubjectKind.PIPELINE,
+        "from there until the pipeline was started again; the three are read together, when it was",
+    )  # fmt: skip
     STATE_ROWS = ("state-rows", Unit.ROWS, SubjectKind.PIPELINE, "keys held by the stateful operators")
     STATE_SIZE = ("state-size", Unit.BYTES, SubjectKind.PIPELINE, "memory held by the state stores")
     ROWS_IN = ("rows-in", Unit.ROWS, SubjectKind.OPERATOR, "rows that entered the operator in a batch")
     ROWS_OUT = ("rows-out", Unit.ROWS, SubjectKind.OPERATOR, "rows that left the operator in a batch")
     OPERATOR_CPU = (
         "operator-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
-        "CPU seconds of all instances of a Python operator in a batch; of one with keyed state also what the JVM did "
-        "for it",
+        "CPU seconds of all instances of an operator in a batch: measured around a Python step, of one with keyed "
+        "state also what the JVM did for it; of the others their part of the CPU time of their stage, by rows",
     )  # fmt: skip
     BUSIEST_INSTANCE_CPU = (
         "busiest-instance-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
         "CPU seconds of the busiest instance of a Python operator in a batch",
     )  # fmt: skip
-    INSTANCES = ("instances", Unit.COUNT, SubjectKind.OPERATOR, "instances of a Python operator in a batch")
+    INSTANCES = (
+        "instances",
+        Unit.COUNT,
+        SubjectKind.OPERATOR,
+        "instances of an operator; on Spark, its tasks in a batch",
+    )
     OPERATOR_QUEUE = (
         "operator-queue", Unit.ROWS, SubjectKind.OPERATOR,
         "rows that wait before an operator of a continuous engine",

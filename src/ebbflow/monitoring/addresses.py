@@ -31,12 +31,12 @@ def stays_here(address: str) -> bool:
         return False
 
 
-def check(address: str, *, has_keys: bool) -> str:
+def check(address: str, *, has_keys: bool, option: str = "--keys") -> str:
     """The address, if it may be used; without keys that is one that only this machine can reach."""
     if not has_keys and not stays_here(address):
         raise InputError(
             f"{address} can be reached from other machines, and there are no keys; make them with "
-            f"`ebbflow agent keys DIR` and give --keys, or stay on this machine with {DEFAULT}"
+            f"`ebbflow agent keys DIR` and give {option}, or stay on this machine with {DEFAULT}"
         )
     stays_here(address)
     return address

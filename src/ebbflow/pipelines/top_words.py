@@ -1,27 +1,34 @@
-"""Rolling top-k words over tweets, with an enrichment step that waits on a lookup.
+"""Rolling top-k words over tweets: T1 of the Elysium seed (§5.1), after the topology of Storm's starter.
 
 ::
 
-    tweets ─► enrich ─► words ─► stop-words ─► count in panes (state) ─► rank the last panes (sink)
+    reader ─► [enrich ─►] words ─► stop-words ─► counter ─► intermediate-ranker ─► final-ranker ─► Rankings
+     source    a lookup    ├──────── one stage ───┤ state     ├─ best k of each ─┤   one instance     sink
+               that waits                                     instance's words
 
-The window rolls over *panes*: words are counted in state for each short pane, and the ranker adds up the
-last few. A pane is counted once however many windows it is part of.
+``counter`` counts each word in every window that slides over it. It emits the counts that a batch changed, as
+totals, and in a window counts only grow. So a word that was not among the best k of a window and did not change
+cannot be among them now: rankers need to see changed words only, and need no state.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
 
-from ebbflow.pipelines import lookup
+from ebbflow.errors import PipelineError
+from ebbflow.pipelines import lookup, ranking
+from ebbflow.pipelines.rankings import Rankings
+from ebbflow.pipelines.reader import READER, TweetReader, start_query, state_partitions
 from ebbflow.targets.spark.operator import operator
-from ebbflow.targets.spark.source import register
+from ebbflow.targets.spark.restart import ManagedQuery
 from ebbflow.workloads.vocabulary import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -29,15 +36,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TWEETS = "top-words"
-_ROW_MARK = "\x01"
-"""First character of the mark by which a tweet is counted beside its words, for the audit."""
+    from ebbflow.pipelines.reader import Sink
+
+TOP_WORDS = "top-words"
+COUNTER = "counter"
+OPERATORS = (READER, "words", "stop-words", COUNTER, "intermediate-ranker", "final-ranker")
+_SEPARATORS = r"[^\p{L}\p{N}_'@#]+"
+RANKED = "ends_s long, word string, count long"
+"""What rankers take and give."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopWords:
     """The application and its settings.
 
+    ``lookup_wait_s`` puts the operator ``enrich`` behind the reader: a lookup for which each tweet waits that long.
     ``audit`` counts every tweet by its row number in the same state as the words: a row that is lost or
     repeated anywhere between the source and the state shows there.
     """
@@ -45,95 +58,109 @@ class TopWords:
     load: str
     seed: int = 0
     source_partitions: int = 12
-    lookup_wait_s: float = 0.01
+    max_rows: int | None = None
+    """Of a batch."""
+    start_ms: int | None = None
+    lookup_wait_s: float | None = None
     trigger_s: float = 2.0
-    pane_s: int = 10
-    panes: int = 6
+    window_s: int = 60
+    slide_s: int = 20
     top: int = 10
     audit: bool = False
 
-    def counts(self, spark: SparkSession, parallelism: Mapping[str, int] | None = None) -> DataFrame:
-        """The streaming DataFrame of (pane, word, count)."""
-        sizes = parallelism or {}
-        register(spark)
-        tweets = (
-            spark.readStream.format("ebbflow")
-            .option("load", self.load)
-            .option("rows", "tweets")
-            .option("seed", self.seed)
-            .option("partitions", self.source_partitions)
-            .load()
-        )
-        enrich = operator("enrich", parallelism=sizes.get("enrich"))
-        schema = "row long, timestamp timestamp, text string, region string"
-        enriched = tweets.transform(enrich.map_in_arrow(_look_up(self.lookup_wait_s), schema))
-        words = enriched.transform(operator("words")(self._words))
-        kept = words.transform(operator("stop-words")(lambda df: df.where(~F.col("word").isin(*STOP_WORDS))))
-        return (
-            kept.withWatermark("timestamp", f"{self.pane_s * self.panes} seconds")
-            .groupBy(F.window("timestamp", f"{self.pane_s} seconds").alias("pane"), "word")
-            .count()
-        )
+    def __post_init__(self) -> None:
+        if self.slide_s < 1 or self.window_s % self.slide_s:
+            raise PipelineError(
+                f"a window of {self.window_s} s cannot slide by {self.slide_s} s; by a whole part of it, like "
+                f"{max(1, self.window_s // 3)}"
+            )
+        if self.top < 1:
+            raise PipelineError(f"the best {self.top} words make no ranking; 1 or more")
 
-    def _words(self, df: DataFrame) -> DataFrame:
-        words = F.split(F.lower("text"), r"\s+")
+    # -- steps, from DataFrame to DataFrame; with them a benchmark builds the same without names --------------
+
+    def read(self, df: DataFrame) -> DataFrame:
+        """Tweets, with the time by which windows are closed. Rows of one source come in order, hence no delay."""
+        return df.withWatermark("timestamp", "0 seconds")
+
+    def split(self, df: DataFrame) -> DataFrame:
+        """A row for each word: runs of letters, digits and apostrophes, with the # or @ before them."""
+        words = F.split(F.lower("text"), _SEPARATORS)
         if self.audit:
-            words = F.concat(words, F.array(F.concat(F.lit(_ROW_MARK), F.col("row").cast("string"))))
+            words = F.concat(words, F.array(F.concat(F.lit(ranking.ROW_MARK), F.col("row").cast("string"))))
         return df.select("timestamp", F.explode(words).alias("word"))
+
+    def keep(self, df: DataFrame) -> DataFrame:
+        """Words that say something. Empty ones are what is left of separators at the ends of a text."""
+        return df.where(~F.col("word").isin("", *sorted(STOP_WORDS)))
+
+    def count(self, df: DataFrame) -> DataFrame:
+        """(end of window, word, how often it stood there so far)."""
+        window = F.window("timestamp", f"{self.window_s} seconds", f"{self.slide_s} seconds")
+        counts = df.groupBy(window.alias("window"), "word").count()
+        return counts.select(F.col("window.end").cast("long").alias("ends_s"), "word", "count")
+
+    def best(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """What a ranker does with the rows of one instance."""
+        return partial(ranking.best, top=self.top)
+
+    # -- the pipeline -------------------------------------------------------------------------------------------
+
+    def ranked(self, tweets: DataFrame, parallelism: Mapping[str, int] | None = None) -> DataFrame:
+        """(ends_s, word, count) of the best words of each window, of those that tweets changed."""
+        sizes = dict(parallelism or {})
+        df = tweets.transform(operator(READER)(self.read))  # its parallelism is that of the source
+        if self.lookup_wait_s is not None:
+            enrich = operator("enrich", parallelism=sizes.get("enrich"))
+            schema = "row long, timestamp timestamp, text string, region string"
+            df = df.transform(enrich.map_in_arrow(_look_up(self.lookup_wait_s), schema))
+        df = df.transform(operator("words", parallelism=sizes.get("words"))(self.split))
+        df = df.transform(operator("stop-words", parallelism=sizes.get("stop-words"))(self.keep))
+        df = df.transform(operator(COUNTER)(self.count))  # its parallelism is that of its state
+        ranker = operator("intermediate-ranker", parallelism=sizes.get("intermediate-ranker"), key="word")
+        df = df.transform(ranker.map_in_arrow(self.best(), RANKED))
+        return df.transform(operator("final-ranker", parallelism=1).map_in_arrow(self.best(), RANKED))
+
+    def reader(self) -> TweetReader:
+        """Where its tweets come from."""
+        return TweetReader(
+            load=self.load, seed=self.seed, partitions=self.source_partitions, max_rows=self.max_rows,
+            start_ms=self.start_ms,
+        )  # fmt: skip
+
+    def rankings(self) -> Rankings:
+        """A sink for it."""
+        return Rankings(window_s=self.window_s, slide_s=self.slide_s, top=self.top)
 
     def start(
         self,
         spark: SparkSession,
         checkpoint: str,
-        ranker: Ranker,
+        sink: Sink | None,
         parallelism: Mapping[str, int] | None = None,
     ) -> StreamingQuery:
-        """Start the query; ranked words and the audit are kept by ``ranker``."""
-        return (
-            self.counts(spark, parallelism)
-            .writeStream.queryName(TWEETS)
-            .outputMode("update")
-            .option("checkpointLocation", checkpoint)
-            .trigger(processingTime=f"{round(self.trigger_s * 1000)} milliseconds")
-            .foreachBatch(ranker.take)
-            .start()
+        """Start the query; what the final ranker gives goes to ``sink``."""
+        sizes = dict(parallelism or {})
+        if sizes.get("final-ranker", 1) != 1:
+            raise PipelineError("operator 'final-ranker' is one instance: who sees all rankings is one")
+        ranked = self.ranked(self.reader().stream(spark, sizes), sizes)
+        with state_partitions(spark, sizes.get(COUNTER)):
+            return start_query(
+                ranked, name=TOP_WORDS, checkpoint=checkpoint, trigger_s=self.trigger_s, sink=sink
+            )
+
+    def managed(
+        self, spark: SparkSession, checkpoint: str | Path, sink: Sink | None, parallelism: Mapping[str, int]
+    ) -> ManagedQuery:
+        """Start it so that Ebbflow may restart it with another parallelism of the operators named here."""
+        return ManagedQuery(
+            spark,
+            name=TOP_WORDS,
+            checkpoint=checkpoint,
+            parallelism=parallelism,
+            start=lambda sizes: self.start(spark, str(checkpoint), sink, sizes),
+            stateful=(COUNTER,),
         )
-
-
-class Ranker:
-    """The sink: keeps the counts of the last panes and ranks them; writing the same batch twice is harmless."""
-
-    def __init__(self, *, panes: int, top: int) -> None:
-        self._panes = panes
-        self._top = top
-        self._counts: dict[float, dict[str, int]] = {}
-        self._rows: dict[int, int] = {}
-        self._ranked: list[tuple[str, int]] = []
-
-    def take(self, batch: DataFrame, batch_id: int) -> None:  # noqa: ARG002
-        """Take in the counts that a batch changed."""
-        for record in batch.select(F.unix_timestamp("pane.start"), "word", "count").collect():
-            pane_s, word, count = float(record[0]), str(record[1]), int(record[2])
-            if word.startswith(_ROW_MARK):
-                self._rows[int(word[1:])] = count
-            else:
-                self._counts.setdefault(pane_s, {})[word] = count
-        for old in sorted(self._counts)[: -self._panes]:
-            del self._counts[old]
-        total: Counter[str] = Counter()
-        for counts in self._counts.values():
-            total.update(counts)
-        self._ranked = total.most_common(self._top)
-
-    def top(self) -> list[tuple[str, int]]:
-        """The most frequent words of the last panes, as of the last batch; safe from any thread."""
-        return self._ranked
-
-    def audit(self, rows: int) -> tuple[list[int], int]:
-        """(numbers of those lost, how many repeated) among the first ``rows`` rows of the source."""
-        lost = [row for row in range(rows) if row not in self._rows]
-        repeated = sum(count - 1 for count in self._rows.values())
-        return lost, repeated
 
 
 def _look_up(wait_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -145,5 +172,6 @@ def _look_up(wait_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     return step
 
 
-# The lookup is sent to executors as code, not as a name: they need pyarrow, but not Ebbflow.
-cloudpickle.register_pickle_by_value(lookup)  # type: ignore[no-untyped-call]
+# Sent to executors as code, not as a name: they need pyarrow and numpy, but not Ebbflow.
+for _module in (lookup, ranking):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]

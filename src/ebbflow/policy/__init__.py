@@ -16,8 +16,9 @@
 
 from __future__ import annotations
 
-from ebbflow.policy.builder import bounds, metric, rule
+from ebbflow.policy.builder import bounds, rule
 from ebbflow.policy.model import Policy
+from ebbflow.policy.phrases import metric
 from ebbflow.policy.words import (
     above,
     absolute,

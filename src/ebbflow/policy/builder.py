@@ -19,16 +19,25 @@ Inside a rule the parenthesis of ``when`` may close after the metric: ``.when(me
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, overload
 
 from ebbflow.errors import PolicyError, UnknownNameError
-from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Buildable, Condition, Day, Rule, Trigger
+from ebbflow.policy.model import (
+    Action,
+    AllOf,
+    AnyOf,
+    Bounds,
+    Buildable,
+    Condition,
+    Day,
+    Rule,
+    Trigger,
+    Unfinished,
+)
+from ebbflow.policy.phrases import Measured, Metric, span_of
 from ebbflow.policy.quantities import Clock, Percent, Span
-from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step
-from ebbflow.policy.words import Scaled, Threshold
-
-T = TypeVar("T")
+from ebbflow.policy.values import Limit, Step
+from ebbflow.policy.words import Scaled, condition, fitting
 
 DAYS = {
     "weekdays": tuple(Day)[:5],
@@ -36,84 +45,10 @@ DAYS = {
     **{day.value: (day,) for day in Day},
 }
 
-# -- conditions --------------------------------------------------------------------------------------
-
-
-class _Phrase(Generic[T]):
-    """What is known of a trigger so far, and what becomes of it when it is complete."""
-
-    def __init__(self, known: dict[str, Any], finish: Callable[[Trigger], T]) -> None:
-        self._known, self._finish = known, finish
-
-    def _end(self, **more: Any) -> T:
-        return self._finish(Trigger(**self._known, **more))
-
-
-class Lasting(_Phrase[T]):
-    """A metric past a threshold: for how long, or how often?"""
-
-    def for_at_least(self, time: Span) -> T:
-        """Every reading of that time, and readings that span it."""
-        return self._end(for_at_least=time)
-
-    def in_at_least(self, times: int, *, of: int) -> T:
-        """So many of the last readings: one outlier neither fires nor blocks."""
-        return self._end(in_at_least=Often(times, of))
-
-
-class Measured(_Phrase[T]):
-    """Something made of the last readings: past which threshold?"""
-
-    def is_(self, threshold: Threshold, *, for_at_least: Span | None = None) -> T:
-        """Above or below."""
-        return self._end(**_side(threshold), for_at_least=for_at_least)
-
-
-class Metric(_Phrase[T]):
-    """A metric: what of it, past which threshold?"""
-
-    def of(self, name: str) -> Metric[T]:
-        """Of another operator, query or node than the rule's own."""
-        return Metric({**self._known, "of": name}, self._finish)
-
-    def mean_over(self, time: Span) -> Measured[T]:
-        """The mean of the readings of the last time."""
-        return self._measured(Measure(MeasureKind.MEAN, time))
-
-    def percentile(self, percent: float, *, over: Span) -> Measured[T]:
-        """The value that so many percent of the readings do not exceed (nearest rank)."""
-        return self._measured(Measure(MeasureKind.PERCENTILE, over, float(percent)))
-
-    def rate_of_change_over(self, time: Span) -> Measured[T]:
-        """The slope of the least-squares line."""
-        return self._measured(Measure(MeasureKind.RATE, time))
-
-    def is_forecast_to_be(self, threshold: Threshold, *, ahead: Span, for_at_least: Span | None = None) -> T:
-        """Where the line through the last readings, as long ago as ``ahead``, will be."""
-        measure = Measure(MeasureKind.FORECAST, ahead)
-        return self._end(**_side(threshold), measure=measure, for_at_least=for_at_least)
-
-    def is_(self, threshold: Threshold) -> Lasting[T]:
-        """Above or below."""
-        return Lasting({**self._known, **_side(threshold)}, self._finish)
-
-    def _measured(self, measure: Measure) -> Measured[T]:
-        return Measured({**self._known, "measure": measure}, self._finish)
-
-
-def metric(key: str) -> Metric[Trigger]:
-    """A metric by its key in the catalogue (``ebbflow metrics``), or ``cpu``."""
-    return Metric({"metric": key}, lambda trigger: trigger)
-
-
-def _side(threshold: Threshold) -> dict[str, Any]:
-    return {"above" if threshold.is_above else "below": threshold.value}
-
-
 # -- rules -------------------------------------------------------------------------------------------
 
 
-class _Stage:
+class _Stage(Unfinished):
     """A rule so far."""
 
     def __init__(self, known: dict[str, Any]) -> None:
@@ -122,37 +57,41 @@ class _Stage:
     def _with(self, **more: Any) -> dict[str, Any]:
         return {**self._known, **more}
 
-    def _also(self, condition: Condition) -> Ready:
-        return Ready(self._with(when=(*self._known.get("when", ()), condition)))
+    def _also(self, holds: Condition) -> Ready:
+        return Ready(self._with(when=(*self._known.get("when", ()), holds)))
 
 
 class RuleStart(_Stage):
     """A rule with a name: what does it do?"""
 
+    missing = ".scale_out(…) or .scale_in(…)"
+
     def scale_out(self, what: Scaled) -> ScaleOut:
         """Make it larger."""
-        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=what.operator))
+        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=_scaled("scale_out", what)))
 
     def scale_in(self, what: Scaled) -> ScaleIn:
         """Make it smaller; never below 1."""
-        return ScaleIn(self._with(action=Action.SCALE_IN, operator=what.operator))
+        return ScaleIn(self._with(action=Action.SCALE_IN, operator=_scaled("scale_in", what)))
 
 
 class When(_Stage):
     """It is known what to do: when?"""
 
+    missing = ".when(…)"
+
     @overload
-    def when(self, condition: Metric[Trigger]) -> Metric[Ready]: ...
+    def when(self, holds: Metric[Trigger]) -> Metric[Ready]: ...
     @overload
-    def when(self, condition: Measured[Trigger]) -> Measured[Ready]: ...
+    def when(self, holds: Measured[Trigger]) -> Measured[Ready]: ...
     @overload
-    def when(self, condition: Trigger | AllOf | AnyOf) -> Ready: ...
-    def when(self, condition: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
+    def when(self, holds: Trigger | AllOf | AnyOf) -> Ready: ...
+    def when(self, holds: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
         """When this holds."""
-        if isinstance(condition, Trigger | AllOf | AnyOf):
-            return self._also(condition)
-        stage: Any = type(condition)
-        return stage(condition._known, self._also)
+        if not isinstance(holds, Metric | Measured):
+            return self._also(condition("when", holds))
+        stage: Any = type(holds)
+        return stage(holds._known, self._also)
 
 
 class LimitOut(When):
@@ -160,7 +99,7 @@ class LimitOut(When):
 
     def but_never_above(self, limit: Limit) -> When:
         """A step past it ends there."""
-        return When(self._with(never_above=limit))
+        return When(self._with(never_above=_limit("but_never_above", limit)))
 
 
 class LimitIn(When):
@@ -168,11 +107,13 @@ class LimitIn(When):
 
     def but_never_below(self, limit: Limit) -> When:
         """A step past it ends there."""
-        return When(self._with(never_below=limit))
+        return When(self._with(never_below=_limit("but_never_below", limit)))
 
 
 class ScaleOut(_Stage):
     """Larger: by how much?"""
+
+    missing = ".by(…) or .to(…)"
 
     def by(self, step: Step | Percent) -> LimitOut:
         """By a step."""
@@ -185,6 +126,8 @@ class ScaleOut(_Stage):
 
 class ScaleIn(_Stage):
     """Smaller: by how much?"""
+
+    missing = ".by(…) or .to(…)"
 
     def by(self, step: Step | Percent) -> LimitIn:
         """By a step."""
@@ -200,11 +143,11 @@ class Guarded(_Stage, Buildable):
 
     def with_no_scale_out_since(self, time: Span) -> Guarded:
         """Not if it was scaled out in that time."""
-        return Guarded(self._with(no_scale_out_since=time))
+        return Guarded(self._with(no_scale_out_since=span_of("with_no_scale_out_since", time)))
 
     def with_no_scale_in_since(self, time: Span) -> Guarded:
         """Not if it was scaled in in that time."""
-        return Guarded(self._with(no_scale_in_since=time))
+        return Guarded(self._with(no_scale_in_since=span_of("with_no_scale_in_since", time)))
 
     def build(self) -> Rule:
         """The rule as a plain value; ``Policy`` does this by itself."""
@@ -215,26 +158,39 @@ class Ready(Guarded):
     """A whole rule; more conditions or guard times may follow."""
 
     @overload
-    def and_when(self, condition: Metric[Trigger]) -> Metric[Ready]: ...
+    def and_when(self, holds: Metric[Trigger]) -> Metric[Ready]: ...
     @overload
-    def and_when(self, condition: Measured[Trigger]) -> Measured[Ready]: ...
+    def and_when(self, holds: Measured[Trigger]) -> Measured[Ready]: ...
     @overload
-    def and_when(self, condition: Trigger | AllOf | AnyOf) -> Ready: ...
-    def and_when(self, condition: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
+    def and_when(self, holds: Trigger | AllOf | AnyOf) -> Ready: ...
+    def and_when(self, holds: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
         """And only when this holds too."""
-        return When(self._known).when(condition)
+        return When(self._known).when(holds)
 
 
 def rule(name: str) -> RuleStart:
     """A rule; its name is for people and for the ledger."""
-    return RuleStart({"name": name})
+    return RuleStart({"name": fitting("rule", name, str, 'rule("Queue length is above 300")')})
+
+
+def _scaled(said: str, what: Scaled) -> str:
+    right = f'{said}(operator("enrich")) or {said}(cluster())'
+    found: Scaled = fitting(said, what, Scaled, right)
+    return found.operator
+
+
+def _limit(said: str, limit: Limit) -> Limit:
+    found: Limit = fitting(said, limit, Limit, f"{said}(nodes(4))")
+    return found
 
 
 def _step(step: Step | Percent) -> Step:
-    return step if isinstance(step, Step) else Step("percent", step.amount)
+    found = fitting("by", step, Step | Percent, "by(absolute(1)), by(relative(2)) or by(percent(25))")
+    return found if isinstance(found, Step) else Step("percent", found.amount)
 
 
 def _exact(size: Limit) -> int:
+    fitting("to", size, Limit, "to(nodes(4))")
     if size.relative:
         raise PolicyError(f"to({size}) is not an exact size; write to(nodes(4))")
     return int(size.amount)
@@ -243,17 +199,20 @@ def _exact(size: Limit) -> int:
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-class BoundsStart:
+class BoundsStart(Unfinished):
     """Bounds with a name: of what?"""
 
+    missing = ".keep(…)"
+
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = fitting("bounds", name, str, 'bounds("office hours")')
 
     def keep(self, what: Scaled, *, at_least: int | None = None, at_most: int | None = None) -> Within:
         """Within these sizes."""
-        return Within(
-            {"name": self._name, "operator": what.operator, "at_least": at_least, "at_most": at_most}
-        )
+        for size in (at_least, at_most):
+            fitting("keep", size, int | None, "keep(cluster(), at_least=4, at_most=12)")
+        operator = _scaled("keep", what)
+        return Within({"name": self._name, "operator": operator, "at_least": at_least, "at_most": at_most})
 
 
 class Within(Buildable):

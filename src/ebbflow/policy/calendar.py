@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -10,6 +10,8 @@ from ebbflow.policy.model import Bounds, Day
 
 DAY_MIN, WEEK_MIN = 1440, 7 * 1440
 _WEEK = tuple(Day)
+_SAMPLED_YEAR = 2026
+"""From which on the clocks of two zones are compared."""
 
 
 def holds(bounds: Bounds, now_s: float) -> bool:
@@ -26,6 +28,11 @@ def holds(bounds: Bounds, now_s: float) -> bool:
     return any(start <= minute < end or start <= minute + WEEK_MIN < end for start, end in _spans(bounds))
 
 
+def always_holds(bounds: Bounds) -> bool:
+    """Whether they hold at every hour of every day."""
+    return bounds.from_ is None and (not bounds.on or set(bounds.on) == set(Day))
+
+
 @lru_cache(maxsize=256)
 def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
     """Minutes of the week in which they hold; the last may reach into the next week."""
@@ -38,12 +45,36 @@ def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
 
 
 def overlap(one: Bounds, other: Bounds) -> bool:
-    """Whether there is a minute of the week in which both hold. Different zones: taken as if they were one,
-    widened by a day, because nobody counts on their difference."""
-    slack = 0 if one.timezone == other.timezone else DAY_MIN
+    """Whether there is a minute of the week in which both hold; of two zones, at any difference that their clocks
+    have had or will have around a change to and from summer time.
+
+    >>> from ebbflow.policy import bounds as named, cluster
+    >>> morning = named("m").keep(cluster(), at_least=4).between("08:00", "12:00").in_timezone("Europe/Berlin")
+    >>> evening = named("e").keep(cluster(), at_most=2).in_timezone("America/New_York")
+    >>> late, early = evening.between("20:00", "23:00"), evening.between("05:30", "06:30")
+    >>> [overlap(morning.build(), each.build()) for each in (late, early)]
+    [False, True]
+    """
     return any(
-        start < other_end + slack + shift and other_start - slack + shift < end
+        start < other_end + shift + apart and other_start + shift + apart < end
+        for apart in _apart_min(one.timezone, other.timezone)
         for start, end in _spans(one)
         for other_start, other_end in _spans(other)
         for shift in (-WEEK_MIN, 0, WEEK_MIN)
     )
+
+
+@lru_cache(maxsize=256)
+def _apart_min(zone: str, other: str) -> tuple[int, ...]:
+    """By how many minutes the clocks of a zone are ahead of another's: every difference of two years, day by day
+    (zones change their clocks on different days)."""
+    if zone == other:
+        return (0,)
+    ahead, behind = ZoneInfo(zone), ZoneInfo(other)
+    noon = datetime(_SAMPLED_YEAR, 1, 1, 12, tzinfo=UTC)
+    apart: set[int] = set()
+    for day in range(2 * 366):
+        at = noon + timedelta(days=day)
+        offsets = [at.astimezone(each).utcoffset() or timedelta() for each in (ahead, behind)]
+        apart.add(round((offsets[0] - offsets[1]).total_seconds() / 60))
+    return tuple(sorted(apart))

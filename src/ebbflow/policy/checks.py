@@ -1,10 +1,12 @@
 """What is wrong with a policy although each part of it can be read.
 
-- *Never fires*: conditions that exclude each other, thresholds that a metric cannot pass, limits that leave no room.
+- *Never fires*: conditions that exclude each other (``ranges``), or one way of several that does; thresholds that a
+  metric cannot pass; limits, or bounds that hold always, that leave no room.
 - *Fight*: a scale-out and a scale-in of the same thing that can both hold at the same reading, so that a
   load that stands still makes the size go to and fro. Found where they compare the same measure of the
   same metric; the ranges of (value > a) and (value ≤ b) meet unless a ≥ b.
-- *Contradict*: limits or bounds of which no size satisfies all.
+- *Contradict*: limits or bounds of which no size satisfies all. Bounds with hours contradict no limit of a rule:
+  it may be meant for the other hours.
 """
 
 from __future__ import annotations
@@ -13,20 +15,23 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from ebbflow.policy.calendar import overlap
+from ebbflow.core.metrics import Metric
+from ebbflow.policy.calendar import always_holds, overlap
 from ebbflow.policy.document import BOUNDS, RULE, Problem
-from ebbflow.policy.fitting import metric_of
 from ebbflow.policy.model import EACH_OPERATOR, AllOf, AnyOf, Bounds, Condition, Policy, Rule, Trigger
-from ebbflow.policy.values import Measure, MeasureKind
+from ebbflow.policy.ranges import clash, resolved, ways
+from ebbflow.policy.values import MeasureKind
 
-_MOST_BRANCHES = 256
-"""Ways to satisfy a condition that are looked at; one with more is not judged."""
-_AT_MOST_ONE = ("instance-cpu", "instance-busy", "node-heap-share", "host-cpu", "host-memory")
+_AT_MOST_ONE = (
+    Metric.INSTANCE_CPU,
+    Metric.INSTANCE_BUSY,
+    Metric.NODE_HEAP_SHARE,
+    Metric.HOST_CPU,
+    Metric.HOST_MEMORY,
+)
 """Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
 
-_Key = tuple[str, str, Measure]
-_Ranges = dict[_Key, tuple[float, float]]
-"""For each thing compared: greater than the first, at most the second."""
+_Path = tuple[str | int, ...]
 
 
 def findings(policy: Policy) -> list[Problem]:
@@ -41,12 +46,13 @@ def findings(policy: Policy) -> list[Problem]:
 
 def _rule(index: int, rule: Rule) -> Iterator[Problem]:
     here = (RULE, index)
-    for path, trigger in _placed(rule):
-        why = _out_of_range(trigger)
-        if why:
-            yield Problem((*here, *path, "above" if trigger.is_above else "below"), why)
-    branches = _branches(rule.when)
-    if branches is not None and not branches:
+    for path, condition in _placed(rule):
+        if isinstance(condition, Trigger) and (why := _out_of_range(condition, rule.operator)):
+            yield Problem((*here, *path, "above" if condition.is_above else "below"), why)
+    found = ways(rule.when, rule.operator)
+    if found:
+        yield from _dead_ends(here, rule)
+    elif found is not None:
         yield Problem(
             (*here, "when"),
             f"rule '{rule.name}' never fires: its conditions exclude each other; "
@@ -74,14 +80,12 @@ def _rule(index: int, rule: Rule) -> Iterator[Problem]:
         )
 
 
-def _placed(rule: Rule) -> Iterator[tuple[tuple[str | int, ...], Trigger]]:
-    """The triggers of a rule, each with its path in it."""
+def _placed(rule: Rule) -> Iterator[tuple[_Path, Condition]]:
+    """The conditions of a rule and their parts, each with its path in it."""
 
-    def walk(
-        condition: Condition, path: tuple[str | int, ...]
-    ) -> Iterator[tuple[tuple[str | int, ...], Trigger]]:
+    def walk(condition: Condition, path: _Path) -> Iterator[tuple[_Path, Condition]]:
+        yield path, condition
         if isinstance(condition, Trigger):
-            yield path, condition
             return
         key, parts = (
             ("all-of", condition.all_of) if isinstance(condition, AllOf) else ("any-of", condition.any_of)
@@ -93,59 +97,33 @@ def _placed(rule: Rule) -> Iterator[tuple[tuple[str | int, ...], Trigger]]:
         yield from walk(condition, ("when", index))
 
 
-def _out_of_range(trigger: Trigger) -> str:
+def _dead_ends(here: _Path, rule: Rule) -> Iterator[Problem]:
+    """Parts of an any-of that can never be the one that holds."""
+    dead: list[_Path] = []
+    for path, condition in _placed(rule):
+        if not isinstance(condition, AnyOf) or any(path[: len(each)] == each for each in dead):
+            continue
+        for index in range(len(condition.any_of)):
+            if ways(rule.when, rule.operator, {id(condition): index}) == []:
+                place = (*path, "any-of", index)
+                dead.append(place)
+                yield Problem(
+                    (*here, *place),
+                    f"rule '{rule.name}': this part of any-of never holds with the conditions around it; "
+                    "leave it out, or move the thresholds apart",
+                )
+
+
+def _out_of_range(trigger: Trigger, operator: str) -> str:
     """Why a threshold is never passed; all metrics are 0 or more."""
     if trigger.measure.kind in (MeasureKind.RATE, MeasureKind.FORECAST):
         return ""
     value = trigger.threshold
     if not trigger.is_above and value.base < 0:
         return f"{trigger.metric} is never below {value}; the least is 0"
-    if trigger.is_above and value.base >= 1 and trigger.metric in _AT_MOST_ONE:
+    if trigger.is_above and value.base >= 1 and resolved(trigger, operator) in _AT_MOST_ONE:
         return f"{trigger.metric} is never above {value}; write less than 100%"
     return ""
-
-
-# -- ranges ------------------------------------------------------------------------------------------
-
-
-def _branches(conditions: tuple[Condition, ...]) -> list[_Ranges] | None:
-    """The ways in which all conditions can hold together: none if there is none; None if there are too many."""
-    ways: list[_Ranges] = [{}]
-    for condition in conditions:
-        own = _ways(condition)
-        if own is None or len(ways) * len(own) > _MOST_BRANCHES:
-            return None
-        ways = [both for a in ways for b in own if (both := _meet(a, b)) is not None]
-    return ways
-
-
-def _ways(condition: Condition) -> list[_Ranges] | None:
-    if isinstance(condition, AllOf):
-        return _branches(condition.all_of)
-    if isinstance(condition, AnyOf):
-        ways: list[_Ranges] = []
-        for part in condition.any_of:
-            own = _ways(part)
-            if own is None:
-                return None
-            ways += own
-        return ways
-    if condition.in_at_least is not None:
-        return [{}]  # it may hold although the last reading is not past the threshold
-    limit = condition.threshold.base
-    span = (limit, math.inf) if condition.is_above else (-math.inf, limit)
-    return [{(metric_of(condition.metric).key, condition.of, condition.measure): span}]
-
-
-def _meet(a: _Ranges, b: _Ranges) -> _Ranges | None:
-    """Both at once, None if they exclude each other."""
-    met = dict(a)
-    for key, (low, high) in b.items():
-        other_low, other_high = met.get(key, (-math.inf, math.inf))
-        met[key] = max(low, other_low), min(high, other_high)
-        if met[key][0] >= met[key][1]:
-            return None
-    return met
 
 
 # -- rules against each other ------------------------------------------------------------------------
@@ -160,26 +138,19 @@ def _fights(rules: tuple[Rule, ...]) -> Iterator[Problem]:
     for (i, one), (j, other) in itertools.combinations(enumerate(rules), 2):
         if one.out == other.out or not _same(one.operator, other.operator):
             continue
-        ours, theirs = _branches(one.when), _branches(other.when)
+        operator = other.operator if one.operator == EACH_OPERATOR else one.operator
+        ours, theirs = ways(one.when, operator), ways(other.when, operator)
         if ours is None or theirs is None:
             continue
-        clash = next((k for a in ours for b in theirs if (k := _clash(a, b))), None)
-        if clash:
+        both = next((found for a in ours for b in theirs if (found := clash(a, b))), None)
+        if both is not None:
+            where = f"{both.metric}{f' of {both.of}' if both.of else ''} is past both thresholds"
             yield Problem(
                 (RULE, j, "when"),
-                f"rules '{one.name}' and '{other.name}' fight each other: both hold at once where {clash}; "
+                f"rules '{one.name}' and '{other.name}' fight each other: both hold at once where {where}; "
                 "move their thresholds apart",
             )
         del i
-
-
-def _clash(a: _Ranges, b: _Ranges) -> str:
-    """Where both hold, if they compare something in common and nothing in common excludes it."""
-    common = sorted(a.keys() & b.keys(), key=str)
-    if not common or _meet({k: a[k] for k in common}, {k: b[k] for k in common}) is None:
-        return ""
-    metric, of, _ = common[0]
-    return f"{metric}{f' of {of}' if of else ''} is past both thresholds"
 
 
 def _limits(rules: tuple[Rule, ...]) -> Iterator[Problem]:
@@ -209,22 +180,51 @@ def _bounds(policy: Policy) -> Iterator[Problem]:
             )
         del i
     for i, rule in enumerate(policy.rules):
-        for bounds in policy.bounds:
-            if not _same(rule.operator, bounds.operator):
-                continue
-            most, least = rule.never_above, rule.never_below
-            if most and not most.relative and bounds.at_least is not None and most.amount < bounds.at_least:
-                yield Problem(
-                    (RULE, i, "never-above"),
-                    f"never-above {most} of rule '{rule.name}' contradicts at-least {bounds.at_least} of bounds "
-                    f"'{bounds.name}'; it must be {bounds.at_least} or more",
-                )
-            if least and not least.relative and bounds.at_most is not None and least.amount > bounds.at_most:
-                yield Problem(
-                    (RULE, i, "never-below"),
-                    f"never-below {least} of rule '{rule.name}' contradicts at-most {bounds.at_most} of bounds "
-                    f"'{bounds.name}'; it must be {bounds.at_most} or less",
-                )
+        always = [b for b in policy.bounds if always_holds(b) and _same(rule.operator, b.operator)]
+        yield from _room((RULE, i), rule, always)
+
+
+def _room(here: _Path, rule: Rule, always: list[Bounds]) -> Iterator[Problem]:
+    """Whether bounds that always hold leave a rule anything to do."""
+    lows = [b for b in always if b.at_least is not None]
+    highs = [b for b in always if b.at_most is not None]
+    low = max(lows, key=lambda b: b.at_least or 1, default=None)
+    high = min(highs, key=lambda b: b.at_most or math.inf, default=None)
+    least, most = (low and low.at_least) or 1, (high and high.at_most) or math.inf
+    if least > most:
+        return  # told already
+    # what a rule may not go past, and what it must leave behind
+    wall, floor, word = (high, low, "above") if rule.out else (low, high, "below")
+    end, start = (most, least) if rule.out else (least, most)
+    sign = 1 if rule.out else -1
+    limit = rule.never_above if rule.out else rule.never_below
+    more = "more" if rule.out else "less"
+    if wall is not None and sign * (end - start) <= 0:
+        key = "at-most" if rule.out else "at-least"
+        yield Problem(
+            (*here, "action"),
+            f"rule '{rule.name}' never fires: bounds '{wall.name}' always keep {key} {end:g}, "
+            f"and nothing is {'smaller' if rule.out else 'larger'}; move the bounds, or leave the rule out",
+        )
+        return
+    if wall is not None and rule.to is not None and sign * (rule.to - end) > 0:
+        key = "at-most" if rule.out else "at-least"
+        yield Problem(
+            (*here, "to"),
+            f"to {rule.to} of rule '{rule.name}' contradicts {key} {end:g} of bounds '{wall.name}'; it must be "
+            f"{end:g} or {'less' if rule.out else 'more'}",
+        )
+    if floor is None:
+        return
+    key = "at-least" if rule.out else "at-most"
+    absolute = limit.amount if limit is not None and not limit.relative else None
+    for field, size in ((f"never-{word}", absolute), ("to", rule.to)):
+        if size is not None and sign * (size - start) <= 0:
+            yield Problem(
+                (*here, field),
+                f"{field} {size:g} of rule '{rule.name}' contradicts {key} {start:g} of bounds '{floor.name}', "
+                f"which always hold; it must be {more} than {start:g}",
+            )
 
 
 def _tighter(one: Bounds, other: Bounds) -> tuple[float, float]:

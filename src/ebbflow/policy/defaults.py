@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from ebbflow.policy.builder import metric, rule
+from ebbflow.policy.builder import rule
 from ebbflow.policy.model import Policy
+from ebbflow.policy.phrases import metric
 from ebbflow.policy.words import (
     above,
     absolute,

@@ -94,8 +94,13 @@ def _condition(condition: Condition, rule: Rule, *, inner: bool = False) -> str:
 
 
 def measured_in_english(trigger: Trigger) -> str:
-    """What is compared: the metric, perhaps of something, perhaps its mean."""
-    name = f"{trigger.metric} of {trigger.of}" if trigger.of else trigger.metric
+    """What is compared: the metric, perhaps of something, perhaps its mean or its forecast.
+
+    >>> from ebbflow.policy import *
+    >>> measured_in_english(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)))
+    'the forecast of backlog 2m ahead'
+    """
+    name = _named(trigger)
     measure = trigger.measure
     if measure.kind is MeasureKind.MEAN:
         return f"the mean of {name} over {measure.span}"
@@ -103,17 +108,22 @@ def measured_in_english(trigger: Trigger) -> str:
         return f"p{number_text(measure.percentile)} of {name} over {measure.span}"
     if measure.kind is MeasureKind.RATE:
         return f"the rate of change of {name} over {measure.span}"
+    if measure.kind is MeasureKind.FORECAST:
+        return f"the forecast of {name} {measure.span} ahead"
     return name
+
+
+def _named(trigger: Trigger) -> str:
+    return f"{trigger.metric} of {trigger.of}" if trigger.of else trigger.metric
 
 
 def trigger_in_english(trigger: Trigger) -> str:
     """A condition: what, past which threshold, how long or how often."""
     side = "above" if trigger.is_above else "at or below"
-    measure = trigger.measure
-    verb = "is"
-    if measure.kind is MeasureKind.FORECAST:
-        verb = f"is forecast to be, {measure.span} ahead,"
-    text = f"{measured_in_english(trigger)} {verb} {side} {trigger.threshold}"
+    measured = f"{measured_in_english(trigger)} is"
+    if trigger.measure.kind is MeasureKind.FORECAST:
+        measured = f"{_named(trigger)} is forecast to be, {trigger.measure.span} ahead,"
+    text = f"{measured} {side} {trigger.threshold}"
     if trigger.for_at_least is not None:
         return f"{text} for at least {trigger.for_at_least}"
     if trigger.in_at_least is not None:

@@ -5,7 +5,9 @@ text: a trigger fires when *all* readings of its time are past the threshold, an
 For that no history is needed: an unbroken run of such readings, its start and its end, say the same.
 
 Silence proves nothing. A gap in the readings longer than ``gap_s`` (15 s, or three times their usual
-interval where that is longer) ends the run, and a trigger whose last reading is as old does not hold.
+interval where that is longer) ends the run, and a trigger whose last reading is as old does not hold. Where a
+trigger listens to all nodes, this goes for each node that is there (``coverage``): its run ends with the last
+reading of the one that is silent longest, and nothing is measured while readings of one are missing.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from collections import deque
 import msgspec
 
 from ebbflow.core.snapshot import STALE_AFTER_S
+from ebbflow.policy.coverage import Coverage
 from ebbflow.policy.english import measured_in_english, trigger_in_english
 from ebbflow.policy.measures import measuring
 from ebbflow.policy.model import AllOf, Condition, Rule, Trigger
+from ebbflow.policy.values import MeasureKind
 
 _TICK_S = 0.01
 """Clocks tick as they like: 29.99 s are 30 s."""
@@ -34,9 +38,13 @@ class TriggerState:
         often = trigger.in_at_least
         self._last_n: deque[tuple[bool, float]] | None = deque(maxlen=often.of) if often is not None else None
         """Of m of n: whether each was past the threshold, and since when readings went into it."""
+        self._is_run = often is None and trigger.measure.kind is MeasureKind.EACH
+        self._is_line = trigger.measure.kind in (MeasureKind.RATE, MeasureKind.FORECAST)
         self._hits = 0
         self._last_s = -math.inf
         self._interval_s = 0.0
+        self.coverage: Coverage | None = None
+        """Of a trigger that listens to all nodes: the one that is silent longest."""
         self._restart()
 
     def _restart(self) -> None:
@@ -101,9 +109,48 @@ class TriggerState:
             elif found > self._high:
                 self._high = found
 
+    @property
+    def heard(self) -> bool:
+        """Whether anything was ever read."""
+        return self._last_s > -math.inf
+
     def stale(self, now_s: float) -> bool:
-        """Whether nothing was read for too long."""
-        return now_s - self._last_s > self.gap_s
+        """Whether nothing was read for too long, or nothing of a node that is there."""
+        return now_s - self._last_s > self.gap_s or self._silent(now_s)
+
+    def _silent(self, now_s: float) -> bool:
+        """Whether a node that is there was not read for too long. What is measured of the last readings of all
+        leans to the others as soon as some of one are missing, and a line through them tilts with the first."""
+        coverage = self.coverage
+        if coverage is None:
+            return False
+        usual_s = coverage.interval_s * (1.5 if self._is_line else 3.0)
+        allowed_s = max(STALE_AFTER_S, usual_s) if self._is_run or not usual_s else usual_s
+        return now_s - coverage.last_s > allowed_s + _TICK_S
+
+    def cover(self, coverage: Coverage | None, now_s: float) -> None:
+        """All nodes that are there were read up to then. If one was silent for long, what the others said
+        meanwhile is forgotten: of a run after the same gap as ever, of a measure after a quarter of its time."""
+        self.coverage = coverage
+        if coverage is None or coverage.last_s == -math.inf:
+            return
+        usual_s = 3.0 * coverage.interval_s
+        allowed_s = max(STALE_AFTER_S, usual_s)
+        if not self._is_run:
+            span = self.trigger.measure.span
+            first_s = self._last_n[0][1] if self._last_n else self._last_s
+            span_s = span.seconds if span is not None else self._last_s - first_s
+            allowed_s = min(allowed_s, max(usual_s, span_s / 4))
+        if now_s - coverage.last_s > allowed_s + _TICK_S:
+            self.reset()
+
+    def _run_s(self) -> float:
+        """How long the run is: up to the last reading, of all nodes up to the one that is silent longest."""
+        assert self._since_s is not None
+        end_s = self._last_s
+        if self.coverage is not None and self._is_run:
+            end_s = min(end_s, self.coverage.last_s)
+        return end_s - self._since_s
 
     def holds(self, now_s: float) -> bool:
         """Whether the trigger fires."""
@@ -112,7 +159,7 @@ class TriggerState:
         if self._last_n is not None:
             assert self.trigger.in_at_least is not None
             return self._hits >= self.trigger.in_at_least.times and len(self._last_n) == self._last_n.maxlen
-        return self._since_s is not None and self._last_s - self._since_s >= self._needed_s
+        return self._since_s is not None and self._run_s() >= self._needed_s
 
     def progress(self, now_s: float) -> float:
         """How near it is to firing, 0 to 1: half for the value, half for the time."""
@@ -124,16 +171,21 @@ class TriggerState:
             assert self.trigger.in_at_least is not None
             return min(0.99, self._hits / self.trigger.in_at_least.times)
         if self._since_s is not None:
-            return 0.5 + 0.49 * (self._last_s - self._since_s) / max(self._needed_s, 1e-9)
+            return 0.5 + 0.49 * max(0.0, self._run_s()) / max(self._needed_s, 1e-9)
         return 0.49 * self._measure.nearness()
 
     def told(self, now_s: float) -> str:
         """What it sees, for people: the measure, and how long or how often it has been past the threshold."""
         trigger, value = self.trigger, self._measure.value()
-        if value is None or self._last_s == -math.inf:
-            return f"{measured_in_english(trigger)}: no readings"
-        if self.stale(now_s):
-            return f"{measured_in_english(trigger)}: no reading for {now_s - self._last_s:.0f} s"
+        if self.heard and self.stale(now_s):
+            last_s, whose = self._last_s, ""
+            if self.coverage is not None and self._silent(now_s):
+                last_s, whose = self.coverage.last_s, f" of {self.coverage.subject}"
+            for_s = f" for {now_s - last_s:.0f} s" if last_s > -math.inf else ""
+            return f"{measured_in_english(trigger)}: no reading{whose}{for_s}"
+        if value is None:
+            few = f"too few readings in {trigger.measure.span}" if self.heard and trigger.measure.span else ""
+            return f"{measured_in_english(trigger)}: {few or 'no readings'}"
         text = f"{measured_in_english(trigger)} is {trigger.threshold.like(value)}"
         if self._last_n is not None:
             return f"{text}, past the threshold in {self._hits} of {len(self._last_n)} readings"
@@ -147,7 +199,7 @@ class TriggerState:
         seen = f"{self._count} reading{'s' if self._count > 1 else ''}"
         if not math.isnan(self._low):  # of a percentile the range is not known
             seen += f", {like(self._low)} to {like(self._high)}"
-        return f"past the threshold for {self._last_s - self._since_s:.4g} s ({seen})"
+        return f"past the threshold for {max(0.0, self._run_s()):.4g} s ({seen})"
 
     @property
     def since_s(self) -> float:

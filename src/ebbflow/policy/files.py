@@ -25,7 +25,7 @@ def load_policy(path: Path | str) -> Policy:
 def read_text(path: Path) -> str:
     """The text of a policy file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")
     except OSError as error:
         raise PolicyError(f"{path}:1:1: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -72,7 +72,8 @@ def save_policy(policy: Policy, path: Path | str) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file beside and move it into place."""
+    """Write a file beside and move it into place. A link stays one: what it points to is replaced."""
+    path = path.resolve()
     try:
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

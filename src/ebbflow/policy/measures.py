@@ -15,6 +15,7 @@ import math
 from collections import deque
 from typing import Protocol
 
+from ebbflow.forecasting.line import RunningLine
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -251,9 +252,7 @@ class Percentile(_Sliding):
 
 
 class Trend(_Sliding):
-    """The least-squares line: its slope b = (nΣtv − ΣtΣv) / (nΣt² − (Σt)²), or where it will be.
-
-    Times count from the oldest reading at the last count, so that they stay small.
+    """The least-squares line: its slope, or where it will be (``forecasting.line``).
 
     >>> rise = Trend(1.5, True, 3.0, ahead_s=None)
     >>> [rise.add(float(t), 2.0 * t) for t in range(4)], rise.value()
@@ -266,47 +265,22 @@ class Trend(_Sliding):
     def __init__(self, limit: float, is_above: bool, span_s: float, *, ahead_s: float | None) -> None:
         super().__init__(limit, is_above, span_s)
         self._ahead_s = ahead_s
-        self._origin_s = 0.0
-        self._t = self._v = self._tt = self._tv = 0.0
+        self._line = RunningLine()
 
     def _recount(self) -> None:
-        points = self._points
-        self._origin_s = points[0][0] if points else 0.0
-        times = [t - self._origin_s for t, _ in points]
-        self._t, self._v = math.fsum(times), math.fsum(v for _, v in points)
-        self._tt = math.fsum(t * t for t in times)
-        self._tv = math.fsum(t * v for t, (_, v) in zip(times, points, strict=True))
-
-    def _count(self, time_s: float, value: float, sign: int) -> None:
-        t = time_s - self._origin_s
-        self._t += sign * t
-        self._v += sign * value
-        self._tt += sign * t * t
-        self._tv += sign * t * value
+        self._line.restart(self._points)
 
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether the slope, or the forecast, is past the threshold."""
-        if not self._points:
-            self._origin_s = time_s
         gone = self._shift(time_s, value)
         if gone is None:
             return None
-        self._count(time_s, value, 1)
+        self._line.count(time_s, value)
         for old_s, old in gone:
-            self._count(old_s, old, -1)
+            self._line.count(old_s, old, -1)
         if self._due():
             self._recount()
-        found = self.found = self._line()
+        ahead_s = self._ahead_s
+        found = self._line.slope_per_s() if ahead_s is None else self._line.at(self._newest_s + ahead_s)
+        self.found = found
         return None if found is None or not self._full() else self._past(found)
-
-    def _line(self) -> float | None:
-        """The slope per second, or the forecast; None where all readings are of one moment."""
-        n = len(self._points)
-        spread = n * self._tt - self._t * self._t
-        if n < 2 or spread <= 1e-9 * n * n:
-            return None
-        slope = (n * self._tv - self._t * self._v) / spread
-        if self._ahead_s is None:
-            return slope
-        ahead_s = self._newest_s - self._origin_s + self._ahead_s
-        return self._v / n + slope * (ahead_s - self._t / n)

@@ -241,7 +241,10 @@ class Policy:
     def __init__(self, *parts: Rule | Bounds | Buildable) -> None:
         made: list[Rule | Bounds] = []
         for part in parts:
-            made.append(part.build() if isinstance(part, Buildable) else part)
+            whole = part.build() if isinstance(part, Buildable) else part
+            if not isinstance(whole, Rule | Bounds):
+                raise PolicyError(_no_part(whole))
+            made.append(whole)
         object.__setattr__(self, "rules", tuple(part for part in made if isinstance(part, Rule)))
         object.__setattr__(self, "bounds", tuple(part for part in made if isinstance(part, Bounds)))
         names = [rule.name for rule in self.rules] + [bounds.name for bounds in self.bounds]
@@ -274,6 +277,21 @@ class Buildable:
     def build(self) -> Rule | Bounds:
         """The plain value."""
         raise NotImplementedError
+
+
+class Unfinished:
+    """A sentence of the language that goes on."""
+
+    missing = ""
+    """The words of which one must come next."""
+
+
+def _no_part(part: object) -> str:
+    if isinstance(part, Unfinished):
+        name = getattr(part, "_known", {}).get("name")
+        whose = f"rule '{name}'" if name is not None else "this sentence"
+        return f"{whose} is not finished; go on with {part.missing}"
+    return f"{part!r} is no part of a policy; write rule(…) or bounds(…)"
 
 
 def _about_operator(metric: str) -> bool:

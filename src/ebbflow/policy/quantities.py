@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import time
 from typing import Any, ClassVar
 
 import msgspec
@@ -14,6 +15,7 @@ from ebbflow.errors import DurationError, PolicyError
 
 LONGEST_MS = 366 * 86_400_000
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+POSITIVE = NUMBER.removeprefix("-?")
 
 
 def number_text(value: float) -> str:
@@ -104,12 +106,16 @@ class Quantity(msgspec.Struct, frozen=True):
     per: str = ""
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": ["string", "number"],
+        "pattern": rf"^(?:\s*{NUMBER}\s*(?:{'|'.join([*_FACTORS, *_SPELLED])})\s*(?:/\s*(?:s|min|h))?\s*"
+        rf"|{_TIME.pattern})$",
         "examples": ["300 tuples", "80%", "30s", "64MB", "5 tuples/s"],
     }
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.amount):
-            raise PolicyError(f"{self.amount} is not a number to compare with")
+            raise PolicyError(
+                f"{self.amount} is not a number to compare with; write one that can be read, like 300"
+            )
 
     @classmethod
     def parse(cls, written: object) -> Quantity:
@@ -180,6 +186,10 @@ class Clock(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, written: object) -> Clock:
         """Read ``08:30``."""
+        if isinstance(written, time) and not (
+            written.second or written.microsecond
+        ):  # TOML has times of its own
+            written = f"{written:%H:%M}"
         match = re.fullmatch(r"\s*(\d{1,2}):(\d\d)\s*", written) if isinstance(written, str) else None
         minute = int(match[1]) * 60 + int(match[2]) if match else -1
         if match is None or int(match[2]) > 59 or minute > 1440:

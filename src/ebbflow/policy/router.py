@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ebbflow.core.metrics import Metric
-from ebbflow.core.readings import Reading
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.policy.coverage import coverages, is_of_each
 from ebbflow.policy.evaluation import RuleState, TriggerState
 from ebbflow.policy.model import EACH_OPERATOR, Policy, Rule
-from ebbflow.policy.needs import Need, sources
+from ebbflow.policy.needs import ANY, Need, sources
 
 _Series = tuple[str, Metric]
 
@@ -55,6 +56,11 @@ class Router:
             for state in self.states
             for trigger in state.states
         ]
+        self._of_all: dict[Metric, list[TriggerState]] = {}
+        for trigger, needed in self._sources:
+            for need in needed:
+                if need.subject is ANY and is_of_each(need.metric):
+                    self._of_all.setdefault(need.metric, []).append(trigger)
         self._rank: dict[int, int] = {}
         self._routes: dict[_Series, list[TriggerState]] = {}
         if known:  # those that stay are fed from where they were
@@ -105,6 +111,13 @@ class Router:
             return
         for time_s, value, subject in heapq.merge(*(_named(*each) for each in subjects)):
             self.offer_values(subject, metric, ((time_s, value),))
+
+    def cover(self, windows: Windows, now_s: float) -> None:
+        """Tell the triggers on all nodes which node is silent longest; once a look, after the readings."""
+        found = coverages(windows, self._of_all, now_s)
+        for metric, states in self._of_all.items():
+            for state in states:
+                state.cover(found.get(metric), now_s)
 
     def heard_by(self, trigger: TriggerState) -> list[tuple[str, Metric]]:
         """The series a trigger listens to: one, or one of each node."""

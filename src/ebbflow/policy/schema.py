@@ -53,6 +53,9 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
     }
     if part is Rule:
         schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
+        schema["if"] = {"properties": {"action": {"const": Action.SCALE_OUT.value}}}
+        schema["then"] = {"not": {"required": ["never-below"]}}
+        schema["else"] = {"not": {"required": ["never-above"]}}
     if part is Trigger:
         schema["oneOf"] = [{"required": ["above"]}, {"required": ["below"]}]
         # One reading alone fires no rule; a mean, a percentile, a trend and a forecast are of many.

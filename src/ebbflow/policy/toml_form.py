@@ -46,7 +46,9 @@ def read_toml(text: str) -> tuple[dict[str, Any], Places]:
         line = int(match[2]) if match and match[2] else len(lines)
         column = int(match[3]) if match and match[3] else len(lines[-1]) + 1
         raise SyntaxProblem(f"this is not TOML: {what[:1].lower()}{what[1:]}", line, column) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+    except RecursionError:
+        raise SyntaxProblem("this cannot be read: lists or tables are nested too deep", 1, 1) from None
+    except ValueError as error:  # a number of thousands of digits
         raise SyntaxProblem(f"this cannot be read: {error}", 1, 1) from None
     return document, _Scanner(text).places
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.quantities import NUMBER, Span, number_text, real, shown
+from ebbflow.policy.quantities import NUMBER, POSITIVE, Span, number_text, real, shown
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -45,14 +45,20 @@ class Step(msgspec.Struct, frozen=True):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
             {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": r"^\s*(x\s*\d+(\.\d+)?|\d+(\.\d+)?\s*%)\s*$"},
+            {
+                "type": "string",
+                # x1 and x0.5 do not change anything in the direction of the rule
+                "pattern": rf"^(?!\s*x\s*0*(0(\.\d+)?|1(\.0*)?)\s*$)\s*"
+                rf"(x\s*{POSITIVE}|{POSITIVE}\s*%|0*[1-9]\d*)\s*$",
+            },
         ],
         "examples": [1, "x2", "25%"],
     }
 
     def __post_init__(self) -> None:
         if self.kind == "absolute" and not (1 <= self.amount <= 1e9 and self.amount == int(self.amount)):
-            raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on")
+            most = ", at most a billion" if self.amount > 1 else ""
+            raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on{most}")
         if self.kind == "relative" and not 1 < self.amount <= 1000:
             raise PolicyError(f"a factor of {self.amount:g} changes nothing; it must be above 1, like x2")
         if self.kind == "percent" and not 0 < self.amount <= 1000:
@@ -101,7 +107,7 @@ class Limit(msgspec.Struct, frozen=True):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
             {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": r"^\s*x\s*\d+(\.\d+)?\s*$"},
+            {"type": "string", "pattern": rf"^\s*(x\s*{POSITIVE}|0*[1-9]\d*)\s*$"},
         ],
         "examples": [8, "x2"],
     }

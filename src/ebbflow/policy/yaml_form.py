@@ -74,6 +74,15 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 _Loader.add_constructor("tag:yaml.org,2002:float", _real)
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # These are line breaks to YAML, and only between double quotes are they written so that they come back.
+    breaks = any(each in text for each in "\r\x85\u2028\u2029")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def read_yaml(text: str) -> tuple[object, Places]:
     """The document, and where its values stand.
 

@@ -82,7 +82,7 @@ class FlowSizing(Sizing):
         """An operator that cannot take in what is ahead gets half as many instances again as it needs for it,
         up to one on each slot. A stateful one with a single instance keeps it: it sees all rows for a reason
         (a ranking, a total)."""
-        wanted_per_s = self.state.rate_ahead_per_s / self._busy_limit
+        wanted_per_s = self.state.rate_ahead_per_s / self.busy_limit
         if self.present[1] >= wanted_per_s:
             return {}
         most = self.snapshot.limits.max_nodes * self._per_node

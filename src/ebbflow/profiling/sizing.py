@@ -57,7 +57,7 @@ class Sizing(ABC):
         wait_s = min(wait_s, slo_s)
         self.budget_s = wait_s + budget * (slo_s - wait_s)
         self.judge_from_s = judge_from_s
-        self._busy_limit = busy_limit
+        self.busy_limit = busy_limit
         self._judged: dict[int, Size] = {}
 
     @property
@@ -90,14 +90,14 @@ class Sizing(ABC):
 
     def fits(self, size: Size) -> bool:
         """Whether a size keeps within the budget and is not too busy to keep up."""
-        return size.freshness_s + size.reserve_s <= self.budget_s and size.busy <= self._busy_limit
+        return size.freshness_s + size.reserve_s <= self.budget_s and size.busy <= self.busy_limit
 
     def keeps(self, nodes: int) -> bool:
         """Whether a number of nodes fits; one that is too busy need not be played forward to know."""
         size = self._judged.get(nodes)
         if size is None:
             busy = self.busy(nodes)
-            if busy > self._busy_limit:
+            if busy > self.busy_limit:
                 return False
             size = self._judged[nodes] = self._play(nodes, busy)
         return self.fits(size)
@@ -121,7 +121,7 @@ class Sizing(ABC):
         return self._nearly_best(sizes, self.judge(sizes[-1]))
 
     def _nearly_best(self, sizes: Sequence[int], largest: Size) -> Size:
-        busy = max(self._busy_limit, NEARLY * largest.busy)
+        busy = max(self.busy_limit, NEARLY * largest.busy)
 
         def as_good(nodes: int) -> bool:
             size = self.judge(nodes)

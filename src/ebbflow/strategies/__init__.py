@@ -7,10 +7,12 @@ A strategy is a class with a ``name``, a constructor that needs no arguments, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import UnknownNameError
 from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.peers import (
     Dask,
     Dataflow,
@@ -25,11 +27,15 @@ from ebbflow.strategies.peers import (
 from ebbflow.strategies.rules import Rules
 from ebbflow.strategies.static import Static
 from ebbflow.strategies.static_mean import StaticMean
+from ebbflow.strategies.symbiotic import Symbiotic
 
-__all__ = ["STRATEGIES", "Capacity", "Rules", "Static", "StaticMean", "make_strategy"]
+__all__ = ["STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy"]
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     Capacity.name: Capacity,
+    "symbiotic": Symbiotic,
+    "symbiotic-proactive": partial(Symbiotic, proactive=True),
+    Joint.name: Joint,
     Rules.name: Rules,
     Static.name: Static,
     StaticMean.name: StaticMean,

@@ -251,9 +251,7 @@ class Capacity:
             return ()
         found = self._learned.bottleneck(sizing, size)
         if found is None:
-            most = sizing.snapshot.limits.max_nodes
-            why = f"no size up to {most} keeps the objective, and this one does nearly as well as {most}"
-            found = Constraint(name="objective", why=why)
+            found = Constraint(name="objective", why=_what_no_size_keeps(sizing))
         return (found,)
 
     def _inputs(self, sizing: Sizing, size: Size) -> Rounded:
@@ -269,6 +267,18 @@ class Capacity:
             "budget_s": sizing.budget_s,
         }
         return Rounded(numbers, DIGITS)
+
+
+def _what_no_size_keeps(sizing: Sizing) -> str:
+    snapshot = sizing.snapshot
+    largest = sizing.judge(snapshot.limits.max_nodes)
+    up_to = f"no size up to {largest.nodes}"
+    nearly = f"and this one does nearly as well as {largest.nodes}"
+    if largest.freshness_s > snapshot.slo.freshness_s:
+        return f"{up_to} keeps the objective, {nearly}"
+    if largest.busy > sizing.busy_limit:
+        return f"{up_to} does the work of an interval in less, {nearly}"
+    return f"{up_to} leaves enough of the objective for what a change would cost, {nearly}"
 
 
 def _effect(sizing: Sizing, size: Size) -> Effect:

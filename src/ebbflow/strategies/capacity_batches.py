@@ -138,6 +138,14 @@ class LearnedBatches:
         """Whether the batches of some query are known well enough."""
         return any(query.model.ready for query in self._queries.values())
 
+    def known(self) -> dict[str, tuple[BatchModel, float, float]]:
+        """Of each query that is known well enough: its model, rows per second, trigger interval in seconds."""
+        return {
+            name: (query.model, query.rates.level, query.last.trigger_interval_s)
+            for name, query in self._queries.items()
+            if query.model.ready and query.last is not None
+        }
+
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         overdue_s = max(query.overdue_s for query in self._queries.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ebbflow.core.decision import Constraint
+from ebbflow.core.decision import Constraint, LedgerEntry
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
@@ -36,9 +36,19 @@ class Sizes:
         self._starting = True
         self._stands_since_s: float | None = None
 
+    def recall(self, entry: LedgerEntry) -> None:
+        """An act of before the start, oldest first: guard times go on counting from it."""
+        if not entry.changed or entry.outcome is None:
+            return
+        before, after = (_of(layout) for layout in (entry.before, entry.outcome.requested))
+        for subject in before.keys() & after.keys():
+            if after[subject] != before[subject]:
+                last_s = self.last_out_s if after[subject] > before[subject] else self.last_in_s
+                last_s[subject] = entry.time_s
+
     def look(self, snapshot: Snapshot) -> None:
         """Take in the plan: what grew or shrank since the last look."""
-        now = {NODES: snapshot.planned.main_nodes, **snapshot.planned.parallelism}
+        now = _of(snapshot.planned)
         for subject, size in now.items():
             self.original.setdefault(subject, size)
             before = self._before.get(subject, size)
@@ -86,6 +96,10 @@ class Sizes:
         if subject == NODES:
             return snapshot.planned.main_nodes
         return snapshot.planned.parallelism.get(subject, 1)
+
+
+def _of(layout: Layout) -> dict[str, int]:
+    return {NODES: layout.main_nodes, **layout.parallelism}
 
 
 def with_sizes(

@@ -15,9 +15,10 @@ again. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
@@ -26,7 +27,7 @@ from ebbflow.policy.calendar import holds
 from ebbflow.policy.change import PolicyChange
 from ebbflow.policy.checks import findings
 from ebbflow.policy.defaults import default_policy
-from ebbflow.policy.english import bounds_in_english
+from ebbflow.policy.english import bounds_in_english, measured_in_english
 from ebbflow.policy.evaluation import RuleState
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.needs import needs
@@ -59,8 +60,10 @@ class Rules:
     name = "rules"
     own_restraint = True
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: Policy | None = None, *, begins_at_s: float = 0.0) -> None:
+        """``begins_at_s``: what the calendar says when the snapshots' clock is at 0, where that is not the epoch."""
         self._policy = _sound(policy) if policy is not None else default_policy()
+        self._begins_at_s = begins_at_s
         self._router: Router | None = None
         self._sizes = Sizes()
         self._acting: list[tuple[RuleState, str, int]] = []
@@ -79,6 +82,16 @@ class Rules:
         """(subject or pattern, metric) of all readings that the policy looks at: agents send no others."""
         return tuple((need.subject or "*", need.metric) for need in needs(self._policy))
 
+    @property
+    def unheard(self) -> dict[str, tuple[str, ...]]:
+        """By the names of rules, what they wait for and was never read: such a condition cannot hold here."""
+        found: dict[str, list[str]] = {}
+        for state in self._router.states if self._router is not None else ():
+            silent = [measured_in_english(each.trigger) for each in state.states if not each.heard]
+            if silent:
+                found.setdefault(state.rule.name, []).extend(silent)
+        return {name: tuple(dict.fromkeys(silent)) for name, silent in found.items()}
+
     def use(self, policy: Policy) -> PolicyChange:
         """Another policy from the next look on; rules that are the same keep their histories."""
         change = PolicyChange.between(self._policy, _sound(policy))
@@ -86,6 +99,11 @@ class Rules:
         if self._router is not None:
             self._router.use(policy)
         return change
+
+    def recall(self, acts: Iterable[LedgerEntry]) -> None:
+        """What a ledger says was done before the start, oldest first: a restart does not end a guard time."""
+        for act in acts:
+            self._sizes.recall(act)
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -167,6 +185,7 @@ class Rules:
                 new.setdefault(metric, []).append((subject, points))
         for metric, series in new.items():
             router.offer_merged(series, metric)
+        router.cover(snapshot.windows, snapshot.now_s)
 
     # -- judging -------------------------------------------------------------------------------
 
@@ -239,7 +258,7 @@ class Rules:
 
     def _keep_bounds(self, snapshot: Snapshot, answer: _Answer) -> None:
         for bounds in self._policy.bounds:
-            if not holds(bounds, snapshot.now_s):
+            if not holds(bounds, self._begins_at_s + snapshot.now_s):
                 continue
             operators = snapshot.pipeline.order if bounds.operator == EACH_OPERATOR else (bounds.operator,)
             for operator in operators:

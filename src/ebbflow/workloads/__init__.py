@@ -5,6 +5,7 @@ Importing this loads numpy and pyarrow, never pandas: a source does it in every 
 
 from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import SHAPES, parse_load
+from ebbflow.workloads.labelled_tweets import LabelledTweets, read_labelled_tweets
 from ebbflow.workloads.load import Load, Scaled, Shape, Sum
 from ebbflow.workloads.noise import Noise
 from ebbflow.workloads.shapes import Constant, Day, Periodic, Sawtooth, Sine, Square, Stair, Step
@@ -17,6 +18,7 @@ __all__ = [
     "Arrivals",
     "Constant",
     "Day",
+    "LabelledTweets",
     "Load",
     "Noise",
     "Periodic",
@@ -31,4 +33,5 @@ __all__ = [
     "Trace",
     "Tweets",
     "parse_load",
+    "read_labelled_tweets",
 ]

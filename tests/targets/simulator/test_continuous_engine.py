@@ -13,9 +13,9 @@ from sim_worlds import one_operator, world
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.core.placement import even
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import Continuous, NodeDies, NodeKind
-from ebbflow.targets.simulator.placement import even
 
 
 def queue_after(seconds: float, target, clock) -> float:

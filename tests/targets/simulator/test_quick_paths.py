@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sim_worlds import shared_world
 
@@ -152,9 +152,38 @@ def test_a_quiet_stretch_of_batches_is_the_same_to_the_bit(query, load, kind, fa
     assert quick == plain
 
 
+def query(driver_s: float, noise: float, *stages: Stage) -> MicroBatch:
+    return MicroBatch(
+        pipeline=Pipeline.chain("q", "read"), stages=stages, trigger_interval_s=0.0, driver_s=driver_s, noise=noise
+    )  # fmt: skip
+
+
+# Two tasks of a fast slot end with one of a slot half as fast, up to the last digit.
+A_TIE = {
+    "queries": [
+        query(
+            0.5105105140410837, 0.0,
+            Stage(tasks=10, per_task_s=0.0, per_row_s=0.006962653161612239),
+            Stage(tasks=1, per_task_s=0.013007312077449665, per_row_s=0.01643547679696108),
+        ),
+        query(
+            0.34375, 0.3,
+            Stage(tasks=10, per_task_s=0.03234285457181158, per_row_s=0.015356148567219306),
+            Stage(tasks=16, per_task_s=0.0, per_row_s=0.014932631655429443),
+            Stage(tasks=11, per_task_s=0.0, per_row_s=0.016014493582922028, skew=3.0),
+        ),
+    ],
+    "load": "constant(30)",
+    "kind": NodeKind(slots=3, lead_time_s=0.0),
+    "faults": (SlowNode(from_s=60.0, until_s=150.5, factor=0.5),),
+    "changes": [],
+}  # fmt: skip
+
+
 @given(
     queries=st.lists(QUERY, min_size=1, max_size=2), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
 )
+@example(**A_TIE)
 @settings(max_examples=25, deadline=None)
 def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
     queries, load, kind, faults, changes

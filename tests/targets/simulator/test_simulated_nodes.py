@@ -17,7 +17,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
-from ebbflow.targets.simulator.nodes import NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 
 

@@ -26,7 +26,10 @@ TABLES = ("node-speeds", "drain", "fault", "tenant", "cluster", "placement", "li
 
 
 def check_results_path(path: Path) -> Path:
-    """The file that results go to: the path itself, or one in it if it is a folder. It must be writable."""
+    """The file that results go to: the path itself, or one in it if it is a folder; a name without an ending is a
+    folder, too, which is made if it is not there. It must be writable."""
+    if not path.suffix and not path.exists() and path.parent.is_dir():
+        path.mkdir()
     file = path / FILE_NAME if path.is_dir() else path
     if not file.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {file.parent}")

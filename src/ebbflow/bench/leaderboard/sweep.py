@@ -193,8 +193,13 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
         if scene.past is not None and job.strategy == scene.past.strategy:
             return _result(scene, job, [scene.past], shared.draw)
         policy = shared.policies.get(job.strategy)
-        strategy = strategy_for(job.strategy, scene.scenario) if policy is None else Rules(policy)
-        return _result(scene, job, play(scene.scenario, strategy).runs, shared.draw)
+        scenario = scene.scenario
+        strategy = (
+            strategy_for(job.strategy, scenario)
+            if policy is None
+            else Rules(policy, begins_at_s=scenario.begins_at_s)
+        )
+        return _result(scene, job, play(scenario, strategy).runs, shared.draw)
     except Exception as error:
         return _told(error)
 

@@ -115,6 +115,8 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
             seconds=seconds,
             cycle_s=cycle_s,
         )
+        if self._scenario.others:
+            raise InputError("an episode has one pipeline; take the others out of the scenario")
         limits = self._scenario.limits
         self._most_change = most_change if action == CHANGE else None
         self._late_penalty = late_penalty

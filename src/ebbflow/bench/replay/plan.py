@@ -181,6 +181,7 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
         initial_nodes=limits.clamp(max(1, int(working.values[0]))),
         cycle_s=settings.cycle_s,
         seed=settings.seed,
+        begins_at_s=flow.origin_s,
     )
     return Plan(
         recording=recording, flow=flow, engine=engine, scenario=scenario, fit=fit, assumptions=tuple(told),

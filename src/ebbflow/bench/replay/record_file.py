@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import re
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ebbflow.errors import InputError
+
+log = logging.getLogger("ebbflow")
 
 FORM = "write one progress.json of a query a line, or name a store of Ebbflow"
 
@@ -40,12 +43,15 @@ def documents(path: Path) -> Iterator[Told]:
             text = line.strip().removeprefix(b"\xef\xbb\xbf")
             if not text:
                 continue
-            empty = False
             try:
                 document = msgspec.json.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError):
+                if not empty and not line.endswith(b"\n"):  # the last, as a driver that was killed leaves it
+                    log.warning("%s, line %d was not written to its end and is left out", file, number)
+                    continue
                 shown = text[:40].decode(errors="replace")
                 raise InputError(f"{file}, line {number} is not JSON: '{shown}'; {FORM}") from None
+            empty = False
             if isinstance(document, list):
                 yield from (_told(file, f"entry {i}", entry) for i, entry in enumerate(document, 1))
             else:

@@ -22,7 +22,7 @@ from ebbflow.bench.simulation import play
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import slope_per_s
-from ebbflow.errors import UnknownNameError
+from ebbflow.errors import TargetError, UnknownNameError
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 
@@ -77,8 +77,9 @@ def run_cases(
     names: Sequence[str] = (),
     *,
     on_case: Callable[[Case], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
-    """Run all cases, or those named, on a target."""
+    """Run all cases, or those named, on a target. One that cannot be run is wrong; the others still tell theirs."""
     if target not in TARGETS:
         raise UnknownNameError("target", target, TARGETS)
     known = {case.name: case for case in (*CASES, QUICK)}
@@ -89,7 +90,15 @@ def run_cases(
     for case in [known[name] for name in names] or CASES:
         if on_case is not None:
             on_case(case)
-        results.append(judge(case, target, _run(case, target)))
+        try:
+            result = judge(case, target, _run(case, target))
+        except TargetError as error:
+            result = Result(
+                case=case, target=target, seen=Seen(changes=(), queues={}, sizes={}), wrong=(str(error),)
+            )
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
     return results
 
 

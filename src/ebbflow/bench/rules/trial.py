@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class Trial:
     firings: tuple[Firing, ...]
     counts: dict[str, int]
     """How often each rule fired."""
+    unheard: Mapping[str, tuple[str, ...]]
+    """What rules waited for and was never read in it, by their names."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -42,6 +44,7 @@ class Trial:
                 for f in self.firings
             ],
             "times": self.counts,
+            "unheard": {name: list(waited) for name, waited in self.unheard.items()},
         }
 
 
@@ -51,6 +54,20 @@ def chain(rates_per_s: Mapping[str, float]) -> Continuous:
         pipeline=Pipeline.chain("tried", *rates_per_s),
         row_cost_s={name: 1.0 / rate for name, rate in rates_per_s.items()},
     )
+
+
+def named_in(text: str, known: Sequence[str]) -> list[str]:
+    """The rules that a ledger's line names, "; " between them; a name may have that in it.
+
+    >>> named_in("busy; grow; grow", ["busy; grow", "grow", "busy"])
+    ['busy; grow', 'grow']
+    """
+    for name in known:
+        if text == name:
+            return [name]
+        if text.startswith(f"{name}; ") and (rest := named_in(text[len(name) + 2 :], known)):
+            return [name, *rest]
+    return []
 
 
 def try_policy(policy: Policy, scenario: Scenario) -> Trial:
@@ -63,7 +80,8 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     'main +1 nodes'
     """
     check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
-    run = play(scenario, Rules(policy)).run
+    rules = Rules(policy, begins_at_s=scenario.begins_at_s)
+    run = play(scenario, rules).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,
@@ -79,9 +97,11 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
         for entry in run.decisions
         if entry.verdict == "act"
     )
-    fired = [name for firing in firings for name in firing.rule.split("; ")]
+    known = sorted((rule.name for rule in policy.rules), key=len, reverse=True)
+    fired = [name for firing in firings for name in named_in(firing.rule, known)]
     return Trial(
         run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
+        unheard=rules.unheard,
     )

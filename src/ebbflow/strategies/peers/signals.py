@@ -31,7 +31,6 @@ from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
 IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
-"""How old the last answer of the target may be before nothing is known any more."""
 
 
 def blind(snapshot: Snapshot) -> str:

@@ -4,8 +4,10 @@
 ``micro_batch``       Spark's engine: triggers, waves, overheads, restarts. Its parts: ``…_run`` (a query),
                       ``…_world`` (the time of all), ``…_stretch``, ``…_record``, ``slots`` (who gets them)
 ``continuous``        Storm's engine: queues, shared cores, stop-the-world rebalances. Its parts: ``…_run`` (a
-                      pipeline), ``…_world`` (the time of all), ``flow`` (the arithmetic), ``placement``
-``nodes``, ``faults`` nodes that come late, differ, slow down, die; metrics that are missing or late
+                      pipeline), ``…_world`` (the time of all), ``flow`` (the arithmetic)
+``nodes``, ``faults`` nodes that come late, differ, slow down, die; metrics that are missing or late;
+                      ``node_pool``: all those of a cluster
+``overhead``          what the continuous engine takes of a node for itself
 ``clusters``          clusters beside the main one, and the link between them
 ``inflow``            rows that have arrived, looked up fast; ``noise_draws``: random factors
 ``catalogue``         built-in pipelines with their costs
@@ -21,6 +23,7 @@ from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
 from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.overhead import Overhead
 from ebbflow.targets.simulator.scenario import Scenario, Tenant, built_in_engine
 from ebbflow.targets.simulator.target import SimulatorTarget
 
@@ -33,6 +36,7 @@ __all__ = [
     "MissingMetrics",
     "NodeDies",
     "NodeKind",
+    "Overhead",
     "Scenario",
     "SimulatorTarget",
     "SlowNode",

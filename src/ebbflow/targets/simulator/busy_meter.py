@@ -78,8 +78,8 @@ class BusyMeter:
         return list(flow.spent_s), list(flow.crowded_s), list(flow.crowded_rows)
 
 
-Weights = tuple[int, list[tuple[int, int, float]]]
-"""Cores of a node; on it (operator, instances, part of all instances of it that are on such nodes)."""
+Weights = tuple[float, list[tuple[int, int, float]]]
+"""Cores of a node for instances; on it (operator, instances, part of all instances of it that are on such nodes)."""
 
 
 def weights(crowds: Sequence[Crowd]) -> list[Weights]:
@@ -107,7 +107,7 @@ def busy_shares(nodes: Sequence[Weights], cpu: Sequence[float]) -> list[float]:
     """
     busy = [0.0] * len(cpu)
     for cores, on in nodes:
-        left = float(cores)
+        left = cores
         for i, count, _ in on:
             left -= count * cpu[i]
         for i, _, part in on:

@@ -7,8 +7,9 @@ In each step, upstream before downstream, operator i with p_i instances on nodes
     out_i       = min(offered_i, capacity_i)         queue_i ← offered_i − out_i
 
 Where the instances on a node want more CPU than it has cores, each gets the same share of what it wants:
-f_n = min(1, cores / Σ_i p_in · busy_i); how long they have rows in hand then, ``busy_meter`` tells. Rows beyond
-the bound of a queue fail. The source reads no more than ``max_pending_rows`` ahead of the sinks.
+f_n = min(1, cores / Σ_i p_in · busy_i); how long they have rows in hand then, ``busy_meter`` tells. Cores are
+those that the engine leaves them (``overhead``). Rows beyond the bound of a queue fail. The source reads no more than
+``max_pending_rows`` ahead of the sinks.
 
 A change of parallelism or of nodes stops the world: the source stops, queues drain (at most
 ``drain_limit_s``), then everything stands still for 5–8 s (Elysium) and as long as moving state takes.
@@ -38,7 +39,8 @@ from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_world import ContinuousWorld
 from ebbflow.targets.simulator.engine import Start, named_apart
-from ebbflow.targets.simulator.nodes import NodeKind, NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import NodeKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class Continuous:
     row_kb: float = 1.0
     """Size of a row on a stream between clusters."""
     noise: float = 0.0
-    """σ of the lognormal factor (mean 1) on all service rates, drawn each second."""
+    """σ of the lognormal factor (mean 1) on all service rates, drawn each second; a row takes so much less CPU."""
 
     def __post_init__(self) -> None:
         missing = [name for name in self.pipeline.order if not self.row_cost_s.get(name, 0.0) > 0]
@@ -85,9 +87,11 @@ class Continuous:
         return self.pipeline.input_rates(dict.fromkeys(self.pipeline.sources, 1.0))
 
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
-        """n · cores · speed ÷ Σ_i cost_i · (rows of i per source row): all CPU spent on rows."""
+        """n · cores left · speed ÷ Σ_i cost_i · (rows of i per source row): all CPU spent on rows."""
         per_row_s = sum(self.row_cost_s[name] * rate for name, rate in self.per_source_row.items())
-        return np.arange(max_nodes + 1, dtype=np.float64) * float(kind.slots * max(kind.speeds) / per_row_s)
+        return np.arange(max_nodes + 1, dtype=np.float64) * float(
+            kind.left_cores * max(kind.speeds) / per_row_s
+        )
 
     @property
     def operators_named_apart(self) -> Continuous:

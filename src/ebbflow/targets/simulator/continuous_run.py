@@ -15,12 +15,12 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
+from ebbflow.core.placement import even, state_moved
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.flow import Flow, Wire
 from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
-from ebbflow.targets.simulator.placement import even, state_moved
 
 if TYPE_CHECKING:
     from ebbflow.targets.simulator.continuous_world import ContinuousWorld
@@ -52,7 +52,9 @@ class ContinuousRun:
         self._placed: dict[str, tuple[Node, ...]] = {}
         self._on_nodes: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         """In each cluster: operators there, each with its instances on each of the nodes placed on."""
-        self._pause_s = self._drain_until_s = 0.0
+        self._pause_s = self._move_s = self._drain_until_s = 0.0
+        self._restarts: list[Reading] = []
+        """What rebalances took, until the next look tells it."""
         self._stop_until_s: float | None = None
         self.stopping_since_s: float | None = None
         self._selectivity_out = [
@@ -101,7 +103,7 @@ class ContinuousRun:
         self._drain_until_s = now_s + min(engine.drain_limit_s, math.ceil(inside_s - 1e-9))
         low_s, high_s = engine.pause_s
         self._pause_s = float(self._rng.uniform(low_s, high_s)) if high_s > low_s else low_s
-        self._pause_s += self._transfer_s(now_s)
+        self._move_s = self._transfer_s(now_s)
 
     def _transfer_s(self, now_s: float) -> float:
         """How long state is under way: between instances by the hash ring's share, between clusters all of it."""
@@ -123,12 +125,22 @@ class ContinuousRun:
     def go_on(self, now_s: float) -> None:
         """Within a rebalance: from draining to standing still, and from there to the new layout."""
         if self._stop_until_s is None and now_s >= self._drain_until_s:
-            self._stop_until_s = now_s + self._pause_s
+            self._stop_until_s = now_s + (self._pause_s + self._move_s)
             self.version += 1
         if self._stop_until_s is not None and now_s >= self._stop_until_s:
+            self._note_restart(now_s)
             self.stopping_since_s = self._stop_until_s = None
             self._instances, self._clusters = list(self._wanted[0]), list(self._wanted[1])
             self.place(now_s)
+
+    def _note_restart(self, now_s: float) -> None:
+        name, asked_s = self.engine.pipeline.name, self.stopping_since_s or 0.0
+        stopped_s = (self._stop_until_s or now_s) - self._pause_s - self._move_s
+        self._restarts += [
+            Reading(now_s, name, Metric.RESTART_STOP, stopped_s - asked_s),
+            Reading(now_s, name, Metric.RESTART_STATE, self._move_s),
+            Reading(now_s, name, Metric.RESTART_START, self._pause_s),
+        ]
 
     def place(self, now_s: float) -> None:
         """Deal the instances out to the nodes that are there; the world weighs them afterwards."""
@@ -230,6 +242,8 @@ class ContinuousRun:
             Reading(now_s, name, Metric.FRESHNESS, max(0.0, age_s)),
             Reading(now_s, name, Metric.FAILED_ROWS, work.failed),
         ]
+        readings += self._restarts
+        self._restarts = []
         busy = self._world.busy_meter.look(now_s)[self._mine]
         for k, operator in enumerate(self._names):
             rows = done[k] - done_then[k]

@@ -17,7 +17,8 @@ from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
 from ebbflow.targets.simulator.flow import Crowd, Flow, Stretch, Vertex
-from ebbflow.targets.simulator.nodes import Node, NodePool, Strength
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import Node, NodeKind, Strength
 
 _LEAST_STRETCH = 12
 """Seconds below which arrays do not pay."""
@@ -70,8 +71,8 @@ class ContinuousWorld:
         """The version of each pipeline when its operators were weighed last."""
         self._by_node: list[tuple[str, int]] = []
         """(name, number of its kind) of each node that something is placed on."""
-        self._node_kinds: list[tuple[int, _Instances]] = []
-        """(cores, instances) of the kinds of nodes."""
+        self._node_kinds: list[tuple[NodeKind, _Instances]] = []
+        """What is alike of nodes: what they are, and the instances on them."""
         for run in self.runs:
             run.place(0.0)
         self._weigh(0.0)
@@ -131,8 +132,8 @@ class ContinuousWorld:
 
     def _weigh(self, now_s: float) -> None:
         """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""
-        crowds: dict[tuple[int, float, _Instances], int] = {}
-        kinds: dict[tuple[int, _Instances], int] = {}
+        crowds: dict[tuple[float, float, _Instances], int] = {}
+        kinds: dict[tuple[NodeKind, _Instances], int] = {}
         self._by_node = []
         for cluster, pool in self.pools.items():
             self._known[cluster] = pool.strength(now_s)
@@ -146,12 +147,12 @@ class ContinuousWorld:
                     dealt[node].append((operator, count))
                     if not run.standing and node in alive and not (node.died and node.stop_s <= now_s):
                         working.setdefault(node, []).append((operator, count))
-            cores = pool.kind.slots
+            cores = pool.kind.left_cores
             for node, instances in working.items():
                 kind = (cores, node.speed_at(now_s), tuple(instances))
                 crowds[kind] = crowds.get(kind, 0) + 1
             for node, instances in dealt.items():
-                number = kinds.setdefault((cores, tuple(instances)), len(kinds))
+                number = kinds.setdefault((pool.kind, tuple(instances)), len(kinds))
                 self._by_node.append((f"{prefix}node-{node.number}", number))
         self._node_kinds = list(kinds)
         self.flow.place([Crowd(count, *kind) for kind, count in crowds.items()])
@@ -223,7 +224,7 @@ class ContinuousWorld:
         return True
 
     def node_readings(self, now_s: float) -> list[Reading]:
-        """CPU of each node since the last look: that of the instances dealt to it."""
+        """CPU of each node since the last look: that of the instances dealt to it, and the engine's own."""
         since_s, spent_then = self._seen
         span_s = max(now_s - since_s, STEP_S)
         cpu = [
@@ -231,8 +232,8 @@ class ContinuousWorld:
             for now, then, count in zip(self.flow.spent_s, spent_then, self.flow.instances, strict=True)
         ]
         shares = [
-            min(1.0, sum([count * cpu[i] for i, count in instances]) / cores)
-            for cores, instances in self._node_kinds
+            kind.cpu_share(sum([count * cpu[i] for i, count in instances]))
+            for kind, instances in self._node_kinds
         ]
         self._seen = (now_s, list(self.flow.spent_s))
         return [Reading(now_s, name, Metric.NODE_CPU, shares[kind]) for name, kind in self._by_node]

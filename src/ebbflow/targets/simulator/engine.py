@@ -14,7 +14,8 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes import NodeKind, NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import NodeKind
 
 
 @dataclass(frozen=True, kw_only=True)

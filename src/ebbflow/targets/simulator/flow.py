@@ -68,7 +68,8 @@ class Crowd:
     """Nodes of a cluster that are equally fast and have the same instances on them."""
 
     nodes: int
-    cores: int
+    cores: float
+    """That its instances can use."""
     speed: float
     instances: _Instances
 
@@ -104,8 +105,8 @@ class Flow:
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
         self._bounds = [math.inf] * count
-        self._crowds: list[tuple[int, list[tuple[int, float, float, int]]]] = []
-        self._tightest: list[tuple[int, list[tuple[int, float]]]] = []
+        self._crowds: list[tuple[float, list[tuple[int, float, float, int]]]] = []
+        self._tightest: list[tuple[float, list[tuple[int, float]]]] = []
         self.reads = [True] * len(sinks)
         """Whether the sources of each pipeline read."""
         self.settled = [0.0] * len(sinks)
@@ -166,7 +167,7 @@ class Flow:
         outs = self._outs(new_rows, capacity)
         if self._may_be_crowded(outs, factors):
             outs = self._outs(new_rows, self._shared(outs, factors))
-        self._settle(new_rows, outs)
+        self._settle(new_rows, outs, factors)
 
     def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> list[float]:
         """Rows that each operator finishes in the step, given how many it can."""
@@ -231,7 +232,9 @@ class Flow:
                     crowded_rows[i] += rows
         return shared
 
-    def _settle(self, new_rows: Sequence[float], outs: Sequence[float]) -> None:
+    def _settle(
+        self, new_rows: Sequence[float], outs: Sequence[float], factors: Sequence[float] | None
+    ) -> None:
         queue, done, spent_s, wires = self.queue, self.done, self.spent_s, self.wires
         failed: list[tuple[int, float]] = []
         for i, out in enumerate(outs):
@@ -254,7 +257,10 @@ class Flow:
                     failed.append((i, over))
             queue[i] = left
             done[i] += out
-            spent_s[i] += out / self._service[i]
+            service = self._service[i]
+            if factors is not None:
+                service *= factors[self.vertices[i].pipeline]
+            spent_s[i] += out / service
         for i, over in failed:
             self._fail(i, over)
         rate, lost = self._rate, self.lost
@@ -318,6 +324,7 @@ class Flow:
                 wanted = wanted + (cpu if factor is None else cpu / factor[i])
             fits &= wanted <= cores
         done = _running_sums(self.done, outs)
+        service = np.asarray(self._service)[:, None]
         settled, processed = [], []
         for pipeline, sinks in enumerate(self._sinks):
             through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
@@ -331,7 +338,7 @@ class Flow:
         return Stretch(
             seconds=count if fits.all() else int(np.argmin(fits)),
             done=done,
-            spent_s=_running_sums(self.spent_s, outs / np.asarray(self._service)[:, None]),
+            spent_s=_running_sums(self.spent_s, outs / (service if factor is None else service * factor)),
             settled=settled,
             processed=processed,
         )
@@ -364,7 +371,7 @@ def _running_sums(start: Sequence[float], more: Floats) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def _fullest(nodes: frozenset[tuple[int, _Instances]]) -> list[tuple[int, _Instances]]:
+def _fullest(nodes: frozenset[tuple[float, _Instances]]) -> list[tuple[float, _Instances]]:
     """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
 
     >>> _fullest(frozenset({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))}))

@@ -28,7 +28,8 @@ from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start, named_apart
 from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
-from ebbflow.targets.simulator.nodes import NodeKind, NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import NodeKind
 
 
 @dataclass(frozen=True, kw_only=True)

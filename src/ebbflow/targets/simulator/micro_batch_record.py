@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ebbflow.targets.simulator.inflow import Inflow
     from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
     from ebbflow.targets.simulator.micro_batch_stretch import Stretch
-    from ebbflow.targets.simulator.nodes import NodePool
+    from ebbflow.targets.simulator.node_pool import NodePool
 
 StageTimes = tuple[int, float, float, float]
 """(tasks, Σ task time, wall, longest task) of a finished stage."""

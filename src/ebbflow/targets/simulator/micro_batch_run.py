@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ebbflow.targets.simulator.engine import Start
     from ebbflow.targets.simulator.micro_batch import MicroBatch
     from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
-    from ebbflow.targets.simulator.nodes import NodePool
+    from ebbflow.targets.simulator.node_pool import NodePool
 
 
 _LEAST_STRETCH = 16
@@ -52,7 +52,10 @@ class MicroBatchRun:
         self._due_s = 0.0
         """No batch starts before: the next trigger, or the end of a restart."""
         self._restart: tuple[dict[str, int], str] | None = None
+        self._restart_asked_s = 0.0
         self._stopped: tuple[float, float] | None = None
+        self._restarts: list[Reading] = []
+        """What restarts took, until a look after their end tells it."""
         self._record = BatchRecord(query, start.inflow)
         self._left_behind = 0
         self._rate_per_s = 0.0
@@ -228,6 +231,8 @@ class MicroBatchRun:
         if not changed and cluster == self.cluster:
             self._restart = None
             return ""
+        if self._restart is None:
+            self._restart_asked_s = now_s
         self._restart = (changed, cluster)
         moves = f" in {cluster}" if cluster != self.cluster else ""
         if self.batch is None:
@@ -244,11 +249,17 @@ class MicroBatchRun:
         changed, cluster = self._restart or ({}, self.cluster)
         self._restart = None
         self.stages = [stage.with_tasks(changed.get(stage.operator, stage.tasks)) for stage in self.stages]
-        stop_s = self.query.restart_s
+        move_s = 0.0
         if cluster != self.cluster:
-            stop_s += self._world.link.latency_s + self.query.state_mb / self._world.link.mb_per_s
+            move_s = self._world.link.latency_s + self.query.state_mb / self._world.link.mb_per_s
             self.cluster = cluster
-        self._stopped = (at_s, at_s + stop_s)
+        self._stopped = (at_s, at_s + self.query.restart_s + move_s)
+        name, started_s = self.query.pipeline.name, self._stopped[1]
+        self._restarts += [
+            Reading(started_s, name, Metric.RESTART_STOP, at_s - min(self._restart_asked_s, at_s)),
+            Reading(started_s, name, Metric.RESTART_STATE, move_s),
+            Reading(started_s, name, Metric.RESTART_START, self.query.restart_s),
+        ]
         self._due_s = max(self._due_s, self._stopped[1])
 
     def stopped_since_s(self) -> float | None:
@@ -287,6 +298,9 @@ class MicroBatchRun:
             for run in batch.operators:
                 readings.append(Reading(at_s, run.name, Metric.ROWS_IN, float(run.rows_in)))
                 readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
+        if self._restarts and self._restarts[0].time_s <= now_s:
+            readings += [r for r in self._restarts if r.time_s <= now_s]
+            self._restarts = [r for r in self._restarts if r.time_s > now_s]
         if self.batch is None and now_s > max(self._free_s, self._due_s) + 2.0:
             self._rate_per_s = 0.0  # well past its trigger and no batch: nothing arrives
             if self.query.read_limit_rows is not None and not self._left_behind:

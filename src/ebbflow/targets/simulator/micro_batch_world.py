@@ -15,7 +15,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start
 from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
-from ebbflow.targets.simulator.nodes import NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.slots import Slots, StageAtWork
 
 

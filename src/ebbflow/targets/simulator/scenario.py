@@ -82,14 +82,19 @@ class Scenario:
     cycle_s: float = 10.0
     """How often the loop looks and decides."""
     seed: int = 1
+    begins_at_s: float = 0.0
+    """When its second 0 is, in seconds since the epoch: only calendars ask. Not told: a Thursday, midnight UTC."""
 
     def __post_init__(self) -> None:
         if not (self.duration_s > 0 and math.isfinite(self.duration_s)):
             raise InputError(f"a scenario of {self.duration_s:g} s; it must last some seconds, and end")
         if not self.cycle_s > 0:
             raise InputError(f"a cycle of {self.cycle_s:g} s never ends; it must be above 0s")
-        if self.initial_nodes is not None and self.initial_nodes < 1:
-            raise InputError(f"{self.initial_nodes} nodes at the start; the fewest is 1")
+        first = self.first_nodes
+        if self.limits.clamp(first) != first:
+            raise InputError(
+                f"{first} nodes at the start are outside the limits {self.limits}; start within them"
+            )
 
     @property
     def duration_s(self) -> float:

@@ -18,7 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from ebbflow.targets.simulator.nodes import Node, NodePool
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import Node
+
+SAME_S = 1e-9
+"""What ends so close together ends at once. Two tasks of a fast slot take as long as one of a slot half as fast, and
+which is first must not hang on the last digit: the next task would go to the other."""
 
 
 @dataclass(order=True)
@@ -121,7 +126,7 @@ class Slots:
         slots is settled by ``hand_out``, when those whose stage is over have submitted their next one."""
         self._now_s = at_s
         over = []
-        while self._running and self._running[0].end_s <= at_s:
+        while self._running and self._running[0].end_s <= at_s + SAME_S:
             group = heapq.heappop(self._running)
             stage = group.stage
             stage.running -= len(group.nodes)
@@ -136,7 +141,7 @@ class Slots:
 
     def hand_out(self, at_s: float) -> None:
         """Give free slots to the tasks that wait."""
-        while self._coming and self._coming[0][0] <= at_s:
+        while self._coming and self._coming[0][0] <= at_s + SAME_S:
             self._wait(heapq.heappop(self._coming)[2])
         if not self._waiting:
             return

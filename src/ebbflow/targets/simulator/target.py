@@ -9,7 +9,7 @@ import numpy as np
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
-from ebbflow.core.curve import Curve
+from ebbflow.core.curve import Curve, sum_of_steps
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
@@ -21,7 +21,8 @@ from ebbflow.targets.simulator.clusters import Cluster, Link
 from ebbflow.targets.simulator.engine import Engine, Start, Work
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes import Census, NodeKind, NodePool, sum_of_steps
+from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes import Census, NodeKind
 from ebbflow.targets.simulator.overall import Overall
 from ebbflow.targets.simulator.together import check_together
 from ebbflow.workloads.arrivals import Arrivals

@@ -16,7 +16,13 @@ from ebbflow.core.readings import Reading
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
 from ebbflow.targets.spark.progress import Progress, rows_left_behind
 from ebbflow.targets.spark.row_counts import RowCounts
-from ebbflow.targets.spark.tracking import ExecutorTracker, QueryTracker, batch_of, stage_run
+from ebbflow.targets.spark.tracking import (
+    ExecutorTracker,
+    QueryTracker,
+    batch_of,
+    stage_run,
+    with_stage_cpu,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -51,6 +57,7 @@ class SparkMonitor:
         self._pipeline = Pipeline(name=driver.app_name, operators=())
         self._changed_s = float("-inf")
         """When executors last came to work or left."""
+        self._first_batches: list[Reading] = []
         self._untold: set[str] = set()
         """Queries of whose source it was said that it does not tell what waits."""
         self.present: list[ExecutorInfo] = []
@@ -106,6 +113,8 @@ class SparkMonitor:
             batches += self._follow(query, now_s)
         for ended in self._trackers.keys() - {str(q.runId) for q in self.queries}:
             del self._trackers[ended], self._counts[ended]
+        readings += self._first_batches
+        self._first_batches = []
         for batch in batches:
             readings += self._batch_readings(batch)
         readings += self._pipeline_readings(now_s, batches)
@@ -124,7 +133,13 @@ class SparkMonitor:
         progresses = self._driver.progress_after(query, tracker.last_batch_id, self._counts[run_id])
         if progresses:
             if tracker.last is None:
-                self._note_read_limit(query, progresses[0][0])
+                first = progresses[0][0]
+                self._note_read_limit(query, first)
+                if len(progresses) == 1:  # else the query ran before anybody looked
+                    ended_s = first.started_s + first.duration_s
+                    self._first_batches.append(
+                        Reading(ended_s, first.query, Metric.FIRST_BATCH_TIME, first.duration_s)
+                    )
             stages = self._stages_by_batch(run_id, tracker)
             slots = sum(e.max_tasks for e in self.present)
             steady = self._changed_s <= progresses[0][0].started_s
@@ -140,6 +155,7 @@ class SparkMonitor:
                 if batch is None:
                     self._begin_counting(progress)
                 else:
+                    batch = with_stage_cpu(batch, self._counts[run_id].stages)
                     tracker.last_batch = batch
                     batches.append(batch)
                     if batch.backlog_rows is None:
@@ -239,8 +255,8 @@ class SparkMonitor:
             readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
             if run.cpu_s is not None:
                 readings.append(Reading(at_s, run.name, Metric.OPERATOR_CPU, run.cpu_s))
-                busiest_s = run.busiest_instance_cpu_s or 0.0
-                readings.append(Reading(at_s, run.name, Metric.BUSIEST_INSTANCE_CPU, busiest_s))
+                if (busiest_s := run.busiest_instance_cpu_s) is not None:
+                    readings.append(Reading(at_s, run.name, Metric.BUSIEST_INSTANCE_CPU, busiest_s))
                 readings.append(Reading(at_s, run.name, Metric.INSTANCES, float(run.instances or 0)))
                 since_s = self._operators[run.name] or batch.started_s
                 if run.instances and at_s > since_s:

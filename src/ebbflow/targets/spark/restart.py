@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
 
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+
+
+class RestartTimes(NamedTuple):
+    """How long the parts of a restart took."""
+
+    stop_s: float
+    state_s: float
+    start_s: float
 
 
 class ManagedQuery:
@@ -59,6 +67,7 @@ class ManagedQuery:
         self._stateful = stateful
         self._stop_within_s = stop_within_s
         self._restarting = threading.RLock()
+        self.last_restart: RestartTimes | None = None
         self._state_partitions = next((self.parallelism[n] for n in stateful if n in self.parallelism), None)
         self.query = start(self.parallelism)
 
@@ -81,14 +90,18 @@ class ManagedQuery:
             try:
                 if self._state_partitions_wanted(wanted):
                     self._finish_its_last_batch()
+                ended_s = time.monotonic()
                 self._repartition_state(wanted)
+                moved_s = time.monotonic()
                 self.query = self._started(wanted)
             except Exception as error:
                 self._start_as_it_was()
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise TargetError(f"query {self.name} cannot run with {wanted}: {first}") from error
             self.parallelism = wanted
-            stopped_s = time.monotonic() - began_s
+            started_s = time.monotonic()
+            self.last_restart = RestartTimes(ended_s - began_s, moved_s - ended_s, started_s - moved_s)
+            stopped_s = started_s - began_s
             log.info("query %s restarted in %s", self.name, format_duration(stopped_s))
             return stopped_s
 

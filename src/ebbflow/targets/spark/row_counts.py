@@ -61,6 +61,8 @@ class RowCounts:
         self._jvm = jvm
         self._mapper = mapper
         self._executions: dict[int, Any] = {}
+        self.stages: dict[str, int] = {}
+        """The stage in which each mark counts, from the first of a batch on; of the newest plan that was read."""
 
     def look(self, execution: Any) -> None:
         """Hold the newest plan, without touching it: Spark may still be making it."""
@@ -84,6 +86,7 @@ class RowCounts:
         info = self._jvm.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(execution.executedPlan())
         plan = msgspec.json.decode(self._mapper.writeValueAsString(info), type=_Node)
         rows: dict[str, int] = {}
+        self.stages = stages(plan)
         for mark, accumulator_id in marks(plan):
             found = self._jvm.org.apache.spark.util.AccumulatorContext.get(accumulator_id)
             if found.isDefined():
@@ -99,3 +102,27 @@ def marks(plan: _Node) -> Iterator[tuple[str, int]]:
                 yield mark, metric.accumulator_id
     for child in plan.children:
         yield from marks(child)
+
+
+def stages(plan: _Node) -> dict[str, int]:
+    """The stage in which each mark counts. A shuffle ends a stage, and the first is 0.
+
+    Empty where the plan branches: which of its stages runs first is then not in it.
+
+    >>> def node(what: str, *children: _Node) -> _Node:
+    ...     return _Node(what, list(children))
+    >>> plan = node("Filter (x = ebbflow:count:out)", node("Exchange hashpartitioning(word)",
+    ...     node("Filter (x = ebbflow:count:in)")))
+    >>> stages(plan)
+    {'ebbflow:count:out': 1, 'ebbflow:count:in': 0}
+    """
+    shuffles = 0
+    behind: dict[str, int] = {}
+    while True:
+        shuffles += plan.simple_string.startswith("Exchange ")
+        behind.update(dict.fromkeys(_MARK.findall(plan.simple_string), shuffles))
+        if len(plan.children) > 1:
+            return {}
+        if not plan.children:
+            return {mark: shuffles - after for mark, after in behind.items()}
+        plan = plan.children[0]

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def local_session(
     master: str, settings: Mapping[str, str], *, name: str, elsewhere: bool = False
 ) -> Iterator[SparkSession]:
-    """A session on a cluster of this machine, closed at the end; one that is ``elsewhere`` must reach the driver."""
-    use_this_python()
+    """A session on a cluster of this machine, closed at the end; one that is ``elsewhere`` must reach the driver, and
+    has a Python of its own."""
     if not elsewhere:
+        use_this_python()
         use_loopback()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

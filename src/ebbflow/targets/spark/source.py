@@ -10,7 +10,9 @@
 option             default     meaning
 =================  ==========  ==================================================================
 load               (needed)    a shape or a trace, as ``workloads.parse_load`` reads it
-rows               numbers     ``numbers`` (row, timestamp) or ``tweets`` (… and text)
+rows               numbers     ``numbers`` (row, timestamp), ``tweets`` (… and text), or ``labelled``
+                               (… and label): the tweets of ``file``, over and over
+file               none        of labelled tweets, as ``workloads.read_labelled_tweets`` reads it
 seed               0           of the generated rows
 partitions         4           tasks that a batch of it is read by
 maxRowsPerTrigger  none        read limit, as other sources have it
@@ -34,6 +36,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from ebbflow.errors import InputError, LoadError, UnknownNameError
 from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import parse_load
+from ebbflow.workloads.labelled_tweets import read_labelled_tweets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 SCHEMAS = {
     "numbers": "row long, timestamp timestamp",
     "tweets": "row long, timestamp timestamp, text string",
+    "labelled": "row long, timestamp timestamp, text string, label string",
 }
 _ARROW_BATCH = 10_000
 
@@ -90,6 +94,7 @@ class EbbflowSource(DataSource):
             partitions=_whole(options.get("partitions", "4"), "partitions", 1),
             max_rows=None if limit is None else _whole(limit, "maxRowsPerTrigger", 1),
             start_ms=_whole(options["startMs"], "startMs", 0) if "startMs" in options else None,
+            file=options.get("file"),
         )
 
     def _kind(self) -> str:
@@ -103,14 +108,22 @@ class LoadReader(DataSourceStreamReader):
     """Offsets from the clock, rows from their numbers."""
 
     def __init__(
-        self, *, load: str, kind: str, seed: int, partitions: int, max_rows: int | None, start_ms: int | None
-    ) -> None:
+        self, *, load: str, kind: str, seed: int, partitions: int, max_rows: int | None, start_ms: int | None,
+        file: str | None,
+    ) -> None:  # fmt: skip
+        if kind == "labelled":
+            if file is None:
+                raise InputError(
+                    "format 'ebbflow': rows 'labelled' need a file: .option('file', 'tweets.csv.gz')"
+                )
+            read_labelled_tweets(file)  # what is wrong with it is told before anything runs
         self._load = load
         self._kind = kind
         self._seed = seed
         self._partitions = partitions
         self._max_rows = max_rows
         self._start_ms = start_ms
+        self._file = file
         self._arrivals = Arrivals(parse_load(load))
         self._newest: dict[str, Any] | None = None
 
@@ -157,6 +170,7 @@ class LoadReader(DataSourceStreamReader):
 
         assert isinstance(partition, RowRange)
         tweets = Tweets(self._seed) if self._kind == "tweets" else None
+        labelled = read_labelled_tweets(self._file) if self._file and self._kind == "labelled" else None
         for first in range(partition.first, partition.end, _ARROW_BATCH):
             count = min(_ARROW_BATCH, partition.end - first)
             rows = np.arange(first, first + count, dtype=np.int64)
@@ -168,6 +182,9 @@ class LoadReader(DataSourceStreamReader):
             if tweets is not None:
                 columns.append(tweets.texts(first, count))
                 names.append("text")
+            if labelled is not None:
+                columns += labelled.rows(first, count)
+                names += ["text", "label"]
             yield pa.RecordBatch.from_arrays(columns, names)
 
 

@@ -56,6 +56,8 @@ class SparkTarget:
             )
         self._clock = clock
         self._managed = managed
+        self._restarts: list[Reading] = []
+        """What restarts took, until the next look tells it."""
         self._executors = ExecutorTracker(USUAL_LEAD_TIME_S)
         operators = {name: query.name for query in managed for name in query.parallelism}
         self._monitor = SparkMonitor(self._driver, clock, self._executors, operators)
@@ -84,6 +86,8 @@ class SparkTarget:
         else:
             self._actuator.requested = nodes
         requested = self._actuator.requested
+        told, self._restarts = self._restarts, []
+        readings += told
         readings.append(Reading(now_s, MAIN, Metric.NODES, float(nodes)))
         readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(requested)))
         return Observation(
@@ -111,6 +115,7 @@ class SparkTarget:
             if query.differs(planned.parallelism):
                 try:
                     query.restart(planned.parallelism)
+                    self._note_restart(query)
                     notes.append(f"restarted {query.name} from its checkpoint")
                 except TargetError as error:
                     notes.append(str(error))
@@ -119,6 +124,15 @@ class SparkTarget:
             infeasible_nodes=infeasible,
             note="; ".join(filter(None, [*notes, note])),
         )
+
+    def _note_restart(self, query: ManagedQuery) -> None:
+        took, now_s = query.last_restart, self._clock.now_s()
+        if took is not None:
+            self._restarts += [
+                Reading(now_s, query.name, Metric.RESTART_STOP, took.stop_s),
+                Reading(now_s, query.name, Metric.RESTART_STATE, took.state_s),
+                Reading(now_s, query.name, Metric.RESTART_START, took.start_s),
+            ]
 
     def close(self) -> None:
         """Let a scale-in that has begun end; the application goes on."""

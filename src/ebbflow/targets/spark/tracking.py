@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.targets.spark.driver import ExecutorInfo, JobInfo, StageInfo
-from ebbflow.targets.spark.progress import Progress, operator_runs, rows_left_behind
+from ebbflow.targets.spark.progress import OBSERVED, Progress, operator_runs, rows_left_behind
 
 _BATCH = re.compile(r"^batch = (\d+)$", re.MULTILINE)
 _CURVE_POINTS = 2000
@@ -40,6 +42,31 @@ def stage_run(index: int, stage: StageInfo, longest_task_s: float | None) -> Sta
         wall_s=(last - first) / 1000 if first is not None and last is not None else task_time_s / tasks,
         longest_task_s=task_time_s / tasks if longest_task_s is None else longest_task_s,
     )
+
+
+def with_stage_cpu(batch: Batch, stage_of: Mapping[str, int]) -> Batch:
+    """The batch with the CPU of operators that are not Python steps: their part of that of their stages.
+
+    Operators of one stage are compiled into one loop, and nobody can tell who of them used what. Each gets a part by
+    the rows that went in and out of it there; only the sum is measured. ``stage_of``: by mark. Where a shuffle lies
+    within an operator, it has a part of both stages, and as many instances as the second has tasks.
+    """
+    parts: dict[str, list[tuple[int, float]]] = {}
+    weights: dict[int, float] = {}
+    for run in batch.operators:
+        sides = ((f"{OBSERVED}{run.name}:in", run.rows_in), (f"{OBSERVED}{run.name}:out", run.rows_out))
+        if run.cpu_s is None and all(stage_of.get(mark, -1) in range(len(batch.stages)) for mark, _ in sides):
+            parts[run.name] = [(stage_of[mark], rows) for mark, rows in sides]
+            for stage, rows in parts[run.name]:
+                weights[stage] = weights.get(stage, 0.0) + rows
+    operators = []
+    for run in batch.operators:
+        if run.name in parts and (run.rows_in or run.rows_out):
+            cpu_s = sum(rows / weights[i] * batch.stages[i].cpu_time_s for i, rows in parts[run.name] if rows)
+            tasks = batch.stages[parts[run.name][-1][0]].tasks
+            run = msgspec.structs.replace(run, cpu_s=cpu_s, instances=tasks)
+        operators.append(run)
+    return msgspec.structs.replace(batch, operators=tuple(operators)) if parts else batch
 
 
 class QueryTracker:

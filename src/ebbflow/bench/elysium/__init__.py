@@ -1,0 +1,1 @@
+"""Figure 9 of the Elysium seed, row by row: published beside ours."""

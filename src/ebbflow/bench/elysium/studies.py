@@ -1,0 +1,41 @@
+"""What the seed shows besides its table: thresholds, overheads, the estimator's accuracy (Figures 6 to 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ebbflow.bench.elysium.accuracy import Accuracy, estimator_accuracy
+from ebbflow.bench.elysium.kit import Kit, profiled
+from ebbflow.bench.elysium.names import T1
+from ebbflow.bench.elysium.overheads import Overhead, reconfiguration_overheads
+from ebbflow.bench.elysium.thresholds import ThresholdStudy, study_thresholds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studies:
+    """All of them."""
+
+    accuracy: Accuracy
+    overheads: Sequence[Overhead]
+    thresholds: ThresholdStudy
+
+    @classmethod
+    def made(cls, kit: Kit, *, workers: int | None = None) -> Studies:
+        """With the profile of T1 in the kit, or one learned for it."""
+        profile = kit.profiles.get(T1) or profiled(T1)
+        with_profile = Kit(profiles={**kit.profiles, T1: profile}, forecasts=kit.forecasts)
+        return cls(
+            accuracy=estimator_accuracy(profile),
+            overheads=reconfiguration_overheads(),
+            thresholds=study_thresholds(with_profile, workers=workers),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "accuracy": self.accuracy.to_json(),
+            "overheads": [each.to_json() for each in self.overheads],
+            "thresholds": self.thresholds.to_json(),
+        }

@@ -1,0 +1,213 @@
+"""The profiling phase on a real Spark cluster: one stair of loads, and, to check, a sine. A few minutes.
+
+At the top of the stair an operator gets an instance more and the application an executor more, so that what a
+restart, draining and a new executor take is measured too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ebbflow.bench.profiling.applications import Application, application
+from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
+from ebbflow.control.attach import attach
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading
+from ebbflow.errors import TargetError
+from ebbflow.profiling.accuracy import accuracy
+from ebbflow.profiling.fitting import ALL
+from ebbflow.profiling.learner import ProfileLearner
+from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.session import local_session
+from ebbflow.targets.spark.settings import local_settings, scaling_settings
+
+TARGET = "spark"
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""The state store whose partitions can be changed in number."""
+WARM_UP_S = 10.0
+"""What is read of a query before is not learned from."""
+WARM_BATCHES = 8
+"""Batches of the warm-up, in which executors load classes, compile and start Python."""
+LONGEST_WARM_UP_S = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkPhase:
+    """What is run, where."""
+
+    pipeline: str
+    executors: int = 2
+    peak_per_s: float | None = None
+    steps: int = 8
+    hold_s: float = 20.0
+    check_s: float = 120.0
+    """How long the sine lasts that the profile is checked on; 0 for none."""
+    master: str | None = None
+    """A master that is there; else a cluster is started on this machine."""
+    agents: tuple[str, ...] = ()
+
+    def run(self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None) -> Phase:
+        """Run the stair, learn, and check on a sine."""
+        chosen = application(self.pipeline)
+        wall = clock or SystemClock()
+        stair = Stair(peak_per_s=self.peak_per_s or chosen.peak_per_s, steps=self.steps, hold_s=self.hold_s)
+        whole_s = stair.seconds + self.check_s
+        learner = ProfileLearner(Pipeline(name=self.pipeline, operators=()), kinds=ALL, target=TARGET)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ebbflow-profile-")))
+            run = _Runs(self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text))
+            change = (stair.top_s + self.hold_s / 2, chosen.larger, self.executors + 1)
+
+            def learn(seen: Sequence[Reading], batches: Sequence[Any], pipeline: Pipeline) -> None:
+                learner.pipeline = joined(pipeline, Pipeline.chain(self.pipeline, *chosen.operators))
+                learner.learn(seen, batches)
+
+            run.warm_up(stair.peak_per_s / 2)
+            run.one(stair.load, stair.seconds, [change], learn, "the stair", 0.0)
+            began_s = time.process_time()
+            profile = learner.profile(datetime.fromtimestamp(wall.now_s(), UTC).replace(microsecond=0))
+            training_s = time.process_time() - began_s
+            checked = None
+            if self.check_s:
+                kept: list[Reading] = []
+
+                def keep(seen: Sequence[Reading], _: Sequence[Any], __: Pipeline) -> None:
+                    kept.extend(seen)
+
+                run.one(stair.sine(self.check_s), self.check_s, [], keep, "a sine to check on", stair.seconds)
+                checked = accuracy(profile, learner.pipeline, kept)
+        on_progress(1.0, "done")
+        return Phase(profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s)
+
+
+def joined(seen: Pipeline, known: Pipeline) -> Pipeline:
+    """The operators that were met, with those streams of a known graph whose both ends were.
+
+    >>> joined(Pipeline(name="x", operators=Pipeline.chain("", "words", "new").operators),
+    ...        Pipeline.chain("top-words", "reader", "words", "new")).streams[0].target
+    'new'
+    """
+    names = {operator.name for operator in seen.operators}
+    streams = tuple(s for s in known.streams if s.source in names and s.target in names)
+    return replace(seen, streams=streams)
+
+
+class _Runs:
+    """A session in which queries are run one after the other, each under a loop that listens."""
+
+    def __init__(
+        self,
+        phase: SparkPhase,
+        chosen: Application,
+        folder: Path,
+        stack: ExitStack,
+        clock: Clock,
+        say: Progress,
+    ) -> None:
+        self._phase, self._chosen, self._folder, self._clock, self._say = phase, chosen, folder, clock, say
+        self._number = 0
+        most = phase.executors + 1
+        own: dict[str, str] = {}
+        self._web_url: str | None = None
+        master, self._agents = phase.master, phase.agents
+        if master is None:
+            say(0.0, "starting a Spark cluster on this machine")
+            cluster = stack.enter_context(LocalCluster(cores=most, memory_mb=1024 * most))
+            master, self._web_url = cluster.master_url, cluster.web_url
+            self._agents = (*self._agents, cluster.agent_address)
+            own = {**cluster.settings, **local_settings()}
+        settings = {
+            **own,
+            **scaling_settings(initial_executors=phase.executors, master=master),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
+            "spark.log.level": "OFF",
+        }
+        self._spark = stack.enter_context(
+            local_session(master, settings, name=phase.pipeline, elsewhere=phase.master is not None)
+        )
+
+    def warm_up(self, rate_per_s: float) -> None:
+        """Let the application run for some batches, and throw away what it did."""
+        self._say(0.0, f"warming up: {WARM_BATCHES} batches")
+        checkpoint = self._folder / "checkpoint-warm-up"
+        query = self._chosen.start(
+            self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
+        )
+        until_s, never = self._clock.now_s() + LONGEST_WARM_UP_S, threading.Event()
+        while len(query.query.recentProgress) < WARM_BATCHES and self._clock.now_s() < until_s:
+            if query.query.exception() is not None or self._clock.wait(0.5, never):
+                break
+        failed = query.query.exception()
+        query.stop()
+        self._check(failed)
+
+    def _check(self, failed: Any) -> None:
+        if failed is not None:
+            raise TargetError(f"{self._phase.pipeline} failed: {str(failed).splitlines()[0]}")
+
+    def one(
+        self,
+        load: str,
+        seconds: float,
+        changes: Sequence[tuple[float, Mapping[str, int], int]],
+        listen: Callable[[Sequence[Reading], Sequence[Any], Pipeline], None],
+        what: str,
+        begun_s: float,
+    ) -> None:
+        """Run the application on a load; what is read after the warm-up is told."""
+        self._number += 1
+        checkpoint = self._folder / f"checkpoint-{self._number}"
+        self._say(begun_s, f"{what}: {load}")
+        query = self._chosen.start(self._spark, checkpoint, load, self._chosen.parallelism)
+        started_s, last_s, ended = self._clock.now_s(), -1.0, threading.Event()
+
+        def heard(report: CycleReport) -> None:
+            nonlocal last_s
+            seen = report.observation
+            if seen is None or seen.time_s <= last_s:
+                return
+            last_s = seen.time_s
+            passed_s = seen.time_s - started_s
+            self._say(begun_s + passed_s, f"{what}: {_rate(seen.readings, self._phase.pipeline)}")
+            if passed_s >= WARM_UP_S:
+                listen(seen.readings, seen.batches, seen.pipeline)
+            if query.query.exception() is not None:
+                ended.set()
+
+        attached = attach(
+            self._spark,
+            executors=(1, self._phase.executors + 1),
+            strategy=Schedule(changes),
+            queries=[query],
+            store=self._folder / f"run-{self._number}.sqlite",
+            agents=self._agents,
+            on_cycle=heard,
+            master_web_url=self._web_url,
+        )
+        try:
+            if not attached.active:
+                raise TargetError("the application cannot be watched; what is in the way is told above")
+            self._clock.wait(seconds, ended)
+        finally:
+            attached.stop()
+            failed = query.query.exception()
+            query.stop()
+        self._check(failed)
+
+
+def _rate(readings: Sequence[Reading], pipeline: str) -> str:
+    from ebbflow.core.metrics import Metric
+
+    rates = [r.value for r in readings if r.metric is Metric.ARRIVAL_RATE and r.subject == pipeline]
+    return f"{rates[-1]:.0f} rows/s" if rates else "starting"

@@ -1,0 +1,172 @@
+"""``ebbflow bench elysium``: Figure 9 of the Elysium seed, published beside ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ebbflow.bench.elysium.cases import Case, cases, on_spark
+from ebbflow.bench.elysium.kit import Kit
+from ebbflow.bench.elysium.names import SIMULATOR, SPARK, TARGETS
+from ebbflow.bench.elysium.result import Result
+from ebbflow.bench.elysium.run import run_cases
+from ebbflow.bench.elysium.studies import Studies
+from ebbflow.bench.elysium.verdict import Verdict, verdicts
+from ebbflow.cli.comparison import check_workers
+from ebbflow.cli.elysium_pictures import elysium_report
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.scenario_options import Workers
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.report.elysium_page import write_elysium_page
+from ebbflow.report.numbers import number, seconds, share
+from ebbflow.targets.spark.java import check_java
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the group."""
+    parent.command("elysium")(elysium)
+
+
+def elysium(
+    application: Annotated[
+        list[str] | None, typer.Option(help="Only T1, T2 or T1+T2; repeatable.", metavar="NAME")
+    ] = None,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this load, like stair, square, twitter; repeatable.", metavar="NAME"),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this strategy, like joint, symbiotic; repeatable.", metavar="NAME"),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Tweets a second over at least five days (time,events), for the loads named twitter.",
+            show_default="a day of a web service stands in",
+            metavar="FILE",
+        ),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            help="simulator, spark (stair, square and twitter on T1), or both with a comma.", metavar="TARGET"
+        ),
+    ] = SIMULATOR,
+    seeds: Annotated[int, typer.Option(help="Runs of each row in the simulator; metrics are means.")] = 3,
+    studies: Annotated[
+        bool, typer.Option(help="Also the estimator's accuracy, thresholds and overheads (Figures 6 to 8).")
+    ] = True,
+    workers: Workers = None,
+    report: Annotated[
+        Path, typer.Option(help="Where the page goes: the table, and pictures like the seed's.")
+    ] = Path("ebbflow-elysium.html"),
+    json: Json = False,
+) -> int:
+    """Run the rows of Figure 9 and put them beside the published ones."""
+    check_writable(report)
+    check_workers(workers)
+    targets = [name.strip() for name in target.split(",")]
+    for name in targets:
+        if name not in TARGETS:
+            raise UnknownNameError("target", name, TARGETS)
+    if seeds < 1:
+        raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
+    if trace is not None and not trace.is_file():
+        raise InputError(
+            f"there is no trace file {trace}; name one with tweets a second, or leave --trace out"
+        )
+    if SPARK in targets:
+        check_java()
+    chosen = cases(
+        trace=None if trace is None else str(trace),
+        applications=application or (),
+        loads=load or (),
+        strategies=strategy or (),
+    )
+    real = on_spark(chosen) if SPARK in targets else []
+    results: list[Result] = []
+    studied: Studies | None = None
+    if SIMULATOR in targets:
+        found, studied = _simulated(chosen, trace, seeds=seeds, workers=workers, studies=studies)
+        results += found
+    if SPARK in targets:
+        from ebbflow.bench.elysium.on_spark import run_selection
+
+        results += run_selection(real, say=lambda text: say(escape(text)))
+    judged = verdicts(results)
+    if json:
+        print_json([result.to_json() for result in results])
+    else:
+        Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(_table(results))
+        _tell(judged)
+    write_elysium_page(report, elysium_report(results, judged, studied))
+    say(f"pictures: {escape(str(report))}")
+    return 0
+
+
+def _simulated(
+    chosen: Sequence[Case], trace: Path | None, *, seeds: int, workers: int | None, studies: bool
+) -> tuple[list[Result], Studies | None]:
+    say(f"{len(chosen)} rows × {seeds} seeds = {len(chosen) * seeds} runs")
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=errors, transient=True, disable=not errors.is_terminal,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("profiling", total=len(chosen) * seeds)
+        kit = Kit.learned(chosen, trace=None if trace is None else str(trace), workers=workers)
+        bar.update(task, description="runs")
+        results = run_cases(chosen, kit, seeds=seeds, workers=workers, on_done=lambda: bar.advance(task))
+        studied = None
+        if studies:
+            bar.update(task, description="studies")
+            studied = Studies.made(kit, workers=workers)
+    return results, studied
+
+
+def _tell(judged: Sequence[Verdict]) -> None:
+    for verdict in judged:
+        if not verdict.ok:
+            errors.print(
+                f"[bold]{escape(f'{verdict.application} {verdict.load}')}[/bold] {escape(verdict.explanation)}",
+                soft_wrap=True,
+            )
+    if judged:
+        saves, good = sum(verdict.saves_more for verdict in judged), sum(verdict.ok for verdict in judged)
+        say(
+            f"symbiotic saves more nodes than joint on {saves} of {len(judged)} loads, at no more degradation on {good}"
+        )
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("row", no_wrap=True)
+    for name in ("seed: degr.", "ours", "unsmoothed", "seed: saved", "ours", "latency", "changes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in results:
+        measured, published = result.measured, result.case.published
+        where = "" if result.target == SIMULATOR else f" on {result.target}"
+        table.add_row(
+            escape(f"{result.case.key}{where}"),
+            number(None if published is None else published.throughput_degradation),
+            number(_two(measured.throughput_degradation)),
+            number(_two(measured.throughput_degradation_unsmoothed)),
+            share(None if published is None else published.nodes_saved),
+            share(measured.nodes_saved),
+            seconds(measured.latency_mean_s),
+            number(_two(measured.reconfigurations)),
+        )
+    return table
+
+
+def _two(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,227 @@
+"""``ebbflow profile``: learn what a pipeline costs on a stair of loads, and write it down."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ebbflow.bench.profiling.from_store import learn_from_store
+from ebbflow.bench.profiling.phase import Phase
+from ebbflow.bench.profiling.simulated import SimulatedPhase
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say, standard_output_to_error
+from ebbflow.core.clock import SystemClock
+from ebbflow.core.duration import parse_seconds
+from ebbflow.core.limits import Limits
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.profiling.profile import NodeProfile, Profile, Spread
+from ebbflow.targets.simulator.catalogue import PIPELINES, costed_pipeline
+
+SIMULATOR, SPARK = "simulator", "spark"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("profile")(profile)
+
+
+def profile(
+    pipeline: Annotated[str, typer.Option(help="A built-in pipeline.", metavar="NAME")] = "top-words",
+    target: Annotated[str, typer.Option(help="simulator or spark.", metavar="TARGET")] = SIMULATOR,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where the profile goes.", show_default="NAME.profile.toml", metavar="FILE"),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="Learn from the readings of an earlier run instead of running anything.", metavar="FILE"
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Of the simulator: continuous or micro-batch.")] = "continuous",
+    steps: Annotated[int | None, typer.Option(help="Steps of the stair.", show_default="8")] = None,
+    hold: Annotated[
+        str | None,
+        typer.Option(help="How long each step lasts.", show_default="60s; on Spark 20s", metavar="DURATION"),
+    ] = None,
+    noise: Annotated[
+        float, typer.Option(help="Of the simulator: spread of what rows cost, as a share.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(help="Of the simulator: same seed, same profile.")] = 1,
+    peak: Annotated[
+        float | None,
+        typer.Option(help="On Spark: rows/s of the highest step.", show_default="the pipeline's own"),
+    ] = None,
+    executors: Annotated[int, typer.Option(help="On Spark: executors of the first layout.")] = 2,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="On Spark: spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="On Spark: an agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option(help="Run a sine after the stair and tell how far off the profile is.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Learn what the operators of a pipeline cost on a stair of loads, and write it to a file that people can read.
+
+    In the simulator that takes seconds; on a real Spark cluster a few minutes. The profile holds selectivities, the
+    CPU of an instance and of a node, what batches and restarts cost, and for each how surely it is known.
+    """
+    if target not in (SIMULATOR, SPARK):
+        raise UnknownNameError("target", target, (SIMULATOR, SPARK))
+    _check_numbers(steps, noise, peak, executors)
+    hold_s = None if hold is None else parse_seconds(hold)
+    if hold_s is not None and not hold_s > 0:
+        raise InputError(f"--hold {hold} leaves no time on a step; write 15s or more")
+    path = output or Path(f"{pipeline}.profile.toml")
+    check_writable(path)
+    if store is not None:
+        known = PIPELINES[pipeline].pipeline if pipeline in PIPELINES else pipeline
+        phase = learn_from_store(store, known)
+    elif target == SPARK:
+        phase = _on_spark(pipeline, steps, hold_s, peak, executors, master, tuple(agent or ()), check)
+    else:
+        costed_pipeline(pipeline)
+        usual = SimulatedPhase(pipeline=pipeline)
+        made = SimulatedPhase(
+            pipeline=pipeline, engine=engine, noise=noise, seed=seed, steps=steps or usual.steps,
+            hold_s=hold_s or usual.hold_s,
+        )  # fmt: skip
+        now = datetime.fromtimestamp(SystemClock().now_s(), UTC).replace(microsecond=0)
+        with _Shown() as shown:
+            phase = made.run(learned_at=now, on_progress=shown.tell)
+    path.write_text(phase.profile.to_text(), encoding="utf-8")
+    if json:
+        print_json({**phase.to_json(), "file": str(path)})
+    else:
+        _tell(phase)
+    say(f"profile: {escape(str(path))}")
+
+
+def _check_numbers(steps: int | None, noise: float, peak: float | None, executors: int) -> None:
+    if steps is not None and not 1 <= steps <= 1000:
+        raise InputError(f"--steps {steps} makes no stair; write 1 to 1000")
+    if not 0 <= noise <= 1:
+        raise InputError(f"--noise {noise:g} is not a share; write 0 to 1")
+    if peak is not None and not peak > 0:
+        raise InputError(f"--peak {peak:g} is no load; write rows per second above 0")
+    Limits(min_nodes=executors, max_nodes=max(executors, 1))
+
+
+def _on_spark(
+    pipeline: str, steps: int | None, hold_s: float | None, peak: float | None, executors: int,
+    master: str | None, agents: tuple[str, ...], check: bool,
+) -> Phase:  # fmt: skip
+    from ebbflow.bench.profiling.applications import application
+    from ebbflow.bench.profiling.on_spark import SparkPhase
+    from ebbflow.targets.spark.java import check_java
+    from ebbflow.targets.spark.submit import check_master
+
+    application(pipeline)
+    if master is not None:
+        check_master(master)
+    check_java()
+    usual = SparkPhase(pipeline=pipeline)
+    made = SparkPhase(
+        pipeline=pipeline, executors=executors, peak_per_s=peak, steps=steps or usual.steps,
+        hold_s=hold_s or usual.hold_s, check_s=usual.check_s if check else 0.0, master=master, agents=agents,
+    )  # fmt: skip
+    with standard_output_to_error(), _Shown() as shown:
+        return made.run(on_progress=shown.tell)
+
+
+class _Shown:
+    """A bar on standard error."""
+
+    def __init__(self) -> None:
+        columns = (
+            BarColumn(30),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._progress = Progress(*columns, console=errors, transient=True)
+        self._task = self._progress.add_task("", total=1.0)
+
+    def __enter__(self) -> _Shown:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def tell(self, share: float, text: str) -> None:
+        """So much is over, and this goes on."""
+        self._progress.update(self._task, completed=min(1.0, share), description=escape(text))
+
+
+def _tell(phase: Phase) -> None:
+    learned, checked = phase.profile, phase.accuracy
+    table = Table("", "model", "cores", "at", "error", "on a sine", box=None, pad_edge=False)
+    for name, curve in (*learned.cpu.items(), *((("a node", learned.node),) if learned.node.samples else ())):
+        whole = isinstance(curve, NodeProfile)
+        off = None if checked is None else checked.node if whole else checked.cpu.get(name)
+        used = curve.estimate(curve.high).value * (learned.node.cores if whole else 1)
+        table.add_row(
+            escape(name),
+            type(curve.model).__name__.lower(),
+            f"{used:.2f}",
+            f"{curve.high:.4g} {'cores of instances' if whole else 'rows/s'}",
+            _percent(curve.error),
+            _percent(off),
+        )
+    console = Console(highlight=False)
+    if table.row_count:
+        console.print(table)
+    for line in _facts(learned):
+        console.print(line, soft_wrap=True)
+    console.print(f"[dim]{phase.seconds:.0f} s of load, models found in {phase.training_s:.1f} s[/dim]")
+
+
+def _facts(learned: Profile) -> list[str]:
+    lines = [
+        f"{escape(a)} → {escape(b)}: {_spread(s)} rows for each" for (a, b), s in learned.selectivity.items()
+    ]
+    costs = learned.costs
+    if costs is None:
+        return lines
+    if costs.stages:
+        tasks = ", ".join(f"{s.tasks} tasks of {1000 * s.per_task_s:.0f} ms" for s in costs.stages)
+        lines.append(
+            f"a batch: {costs.driver_s:.2f} s of the driver, {tasks}, {1e6 * costs.per_row_s:.0f} µs a row"
+        )
+    if costs.lead_time_s is not None:
+        lines.append(f"a new node: {_spread(costs.lead_time_s)} s until its first work")
+    if (change := costs.reconfiguration) is not None:
+        lines.append(
+            f"a restart: {_spread(change.stop_s)} s to stop, {_spread(change.state_s)} s for state, "
+            f"{_spread(change.restart_s)} s to start, {_spread(change.drain_s)} s to drain"
+        )
+    if costs.state_bytes is not None:
+        lines.append(f"state: {costs.state_rows or 0:.0f} keys, {costs.state_bytes / 1e6:.1f} MB")
+    if costs.reload_s is not None:
+        lines.append(f"the first batch after a restart: {_spread(costs.reload_s)} s longer than others")
+    return lines
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _spread(spread: Spread) -> str:
+    deviation = spread.deviation if spread.deviation > 1e-3 * abs(spread.mean) else 0.0
+    return f"{spread.mean:.3g} ± {deviation:.2g}"

@@ -1,0 +1,1 @@
+"""What load comes next: a straight line, and a small net that must beat it."""

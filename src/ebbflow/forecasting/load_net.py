@@ -1,0 +1,213 @@
+"""Elysium's input load profiler (§3.2 ILP, §5.1): a small net that learns how the load goes, and must earn its place.
+
+    13 inputs (day of the week, hour, minute; the loads of the last 10 minutes) → 24 tanh → 5 outputs (next 5 minutes)
+
+Inputs and outputs are scaled to [0, 1] by their least and most in the training part, the first 70 %. How strongly
+weights are held back is chosen by 10-fold cross-validation there. On the other 30 % it is compared with the straight
+line: |max of 5 predicted − max of 5 that came| ÷ mean, since the decision uses the highest of the five. Who loses does
+not predict. It is trained online, as soon as there is enough to learn from, and again whenever that has doubled.
+
+Otherwise than in the seed: the output is linear and the training is L-BFGS (scikit-learn has neither a tanh output nor
+RPROP); and a time of day, hour or week counts only once a whole one was seen, because a net that has met one morning
+takes it for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ebbflow.core.curve import Floats
+from ebbflow.errors import InputError
+from ebbflow.forecasting.forecast import HORIZON_MINUTES, MINUTE_S, Loads
+from ebbflow.forecasting.minutes import by_minute
+from ebbflow.forecasting.naive import MOST_GROWTH, Naive
+
+LAGS = 10
+HIDDEN = 24
+TRAINING_SHARE = 0.7
+FOLDS = 10
+RESTRAINTS = (1e-3, 1e-1)
+"""Strengths of holding weights back that are tried."""
+ITERATIONS = 120
+LEAST_MINUTES = 60
+"""Of a history: fewer leave nothing to test on."""
+CYCLES_MINUTES = (7 * 24 * 60, 24 * 60, 60)
+"""Of the day of the week, the hour and the minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a training went."""
+
+    minutes: int
+    net_error: float
+    """On the 30 % that it did not see."""
+    naive_error: float
+    restraint: float
+
+    @property
+    def net_wins(self) -> bool:
+        """Whether the net may predict."""
+        return self.net_error < self.naive_error
+
+    def __str__(self) -> str:
+        return f"mean error {100 * self.net_error:.1f} %, the line's {100 * self.naive_error:.1f} %"
+
+
+class LoadNet:
+    """Predicts by the net where that has shown to be better, else by the line; ``said`` tells which, and why.
+
+    ``least``: minutes to have seen before it trains by itself. ``seed``: of the first weights.
+
+    >>> net = LoadNet(least=80)
+    >>> net.predict([(60.0 * k, 100.0) for k in range(40)], now_s=2400.0)
+    [100.0, 100.0, 100.0, 100.0, 100.0]
+    >>> net.said
+    'the line through the last minutes: 40 of 80 minutes seen that the net needs'
+    """
+
+    def __init__(self, *, least: int = 150, seed: int = 0, naive: Naive | None = None) -> None:
+        if least < LEAST_MINUTES:
+            raise InputError(f"{least} minutes teach nothing; at least {LEAST_MINUTES} do")
+        self._least, self._seed = least, seed
+        self._naive = naive or Naive()
+        self._due = least
+        self._net: _Fit | None = None
+        self.training: Training | None = None
+        self.said = "nothing yet"
+
+    def learn(self, loads: Loads) -> Training:
+        """Train on a history, as in a profiling phase."""
+        minutes = by_minute(loads)
+        if len(minutes) < LEAST_MINUTES:
+            raise InputError(
+                f"the net needs {LEAST_MINUTES} minutes of loads to learn from, and got {len(minutes)}"
+            )
+        values = np.asarray([load for _, load in minutes])
+        starts = np.asarray([time_s for time_s, _ in minutes])
+        inputs, outputs = _examples(starts, values)
+        first = math.ceil(TRAINING_SHARE * len(inputs))
+        restraint = self._best_restraint(inputs[:first], outputs[:first])
+        tried = _fit(inputs[:first], outputs[:first], restraint, self._seed)
+        came = outputs[first:].max(axis=1)
+        scale = max(float(came.mean()), 1e-9)
+        predicted = tried.predict(inputs[first:]).max(axis=1)
+        line = [max(self._straight(minutes, first + k)) for k in range(len(came))]
+        training = Training(
+            minutes=len(minutes),
+            net_error=float(np.abs(predicted - came).mean()) / scale,
+            naive_error=float(np.abs(np.asarray(line) - came).mean()) / scale,
+            restraint=restraint,
+        )
+        self._net = _fit(inputs, outputs, restraint, self._seed) if training.net_wins else None
+        self.training, self._due = training, max(self._due, 2 * len(minutes))
+        return training
+
+    def predict(self, loads: Loads, now_s: float) -> Sequence[float]:
+        """The next five minutes."""
+        seen = round((loads[-1][0] - loads[0][0]) / MINUTE_S) + 1 if loads else 0
+        if seen >= self._due:
+            minutes = by_minute(loads)
+            if len(minutes) >= LEAST_MINUTES:
+                self.learn(minutes)
+            self._due = max(self._due, 2 * len(minutes))
+        line = self._naive.said
+        if self._net is None:
+            why = f"{seen} of {self._least} minutes seen that the net needs"
+            self.said = f"{line}: " + (
+                why if self.training is None else f"the net did worse ({self.training})"
+            )
+            return self._naive.predict(loads, now_s)
+        recent = by_minute(loads[bisect_left(loads, (now_s - (LAGS + 2) * MINUTE_S, -math.inf)) :])
+        if len(recent) < LAGS:
+            self.said = f"{line}: {len(recent)} of {LAGS} minutes before this one are known"
+            return self._naive.predict(loads, now_s)
+        self.said = f"the net ({self.training})"
+        starts, values = np.asarray([t for t, _ in recent]), np.asarray([load for _, load in recent])
+        ahead: list[float] = self._net.predict(_inputs(starts, values, len(recent))[None, :])[0].tolist()
+        return ahead
+
+    def _straight(self, minutes: Loads, example: int) -> list[float]:
+        """What the line would have said where an example stands."""
+        known = example + LAGS
+        return self._naive.predict(minutes[example:known], minutes[known - 1][0])
+
+    def _best_restraint(self, inputs: Floats, outputs: Floats) -> float:
+        """By 10-fold cross-validation; folds are stretches of time, for neighbouring minutes know each other."""
+        folds = np.array_split(np.arange(len(inputs)), min(FOLDS, len(inputs)))
+        errors = {}
+        for restraint in RESTRAINTS:
+            missed = 0.0
+            for fold in folds:
+                rest = np.setdiff1d(np.arange(len(inputs)), fold)
+                fit = _fit(inputs[rest], outputs[rest], restraint, self._seed)
+                missed += float(np.abs(fit.predict(inputs[fold]) - outputs[fold]).sum())
+            errors[restraint] = missed
+        return min(RESTRAINTS, key=lambda restraint: errors[restraint])
+
+
+def _inputs(starts: Floats, values: Floats, known: int) -> Floats:
+    """The 13 inputs of who knows the first ``known`` minutes and is asked about the next ones."""
+    minute = int(starts[known - 1] // MINUTE_S) + 1
+    clock = (minute // (24 * 60) % 7, minute // 60 % 24, minute % 60)
+    return np.concatenate((np.asarray(clock, dtype=np.float64), values[known - LAGS : known]))
+
+
+def _examples(starts: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Inputs and outputs of every minute that has 10 before it and 5 after it. Times whose cycle was not seen
+    whole are 0 throughout."""
+    last = len(values) - HORIZON_MINUTES
+    inputs = np.stack([_inputs(starts, values, known) for known in range(LAGS, last + 1)])
+    for column, cycle in enumerate(CYCLES_MINUTES):
+        if len(values) < cycle:
+            inputs[:, column] = 0.0
+    outputs = np.stack([values[known : known + HORIZON_MINUTES] for known in range(LAGS, last + 1)])
+    return inputs, outputs
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A trained net with its scales."""
+
+    net: Any
+    least: Floats
+    span: Floats
+    used: Floats
+    """1 for inputs that varied in training, else 0."""
+    least_load: float
+    load_span: float
+
+    def predict(self, inputs: Floats) -> Floats:
+        scaled = (inputs - self.least) / self.span * self.used
+        loads = self.net.predict(scaled) * self.load_span + self.least_load
+        return np.asarray(np.clip(loads, 0.0, MOST_GROWTH * (self.least_load + self.load_span)))
+
+
+def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
+    from sklearn.exceptions import ConvergenceWarning  # a second to load, and most runs never train
+    from sklearn.neural_network import MLPRegressor
+    from threadpoolctl import threadpool_limits
+
+    least, most = inputs.min(axis=0), inputs.max(axis=0)
+    used = (most > least).astype(np.float64)
+    # All loads, in and out, on one scale: the net then need not learn that they are the same thing.
+    low, high = float(min(inputs[:, -LAGS:].min(), outputs.min())), float(outputs.max())
+    load_span = max(high - low, 1e-9)
+    least[-LAGS:], most[-LAGS:] = low, low + load_span
+    span = np.where(most > least, most - least, 1.0)
+    net = MLPRegressor(
+        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=ITERATIONS,
+        random_state=seed,
+    )  # fmt: skip
+    # One thread: for matrices this small, those of the linear algebra spend their time waiting for each other.
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net.fit((inputs - least) / span * used, (outputs - low) / load_span)
+    return _Fit(net=net, least=least, span=span, used=used, least_load=low, load_span=load_span)

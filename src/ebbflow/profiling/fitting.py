@@ -1,0 +1,240 @@
+"""From samples to the model that explains unseen ones best: cross-validation over simple models and a small net.
+
+Elysium (§5.1) trains one net for each operator: one hidden layer of 3 neurons, tanh, 10-fold cross-validation. Here
+that net has to win against simpler models on the same folds. Where a simpler one does as well, within the standard
+error of the difference, it is kept: it errs less where nothing was seen (Breiman et al., Classification and
+Regression Trees, 1984, §3.4.3: the one-standard-error rule).
+
+Errors are relative: |estimate − measured| / measured. An operator that idles is not judged by the noise of
+nearly nothing, so a measured value counts as at least 5 % of the largest one, and as at least 1 % of a core (or of a
+node): no decision hangs on less. Least squares weigh alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ebbflow.core.curve import Floats
+from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional
+
+FOLDS = 10
+LEAST_SHARE = 0.05
+"""Of the largest measured value: smaller ones count as that much in relative errors."""
+LEAST = 0.01
+"""Of a core, or of a node: the same."""
+MOST_SAMPLES = 300
+"""More are thinned out evenly: a net of 10 numbers does not learn from them what it has not learned before."""
+FEWEST_FOR_FREEDOM = 20
+"""Samples below which only straight lines are tried."""
+MOST_KNOTS = 12
+HIDDEN = 3
+_SAME = 1e-6
+"""Errors closer than this differ by rounding."""
+_ALIKE = 1e-3
+"""Inputs closer than this share of the largest are one input."""
+
+QUICK = ("proportional", "line", "knots")
+"""Models that are found in milliseconds: for learning while a pipeline runs."""
+ALL = (*QUICK, "net")
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that won, and how the others did."""
+
+    model: Model
+    low: float
+    high: float
+    slope: float
+    error: float
+    samples: int
+    tried: dict[str, float]
+
+
+def fit(x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, seed: int = 0) -> Fit | None:
+    """The best of some kinds of models for y from x, both 0 or more; None where there is nothing to learn from.
+
+    >>> x = [float(n) for n in range(1, 61)]
+    >>> found = fit(x, [0.2 + 0.01 * n for n in x])
+    >>> round(found.model.at(30.0), 9), found.low, found.high, found.error < 1e-9
+    (0.5, 1.0, 60.0, True)
+    """
+    xs, ys = _thinned(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+    if not len(xs) or not ys.max() > 0 or not xs.max() > 0:
+        return None
+    fold_of = np.random.default_rng(seed).permutation(len(xs)) % FOLDS
+    errors: dict[str, Floats] = {}
+    tried: dict[str, float] = {}
+    for kind in _worth_trying(xs, kinds):
+        if kind == "net" and errors and not _may_win(own := _own_errors(_net, xs, ys), errors):
+            tried[kind] = float(own.mean())
+            continue
+        errors[kind] = _held_out_errors(FITTERS[kind], xs, ys, fold_of)
+        tried[kind] = float(errors[kind].mean())
+    winner = _winner(errors)
+    line = _line(xs, ys, _weights(ys))
+    slope = line.per_unit if line.per_unit > 0 else _proportional(xs, ys, _weights(ys)).per_unit
+    return Fit(
+        model=FITTERS[winner](xs, ys, _weights(ys)),
+        low=float(xs.min()),
+        high=float(xs.max()),
+        slope=slope,
+        error=float(errors[winner].mean()),
+        samples=len(x),
+        tried=tried,
+    )
+
+
+def relative_errors(estimates: Floats, measured: Floats) -> Floats:
+    """|estimate − measured| / measured of each, as this module counts it.
+
+    >>> relative_errors(np.array([1.1, 0.2]), np.array([1.0, 0.0])).round(6).tolist()
+    [0.1, 4.0]
+    """
+    return np.asarray(np.abs(estimates - measured) / np.maximum(measured, _least(measured)))
+
+
+def _least(measured: Floats) -> float:
+    return max(LEAST_SHARE * float(measured.max()), LEAST)
+
+
+# -- cross-validation ------------------------------------------------------------------------------
+
+
+def _may_win(known: Floats, errors: dict[str, Floats]) -> bool:
+    """Whether errors on the samples that a model was fitted to leave it a chance: on others it does no better.
+
+    A net takes as long as all others together ten times; mostly nothing bends, and it is spared the folds.
+    """
+    best = errors[_winner(errors)]
+    better = best - known
+    return bool(better.mean() > better.std() / np.sqrt(len(better)))
+
+
+def _own_errors(fitter: Fitter, x: Floats, y: Floats) -> Floats:
+    model = fitter(x, y, _weights(y))
+    return relative_errors(np.array([max(0.0, model.at(each)) for each in x.tolist()]), y)
+
+
+def _held_out_errors(fitter: Fitter, x: Floats, y: Floats, fold_of: npt.NDArray[np.int64]) -> Floats:
+    """The relative error at each sample of a model that was fitted without its fold; 1 where there is but one."""
+    if len(x) < 2:
+        return np.ones(len(x))
+    estimates = np.empty_like(y)
+    for fold in np.unique(fold_of):
+        held = fold_of == fold
+        model = fitter(x[~held], y[~held], _weights(y[~held]))
+        estimates[held] = [max(0.0, model.at(each)) for each in x[held].tolist()]
+    return relative_errors(estimates, y)
+
+
+def _winner(errors: dict[str, Floats]) -> str:
+    """The first, from the simplest on, that is not clearly worse than the best."""
+    best = min(errors, key=lambda kind: float(errors[kind].mean()))
+    for kind, error in errors.items():
+        worse = error - errors[best]
+        doubt = float(worse.std()) / np.sqrt(len(worse))
+        if kind == best or float(worse.mean()) <= max(doubt, _SAME):
+            return kind
+    return best
+
+
+def _worth_trying(x: Floats, kinds: Sequence[str]) -> list[str]:
+    varied = float(np.ptp(x)) > _ALIKE * float(x.max())
+    if not varied or len(x) < 3:
+        return ["proportional"]
+    simple = len(x) < FEWEST_FOR_FREEDOM
+    return [k for k in ALL if k in kinds and not (simple and k in ("knots", "net"))] or ["proportional"]
+
+
+def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    if len(x) <= MOST_SAMPLES:
+        return x, y
+    kept = np.linspace(0, len(x) - 1, MOST_SAMPLES).round().astype(int)
+    return x[kept], y[kept]
+
+
+def _weights(y: Floats) -> Floats:
+    """1 / y², so that squares of relative errors are added up."""
+    return np.asarray(1.0 / np.maximum(y, _least(y)) ** 2)
+
+
+# -- kinds of models ---------------------------------------------------------------------------------
+
+
+def _proportional(x: Floats, y: Floats, weights: Floats) -> Proportional:
+    squares = float(np.sum(weights * x * x))
+    return Proportional(per_unit=float(np.sum(weights * x * y)) / squares if squares > 0 else 0.0)
+
+
+def _line(x: Floats, y: Floats, weights: Floats) -> Line:
+    total = float(weights.sum())
+    mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
+    spread = float(weights @ (x - mean_x) ** 2)
+    if spread <= 1e-12 * total * max(mean_x * mean_x, 1e-12):
+        return Line(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
+    slope = float(weights @ ((x - mean_x) * (y - mean_y))) / spread
+    return Line(fixed=mean_y - slope * mean_x, per_unit=slope)
+
+
+def _knots(x: Floats, y: Floats, weights: Floats) -> Model:
+    """Means of equal parts of the samples, made to rise (isotonic regression), joined by lines, drawn to the ends."""
+    from scipy.optimize import isotonic_regression
+
+    order = np.argsort(x, kind="stable")
+    parts = [part for part in np.array_split(order, min(MOST_KNOTS, max(1, len(x) // 5))) if len(part)]
+    heavy = np.array([weights[part].sum() for part in parts])
+    mean_x = np.array([np.average(x[part], weights=weights[part]) for part in parts])
+    mean_y = np.array([np.average(y[part], weights=weights[part]) for part in parts])
+    rising = isotonic_regression(mean_y, weights=heavy).x
+    apart = np.concatenate(([True], np.diff(mean_x) > _ALIKE * float(x.max())))
+    knots_x, knots_y = mean_x[apart], rising[apart]
+    if len(knots_x) < 2:
+        return _line(x, y, weights)
+    low, high = min(float(x.min()), float(knots_x[0])), max(float(x.max()), float(knots_x[-1]))
+    points = [(low, _on_line(knots_x[:2], knots_y[:2], low))] if low < knots_x[0] else []
+    points += zip(knots_x.tolist(), knots_y.tolist(), strict=True)
+    points += [(high, _on_line(knots_x[-2:], knots_y[-2:], high))] if high > knots_x[-1] else []
+    return Knots(x=tuple(p[0] for p in points), y=tuple(max(0.0, p[1]) for p in points))
+
+
+def _on_line(x: Floats, y: Floats, at: float) -> float:
+    return float(y[0] + (y[1] - y[0]) * (at - x[0]) / (x[1] - x[0]))
+
+
+def _net(x: Floats, y: Floats, weights: Floats) -> Model:
+    """The seed's net, by L-BFGS: RPROP, which it used, is for far more data than this."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPRegressor
+
+    x_middle, x_scale = float(x.max() + x.min()) / 2, max(float(np.ptp(x)) / 2, 1e-12)
+    y_middle, y_scale = float(y.max() + y.min()) / 2, max(float(np.ptp(y)) / 2, 1e-12)
+    z, t = ((x - x_middle) / x_scale)[:, None], (y - y_middle) / y_scale
+    net = MLPRegressor(
+        hidden_layer_sizes=(HIDDEN,),
+        activation="tanh",
+        solver="lbfgs",
+        alpha=1e-5,
+        max_iter=100,
+        random_state=1,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net.fit(z, t, sample_weight=weights / weights.mean())
+    return Net(
+        x_middle=x_middle, x_scale=x_scale, y_middle=y_middle, y_scale=y_scale,
+        weights=tuple(net.coefs_[0][0].tolist()),
+        shifts=tuple(net.intercepts_[0].tolist()),
+        outputs=tuple(net.coefs_[1][:, 0].tolist()),
+        output_shift=float(net.intercepts_[1][0]),
+    )  # fmt: skip
+
+
+Fitter = Callable[[Floats, Floats, Floats], Model]
+FITTERS: dict[str, Fitter] = {
+    "proportional": _proportional, "line": _line, "knots": _knots, "net": _net,
+}  # fmt: skip

@@ -1,0 +1,181 @@
+"""Learns the profile of an application from what is read of it, before and while it is scaled."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from ebbflow.core.batches import Batch
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.profiling import costs, samples
+from ebbflow.profiling.costs import CostLearner, Seen
+from ebbflow.profiling.curve_learner import CurveLearner
+from ebbflow.profiling.drift import Drift
+from ebbflow.profiling.fitting import QUICK
+from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, SparkCosts, Spread
+from ebbflow.profiling.samples import WINDOW_S, Sampler
+
+log = logging.getLogger("ebbflow")
+
+METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*samples.METRICS, *costs.METRICS)))
+"""Everything a profile is learned from: to be asked of a store."""
+KEPT_RATIOS = 1000
+"""Windows of which the selectivity is remembered."""
+
+
+class ProfileLearner:
+    """Takes in readings and batches; answers with a profile at any time.
+
+    With ``base``, a profile from a file, it goes on from there: what the file says holds until the pipeline is seen
+    to behave otherwise (``drift``), and is stretched where a wider range is seen. ``kinds``: the models to try;
+    those of ``QUICK`` take milliseconds, so a strategy may ask at every decision.
+
+    >>> learner = ProfileLearner(Pipeline.chain("p", "split"))
+    >>> for t in range(0, 400, 10):
+    ...     learner.learn([Reading(float(t), "split", Metric.ROWS_IN, 20.0 * t),
+    ...                    Reading(float(t), "split", Metric.INSTANCES, 2.0),
+    ...                    Reading(float(t), "split", Metric.INSTANCE_CPU, 0.002 * t)])
+    >>> cpu = learner.profile().cpu["split"]  # at t: t rows/s an instance
+    >>> type(cpu.model).__name__, round(cpu.estimate(200.0).value, 3)
+    ('Proportional', 0.4)
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        window_s: float = WINDOW_S,
+        kinds: Sequence[str] = QUICK,
+        base: Profile | None = None,
+        target: str = "",
+    ) -> None:
+        self.pipeline = pipeline
+        self._kinds = tuple(kinds)
+        self._base = base
+        self._target = target or (base.target if base is not None else "")
+        self._sampler = Sampler(window_s=window_s)
+        self._costs = CostLearner()
+        self._cpu: dict[str, CurveLearner] = {}
+        self._node = CurveLearner("a node", self._kinds, None if base is None else base.node)
+        self._ratios: dict[tuple[str, str], deque[tuple[float, float]]] = {}
+        self._seen_s: dict[tuple[str, Metric], float] = {}
+        self.drifts: list[Drift] = []
+        """What was noticed to cost what it did not use to, oldest first."""
+        for name, cpu in (base.cpu if base is not None else {}).items():
+            self._cpu[name] = CurveLearner(name, self._kinds, cpu)
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def learn(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+        """Take in what was read."""
+        new = list(readings)
+        self._sampler.add(new)
+        self._costs.learn(new, batches)
+        found = self._sampler.take(self.pipeline)
+        for name, cpu in found.cpu.items():
+            if cpu and name not in self._cpu:
+                self._cpu[name] = CurveLearner(name, self._kinds)
+            for sample in cpu:
+                self._note(self._cpu[name].add(sample))
+        for sample in found.node:
+            self._note(self._node.add(sample))
+        for ends, streamed in found.selectivity.items():
+            kept = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
+            kept.extend((sample.x, sample.y) for sample in streamed)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take in what a snapshot shows and was not taken in before: for strategies, which see nothing else."""
+        self.pipeline = snapshot.pipeline
+        new: list[Reading] = []
+        for subject, metric in snapshot.windows.series():
+            if metric not in _LOOKED_AT:
+                continue
+            window = snapshot.windows.of(subject, metric)
+            since_s = self._seen_s.get((subject, metric), float("-inf"))
+            new += [Reading(time_s, subject, metric, value) for time_s, value in window.after(since_s)]
+            if window.last_time_s is not None:
+                self._seen_s[subject, metric] = window.last_time_s
+        self.learn(new, snapshot.batches)
+
+    def _note(self, drift: Drift | None) -> None:
+        if drift is not None:
+            self.drifts.append(drift)
+            log.warning("%s; learning it anew", drift)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether the CPU of some operator is known."""
+        return any(cpu.samples or cpu.base is not None for cpu in self._cpu.values())
+
+    def profile(
+        self, learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC), *, kinds: Sequence[str] | None = None
+    ) -> Profile:
+        """What is known by now. ``kinds``: other models to try than those it was made with, this once."""
+        cpu = {}
+        for name, learner in self._cpu.items():
+            if isinstance(learner.base, CpuProfile) and learner.holds:
+                cpu[name] = learner.base
+            elif (fit := learner.fit(kinds)) is not None:
+                cpu[name] = CpuProfile(
+                    model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
+                    samples=fit.samples, tried=fit.tried,
+                )  # fmt: skip
+        return Profile(
+            pipeline=self.pipeline.name,
+            selectivity=self._selectivity(),
+            cpu=cpu,
+            node=self._node_profile(kinds),
+            costs=self._known_costs(),
+            target=self._target,
+            learned_at=learned_at,
+        )
+
+    def _selectivity(self) -> dict[tuple[str, str], Spread]:
+        """Rows of the stream ÷ rows into the operator over all windows; the spread is that of single windows."""
+        found = dict(self._base.selectivity) if self._base is not None else {}
+        for ends, ratios in self._ratios.items():
+            seen = Seen()
+            for into, along in ratios:
+                seen.add(along / into)
+            if seen.count:
+                mean = sum(along for _, along in ratios) / sum(into for into, _ in ratios)
+                found[ends] = Spread(mean=mean, deviation=seen.spread.deviation, samples=seen.count)
+        return found
+
+    def _node_profile(self, kinds: Sequence[str] | None) -> NodeProfile:
+        base = self._node.base
+        if isinstance(base, NodeProfile) and base.samples and self._node.holds:
+            return base
+        fit = self._node.fit(kinds)
+        cores = self._sampler.cores
+        if fit is None:
+            return NodeProfile.assumed(cores=cores)
+        return NodeProfile(
+            model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
+            samples=fit.samples, tried=fit.tried, cores=cores,
+        )  # fmt: skip
+
+    def _known_costs(self) -> SparkCosts | None:
+        """What was seen; what was not, as the file has it."""
+        seen, base = self._costs.costs, None if self._base is None else self._base.costs
+        if seen is None or base is None:
+            return seen or base
+        return SparkCosts(
+            driver_s=seen.driver_s if seen.stages else base.driver_s,
+            stages=seen.stages or base.stages,
+            lead_time_s=seen.lead_time_s or base.lead_time_s,
+            state_rows=base.state_rows if seen.state_rows is None else seen.state_rows,
+            state_bytes=base.state_bytes if seen.state_bytes is None else seen.state_bytes,
+            reload_s=seen.reload_s or base.reload_s,
+            reconfiguration=seen.reconfiguration or base.reconfiguration,
+        )
+
+
+_LOOKED_AT = frozenset(METRICS)

@@ -1,0 +1,223 @@
+"""The file of a profile: TOML that a person can read and a reader checks key by key.
+
+::
+
+    version = 1                      [cpu.split]                   [[selectivity]]
+    pipeline = "top-words"           kind = "line"                 from = "read"
+    target = "simulator"             fixed = 0.01                  to = "split"
+    learned_at = 2026-11-16T06:00:00Z   …                          mean = 17.86
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ebbflow.errors import ProfileError
+from ebbflow.profiling.models import Model
+from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, SparkCosts, Spread
+
+LARGEST = 10_000_000
+"""Characters of the largest file that is read."""
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+
+
+class _Fit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A fitted model as it is written; ``cores`` only of a node."""
+
+    model: Model
+    low: float
+    high: float
+    slope: float
+    error: float
+    samples: int
+    cores: int | None = None
+    tried: dict[str, float] = {}
+
+
+class _Stream(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}
+):
+    start: str
+    to: str
+    mean: float
+    deviation: float
+    samples: int
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    version: int
+    pipeline: str
+    learned_at: datetime
+    node: _Fit
+    target: str = ""
+    selectivity: list[_Stream] = []
+    cpu: dict[str, _Fit] = {}
+    costs: SparkCosts | None = None
+
+
+def to_text(profile: Profile) -> str:
+    """A profile as TOML."""
+    document = _Document(
+        version=profile.version,
+        pipeline=profile.pipeline,
+        target=profile.target,
+        learned_at=profile.learned_at,
+        selectivity=[
+            _Stream(start=a, to=b, mean=s.mean, deviation=s.deviation, samples=s.samples)
+            for (a, b), s in profile.selectivity.items()
+        ],
+        cpu={name: _fit(fitted) for name, fitted in profile.cpu.items()},
+        node=_fit(profile.node),
+        costs=profile.costs,
+    )
+    plain = _without_none(msgspec.to_builtins(document, builtin_types=(datetime,)))
+    name = "".join(sign if sign.isprintable() else "?" for sign in profile.pipeline)
+    head = (
+        f"# What {name} costs, learned on {profile.target or 'what was seen'}. Rates in rows/s of one "
+        "instance, CPU in cores,\n# a node's CPU as a share of its cores, times in seconds. `ebbflow profile --help`.\n"
+    )
+    return head + "\n".join(_table("", plain)) + "\n"
+
+
+def read(path: Path) -> Profile:
+    """The profile in a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ProfileError(f"cannot read the profile {path}: {why}") from None
+    return from_text(text, str(path))
+
+
+def from_text(text: str, where: str) -> Profile:
+    """The profile in a text.
+
+    >>> from_text("version = 99", "a.toml")
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.ProfileError: a.toml: a profile of version 99, and this Ebbflow reads versions up to 1; \
+use a newer Ebbflow, or learn it again with `ebbflow profile`
+    """
+    if len(text) > LARGEST:
+        raise ProfileError(f"{where}: a profile of {len(text)} characters; the most is {LARGEST}")
+    try:
+        plain = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProfileError(f"{where}: this is not TOML: {error}") from None
+    version = plain.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ProfileError(f"{where}: this is no profile; one begins with 'version = {VERSION}'")
+    if version > VERSION:
+        raise ProfileError(
+            f"{where}: a profile of version {version}, and this Ebbflow reads versions up to {VERSION}; "
+            "use a newer Ebbflow, or learn it again with `ebbflow profile`"
+        )
+    try:
+        return _profile(msgspec.convert(plain, _Document))
+    except msgspec.ValidationError as error:
+        raise ProfileError(f"{where}: {_spoken(str(error))}; learn it again with `ebbflow profile`") from None
+
+
+def _profile(document: _Document) -> Profile:
+    for name, fit in (*document.cpu.items(), ("node", document.node)):
+        if not 0 <= fit.low <= fit.high:
+            raise msgspec.ValidationError(
+                f"'{name}' was learned from {fit.low:g} to {fit.high:g}, which is no range"
+            )
+    node = document.node
+    return Profile(
+        version=document.version,
+        pipeline=document.pipeline,
+        target=document.target,
+        learned_at=document.learned_at,
+        selectivity={
+            (s.start, s.to): Spread(mean=s.mean, deviation=s.deviation, samples=s.samples)
+            for s in document.selectivity
+        },
+        cpu={
+            name: CpuProfile(
+                model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
+                samples=fit.samples, tried=fit.tried,
+            )
+            for name, fit in document.cpu.items()
+        },
+        node=NodeProfile(
+            model=node.model, low=node.low, high=node.high, slope=node.slope, error=node.error,
+            samples=node.samples, tried=node.tried, cores=node.cores or 1,
+        ),
+        costs=document.costs,
+    )  # fmt: skip
+
+
+def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:
+    return _Fit(
+        model=fitted.model, low=fitted.low, high=fitted.high, slope=fitted.slope, error=fitted.error,
+        samples=fitted.samples, tried=dict(fitted.tried),
+        cores=fitted.cores if isinstance(fitted, NodeProfile) else None,
+    )  # fmt: skip
+
+
+def _spoken(error: str) -> str:
+    """msgspec's words in ours: 'Expected `float`, got `str` - at `$.cpu[...].low`'."""
+    at = _PATH.search(error)
+    return f"{at[1]}: {error[: at.start()]}" if at else error
+
+
+# -- writing ---------------------------------------------------------------------------------
+
+
+def _table(path: str, table: Mapping[str, Any]) -> Iterator[str]:
+    """A table's own values first, then the tables in it."""
+    inner = {key: value for key, value in table.items() if _is_table(value)}
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, value in inner.items():
+        name = f"{path}.{_key(key)}" if path else _key(key)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(value, list):
+                yield f"\n[[{name}]]"
+            elif any(not _is_table(v) for v in each.values()):
+                yield f"\n[{name}]"
+            yield from _table(name, each)
+
+
+def _is_table(value: Any) -> bool:
+    return (isinstance(value, dict) and bool(value)) or (
+        isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds").replace("+00:00", "Z")
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{}"
+    return repr(value) if isinstance(value, float) else _quoted(value)
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _quoted(key)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON has it, which is how TOML has it but for one sign."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: what is not known is not written."""
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,255 @@
+"""Readings cut into windows: what a profile is learned from.
+
+In a window of W seconds (10, as the seed samples) operator i with p instances took in r_i rows and one of its
+instances used k_i CPU seconds, node n used u_n of its cores. That gives samples
+
+    CPU of an instance:    x = r_i / (W · p)                      y = k_i / W
+    CPU of a node:         x = Σ_i p_i · k_i / (W · nodes)        y = mean of u_n
+    selectivity of (A, B): rows of the stream / rows into A
+
+The same on Spark and in the simulator: nothing but readings of the catalogue is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ebbflow.core.layout import MAIN
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading
+from ebbflow.profiling.tracks import Level, Track
+
+WINDOW_S = 10.0
+SILENT_S = 300.0
+"""An operator that was not read for so long is gone."""
+FORGET_S = 3600.0
+"""What no window has used by then is not kept for one."""
+
+
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One window of an operator or of the nodes."""
+
+    time_s: float
+    """Its end."""
+    x: float
+    y: float
+
+
+class Samples(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the windows that are over."""
+
+    cpu: Mapping[str, Sequence[Sample]]
+    node: Sequence[Sample]
+    selectivity: Mapping[tuple[str, str], Sequence[Sample]]
+    """x: rows into the operator that the stream leaves; y: rows of the stream."""
+
+
+class _Operator:
+    def __init__(self) -> None:
+        self.rows_in, self.rows_out, self.cpu_s = Track(), Track(), Track()
+        self.instances = Level()
+
+
+class Sampler:
+    """Takes readings in as they come, and gives samples once their windows are over.
+
+    >>> sampler = Sampler(window_s=10.0)
+    >>> for t in (0.0, 10.0, 20.0):
+    ...     sampler.add([Reading(t, "split", Metric.ROWS_IN, 600.0), Reading(t, "split", Metric.INSTANCES, 2.0),
+    ...                  Reading(t, "split", Metric.INSTANCE_CPU, 0.3)])
+    >>> [(s.time_s, s.x, round(s.y, 6)) for s in sampler.take(Pipeline.chain("p", "split")).cpu["split"]]
+    [(10.0, 30.0, 0.3), (20.0, 30.0, 0.3)]
+    """
+
+    def __init__(self, *, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._operators: dict[str, _Operator] = {}
+        self._source: dict[str, Track] = {}
+        """Rows of finished batches, by query or pipeline."""
+        self._nodes: dict[str, Track] = {}
+        self._node_count = Level()
+        self._next: dict[tuple[str, str, str], int] = {}
+        """The window that each thing sampled is at."""
+        self.cores = 1
+        """Of a node, as last read."""
+        self._slots = 0.0
+        self._newest_s = -math.inf
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Take in readings; those about other things are passed over."""
+        for reading in readings:
+            take = _TAKERS.get(reading.metric)
+            if take is not None and reading.value == reading.value:
+                take(self, reading)
+                if reading.time_s > self._newest_s:
+                    self._newest_s = reading.time_s
+
+    def take(self, pipeline: Pipeline) -> Samples:
+        """Samples of the windows that ended since this was last asked."""
+        found = Samples(
+            cpu={name: self._cpu(name, operator) for name, operator in self._operators.items()},
+            node=self._node(),
+            selectivity={
+                ends: self._stream(ends, *tracks) for ends, tracks in self._streams(pipeline).items()
+            },
+        )
+        self._forget()
+        return found
+
+    # -- readings --------------------------------------------------------------------------------
+
+    def _operator(self, name: str) -> _Operator:
+        operator = self._operators.get(name)
+        if operator is None:
+            operator = self._operators[name] = _Operator()
+        return operator
+
+    def _take_rows_in(self, r: Reading) -> None:
+        self._operator(r.subject).rows_in.add(r.time_s, r.value)
+
+    def _take_rows_out(self, r: Reading) -> None:
+        self._operator(r.subject).rows_out.add(r.time_s, r.value)
+
+    def _take_instances(self, r: Reading) -> None:
+        self._operator(r.subject).instances.add(r.time_s, r.value)
+
+    def _take_instance_cpu(self, r: Reading) -> None:
+        self._operator(r.subject).cpu_s.add_mean(r.time_s, r.value)
+
+    def _take_node_cpu(self, r: Reading) -> None:
+        self._nodes.setdefault(r.subject, Track()).add_mean(r.time_s, r.value)
+
+    def _take_batch_rows(self, r: Reading) -> None:
+        self._source.setdefault(r.subject, Track()).add(r.time_s, r.value)
+
+    def _take_slots(self, r: Reading) -> None:
+        if r.subject == MAIN:
+            self._slots = r.value
+
+    def _take_nodes(self, r: Reading) -> None:
+        if r.subject == MAIN:
+            self._node_count.add(r.time_s, r.value)
+            if r.value and self._slots and self._slots % r.value == 0:  # not while one of the two is newer
+                self.cores = max(1, round(self._slots / r.value))
+
+    # -- windows -----------------------------------------------------------------------------------
+
+    def _windows(
+        self, key: tuple[str, str, str], tracks: Sequence[Track], until_s: float = math.inf
+    ) -> Iterable[tuple[float, float]]:
+        """The next windows up to a time that all of some tracks cover, each once."""
+        since_s = [track.first_s for track in tracks]
+        if not tracks or None in since_s:
+            return
+        first = math.ceil(max(s for s in since_s if s is not None) / self._window_s - 1e-9)
+        number = max(self._next.get(key, first), first)
+        while True:
+            start_s, end_s = number * self._window_s, (number + 1) * self._window_s
+            if end_s > until_s or not all(track.covers(start_s, end_s) for track in tracks):
+                break
+            number += 1
+            yield start_s, end_s
+        self._next[key] = number
+
+    def _cpu(self, name: str, operator: _Operator) -> list[Sample]:
+        found = []
+        for start_s, end_s in self._windows(("cpu", name, ""), (operator.rows_in, operator.cpu_s)):
+            instances = operator.instances.throughout(start_s, end_s)
+            rows = operator.rows_in.between(start_s, end_s)
+            if instances and rows > 0:
+                rate_per_s = rows / (self._window_s * instances)
+                found.append(
+                    Sample(end_s, rate_per_s, operator.cpu_s.between(start_s, end_s) / self._window_s)
+                )
+        return found
+
+    def _node(self) -> list[Sample]:
+        """Only while all operators whose CPU is read are read: else the sum would lack one. A window later than
+        those of operators, as what agents tell comes a little later than what the target does."""
+        operators = [
+            o
+            for o in self._operators.values()
+            if o.cpu_s.first_s is not None and not o.cpu_s.ended_before(self._newest_s - SILENT_S)
+        ]
+        tracks, until_s = [o.cpu_s for o in operators], self._newest_s - self._window_s
+        found = []
+        for start_s, end_s in self._windows(("node", "", ""), tracks, until_s):
+            cores = 0.0
+            for operator in operators:
+                instances = operator.instances.throughout(start_s, end_s)
+                if instances is None:
+                    break
+                cores += instances * operator.cpu_s.between(start_s, end_s) / self._window_s
+            else:
+                shares = [
+                    node.between(start_s, end_s) / self._window_s
+                    for node in self._nodes.values()
+                    if node.covers(start_s, end_s)
+                ]
+                nodes = self._node_count.throughout(start_s, end_s)
+                if shares and nodes and cores > 0:
+                    found.append(Sample(end_s, cores / nodes, sum(shares) / len(shares)))
+        return found
+
+    def _streams(self, pipeline: Pipeline) -> dict[tuple[str, str], tuple[Track, Track]]:
+        """(rows into the operator that a stream leaves, rows of the stream), where both can be told."""
+        targets: dict[str, int] = {}
+        sources: dict[str, int] = {}
+        for stream in pipeline.streams:
+            targets[stream.source] = targets.get(stream.source, 0) + 1
+            sources[stream.target] = sources.get(stream.target, 0) + 1
+        found = {}
+        for stream in pipeline.streams:
+            a, b = self._operators.get(stream.source), self._operators.get(stream.target)
+            if a is None:
+                continue
+            if b is not None and sources[stream.target] == 1:
+                found[stream.source, stream.target] = (a.rows_in, b.rows_in)
+            elif targets[stream.source] == 1:
+                found[stream.source, stream.target] = (a.rows_in, a.rows_out)
+        queries = {operator.name: operator.query for operator in pipeline.operators}
+        for name in pipeline.sources:
+            rows = self._source.get(queries[name] or pipeline.name) or self._source.get(pipeline.name)
+            if rows is not None and name in self._operators:
+                found[pipeline.name, name] = (rows, self._operators[name].rows_in)
+        return found
+
+    def _stream(self, ends: tuple[str, str], into: Track, along: Track) -> list[Sample]:
+        found = []
+        for start_s, end_s in self._windows(("stream", *ends), (into, along)):
+            rows = into.between(start_s, end_s)
+            if rows > 0:
+                found.append(Sample(end_s, rows, along.between(start_s, end_s)))
+        return found
+
+    def _forget(self) -> None:
+        """What lies before all windows that are still to come."""
+        if not self._next:
+            return
+        before_s = max(min(self._next.values()) * self._window_s, self._newest_s - FORGET_S)
+        kept: list[Track | Level] = [*self._source.values(), *self._nodes.values(), self._node_count]
+        for operator in self._operators.values():
+            kept += [operator.rows_in, operator.rows_out, operator.cpu_s, operator.instances]
+        for each in kept:
+            each.forget_before(before_s)
+        silent = [name for name, node in self._nodes.items() if node.ended_before(before_s)]
+        for name in silent:
+            del self._nodes[name]
+
+
+_TAKERS = {
+    Metric.ROWS_IN: Sampler._take_rows_in,
+    Metric.ROWS_OUT: Sampler._take_rows_out,
+    Metric.INSTANCES: Sampler._take_instances,
+    Metric.INSTANCE_CPU: Sampler._take_instance_cpu,
+    Metric.NODE_CPU: Sampler._take_node_cpu,
+    Metric.BATCH_ROWS: Sampler._take_batch_rows,
+    Metric.SLOTS: Sampler._take_slots,
+    Metric.NODES: Sampler._take_nodes,
+}
+METRICS = tuple(_TAKERS)
+"""What a sampler looks at."""

@@ -1,0 +1,169 @@
+"""The page of Elysium's table: every row published beside ours, and pictures like the seed's figures."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebbflow.report.embed import script_json
+from ebbflow.report.numbers import number, seconds, share
+from ebbflow.report.page_assets import SCRIPT
+from ebbflow.report.panels import Picture, panels_figure
+from ebbflow.report.shell import FOOTER, document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of Figure 9. What the seed did not publish is None."""
+
+    application: str
+    load: str
+    strategy: str
+    target: str
+    published_degradation: float | None
+    published_saved: float | None
+    degradation: float | None
+    degradation_unsmoothed: float | None
+    saved: float | None
+    latency_s: float | None
+    reconfigurations: float | None
+    figure: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Symbiotic against joint on one load."""
+
+    what: str
+    saves_more: bool
+    degrades_no_more: bool
+    explanation: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Better in one, not worse in the other."""
+        return self.saves_more and self.degrades_no_more
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElysiumPage:
+    """All that is on it."""
+
+    rows: Sequence[Row]
+    findings: Sequence[Finding]
+    pictures: Sequence[Picture]
+    facts: Sequence[str] = ()
+    data: Any = None
+    """What can be saved from it."""
+
+
+def write_elysium_page(path: Path, page: ElysiumPage) -> None:
+    """One HTML file that needs nothing else."""
+    path.write_text(elysium_page(page), encoding="utf-8")
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """What the rows show, in a sentence.
+
+    >>> headline([Finding(what="T1 stair", saves_more=True, degrades_no_more=False)])
+    'Symbiotic scaling saves more nodes than joint on 1 of 1 loads, at no more degradation on 0'
+    """
+    if not findings:
+        return "Elysium's table"
+    saves = sum(finding.saves_more for finding in findings)
+    good = sum(finding.ok for finding in findings)
+    return (
+        f"Symbiotic scaling saves more nodes than joint on {saves} of {len(findings)} loads, "
+        f"at no more degradation on {good}"
+    )
+
+
+def elysium_page(page: ElysiumPage) -> str:
+    """The page as HTML text."""
+    title = headline(page.findings)
+    explained = all(finding.ok or finding.explanation for finding in page.findings)
+    kept = "kept" if explained and all(finding.saves_more for finding in page.findings) else "missed"
+    facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in page.facts)
+    sections = [
+        '<header><p class="eyebrow">Ebbflow: Figure 9 of the Elysium seed, published beside ours</p>'
+        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(title)}</h1><p class="facts">{facts}</p></header>',
+        _table(page.rows),
+    ]
+    if page.findings:
+        sections.append(_findings(page.findings))
+    data = {}
+    for index, picture in enumerate(page.pictures):
+        sections.append(
+            f"<section><h2>{html.escape(picture.title)}</h2><p>{html.escape(picture.caption)}</p>"
+            f'<div class="chart" data-figure="picture-{index}"></div></section>'
+        )
+        data[f"picture-{index}"] = script_json(json.loads(panels_figure(picture).to_json()))
+    data["ebbflow-data"] = script_json(page.data)
+    return document(title=title, body="\n".join((*sections, FOOTER)), data=data, script=SCRIPT)
+
+
+_HEADS = (
+    ("seed: degradation", "as the seed published it"),
+    ("ours", "mean of |in − out| / in over windows of a minute"),
+    ("unsmoothed", "the same second by second, without a window"),
+    ("seed: saved", "share of the nodes of an over-provisioned cluster, as the seed published it"),
+    ("ours", "1 − node-seconds ÷ (4 × duration)"),
+    ("latency", "mean over the rows of the time from arrival to the end"),
+    ("changes", "reconfigurations in a run"),
+)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    heads = "".join(
+        f'<th><abbr title="{html.escape(why)}">{html.escape(name)}</abbr></th>' for name, why in _HEADS
+    )
+    lines, group = [], ""
+    for row in rows:
+        here = f"{row.application} · {row.load}" + ("" if row.target == "simulator" else f" · {row.target}")
+        if here != group:
+            group = here
+            figures = [r.figure for r in rows if (r.application, r.load) == (row.application, row.load)]
+            figure = next((f" (Figure {each})" for each in figures if each), "")
+            lines.append(f'<tr class="group"><th colspan="8">{html.escape(here + figure)}</th></tr>')
+        cells = (
+            number(row.published_degradation),
+            _hundredths(row.degradation),
+            _hundredths(row.degradation_unsmoothed),
+            share(row.published_saved),
+            share(row.saved),
+            seconds(row.latency_s),
+            number(None if row.reconfigurations is None else round(row.reconfigurations, 1)),
+        )
+        note = f' <small title="{html.escape(row.note)}">*</small>' if row.note else ""
+        lines.append(
+            f"<tr><th>{html.escape(row.strategy)}{note}</th>"
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            + "</tr>"
+        )
+    notes = "".join(
+        f"<li>{html.escape(f'{row.application} {row.load} {row.strategy}: {row.note}')}</li>"
+        for row in rows
+        if row.note
+    )
+    listed = f'<ul class="notes">{notes}</ul>' if notes else ""
+    return (
+        '<section><h2>Figure 9</h2><div class="scroll"><table class="scores"><thead><tr><th></th>'
+        f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{listed}</section>"
+    )
+
+
+def _hundredths(value: float | None) -> str:
+    return number(None) if value is None else f"{value:.2f}"
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    items = "".join(
+        f"<li>{'✓' if finding.ok else '✗'} <b>{html.escape(finding.what)}</b> {html.escape(finding.explanation)}</li>"
+        for finding in findings
+    )
+    return f'<section><h2>Symbiotic against joint</h2><ul class="notes">{items}</ul></section>'

@@ -1,0 +1,125 @@
+"""Joint scaling: operators and nodes as one thing, a step at a time; what Elysium is compared with (§5.2, after SEEP).
+
+    an operator is scaled out  → one more node, whatever the nodes do
+    an operator is scaled in   → the nodes stay
+    no operator is scaled      → a node more if one is over cpu_max, a node less if the others could take its work
+
+Once every assessment, by the mean CPU of instances and nodes since the last one: an operator over core_max gets one
+more instance, one below core_min one less. On batches, where instances take turns, an operator is judged by its
+CPU if that is read, and the nodes by theirs, or by how busy their slots are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
+from ebbflow.errors import InputError
+from ebbflow.strategies.algorithm_one import SLACK, Thresholds
+from ebbflow.strategies.peers.answers import hold, want
+from ebbflow.strategies.peers.signals import Signals, blind
+from ebbflow.strategies.peers.timing import Every
+from ebbflow.strategies.symbiotic_view import Dimensions
+
+FORMULA = "any p_i + 1 → n + 1; any p_i − 1 → n; else n ± 1 by the nodes' CPU"
+
+
+class Joint:
+    """One instance and one node at a time. See the module's text for the rule."""
+
+    name = "joint"
+    own_restraint = True
+
+    def __init__(
+        self,
+        *,
+        thresholds: Thresholds | None = None,
+        most_instances: Mapping[str, int] | int | None = None,
+        assess_s: float = 60.0,
+    ) -> None:
+        if not assess_s > 0:
+            raise InputError(f"an assessment every {assess_s:g} s; it must be above 0")
+        self._thresholds = thresholds or Thresholds()
+        self._dimensions = Dimensions(most_instances=most_instances)
+        self._assess_s = assess_s
+        self._every = Every(assess_s, at_once=False)
+        self._due = False
+        self._signals = Signals()
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """One step, once in every assessment period."""
+        missing = self._signals.look(snapshot)
+        self._due = bool(self._every.due(snapshot.now_s)) or self._due
+        if why := blind(snapshot) or missing:
+            return hold(snapshot, why, FORMULA)
+        if not self._due:
+            return hold(snapshot, "waits for its next assessment", FORMULA)
+        if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
+            return hold(snapshot, "a change is under way; it is assessed when that is done", FORMULA)
+        self._due = False
+        cores = self._instances(snapshot)
+        parallelism, out = self._scaled(snapshot, cores)
+        inputs: dict[str, float | str] = {f"{name} core": round(used, 3) for name, used in cores.items()}
+        planned = snapshot.planned
+        now = planned.main_nodes
+        if parallelism != dict(planned.parallelism):
+            layout = Layout(nodes=planned.nodes, parallelism=parallelism, placement=planned.placement)
+            change = layout.difference(planned)
+            why = ", and one more node: an operator was scaled out" if out else ": too little to do"
+            return want(snapshot, now + out, f"{change}{why}", FORMULA, inputs, layout=layout)
+        return self._nodes(snapshot, inputs)
+
+    def _instances(self, snapshot: Snapshot) -> dict[str, float]:
+        """Share of a core that an instance used, of each operator that was read since the last assessment."""
+        since_s, found = snapshot.now_s - self._assess_s, {}
+        for name in snapshot.planned.parallelism:
+            points = snapshot.windows.of(name, Metric.INSTANCE_CPU).after(since_s)
+            if points:
+                found[name] = sum(share for _, share in points) / len(points)
+        return found
+
+    def _scaled(self, snapshot: Snapshot, cores: dict[str, float]) -> tuple[dict[str, int], bool]:
+        """Instances of each operator, and whether any has one more."""
+        wanted, out = dict(snapshot.planned.parallelism), False
+        for name, used in cores.items():
+            if used > self._thresholds.core_max + SLACK and wanted[name] < self._dimensions.most(
+                name, snapshot
+            ):
+                wanted[name] += 1
+                out = True
+            elif used < self._thresholds.core_min - SLACK and wanted[name] > 1:
+                wanted[name] -= 1
+        return wanted, out
+
+    def _nodes(self, snapshot: Snapshot, inputs: dict[str, float | str]) -> Decision:
+        now, cpu_max = snapshot.planned.main_nodes, self._thresholds.cpu_max
+        shares = self._shares(snapshot)
+        if not shares:
+            return hold(snapshot, "no data: the CPU of no node was read", FORMULA, inputs)
+        fullest, total = max(shares), sum(shares)
+        inputs = {**inputs, "fullest_node": round(fullest, 3), "nodes_cpu": round(total, 3)}
+        if fullest > cpu_max + SLACK:
+            return want(snapshot, now + 1, f"a node at {fullest:.2f} of its cores", FORMULA, inputs)
+        if now > 1 and total / (now - 1) <= cpu_max + SLACK:
+            reason = f"{now - 1} nodes would be {total / (now - 1):.2f} busy"
+            return want(snapshot, now - 1, reason, FORMULA, inputs)
+        return hold(snapshot, "no operator and no node is stressed", FORMULA, inputs)
+
+    def _shares(self, snapshot: Snapshot) -> list[float]:
+        """Busy share of each node since the last assessment; of the slots where nodes are not read."""
+        since_s, windows, found = snapshot.now_s - self._assess_s, snapshot.windows, []
+        for subject, metric in windows.series():
+            points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
+            if points and points[-1][0] >= snapshot.now_s - STALE_AFTER_S:
+                found.append(sum(share for _, share in points) / len(points))
+        busy, nodes = self._signals.busy_slots, snapshot.observed.main_nodes
+        if found or not self._signals.micro_batch or busy is None or not nodes:
+            return found
+        for query, batch in self._signals.batches.items():
+            begun_s = snapshot.queries.get(query)
+            if begun_s is not None and snapshot.now_s - begun_s > batch.trigger_interval_s + SLACK:
+                return [1.0] * nodes  # a batch that outlasts its interval has work for every slot
+        return [busy / (nodes * max(1, snapshot.slots_per_node))] * nodes

@@ -1,0 +1,1 @@
+"""What strategies can learn by trying."""

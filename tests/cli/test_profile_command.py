@@ -1,0 +1,82 @@
+"""``ebbflow profile``: one JSON document, a file that can be read back, one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from console import ebbflow
+
+from ebbflow.profiling.profile import Profile
+
+
+def test_the_simulator_is_profiled_and_told_as_one_document(monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ebbflow(
+        monkeypatch, capsys,
+        *("profile", "--pipeline", "top-words", "--target", "simulator", "--steps", "2", "--hold", "60s", "--json"),
+    )  # fmt: skip
+    assert code == 0
+    told = json.loads(out)
+    assert told["file"] == "top-words.profile.toml"
+    assert told["held_out"]["mean"] < 0.03
+    read = Profile.read(tmp_path / told["file"])
+    assert set(told["cpu"]) == set(read.cpu)
+    assert told["cpu"]["words"]["error"] == read.cpu["words"].error
+    assert {"pipeline", "target", "version", "selectivity", "cpu", "node", "costs"} <= told.keys()
+
+
+def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    code, out, err = ebbflow(
+        monkeypatch,
+        capsys,
+        "profile",
+        "--pipeline",
+        "sentiment",
+        "--steps",
+        "2",
+        "--hold",
+        "30s",
+        "--output",
+        str(path),
+    )
+    assert code == 0
+    assert "stemmer" in out
+    assert "a restart:" in out
+    assert "mine.toml" in err
+    assert path.read_text().startswith("# What sentiment costs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--pipeline", "top-wrods"], "did you mean 'top-words'?"),
+        (["--pipeline", "top-wrods", "--target", "spark"], "did you mean 'top-words'?"),
+        (["--target", "sprak"], "did you mean 'spark'?"),
+        (["--engine", "storm"], "There are: continuous, micro-batch"),
+        (["--steps", "0"], "write 1 to 1000"),
+        (["--hold", "soon"], "write it like"),
+        (["--hold", "0s"], "leaves no time"),
+        (["--noise", "2"], "is not a share"),
+        (["--peak", "-5"], "rows per second above 0"),
+        (["--executors", "0"], "the minimum is 1"),
+        (["--output", "/no/such/folder/x.toml"], "there is no folder"),
+        (["--store", "none.sqlite"], "there is no store none.sqlite"),
+        (["--target", "spark", "--master", "local[2]"], "has no executors to scale"),
+    ],
+)
+def test_what_a_person_gets_wrong_is_one_line_and_starts_nothing(
+    monkeypatch, capsys, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("ebbflow.targets.spark.local_cluster.LocalCluster.start", refuse)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = ebbflow(monkeypatch, capsys, "profile", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,86 @@
+"""The page of Elysium's table: complete, whole in itself, and safe with any text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ebbflow.report.elysium_page import ElysiumPage, Finding, Row, elysium_page
+from ebbflow.report.panels import Line, Panel, Picture, panels_figure
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def row(**given: object) -> Row:
+    values: dict[str, object] = {
+        "application": "T1", "load": "stair", "strategy": "joint", "target": "simulator",
+        "published_degradation": 0.97, "published_saved": 0.32, "degradation": 0.123, "degradation_unsmoothed": 0.4,
+        "saved": 0.3, "latency_s": 4.2, "reconfigurations": 11.0,
+    }  # fmt: skip
+    return Row(**(values | given))  # type: ignore[arg-type]
+
+
+def picture(title: str = "nodes") -> Picture:
+    joint = Line(name="joint", points=[(0.0, 1.0), (60.0, 2.0)], steps=True)
+    load = Line(name="load", points=[(0.0, 100.0), (60.0, 200.0)], behind=True)
+    return Picture(
+        title=title,
+        caption="a caption",
+        panels=[Panel(title="rows/s", lines=[load, joint]), Panel(title="nodes", lines=[joint], whole=True)],
+    )
+
+
+def test_the_page_has_every_row_with_what_was_published_and_loads_nothing() -> None:
+    page = ElysiumPage(
+        rows=[row(), row(strategy="symbiotic", published_saved=None, note="the text says 52 %")],
+        findings=[
+            Finding(
+                what="T1 stair", saves_more=True, degrades_no_more=False, explanation="it stopped more often"
+            )
+        ],
+        pictures=[picture()],
+        data={"rows": [1]},
+    )
+    text = elysium_page(page)
+    rest = re.sub(r'<script id="plotly-js">.*?</script>', "", text, flags=re.DOTALL)
+    assert "on 1 of 1 loads, at no more degradation on 0" in rest
+    assert "it stopped more often" in rest
+    assert (
+        "<td>0.97</td><td>0.12</td><td>0.40</td><td>32 %</td><td>30 %</td><td>4.2 s</td><td>11</td>" in rest
+    )
+    assert "the text says 52 %" in rest
+    assert not re.findall(r"https?://", rest)
+    assert json.loads(re.findall(r'id="picture-0">(.*?)</script>', rest, flags=re.DOTALL)[0])["data"]
+
+
+def test_hostile_text_is_text_everywhere() -> None:
+    text = elysium_page(
+        ElysiumPage(
+            rows=[row(load=HOSTILE, strategy=HOSTILE, note=HOSTILE, figure=HOSTILE)],
+            findings=[Finding(what=HOSTILE, saves_more=True, degrades_no_more=True, explanation=HOSTILE)],
+            pictures=[picture(HOSTILE)],
+            facts=[HOSTILE],
+            data=HOSTILE,
+        )
+    )
+    assert "<script>alert" not in text
+
+
+def test_a_line_has_one_colour_and_one_entry_in_the_legend_in_all_panels() -> None:
+    figure = panels_figure(picture())
+    load, first, second = figure.data
+    assert (load.fill, first.line.color) == ("tozeroy", second.line.color)
+    assert [trace.showlegend for trace in figure.data] == [True, True, False]
+    assert (first.yaxis, second.yaxis) == ("y", "y2")
+    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
+    assert figure.layout.yaxis2.domain[0] == 0.0
+
+
+def test_bars_stand_side_by_side_over_words() -> None:
+    lines = [
+        Line(name=name, bars=True, points=[("T1 stair", 0.1), ("T1 step", 0.2)])
+        for name in ("joint", "other")
+    ]
+    figure = panels_figure(Picture(title="", caption="", panels=[Panel(title="", lines=lines)]))
+    assert [trace.type for trace in figure.data] == ["bar", "bar"]
+    assert figure.data[0].x == ("T1 stair", "T1 step")

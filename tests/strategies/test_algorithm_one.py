@@ -1,0 +1,274 @@
+"""Algorithm 1 by hand, and against the seed's own loops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_flows import MS, chain, estimator, flow_snapshot
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.core.placement import even
+from ebbflow.errors import InputError
+from ebbflow.strategies import Symbiotic
+from ebbflow.strategies.algorithm_one import (
+    SLACK,
+    Instances,
+    Thresholds,
+    fewest_instances,
+    fewest_nodes,
+    fullest,
+)
+from ebbflow.strategies.symbiotic_flow import FlowView
+from ebbflow.strategies.symbiotic_view import Dimensions
+
+USUAL = Thresholds()
+
+
+# -- the seed's own loops --------------------------------------------------------------------------
+
+
+def instances_one_by_one(
+    cores: Callable[[float], float], rate: float, most: int, thresholds: Thresholds
+) -> int:
+    """Lines 5 to 9 as they stand."""
+    p = 1
+    while cores(rate / p) > thresholds.core_max + SLACK and p < most:
+        p += 1
+    while cores(rate / p) < thresholds.core_min - SLACK and p > 1:
+        p -= 1
+    return p
+
+
+def nodes_one_by_one(
+    instances: Sequence[Instances], share: Callable[[float], float], cpu_max: float, most: int
+) -> int | None:
+    """Lines 10 to 16 as they stand, with the scheduler itself; None where the seed would go on for ever."""
+    for nodes in range(1, most + 1):
+        placed = even([each.count for each in instances], nodes)
+        loads = [
+            sum(each.cores * row[node] for each, row in zip(instances, placed, strict=True))
+            for node in range(nodes)
+        ]
+        if all(share(load) <= cpu_max + SLACK for load in loads):
+            return nodes
+    return None
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate", "most", "instances"),
+    [
+        (0.0, 8, 1),  # nothing to do
+        (325.0, 8, 1),  # 0.65 of a core: just not stressed
+        (330.0, 8, 2),
+        (1000.0, 8, 4),  # 2 cores: 3 × 0.667 is too much
+        (1000.0, 3, 3),  # as many as it may have, stressed or not
+    ],
+)
+def test_an_operator_gets_the_fewest_instances_that_are_not_stressed(
+    rate: float, most: int, instances: int
+) -> None:
+    assert fewest_instances(lambda each: 2 * MS * each, rate, most, USUAL) == instances
+
+
+def test_an_operator_whose_instances_would_idle_gets_one_less_by_the_letter_of_line_8() -> None:
+    """0.7 of a core for one, 0.2 each for two: CPU that rises faster than the rate."""
+    cores = {100.0: 0.7, 50.0: 0.2}.__getitem__
+    assert fewest_instances(cores, 100.0, 2, USUAL) == 1 == instances_one_by_one(cores, 100.0, 2, USUAL)
+
+
+def test_nodes_by_hand() -> None:
+    """a: 800/s · 2 ms = 1.6 cores → 3 × 0.533; b: 2400/s · 1 ms = 2.4 cores → 4 × 0.6. Dealt to two nodes of four
+    cores: (2a + 2b) = 2.27 and (1a + 2b) = 1.73 cores, so 0.57 of one at most. One node would be full: 4 of 4."""
+    pipeline = chain("app", 3.0)
+    view = FlowView(
+        flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1), {}),
+        [pipeline],
+        {"app": estimator(pipeline, {"a": 2 * MS, "b": 1 * MS})},
+        {"app": 800.0},
+        thresholds=USUAL,
+        dimensions=Dimensions(),
+    )
+    assert view.parallelism == {"a": 3, "b": 4}
+    assert (view.fit.nodes, round(view.fit.share, 3), view.fit.fits) == (2, 0.567, True)
+    assert view.layouts() == [Layout.of(2, a=3, b=4)]
+
+
+def test_what_the_engine_takes_for_itself_needs_nodes_too() -> None:
+    pipeline = chain("app", 3.0)
+    nodes = {}
+    for overhead in (1.0, 1.3, 1.5):
+        view = FlowView(
+            flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1), {}),
+            [pipeline],
+            {"app": estimator(pipeline, {"a": 2 * MS, "b": 1 * MS}, overhead=overhead)},
+            {"app": 800.0},
+            thresholds=USUAL,
+            dimensions=Dimensions(),
+        )
+        nodes[overhead] = view.fit.nodes
+    assert nodes == {1.0: 2, 1.3: 2, 1.5: 3}  # 0.567 · 1.5 = 0.85
+
+
+def test_two_applications_share_nodes_and_the_second_is_dealt_on_from_the_first() -> None:
+    """3a and 1 of x on two nodes: a, a | a, x. Alone x would lie on the first node."""
+    one, other = Pipeline.chain("one", "one/a"), Pipeline.chain("other", "other/a")
+    view = FlowView(
+        flow_snapshot(60.0, one, Layout.of(1), {}),
+        [one, other],
+        {
+            "one": estimator(Pipeline.chain("one", "a"), {"a": 6 * MS}),
+            "other": estimator(Pipeline.chain("other", "a"), {"a": 6 * MS}),
+        },
+        {"one": 300.0, "other": 100.0},  # 1.8 and 0.6 cores
+        thresholds=USUAL,
+        dimensions=Dimensions(),
+    )
+    assert view.parallelism == {"one/a": 3, "other/a": 1}
+    assert view.fit.nodes == 1  # 2.4 of 4 cores
+    assert view.judge(Layout(nodes={"main": 2}, parallelism=view.parallelism)).where == (
+        "an instance of one/a at 0.60 of a core"
+    )
+
+
+def test_where_no_size_is_enough_the_one_with_the_least_full_node_is_told() -> None:
+    heavy = [Instances("a", 2, 0.95), Instances("b", 2, 0.5)]
+    fit = fewest_nodes(heavy, share=lambda cores: cores, cores_per_node=1, cpu_max=0.8, most=10)
+    assert (fit.nodes, fit.share, fit.fits) == (4, 0.95, False)
+    fit = fewest_nodes(heavy, share=lambda cores: cores, cores_per_node=1, cpu_max=0.8, most=2)
+    assert (fit.nodes, round(fit.share, 6), fit.fits) == (2, 1.45, False)
+
+
+@pytest.mark.parametrize("bad", [{"cpu_max": 0.0}, {"cpu_max": 1.2}, {"core_max": 0.2}, {"core_min": -0.1}])
+def test_thresholds_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="must"):
+        Thresholds(**bad)
+
+
+# -- the same answer as one by one -------------------------------------------------------------------
+
+COSTS = st.sampled_from([0.0, 1e-4, 5e-4, 1e-3, 3e-3]) | st.floats(0.0, 5e-3)
+OPERATORS = st.lists(st.tuples(st.integers(1, 12), st.floats(0.0, 1.0)), min_size=1, max_size=8)
+
+
+@given(
+    rate=st.floats(0.0, 5000.0),
+    cost=COSTS,
+    fixed=st.floats(0.0, 0.3),
+    bend=st.floats(0.0, 1e-6),
+    most=st.integers(1, 40),
+)
+def test_halving_for_instances_finds_what_counting_up_does(
+    rate: float, cost: float, fixed: float, bend: float, most: int
+) -> None:
+    def cores(each: float) -> float:
+        return fixed + cost * each + bend * each * each
+
+    assert fewest_instances(cores, rate, most, USUAL) == instances_one_by_one(cores, rate, most, USUAL)
+
+
+@settings(max_examples=300)
+@given(
+    operators=OPERATORS,
+    cores=st.integers(1, 8),
+    cpu_max=st.sampled_from([0.5, 0.8, 0.9, 1.0]),
+    overhead=st.floats(1.0, 2.0),
+    fixed=st.floats(0.0, 0.3),
+    most=st.integers(1, 60),
+)
+def test_the_short_search_finds_what_the_long_one_does(
+    operators: list[tuple[int, float]], cores: int, cpu_max: float, overhead: float, fixed: float, most: int
+) -> None:
+    instances = [Instances(f"o{k}", count, used) for k, (count, used) in enumerate(operators)]
+
+    def share(load: float) -> float:
+        return fixed + overhead * load / cores
+
+    fit = fewest_nodes(instances, share=share, cores_per_node=cores, cpu_max=cpu_max, most=most)
+    reach = max(1, min(most, sum(each.count for each in instances)))
+    found = nodes_one_by_one(instances, share, cpu_max, reach)
+    assert fit.fits is (found is not None)
+    if found is not None:
+        assert fit.nodes == found
+    assert 1 <= fit.nodes <= reach
+
+
+@given(operators=OPERATORS, nodes=st.integers(1, 40))
+def test_the_fullest_node_is_as_full_as_the_scheduler_makes_it(
+    operators: list[tuple[int, float]], nodes: int
+) -> None:
+    placed = even([count for count, _ in operators], nodes)
+    loads = [
+        sum(used * row[node] for (_, used), row in zip(operators, placed, strict=True))
+        for node in range(nodes)
+    ]
+    counts = np.asarray([count for count, _ in operators])
+    found = fullest(counts, np.asarray([used for _, used in operators]), nodes)
+    assert found == pytest.approx(max(loads), abs=1e-9)
+
+
+@given(rate=st.floats(1.0, 5000.0), more=st.floats(1.0, 5000.0))
+def test_more_load_never_needs_fewer_instances(rate: float, more: float) -> None:
+    def cores(each: float) -> float:
+        return 2 * MS * each
+
+    assert fewest_instances(cores, rate + more, 64, USUAL) >= fewest_instances(cores, rate, 64, USUAL)
+
+
+@given(rate=st.floats(1.0, 3000.0))
+def test_what_the_estimator_says_of_the_chosen_layout_is_within_the_thresholds(rate: float) -> None:
+    """The fast sums here and the estimator's own, by placement, are two ways to the same numbers."""
+    pipeline = chain("app", 3.0, 0.5)
+    ask = estimator(pipeline, {"a": 0.5 * MS, "b": 0.3 * MS, "c": 1.0 * MS}, overhead=1.1)
+    view = FlowView(
+        flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1, c=1), {}),
+        [pipeline], {"app": ask}, {"app": rate}, thresholds=USUAL, dimensions=Dimensions(),
+    )  # fmt: skip
+    layout = view.layouts()[0]
+    rates = ask.input_rates({"app": rate})
+    placed = even([layout.parallelism[name] for name in pipeline.order], layout.main_nodes)
+    shares = [node.value for node in ask.node_cpu(placed, rates, layout.parallelism)]
+    assert max(shares) == pytest.approx(view.fit.share)
+    assert max(shares) <= USUAL.cpu_max + 1e-6
+    for name in pipeline.order:
+        assert ask.instance_cpu(name, rates[name] / layout.parallelism[name]).value <= USUAL.core_max + 1e-6
+
+
+# -- speed (what is asked for is 0.2 s; twice that here, so that a busy machine does not fail it) --------
+
+
+def test_a_hundred_operators_on_a_thousand_nodes_are_sized_quickly() -> None:
+    rng = np.random.default_rng(3)
+    names = [f"o{k}" for k in range(100)]
+    pipeline = Pipeline(
+        name="wide",
+        operators=tuple(Operator(name=name) for name in names),
+        streams=tuple(Stream(source=names[0], target=name) for name in names[1:]),
+    )
+    costs = {name: float(rng.uniform(1, 60)) * MS for name in names}
+    ask = estimator(pipeline, costs, overhead=1.15)
+    layout = Layout(nodes={"main": 500}, parallelism=dict.fromkeys(names, 1))
+    took_s, nodes = [], 0
+    for k in range(5):
+        strategy = Symbiotic({"wide": ask})
+        first = flow_snapshot(
+            60.0, pipeline, layout, {"wide": 600.0}, limits=Limits(min_nodes=1, max_nodes=1000)
+        )
+        strategy.decide(first)
+        later = flow_snapshot(
+            120.0, pipeline, layout, {"wide": 600.0 + 10 * k}, limits=Limits(min_nodes=1, max_nodes=1000)
+        )
+        began_s = time.perf_counter()
+        nodes = strategy.decide(later).wanted.main_nodes
+        took_s.append(time.perf_counter() - began_s)
+    assert 500 < nodes < 1000
+    assert sorted(took_s)[2] < 2 * 0.2

@@ -1,0 +1,80 @@
+"""The joint baseline: one instance and one node at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_flows import chain
+
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.strategies import Joint
+
+PIPELINE = chain("app", 1.0)
+
+
+def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **changes: Any) -> Decision:
+    """Its decision after two minutes in which instances and nodes used so much."""
+    strategy, windows, decision = Joint(), Windows(), None
+    for k in range(13):
+        now_s = 10.0 * k
+        readings = [
+            Reading(now_s, "app", Metric.ARRIVAL_RATE, 100.0),
+            Reading(now_s, "app", Metric.QUEUE_LENGTH, 0.0),
+        ]
+        for name, used in (("a", a), ("b", b)):
+            readings += [
+                Reading(now_s, name, Metric.INSTANCE_CPU, used),
+                Reading(now_s, name, Metric.ROWS_IN, 1000.0),
+                Reading(now_s, name, Metric.INSTANCES, float(layout.parallelism.get(name, 1))),
+            ]
+        readings += [Reading(now_s, f"node-{n}", Metric.NODE_CPU, used) for n, used in enumerate(nodes)]
+        windows.add(readings)
+        usual: dict[str, Any] = {
+            "now_s": now_s, "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout,
+            "windows": windows, "batches": (), "under_way": (), "limits": Limits(min_nodes=1, max_nodes=6),
+            "slo": Slo(freshness_s=30.0), "slots_per_node": 4, "lead_time_s": 0.0, "data_age_s": 0.0, "queries": {},
+        }  # fmt: skip
+        decision = strategy.decide(Snapshot(**{**usual, **changes}))
+        if k < 6:
+            assert decision.wanted == layout, "it waits for its assessment"
+        elif k == 6:
+            return decision
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "nodes", "wanted"),
+    [
+        (0.9, 0.5, [0.5, 0.5], Layout.of(3, a=3, b=2)),  # scaled out: exactly one node more
+        (0.9, 0.9, [0.5, 0.5], Layout.of(3, a=3, b=3)),  # two of them: still one
+        (0.9, 0.1, [0.5, 0.5], Layout.of(3, a=3, b=1)),  # one out, one in: one node more
+        (0.1, 0.5, [0.9, 0.9], Layout.of(2, a=1, b=2)),  # scaled in: nodes stay, however busy
+        (0.5, 0.5, [0.9, 0.5], Layout.of(3, a=2, b=2)),  # no operator: by the nodes
+        (0.5, 0.5, [0.4, 0.3], Layout.of(1, a=2, b=2)),  # 0.7 on one
+        (0.5, 0.5, [0.5, 0.5], Layout.of(2, a=2, b=2)),  # 1.0 on one
+        (0.65, 0.25, [0.8, 0.1], Layout.of(2, a=2, b=2)),  # at a threshold is not past it
+    ],
+)
+def test_a_step_by_hand(a: float, b: float, nodes: list[float], wanted: Layout) -> None:
+    decision = assessed(Layout.of(2, a=2, b=2), a=a, b=b, nodes=nodes)
+    assert decision.wanted == wanted
+    assert decision.reason
+    assert decision.formula
+
+
+def test_the_limits_hold_for_joint_as_well() -> None:
+    decision = assessed(Layout.of(6, a=2, b=2), a=0.9, b=0.5, nodes=[0.5] * 6)
+    assert decision.wanted.main_nodes == 6
+    assert [bound.name for bound in decision.bound_by] == ["limits"]
+
+
+def test_an_operator_at_its_most_instances_adds_no_node() -> None:
+    strategy = assessed(Layout.of(1, a=24, b=2), a=0.9, b=0.5, nodes=[0.5])  # 6 nodes of 4 slots
+    assert strategy.wanted == Layout.of(1, a=24, b=2)

@@ -1,0 +1,352 @@
+"""The symbiotic strategy: what it decides, by hand; and what it does in the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_flows import MS, chain, estimator, flow_snapshot
+from made_snapshots import made_batch, made_snapshot
+
+from ebbflow.bench.score import score
+from ebbflow.bench.simulation import play, simulate
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.core.run import Run
+from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.errors import InputError
+from ebbflow.strategies import Joint, Symbiotic, make_strategy
+from ebbflow.strategies.symbiotic_view import Dimensions
+from ebbflow.targets.simulator import Scenario
+from ebbflow.targets.simulator.continuous import Continuous
+from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
+from ebbflow.workloads import parse_load
+
+PIPELINE = chain("app", 3.0)
+ASK = {"app": estimator(PIPELINE, {"a": 2 * MS, "b": 1 * MS})}
+
+
+def assessed(strategy: Symbiotic, layout: Layout, rate_per_s: float, **changes: Any) -> Decision:
+    """Its second minute, in which it assesses for the first time."""
+    strategy.decide(flow_snapshot(60.0, PIPELINE, layout, {"app": rate_per_s}, **changes))
+    return strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": rate_per_s}, **changes))
+
+
+# -- decisions ---------------------------------------------------------------------------------------
+
+
+def test_operators_alone_are_scaled_where_nodes_have_room() -> None:
+    """At 400/s: a 0.8 and b 1.2 cores. One node of four cores holds that; one instance of each does not."""
+    decision = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 400.0)
+    assert decision.wanted == Layout.of(1, a=2, b=2)
+    assert "stressed: an instance of b at 1.20 of a core" in decision.reason
+
+
+def test_nodes_alone_are_scaled_where_instances_have_room() -> None:
+    decision = assessed(Symbiotic(ASK), Layout.of(1, a=3, b=4), 800.0)
+    assert decision.wanted == Layout.of(2, a=3, b=4)
+    assert "the fullest node at 1.00 of its cores" in decision.reason
+
+
+def test_both_are_scaled_in_one_decision() -> None:
+    decision = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 800.0)
+    assert decision.wanted == Layout.of(2, a=3, b=4)
+    assert decision.wanted.difference(Layout.of(1, a=1, b=1)).restarts
+
+
+def test_stress_is_relieved_whatever_it_costs() -> None:
+    """On twenty nodes a stop of 50 s costs a thousand node-seconds and drains far beyond the minute."""
+    strategy = Symbiotic({"app": _restarting(50.0)})
+    decision = assessed(strategy, Layout.of(20, a=30, b=4), 12_000.0)
+    assert decision.wanted.parallelism["b"] > 4
+    assert "costs" in decision.reason
+
+
+def _restarting(stop_s: float) -> Any:
+    """The estimator with a profile that knows how long a restart takes."""
+    from ebbflow.profiling.estimator import Estimator
+    from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread
+
+    took = Reconfiguration(
+        stop_s=Spread(mean=stop_s),
+        state_s=Spread(mean=0.0),
+        restart_s=Spread(mean=0.0),
+        drain_s=Spread(mean=0.0),
+    )
+    profile = replace(ASK["app"].profile, costs=SparkCosts(reconfiguration=took))
+    return Estimator(PIPELINE, profile)
+
+
+def test_a_smaller_layout_is_taken_when_it_saves_more_than_the_change_costs() -> None:
+    decision = assessed(Symbiotic(ASK), Layout.of(4, a=3, b=4), 400.0)
+    assert decision.wanted == Layout.of(1, a=2, b=2)
+    assert "saves" in decision.reason
+    assert decision.inputs["saved_node_s"] == pytest.approx(3 * 53.5)
+
+
+def test_no_change_costs_more_than_it_saves_until_the_next_assessment() -> None:
+    """One of twelve nodes less: 53.5 node-seconds for 6.5 s in which eleven stand idle."""
+    layout = Layout.of(12, a=30, b=42)
+    decision = assessed(Symbiotic(ASK), layout, 6_600.0)
+    assert decision.wanted == layout
+    assert [bound.name for bound in decision.bound_by] == ["cost"]
+    assert "costs 72 node-seconds" in decision.bound_by[0].why
+    assert "saves 54 node-seconds" in decision.bound_by[0].why
+    cheaper = assessed(Symbiotic({"app": _restarting(2.0)}), layout, 6_600.0)
+    assert cheaper.wanted.main_nodes == 11
+
+
+def test_instances_that_nobody_pays_for_are_no_reason_to_stop() -> None:
+    layout = Layout.of(1, a=8, b=8)
+    decision = assessed(Symbiotic(ASK), layout, 100.0)
+    assert decision.wanted == layout
+    assert "right size" in decision.reason
+
+
+def test_within_the_tolerance_the_layout_that_is_there_is_kept() -> None:
+    at_the_edge = 0.65 / (3 * MS)  # b with one instance
+    kept = Layout.of(1, a=1, b=1)
+    assert assessed(Symbiotic(ASK), kept, 1.03 * at_the_edge).wanted == kept
+    assert assessed(Symbiotic(ASK), kept, 1.06 * at_the_edge).wanted.parallelism["b"] == 2
+    assert assessed(Symbiotic(ASK, tolerance=0.0), kept, 1.03 * at_the_edge).wanted.parallelism["b"] == 2
+
+
+def test_only_operators_and_only_nodes_leave_the_other_alone() -> None:
+    start = Layout.of(1, a=1, b=1)
+    operators = Symbiotic(ASK, dimensions=Dimensions(nodes=False))
+    assert assessed(operators, start, 800.0).wanted == Layout.of(1, a=3, b=4)
+    nodes = Symbiotic(ASK, dimensions=Dimensions(operators=False))
+    assert assessed(nodes, Layout.of(1, a=4, b=4), 800.0).wanted == Layout.of(2, a=4, b=4)
+    assert assessed(Symbiotic(ASK, dimensions=Dimensions(operators=False)), start, 400.0).wanted == start
+
+
+def test_no_operator_gets_more_instances_than_it_may_have() -> None:
+    few = Symbiotic(ASK, dimensions=Dimensions(most_instances={"b": 2}))
+    wanted = assessed(few, Layout.of(1, a=1, b=1), 800.0).wanted
+    assert wanted.parallelism == {"a": 3, "b": 2}
+
+
+def test_the_limits_hold_and_it_says_that_more_is_not_to_be_had() -> None:
+    limits = Limits(min_nodes=1, max_nodes=1)
+    decision = assessed(Symbiotic(ASK), Layout.of(1, a=3, b=4), 800.0, limits=limits)
+    assert decision.wanted.main_nodes == 1
+    assert [bound.name for bound in decision.bound_by] == ["limit"]
+
+
+def test_it_waits_while_a_change_is_under_way_and_assesses_right_after() -> None:
+    strategy, layout = Symbiotic(ASK), Layout.of(1, a=1, b=1)
+    strategy.decide(flow_snapshot(60.0, PIPELINE, layout, {"app": 800.0}))
+    restart = ActionUnderWay(kind=ActionKind.RESTART, since_s=118.0)
+    held = strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": 800.0}, under_way=(restart,)))
+    assert held.wanted == layout
+    after = strategy.decide(flow_snapshot(130.0, PIPELINE, layout, {"app": 800.0}))
+    assert after.wanted.main_nodes == 2
+    assert "waits" in strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0})).reason
+
+
+def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
+    class Soon:
+        said = "a wise guess"
+
+        def predict(self, loads: object, now_s: float) -> list[float]:
+            return [100.0, 800.0, 300.0, 100.0, 100.0]
+
+    layout = Layout.of(1, a=1, b=1)
+    decision = assessed(Symbiotic(ASK, proactive=True, forecast=Soon), layout, 100.0)
+    assert decision.wanted == Layout.of(2, a=3, b=4)
+    assert decision.inputs["app rate_per_s"] == 800.0
+    assert decision.inputs["app forecast"] == "a wise guess"
+    assert assessed(Symbiotic(ASK), layout, 100.0).wanted == layout
+
+
+@pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])
+def test_numbers_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="assessment"):
+        Symbiotic(**bad)
+    with pytest.raises(InputError, match="assessment"):
+        Joint(assess_s=-1.0)
+
+
+# -- batches -----------------------------------------------------------------------------------------
+
+
+def on_batches(
+    strategy: Symbiotic, tasks: list[int], *, nodes: int, rate: float, parallelism: dict[str, int]
+) -> Decision:
+    """Batches of 5 s: 50 ms a task and 10 ms a row in every stage (``made_snapshots``)."""
+    layout = Layout.of(nodes, **parallelism)
+    operators = tuple(Operator(name=name, query="q") for name in parallelism)
+    decision = None
+    for number in range(1, 40):
+        batch = made_batch(number, rate + number % 3, tasks, slots=nodes)
+        decision = strategy.decide(
+            made_snapshot(
+                [batch],
+                nodes=nodes,
+                planned=layout,
+                requested=layout,
+                observed=layout,
+                pipeline=Pipeline(name="job", operators=operators),
+            )
+        )
+        if decision.wanted != layout:
+            return decision
+    assert decision is not None
+    return decision
+
+
+def test_on_batches_executors_are_set_without_a_restart_where_that_is_enough() -> None:
+    """165 rows/s in 12 tasks are 0.6 + 8.25 s of work in 5 s. Two slots would be 0.89 busy, and with two tasks instead
+    of 12 still 0.84; three are 0.59, with a batch of four waves: 0.3 + 4 · (0.05 + 0.69) = 3.3 s."""
+    decision = on_batches(Symbiotic(), [12], nodes=2, rate=165.0, parallelism={"count": 12})
+    assert decision.wanted == Layout.of(3, count=12)
+
+
+def test_on_batches_a_restart_is_taken_where_it_spares_an_executor() -> None:
+    """150 rows/s in two stages of 12 tasks: 2 · 8.1 s of work make four slots 0.81 busy. With four tasks in the second
+    it is 8.1 + 7.7 s, 0.79, for 6.5 s · 4 nodes; a fifth node would be 60 node-seconds."""
+    decision = on_batches(Symbiotic(), [12, 12], nodes=2, rate=149.0, parallelism={"count": 12})
+    assert decision.wanted == Layout.of(4, count=4)
+
+
+def test_on_batches_both_are_set_in_one_decision_where_instances_are_the_limit() -> None:
+    """Two tasks in a stage: more executors than two would idle, and 300 rows/s need six."""
+    decision = on_batches(Symbiotic(), [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
+    assert decision.wanted.main_nodes > 6
+    assert set(decision.wanted.parallelism.values()) == {decision.wanted.main_nodes}
+
+
+def test_an_operator_that_did_not_get_its_instances_is_not_asked_again() -> None:
+    strategy = Symbiotic()
+    first = on_batches(strategy, [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
+    assert first.wanted.parallelism["count"] > 2
+    again = on_batches(strategy, [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
+    assert again.wanted.parallelism == {"split": 2, "count": 2}
+
+
+# -- in the simulator ----------------------------------------------------------------------------------
+
+
+def scene(load: str, **changes: Any) -> Scenario:
+    """T1's operators, one instance each, on nodes of four cores that are there at once, as in the paper."""
+    costed = built_in_engine("top-words", "continuous")
+    assert isinstance(costed, Continuous)
+    engine = replace(costed, parallelism=dict.fromkeys(costed.pipeline.order, 1), queue_bound_rows=None)
+    usual: dict[str, Any] = {
+        "engine": engine,
+        "load": parse_load(load),
+        "limits": Limits(min_nodes=1, max_nodes=8),
+        "nodes": NodeKind(slots=4, lead_time_s=0.0),
+        "initial_nodes": 1,
+        "seconds": 900.0,
+    }
+    return Scenario(**{**usual, **changes})
+
+
+def changes(run: Run, since_s: float = 0.0) -> list[Any]:
+    return [entry for entry in run.decisions if entry.changed and entry.time_s >= since_s]
+
+
+STEP = scene("step(base=100, peak=1500, at=320s)")
+
+
+def test_one_reconfiguration_reaches_the_right_size_after_a_step() -> None:
+    run = simulate(STEP, make_strategy("symbiotic"))
+    after = changes(run, 320.0)
+    assert len(after) == 1
+    assert after[0].time_s <= 320.0 + 60.0
+    assert after[0].before.main_nodes == 1
+    # 8.9 cores would fit three nodes of four, but as they are dealt out one of them would be at 0.83.
+    assert after[0].decision.wanted.main_nodes == 4
+    late = [entry for entry in run.decisions if entry.time_s > 500.0]
+    assert all("right size" in e.decision.reason or "waits" in e.decision.reason for e in late)
+
+
+def test_joint_takes_many_steps_for_the_same() -> None:
+    run = simulate(STEP, make_strategy("joint"))
+    assert len(changes(run, 320.0)) >= 3
+    symbiotic = score(simulate(STEP, make_strategy("symbiotic")), oracle_node_seconds=None)
+    joint = score(run, oracle_node_seconds=None)
+    assert symbiotic.throughput_degradation < joint.throughput_degradation
+
+
+def test_when_the_load_falls_one_reconfiguration_brings_it_back() -> None:
+    run = simulate(scene("stair(base=100, peak=1500, steps=1, hold=320s)"), make_strategy("symbiotic"))
+    assert [entry.decision.wanted.main_nodes for entry in changes(run)] == [4, 1]
+    fell = changes(run)[1]
+    assert 640.0 < fell.time_s <= 700.0
+    assert "saves" in fell.decision.reason
+
+
+def test_costs_learned_in_operation_lead_where_a_true_profile_does() -> None:
+    engine = STEP.engine
+    assert isinstance(engine, Continuous)
+    given = Symbiotic({"top-words": estimator(engine.pipeline, engine.row_cost_s)})
+    told, learned = simulate(STEP, given), simulate(STEP, make_strategy("symbiotic"))
+    assert [e.decision.wanted for e in changes(told, 320.0)] == [
+        e.decision.wanted for e in changes(learned, 320.0)
+    ]
+
+
+def test_a_profile_that_is_not_true_any_more_is_noticed_and_learned_anew() -> None:
+    """Every operator costs twice what was profiled: stressed soon, and sized for what it costs in the end."""
+    engine = STEP.engine
+    assert isinstance(engine, Continuous)
+    halved = {name: cost_s / 2 for name, cost_s in engine.row_cost_s.items()}
+    strategy = Symbiotic({"top-words": estimator(engine.pipeline, halved)})
+    run = simulate(scene("constant(600)", seconds=900.0), strategy)
+    last = run.decisions[-1].before
+    assert last.parallelism["words"] == 2  # 1.2 cores
+    assert any("CPU than its profile says" in str(e.decision.inputs.get("drift", "")) for e in run.decisions)
+    assert score(run, oracle_node_seconds=None).rows_out > 0.97 * 600 * 900
+
+
+def test_two_applications_are_sized_together() -> None:
+    other = built_in_engine("sentiment", "continuous")
+    assert isinstance(other, Continuous)
+    small = replace(other, parallelism=dict.fromkeys(other.pipeline.order, 1), queue_bound_rows=None)
+    both = scene(
+        "constant(300)",
+        others=(Tenant(engine=small, load=parse_load("step(base=50, peak=900, at=300s)")),),
+    )
+    run = play(both, make_strategy("symbiotic")).run
+    after = changes(run, 300.0)
+    assert len(after) == 1
+    grown = after[0].decision.wanted.difference(after[0].before)
+    assert grown.parallelism  # of the one whose load rose, and of no other
+    assert all(name.startswith("sentiment/") for name in grown.parallelism)
+    assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 5.6 ms = 6.8 cores
+    engines = (both.engine, small)
+    given = {
+        e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)
+    }
+    told = changes(
+        play(both, Symbiotic(given)).run, 300.0
+    )  # profiles name operators without their application
+    assert [entry.decision.wanted for entry in told] == [after[0].decision.wanted]
+    for each in play(both, make_strategy("symbiotic")).runs:
+        late = score(each, oracle_node_seconds=None)
+        assert late.rows_out > 0.95 * late.rows_in
+
+
+def test_noise_does_not_make_it_change_every_minute() -> None:
+    steady = scene("noise(constant(700), amount=0.2)", seconds=1800.0)
+    run = simulate(steady, make_strategy("symbiotic"))
+    assert len(changes(run, 120.0)) <= 3
+
+
+@pytest.mark.parametrize("name", ["symbiotic", "symbiotic-proactive", "joint"])
+def test_on_micro_batches_it_follows_a_load_too(name: str) -> None:
+    scenario = Scenario(
+        engine=built_in_engine("top-words"),
+        load=parse_load("step(base=100, peak=900, at=300s)"),
+        seconds=1500.0,
+    )
+    run = simulate(scenario, make_strategy(name))
+    found = score(run, oracle_node_seconds=None)
+    assert found.rows_out > 0.9 * found.rows_in
+    assert found.nodes_saved > 0.3
