@@ -27,7 +27,12 @@ from ebbflow.strategies import Capacity, Static, StaticMean, peers
 from ebbflow.workloads import parse_load
 
 PEAK_PER_S = 1900.0
-STRATEGIES = [Capacity.name, Static.name, StaticMean.name, *(getattr(peers, name).name for name in peers.__all__)]
+STRATEGIES = [
+    Capacity.name,
+    Static.name,
+    StaticMean.name,
+    *(getattr(peers, name).name for name in peers.__all__),
+]
 """A dozen, as the bar has it."""
 SEEDS = 3
 SAMPLE = ("day", "trace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,12 @@ def test_runs_that_do_not_get_faster_are_not_made_faster_by_the_simulator() -> N
     slow = {1: figures(100.0), 2: figures(110.0)}
     result = run_static(Path(), (1, 2, 4), cores=2, run=lambda n: slow[n])
     assert result.rows[2].seconds == pytest.approx(100.0)
+
+
+def test_a_run_that_goes_on_is_as_fast_as_what_it_did_itself() -> None:
+    rest = dataclasses.replace(figures(10.0), batch_events=(50_000,))
+    assert rest.events_per_s == pytest.approx(5_000.0)
+    assert dataclasses.replace(rest, seconds=0.0, batch_events=()).events_per_s == 0.0
 
 
 def test_instances_that_make_no_sense_are_told() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from google_cluster_results import holds
 from plain_google_cluster import PlainResults, plain_query
@@ -68,28 +70,20 @@ def query_settings(spark):
         spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
+@LONG
 @pytest.mark.parametrize(
-    ("instances", "parts", "span"), [(2, 4, None), pytest.param(1, None, "17m", marks=LONG)]
+    ("instances", "parts", "span", "packed"),
+    [(2, 4, None, True), (1, None, "17m", True), (1, 2, None, False)],
 )
 def test_results_are_those_of_the_plain_loop(
-    spark, folder, expected, tmp_path, instances, parts, span
+    spark, folder, expected, tmp_path, instances, parts, span, packed
 ) -> None:
     output = tmp_path / "out"
     prepare_output(output)
-    query = GoogleClusterQuery(input=folder, output=output, max_parts=parts, max_trace=span)
+    query = GoogleClusterQuery(input=folder, output=output, max_parts=parts, max_trace=span, packed=packed)
     batches = run_to_the_end(query.start(spark, tmp_path / "c", instances, to_the_end=True))
     holds(output, expected)
-    assert len(batches) == (1 if span is None else 8)
-    import msgspec
-
-    progress = msgspec.json.decode(batches[0].json.encode(), type=Progress)
-    in_jvm_s = Driver(spark).stage_cpu_s
-    (machine,) = [run for run in operator_runs(progress, {}, in_jvm_s) if run.name == MACHINE]
-    (in_python,) = [run for run in operator_runs(progress, {}, lambda _: 0.0) if run.name == MACHINE]
-    assert machine.instances == instances
-    assert machine.rows_in > 0
-    assert machine.rows_out > 0
-    assert machine.cpu_s > in_python.cpu_s > 0, "what the JVM does for the operator is its CPU, too"
+    assert len(batches) == {4: 1, 2: 2, None: 8}[parts]
 
 
 def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
@@ -104,7 +98,9 @@ def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
         return lambda: (last := running.query.lastProgress) is not None and last["batchId"] >= least
 
     wait(batches_done(0), "a batch")
-    running.restart({MACHINE: 3})
+    _uses_cpu_in_python_and_in_the_jvm(spark, running.query.recentProgress[0], instances=2)
+    with ThreadPoolExecutor(1) as loop:  # as the loop does: in a thread that knows of no session
+        loop.submit(running.restart, {MACHINE: 3}).result()
     wait(batches_done(2), "batches after the resize")
     assert running.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
     jvm = spark.sparkContext._jvm
@@ -129,6 +125,17 @@ def test_a_replay_in_fast_motion_gives_the_same_rows(spark, folder, expected, tm
     stop_between_batches(running)
     holds(output, expected)
     assert len([p for p in running.recentProgress if p["numInputRows"]]) > 1
+
+
+def _uses_cpu_in_python_and_in_the_jvm(spark, batch, *, instances: int) -> None:
+    progress = msgspec.json.decode(batch.json.encode(), type=Progress)
+    in_jvm_s = Driver(spark).stage_cpu_s
+    (machine,) = [run for run in operator_runs(progress, {}, in_jvm_s) if run.name == MACHINE]
+    (in_python,) = [run for run in operator_runs(progress, {}, lambda _: 0.0) if run.name == MACHINE]
+    assert machine.instances == instances
+    assert machine.rows_in > 0
+    assert machine.rows_out > 0
+    assert machine.cpu_s > in_python.cpu_s > 0
 
 
 def _at_the_end(query, folder) -> bool:

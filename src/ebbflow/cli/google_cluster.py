@@ -142,10 +142,10 @@ def _last_report(output: Path) -> dict[str, Any] | None:
 
 def _show(figures: Figures, last: dict[str, Any] | None) -> None:
     console = Console(highlight=False)
+    speed = f"{figures.events_per_s:,.0f} events/s" if figures.batches else "nothing was left to do"
     console.print(
         f"{figures.events:,} events ({figures.without_machine:,} without a machine, "
-        f"{figures.rejected:,} rows rejected), {figures.reports:,} reports of {figures.machines:,} machines, "
-        f"{figures.events_per_s:,.0f} events/s"
+        f"{figures.rejected:,} rows rejected), {figures.reports:,} reports of {figures.machines:,} machines, {speed}"
     )
     if last is None:
         return

@@ -52,8 +52,8 @@ class Figures:
 
     @property
     def events_per_s(self) -> float:
-        """Over the whole run."""
-        return self.events / self.seconds if self.seconds > 0 else 0.0
+        """Over the batches of this run; a run that goes on where another was broken off did not do all events."""
+        return sum(self.batch_events) / self.seconds if self.seconds > 0 else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -93,7 +93,7 @@ class ManagedQuery:
                 ended_s = time.monotonic()
                 self._repartition_state(wanted)
                 moved_s = time.monotonic()
-                self.query = self._start(wanted)
+                self.query = self._started(wanted)
             except Exception as error:
                 self._start_as_it_was()
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -111,7 +111,19 @@ class ManagedQuery:
         except Exception:
             # The query runs on any number of state partitions; running matters more than the number.
             log.exception("the state of query %s stays in %s partitions", self.name, self._state_partitions)
-        self.query = self._start(self.parallelism)
+        self.query = self._started(self.parallelism)
+
+    def _started(self, parallelism: Mapping[str, int]) -> StreamingQuery:
+        """Start it from this thread. Spark looks formats written in Python up in the thread's active session, and the
+        thread of the loop has none, or the one in which state was repartitioned."""
+        from pyspark.sql import SparkSession
+
+        try:
+            known: Any = SparkSession._get_j_spark_session_class(self._spark._jvm)
+            known.setActiveSession(self._spark._jsparkSession)
+        except (Py4JError, AttributeError, TypeError):
+            log.debug("query %s is started in whatever session is active", self.name)
+        return self._start(parallelism)
 
     def await_termination(self) -> None:
         """Return when the query has ended and is not being restarted."""
@@ -185,7 +197,7 @@ class ManagedQuery:
             if unfinished is None or unfinished < 0:
                 return
             log.info("query %s stopped in batch %d, which is finished first", self.name, unfinished)
-            self.query = self._start(self.parallelism)
+            self.query = self._started(self.parallelism)
             await_batch(self.query, unfinished, deadline_s)
             stop_between_batches(self.query, self._stop_within_s)
 
