@@ -5,7 +5,6 @@ The demo is one such run; the side-by-side comparison is three of them, alike in
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 import threading
@@ -19,6 +18,7 @@ import numpy as np
 from ebbflow.bench.oracle import cheapest_schedule
 from ebbflow.bench.record import RunRecorder, without
 from ebbflow.bench.score import Scores, score
+from ebbflow.bench.source_start import end_offset, source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
@@ -26,7 +26,6 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
-from ebbflow.errors import TargetError
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
 from ebbflow.targets.spark.class_archive import record_archive
@@ -136,7 +135,7 @@ def run_live(
         settings = _settings(scenario, strategy, cluster.master_url) | cluster.settings
         with local_session(cluster.master_url, settings, name="top-words") as spark:
             query = scenario.application.start(spark, f"{folder}/checkpoint", rankings.take)
-            started_s = _load_start_s(query, time, ended)
+            started_s = source_start_s(query, time, ended, within_s=120)
             if on_start is not None:
                 on_start(started_s, rankings)
             attached = attach(
@@ -222,27 +221,8 @@ def _settings(scenario: LiveScenario, strategy: str, master: str) -> dict[str, s
     }
 
 
-def _load_start_s(query: Any, clock: Clock, stop: threading.Event) -> float:
-    """When the load began: the source writes it into its offsets."""
-    deadline_s = clock.now_s() + 120
-    while clock.now_s() < deadline_s and not stop.is_set():
-        failed = query.exception()
-        if failed is not None:
-            raise TargetError(f"the application failed to start: {str(failed).splitlines()[0]}")
-        progress = query.lastProgress
-        if progress is not None:
-            return int(_offset(progress["sources"][0]["endOffset"])["startMs"]) / 1000
-        clock.wait(0.1, stop)
-    raise TargetError("the application did not finish its first batch within two minutes")
-
-
-def _offset(offset: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(offset) if isinstance(offset, str) else offset
-    return found
-
-
 def _end_row(progress: Any) -> int:
-    return int(_offset(progress["sources"][0]["endOffset"])["row"])
+    return int(end_offset(progress)["row"])
 
 
 def _arrived(scenario: LiveScenario, started_s: float, ended_s: float) -> Curve:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ebbflow.bench.google_cluster.job import Figures, make_trace, run_job
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
+from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
@@ -58,7 +59,7 @@ def stats(
     parts = part_files(input)
     if instances is not None and not 1 <= instances <= 48:
         raise InputError(f"{instances} instances make no sense; 1 to 48")
-    settings = _settings(conf or [])
+    settings = spark_conf(conf or [])
     if master is not None and not master.startswith("local"):
         check_master(master)
     if output.exists() and not output.is_dir():
@@ -123,16 +124,6 @@ def generate(
     else:
         say(f"{written:,} events: {escape(str(output))}")
     return 0
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise InputError(f"--conf {pair} is not a Spark setting; write --conf spark.some.key=value")
-        settings[key] = value
-    return settings
 
 
 def _last_report(output: Path) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
+from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
@@ -84,7 +85,7 @@ def submit(
     """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
     limits, objective = Limits.parse(executors), Slo.parse(slo)
     strategy = chosen_strategy(strategy, policy)
-    settings = _settings(conf or [])
+    settings = spark_conf(conf or [])
     cores = cores_of_an_executor(settings)
     check_script(script)
     for path in (json_report, report, store):
@@ -213,13 +214,3 @@ def _of_query(run: Run) -> dict[str, Any]:
     scores = score(run, oracle_node_seconds=None).to_json()
     keys = ("rows_in", "rows_out", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s")
     return {"query": run.pipeline, **{key: scores[key] for key in keys}}
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise InputError(f"--conf {pair} is not a Spark setting; write --conf spark.some.key=value")
-        settings[key] = value
-    return settings

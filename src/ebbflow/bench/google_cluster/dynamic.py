@@ -10,7 +10,6 @@ columns (``packed``) they cost so little that ×1000 hardly shows in the CPU.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.bench.google_cluster.job import _events_by_batch
+from ebbflow.bench.source_start import source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
@@ -165,7 +165,7 @@ def run_dynamic(
                 packed=packed,
             )
             managed = query.managed(spark, Path(scratch) / "checkpoint", 1)
-            started_s = _replay_start_s(managed.query, time, ended)
+            started_s = source_start_s(managed.query, time, ended, within_s=180)
             attached = attach(
                 spark,
                 executors=(EXECUTORS, EXECUTORS),
@@ -226,18 +226,3 @@ def _rates(progress: dict[int, Any], events: dict[int, int], started_s: float) -
             found.append((end_s - started_s, events[batch] / (end_s - last_s)))
         last_s = end_s
     return found
-
-
-def _replay_start_s(query: Any, clock: Clock, stop: threading.Event) -> float:
-    """When the replay began: the source writes it into its offsets."""
-    deadline_s = clock.now_s() + 180
-    while clock.now_s() < deadline_s and not stop.is_set():
-        failed = query.exception()
-        if failed is not None:
-            raise TargetError(f"the query failed to start: {str(failed).splitlines()[0]}")
-        last = query.lastProgress
-        if last is not None:
-            offset = last["sources"][0]["endOffset"]
-            return int((json.loads(offset) if isinstance(offset, str) else offset)["startMs"]) / 1000
-        clock.wait(0.2, stop)
-    raise TargetError("the query did not finish its first batch within three minutes")
