@@ -216,6 +216,18 @@ def test_network_is_left_out_where_a_process_may_not_be_looked_into() -> None:
     assert probe.measure(trees) == {}
 
 
+def test_an_executor_that_has_no_connection_sends_nothing_rather_than_being_unknown() -> None:
+    ticker = Ticker()
+    probe = NetworkProbe(ticker, sockets=dict, inodes=lambda pid: set())
+    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.look()
+    assert probe.measure(trees) == {}  # a rate needs two looks
+    ticker.now_s += 1.0
+    assert probe.measure(trees) == {10: (0.0, 0.0)}
+    more = Bed(FakeProcess(10, line=executor_line(3)), FakeProcess(20, line=executor_line(4)))
+    ticker.now_s += 10.0
+    assert probe.measure(more.sampler._trees.look()) == {10: (0.0, 0.0), 20: (0.0, 0.0)}
+
+
 CHILD = """
 import os, sys
 pid = os.fork()

@@ -22,7 +22,7 @@ from ebbflow.targets.spark.stopping import stop_between_batches
 from ebbflow.targets.spark.target import SparkTarget
 from ebbflow.workloads import parse_load
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.alone]
 
 # Mostly waiting, so that other work on the machine changes little.
 LOAD, TRIGGER_S = "sine(base=10, peak=30, period=16s)", 4.0

@@ -18,16 +18,19 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [{}, {"words": 3, "stop-words": 2, "intermediate-ranker": 4}],
-    ids=["fused", "spread"],
+    ("sizes", "ranks_in_sink"),
+    [({}, False), ({"words": 3, "stop-words": 2, "intermediate-ranker": 4}, False), ({}, True)],
+    ids=["fused", "spread", "in the sink"],
 )
-def test_words_are_ranked_as_one_process_ranks_them(spark, sizes) -> None:
-    app = TopWords(load="constant(50)", seed=3, window_s=9, slide_s=3, top=5)
+def test_words_are_ranked_as_one_process_ranks_them(spark, sizes, ranks_in_sink) -> None:
+    app = TopWords(
+        load="constant(50)", seed=3, window_s=9, slide_s=3, top=5, ranks_in_sink=ranks_in_sink, audit=True
+    )
     tweets = plain.tweets(app, 1500, start_ms=1_700_000_000_000)
     rankings = Rankings(window_s=9, slide_s=3, top=5, windows=1000)
     rankings.take(app.ranked(spark.createDataFrame(tweets), sizes), 0)
     assert rankings.windows() == plain.top_words(app, tweets)
+    assert rankings.audit(1500) == ([], 0)
 
 
 def test_real_tweets_are_split_alike(spark, shared_data) -> None:

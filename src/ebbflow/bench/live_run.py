@@ -81,6 +81,7 @@ class LiveScenario:
             lookup_wait_s=self.lookup_wait_s,
             trigger_s=self.trigger_s,
             audit=True,
+            ranks_in_sink=True,
         )
 
 

@@ -2,7 +2,7 @@
 
 The kernel counts bytes per socket and tells them through netlink (``sock_diag(7)``; ``ss -ti`` shows the
 same); which process holds a socket stands in ``/proc/PID/fd``. Going through those costs a millisecond per
-JVM, so it is done only when new sockets have appeared, and not more than every ten seconds: of a new
+JVM, so it is done only when new sockets or executors have appeared, and not more than every ten seconds: of a new
 connection the first seconds are not seen. What an executor's own processes send each other (the JVM and its
 Python workers talk over loopback) is not counted. Sockets in another network namespace cannot be seen.
 """
@@ -127,6 +127,7 @@ class NetworkProbe:
         self._owner: dict[int, int] = {}
         self._known: set[int] = set()
         self._mapped_trees: set[int] = set()
+        self._looked_at: set[int] = set()
         self._mapped_s = float("-inf")
 
     def forget(self) -> None:
@@ -139,7 +140,9 @@ class NetworkProbe:
         before, self._before = self._before, None if sockets is None else (now_s, sockets)
         if sockets is None:
             return {}
-        if not sockets.keys() <= self._known and now_s - self._mapped_s >= MAP_EVERY_S:
+        trees = list(trees)
+        new = not sockets.keys() <= self._known or not {tree.root.pid for tree in trees} <= self._looked_at
+        if new and now_s - self._mapped_s >= MAP_EVERY_S:
             self._map(trees, sockets, now_s)
         if before is None or now_s <= before[0]:
             return {}
@@ -158,6 +161,7 @@ class NetworkProbe:
 
     def _map(self, trees: Iterable[Tree], sockets: Sockets, now_s: float) -> None:
         self._owner, self._mapped_trees = {}, set()
+        self._looked_at = {tree.root.pid for tree in trees}
         for tree in trees:
             held = [self._inodes(pid) for pid in tree.members]
             if None not in held:

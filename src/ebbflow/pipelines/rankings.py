@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ebbflow.pipelines import ranking
 from ebbflow.pipelines.ranking import ROW_MARK
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ class Rankings:
         self._rows: dict[int, int] = {}
 
     def take(self, batch: DataFrame, batch_id: int) -> None:  # noqa: ARG002
-        """What ``foreachBatch`` calls."""
-        self.add([(int(ends_s), str(word), int(count)) for ends_s, word, count in batch.collect()])
+        """What ``foreachBatch`` calls. Ranks first: without rankers before it, a batch is all that changed."""
+        for best in ranking.best(iter(batch.toArrow().to_batches()), self._top):
+            self.add(list(zip(*(column.to_pylist() for column in best.columns), strict=True)))
 
     def add(self, ranked: list[tuple[int, str, int]]) -> None:
         """Take in (end of window, word, count)."""

@@ -67,6 +67,9 @@ class TopWords:
     slide_s: int = 20
     top: int = 10
     audit: bool = False
+    ranks_in_sink: bool = False
+    """Without rankers: all changed counts go to the sink, which ranks them. Two Python steps less for each new
+    executor to start, and no more than the driver can take where a batch changes few words."""
 
     def __post_init__(self) -> None:
         if self.slide_s < 1 or self.window_s % self.slide_s:
@@ -118,6 +121,8 @@ class TopWords:
         df = df.transform(operator("words", parallelism=sizes.get("words"))(self.split))
         df = df.transform(operator("stop-words", parallelism=sizes.get("stop-words"))(self.keep))
         df = df.transform(operator(COUNTER)(self.count))  # its parallelism is that of its state
+        if self.ranks_in_sink:
+            return df
         ranker = operator("intermediate-ranker", parallelism=sizes.get("intermediate-ranker"), key="word")
         df = df.transform(ranker.map_in_arrow(self.best(), RANKED))
         return df.transform(operator("final-ranker", parallelism=1).map_in_arrow(self.best(), RANKED))
