@@ -57,7 +57,7 @@ class LiveScenario:
     seconds: float = 180.0
     limits: Limits = LIMITS
     slo: Slo = SLO
-    base_per_s: float = 30.0
+    base_per_s: float = 20.0
     peak_per_s: float = 300.0
     lookup_wait_s: float = 0.008
     trigger_s: float = 5.0

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.bench.rules.cases import Case
-from ebbflow.bench.rules.run import SIMULATOR, SPARK, Result, queue_slope_per_s, run_cases
+from ebbflow.bench.rules.judge import SIMULATOR, SPARK, Result, queue_slope_per_s
+from ebbflow.bench.rules.run import run_cases
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.report.rules_page import CasePicture, write_rules_page
 from ebbflow.targets.spark.java import check_java

@@ -8,15 +8,17 @@ parallelism, so that the queue is seen where it is, at the source.
 
 from __future__ import annotations
 
-import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
+from ebbflow.core.clock import Clock
+from ebbflow.errors import TargetError
 from ebbflow.pipelines import paced
 from ebbflow.targets.spark.operator import operator
 from ebbflow.targets.spark.restart import ManagedQuery
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+WARM_BATCHES, WARM_S, WARM_WITHIN_S = 8, 2.5, 120.0
+"""An operator is warm once so many batches are done and the last took no longer than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,35 +46,41 @@ class WaitingOperator:
     """When the load begins, in milliseconds since the epoch: the same for all operators."""
     batch_s: float = 1.5
 
-    def managed(self, spark: SparkSession, folder: Path) -> ManagedQuery:
-        """Start it with one instance; Ebbflow may restart it with another number."""
+    def managed(self, spark: SparkSession, folder: Path, instances: int = 1) -> ManagedQuery:
+        """Start it with so many instances; Ebbflow may restart it with another number."""
         register(spark)
         checkpoint = folder / f"checkpoint-{self.name}"
         return ManagedQuery(
             spark,
             name=self.name,
             checkpoint=checkpoint,
-            parallelism={self.name: 1},
+            parallelism={self.name: instances},
             start=lambda sizes: self._start(spark, checkpoint, sizes),
         )
 
     def _start(self, spark: SparkSession, checkpoint: Path, sizes: Mapping[str, int]) -> StreamingQuery:
         instances = sizes[self.name]
-        name, rate_per_s = self.name, self.rate_per_s
+        rate_per_s = self.rate_per_s
+        # Beside the checkpoint: executors and driver share this machine. Anew for other sizes: nobody makes up
+        # for the time in which the query was stopped.
+        marks = checkpoint.with_name(f"{checkpoint.name}-{instances}-instances")
+        marks.mkdir(parents=True, exist_ok=True)
 
         def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            # Kept in the interpreter: the function and its modules come anew with every task.
-            ended_s = sys.__dict__.setdefault("_ebbflow_paced_ended_s", {})
-            return paced.paced(
-                batches, name, rate_per_s, wait=time.sleep, clock_s=time.monotonic, ended_s=ended_s
-            )
+            context = TaskContext.get()
+            assert context is not None
+            instance = paced.Instance(marks / str(context.partitionId()), rate_per_s)
+            for batch in batches:
+                arrived_us = batch.column("timestamp").cast("int64").to_pylist()
+                time.sleep(instance.take([us / 1e6 for us in arrived_us], time.time()))
+                yield batch
 
         rows = (
             spark.readStream.format("ebbflow")
             .option("load", self.load)
             .option("partitions", 1)
             .option("startMs", self.start_ms)
-            .option("maxRowsPerTrigger", max(1, round(self.rate_per_s * instances * self.batch_s)))
+            .option("maxRowsPerTrigger", max(1, round(self.rate_per_s * self.batch_s)) * instances)
             .load()
         )
         named = operator(self.name, parallelism=instances)
@@ -80,6 +92,25 @@ class WaitingOperator:
             .trigger(processingTime="100 milliseconds")
             .start()
         )
+
+
+def warm_up(spark: SparkSession, name: str, folder: Path, *, instances: int, clock: Clock) -> None:
+    """Let every executor start Python and load its classes: a first batch may take ten seconds."""
+    never, began_s = threading.Event(), clock.now_s()
+    warming = WaitingOperator(
+        name=name, load="constant(40)", rate_per_s=40.0, start_ms=round(began_s * 1000), batch_s=0.2
+    ).managed(spark, folder, instances)
+    while not _is_warm(warming.query) and clock.now_s() < began_s + WARM_WITHIN_S:
+        clock.wait(0.2, never)
+    warm = _is_warm(warming.query)
+    warming.stop()
+    if not warm:
+        raise TargetError(f"operator {name!r} was not warm after {WARM_WITHIN_S:g} s; is the machine busy?")
+
+
+def _is_warm(query: StreamingQuery) -> bool:
+    done = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    return len(done) >= WARM_BATCHES and done[-1]["durationMs"]["triggerExecution"] <= 1000 * WARM_S
 
 
 # Sent to executors as code, not as a name: they need pyarrow, but not Ebbflow.

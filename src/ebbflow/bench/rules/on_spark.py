@@ -21,13 +21,13 @@ from ebbflow.bench.rules.seen import Seen, Watching
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import TargetError
-from ebbflow.pipelines.waiting import WaitingOperator
+from ebbflow.pipelines.waiting import WaitingOperator, warm_up
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
-WARM_UP_S = 25.0
-"""The load begins so long after the queries: their first batches start Python and load classes."""
+HEAD_START_S = 6.0
+"""The load begins so long after the queries, which have nothing to do until then."""
 LATE_S = 5.0
 """A change that is a little late comes after the time of its case."""
 
@@ -58,7 +58,9 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         }
         with local_session(cluster.master_url, settings, name=case.name) as spark:
-            started_s = time.now_s() + WARM_UP_S
+            for name in case.rates_per_s:
+                warm_up(spark, name, Path(folder) / "warm-up", instances=slots, clock=time)
+            started_s = time.now_s() + HEAD_START_S
             queries = [
                 WaitingOperator(
                     name=name, load=str(case.load), rate_per_s=rate, start_ms=round(started_s * 1000)
