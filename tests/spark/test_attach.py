@@ -89,6 +89,53 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert query.exception() is None
 
 
+def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(
+    spark, tmp_path, wait
+) -> None:
+    """90 rows/s of 25 ms keep 2.25 executors busy; 5 rows/s an eighth of one."""
+
+    def look_up(batches):
+        for batch in batches:
+            time.sleep(0.025 * batch.num_rows)
+            yield batch.select(["row"])
+
+    trace = tmp_path / "falls.csv"
+    trace.write_text("seconds,value\n" + "".join(f"{t},{900 if t < 40 else 50}\n" for t in range(0, 600, 10)))
+    rows = spark.readStream.format("ebbflow").option("load", f"trace({trace})")
+    looked_up = (
+        rows.option("partitions", 6)
+        .load()
+        .transform(ebbflow.operator("lookup").map_in_arrow(look_up, "row long"))
+    )
+    running = (
+        looked_up.writeStream.format("noop").queryName("lookups").trigger(processingTime="2 seconds")
+        .option("checkpointLocation", str(tmp_path / "c")).start()
+    )  # fmt: skip
+    sizes: list[int] = []
+
+    def seen(report) -> None:
+        if report.observation is not None:
+            sizes.append(report.observation.layout.main_nodes)
+
+    attached = ebbflow.attach(
+        spark,
+        executors=(1, 3),
+        slo="freshness p95 <= 10s",
+        store=tmp_path / "run.sqlite",
+        cycle_s=0.5,
+        on_cycle=seen,
+    )
+    wait(lambda: sizes and max(sizes) == 3, "three executors", 90)
+    wait(lambda: sizes[-1] == 1, "one again", 120)
+    attached.stop()
+    assert running.exception() is None
+    stop_between_batches(running)
+    acts = [entry for entry in Store.read_ledger(tmp_path / "run.sqlite") if entry["verdict"] == "act"]
+    assert {entry["strategy"] for entry in acts} == {"capacity"}
+    assert "would take freshness to" in acts[0]["reason"] or "behind" in acts[0]["reason"]
+    assert acts[-1]["reason"].startswith("shrink 2 → 1")
+
+
 def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_path, wait) -> None:
     policy = Policy(
         rule("memory in use")
