@@ -44,7 +44,7 @@ class WaitingOperator:
     """Rows a second that one instance takes."""
     start_ms: int
     """When the load begins, in milliseconds since the epoch: the same for all operators."""
-    batch_s: float = 1.5
+    batch_s: float = 1.0
 
     def managed(self, spark: SparkSession, folder: Path, instances: int = 1) -> ManagedQuery:
         """Start it with so many instances; Ebbflow may restart it with another number."""

@@ -1,8 +1,9 @@
 """Whether what was seen of a case is what must be: in the simulator to the second, on Spark within one reading.
 
-On Spark a reading comes with each batch, about every 1.6 s. It is told when its batch ends and is of when it began,
-so what a rule knows is one reading old, and a time is past at the next reading: a change may be a reading early, and
-two and a cycle of the loop late. How far apart readings were is measured in the run itself, just before the change.
+On Spark a reading comes with each batch, about once a second. It is told when its batch ends, and of the rows that
+the batch left behind when it began: two readings old. That a threshold is passed is seen at the next reading, and so
+is that it has been for long enough. So a change may come a reading early, and four and a cycle of the loop late. How
+far apart readings were is measured in the run itself, just before the change.
 
 A query that changes its parallelism is restarted, and what came meanwhile has to be worked off. So a change after
 another one is expected between when the simulator makes it without a pause, and with one as long as Spark was silent.
@@ -24,6 +25,7 @@ from ebbflow.core.readings import slope_per_s
 SIMULATOR, SPARK = "simulator", "spark"
 CYCLE_S = 1.0
 """How often the loop looks."""
+LATE_READINGS = 4
 BEFORE_S = 15.0
 SLOPE_OVER_S = 30.0
 SLOPE_WITHIN_PER_S = {SIMULATOR: 0.01, SPARK: 0.5}
@@ -105,7 +107,7 @@ def windows_s(case: Case, seen: Seen) -> list[tuple[float, float]]:
             paused = run_in_simulator(case, pause_s=pause_s(seen, seen.changes[index - 1])).changes
             times_s += [each.time_s for each in paused[index : index + 1]]
         reading_s = reading_before_s(seen, got)
-        windows.append((min(times_s) - reading_s, max(times_s) + 2 * reading_s + CYCLE_S))
+        windows.append((min(times_s) - reading_s, max(times_s) + LATE_READINGS * reading_s + CYCLE_S))
     return windows
 
 
