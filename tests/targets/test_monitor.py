@@ -153,10 +153,8 @@ def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> N
 
 def counted(stage: int | None) -> dict[str, dict[str, Any]]:
     """A Python operator of two instances that used 0.4 s in a batch; one that names its stage is all of it."""
-    went = {"rows": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
-    if stage is not None:
-        went["stage"] = stage
-    return {"ebbflow:count:in": {"rows": 100}, "ebbflow:count:out": went}
+    told = {"rows_in": 100, "rows_out": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
+    return {"ebbflow:count:both": told if stage is None else {**told, "stage": stage}}
 
 
 def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:

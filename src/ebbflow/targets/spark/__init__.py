@@ -16,7 +16,7 @@ seen and done
 in a pipeline
 ``operator``         names and counts for the steps of a pipeline
 ``operator_counts``  the counts, for a job that looks for itself
-``measured_step``    CPU of a Python step, measured around it
+``measured_step``    rows and CPU of a Python step, measured around it
 ``keyed_step``       counts and CPU of a step with keyed state
 ``source``           ``spark.readStream.format("ebbflow")``: rows at any load
 -------------------  -------------------------------------------------------------------------
