@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.targets.spark.driver import Driver
-from ebbflow.targets.spark.progress import Progress, rows_left_behind
 from ebbflow.targets.spark.tracking import QueryTracker, batch_of, stage_run, with_stage_cpu
 
 if TYPE_CHECKING:
@@ -20,34 +19,39 @@ class Followed(NamedTuple):
     """What a look at a query brought."""
 
     batches: list[Batch]
-    first: Progress | None = None
-    """The first batch of the run, if it is among what is new. It is no batch to learn from: nothing says over what
-    time its rows came."""
-    was_awaited: bool = False
-    """Whether that one ended since the last look; else the query ran before anybody looked."""
+    untimed: list[Batch]
+    """Of which nothing says over what time their rows came: the first of a run."""
+    first_time_s: float | None
+    """How long the first batch of the run took, if it ended since the last look. None, too, where more than one did:
+    the query ran before anybody looked."""
 
 
 class QueryFollower:
     """Asks the driver about one run of a query."""
 
-    def __init__(self, driver: Driver, query: StreamingQuery) -> None:
+    def __init__(self, driver: Driver, query: StreamingQuery, waiting_since_s: float | None = None) -> None:
         self._driver = driver
         self.query = query
-        self.name = query.name or str(query.id)[:8]
-        self.tracker = QueryTracker(driver.trigger_interval_s(query))
+        self.id = str(query.id)
+        """Of the query: it keeps that when it is started again."""
+        self.name = query.name or self.id[:8]
+        self.tracker = QueryTracker(driver.trigger_interval_s(query), waiting_since_s)
         self._counts = driver.row_counts()
+        self.has_read_limit: bool | None = None
+        """Whether a batch can leave rows behind that are seen; None while nobody can say."""
 
     def look(self, now_s: float, *, slots: int, changed_s: float) -> Followed:
         """What has ended since the last look. ``changed_s``: when executors last came to work or left."""
         tracker = self.tracker
-        is_new = tracker.last is None
+        awaits_first = tracker.last is None
         progresses = self._driver.progress_after(self.query, tracker.last_batch_id, self._counts)
         batches: list[Batch] = []
+        untimed: list[Batch] = []
         if progresses:
             stages = self._stages_by_batch()
             steady = changed_s <= progresses[0][0].started_s
             for progress, rows in progresses:
-                batch = tracker.finished(
+                finished = tracker.finished(
                     progress,
                     stages.get(progress.batch_id, ()),
                     rows,
@@ -55,21 +59,24 @@ class QueryFollower:
                     steady=steady,
                     stage_cpu_s=self._driver.stage_cpu_s,
                 )
-                if batch is not None:
-                    batch = with_stage_cpu(batch, self._counts.stages)
-                    tracker.last_batch = batch
-                    batches.append(batch)
+                if not finished.timed:
+                    untimed.append(finished.batch)
+                    continue
+                tracker.last_batch = with_stage_cpu(finished.batch, self._counts.stages)
+                batches.append(tracker.last_batch)
         self._note_status(now_s, has_news=bool(progresses))
-        if is_new and progresses:
-            return Followed(batches, progresses[0][0], was_awaited=len(progresses) == 1)
-        return Followed(batches)
+        first_time_s = None
+        if awaits_first and progresses:
+            self._note_read_limit(untimed[0])
+            first_time_s = untimed[0].duration_s if len(progresses) == 1 else None
+        return Followed(batches, untimed, first_time_s)
 
-    def has_read_limit(self, first: Progress) -> bool | None:
-        """Whether a batch can leave rows behind that are seen; None if nobody can say. To be asked once a run has ended
-        its first batch: before that its sources may not be there yet. A limit whose source does not tell its latest
-        offset hides what it leaves behind, and is none to us."""
+    def _note_read_limit(self, first: Batch) -> None:
+        """Once a run has ended its first batch: before that its sources may not be there yet. A limit whose source does
+        not tell its latest offset hides what it leaves behind, and is none to us."""
         limited = self._driver.has_read_limit(self.query)
-        return None if limited is None else limited and rows_left_behind(first) is not None
+        if limited is not None:
+            self.has_read_limit = limited and first.backlog_rows is not None
 
     def _note_status(self, now_s: float, *, has_news: bool) -> None:
         status = self._driver.status(self.query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
@@ -13,6 +13,7 @@ from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
+from ebbflow.errors import TargetError
 from ebbflow.targets.spark import query_readings
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
 from ebbflow.targets.spark.following import Followed, QueryFollower
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("ebbflow")
+
+_ENDED_REMEMBERED = 100
+
+
+class Look(NamedTuple):
+    """What a look at an application brought."""
+
+    readings: list[Reading]
+    batches: list[Batch]
+    first_batches: list[Batch]
 
 
 class SparkMonitor:
@@ -47,6 +58,8 @@ class SparkMonitor:
         """By the name of a query, as far as Spark tells."""
         self._changed_s = float("-inf")
         """When executors last came to work or left."""
+        self._left_rows_since_s: dict[str, float] = {}
+        """Of runs that have ended, by the id of the query."""
         self._untold: set[str] = set()
         """Queries of whose source it was said that it does not tell what waits."""
         self.present: list[ExecutorInfo] = []
@@ -89,18 +102,18 @@ class SparkMonitor:
             if each.tracker.last is not None
         ]
 
-    def look(self) -> tuple[list[Reading], list[Batch]]:
+    def look(self) -> Look:
         """Look once at everything."""
         now_s = self._clock.now_s()
         self.present = [e for e in self._driver.executors() if e.is_active]
         if self._executors.changed(self.present):
             self._changed_s = now_s
         readings = self._executor_readings(now_s)
-        slots = sum(e.max_tasks for e in self.present)
-        batches: list[Batch] = []
-        for each in self._follow_those_that_run():
-            seen = each.look(now_s, slots=slots, changed_s=self._changed_s)
-            batches += seen.batches
+        looks = self._look_at_those_that_ended(now_s)
+        looks += [(each, self._look_at(each, now_s)) for each in self._followed.values()]
+        batches = [batch for _, seen in looks for batch in seen.batches]
+        first_batches = [batch for _, seen in looks for batch in seen.untimed]
+        for each, seen in looks:
             readings += self._first_batch_readings(each, seen)
         for batch in batches:
             if batch.backlog_rows is None:
@@ -109,29 +122,41 @@ class SparkMonitor:
             readings += self._operators.of(batch)
         trackers = {each.name: each.tracker for each in self._followed.values()}
         readings += query_readings.of_all(self.name, now_s, trackers, batches, self.read_limited())
-        return readings, batches
+        return Look(readings, batches, first_batches)
 
-    def _follow_those_that_run(self) -> list[QueryFollower]:
-        before = self._followed
+    def _look_at_those_that_ended(self, now_s: float) -> list[tuple[QueryFollower, Followed]]:
+        """Follow the queries that run, and say what those did that ended since the last look."""
         running = {str(query.runId): query for query in self._driver.queries()}
-        self._followed = {
-            run_id: before.get(run_id) or QueryFollower(self._driver, query)
-            for run_id, query in running.items()
-        }
-        return list(self._followed.values())
+        looks = []
+        for run_id in [run_id for run_id in self._followed if run_id not in running]:
+            each = self._followed.pop(run_id)
+            try:
+                looks.append((each, self._look_at(each, now_s)))
+            except TargetError as error:
+                log.debug("the last batches of query %s were not seen: %s", each.name, error)
+            since_s = each.tracker.oldest_unprocessed_s()
+            if since_s is not None:
+                self._left_rows_since_s[each.id] = since_s
+        while len(self._left_rows_since_s) > _ENDED_REMEMBERED:
+            del self._left_rows_since_s[next(iter(self._left_rows_since_s))]
+        for run_id, query in running.items():
+            if run_id not in self._followed:
+                since_s = self._left_rows_since_s.pop(str(query.id), None)
+                self._followed[run_id] = QueryFollower(self._driver, query, since_s)
+        return looks
+
+    def _look_at(self, each: QueryFollower, now_s: float) -> Followed:
+        slots = sum(e.max_tasks for e in self.present)
+        return each.look(now_s, slots=slots, changed_s=self._changed_s)
 
     def _first_batch_readings(self, each: QueryFollower, seen: Followed) -> list[Reading]:
-        first = seen.first
-        if first is None:
+        if each.has_read_limit is not None:
+            self._has_read_limit[each.name] = each.has_read_limit
+        for batch in seen.untimed:
+            self._operators.begin(each.name, batch.ended_s)
+        if seen.first_time_s is None:
             return []
-        limited = each.has_read_limit(first)
-        if limited is not None:
-            self._has_read_limit[each.name] = limited
-        ended_s = first.started_s + first.duration_s
-        self._operators.begin(each.name, ended_s)
-        if not seen.was_awaited:
-            return []
-        return [Reading(ended_s, each.name, Metric.FIRST_BATCH_TIME, first.duration_s)]
+        return [Reading(seen.untimed[0].ended_s, each.name, Metric.FIRST_BATCH_TIME, seen.first_time_s)]
 
     def _executor_readings(self, now_s: float) -> list[Reading]:
         readings = [

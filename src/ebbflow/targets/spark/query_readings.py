@@ -79,6 +79,8 @@ def _idle(
 def _last_batches(name: str, at_s: float, trackers: Mapping[str, QueryTracker]) -> list[Reading]:
     """The last batch of every query, taken together."""
     last = [t.last_batch for t in trackers.values() if t.last_batch is not None]
+    if not last:  # the news are of a query that has ended
+        return []
     left = [batch.backlog_rows for batch in last if batch.backlog_rows is not None]
     readings = [
         Reading(at_s, name, Metric.BATCH_ROWS, float(sum(batch.rows for batch in last))),
