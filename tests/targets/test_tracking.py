@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from ebbflow.targets.spark.progress import Progress, SourceProgress
@@ -94,6 +95,22 @@ def test_a_source_that_does_not_tell_its_latest_offset_counts_what_batches_take(
     assert tracker.queue_rows(110.0) is None
     tracker.idle()
     assert tracker.queue_rows(110.0) == 0.0, "it found nothing to do"
+
+
+def test_what_waits_is_unknown_where_one_of_several_sources_does_not_tell() -> None:
+    def joined(batch_id: int, at_s: float, rows: int, other_latest: object) -> Progress:
+        told = progress(batch_id, at_s, 0, rows, rows + 400)
+        other = SourceProgress(start_offset=None, end_offset=9, latest_offset=other_latest)
+        return msgspec.structs.replace(told, sources=[*told.sources, other])
+
+    for untold in (None, "null", "not a number of rows"):
+        tracker, (_, batch) = tracked(joined(0, 100.0, 50, untold), joined(1, 105.0, 100, untold))
+        assert batch is not None
+        assert batch.backlog_rows is None
+        assert tracker.queue_rows(110.0) is None
+    _, (_, batch) = tracked(joined(0, 100.0, 50, 9), joined(1, 105.0, 100, "19"))
+    assert batch is not None
+    assert batch.backlog_rows == 400 + 10
 
 
 def test_rows_of_a_first_batch_are_at_least_as_old_as_it_has_run() -> None:

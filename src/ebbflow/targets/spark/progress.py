@@ -107,21 +107,20 @@ def _total(offset: Any) -> float:
 def rows_left_behind(progress: Progress) -> float | None:
     """Rows that were at the sources when the batch started and that it did not take.
 
-    None where no source tells its latest offset. A source that gave no rows cannot say what its
-    offsets are worth; its distance then counts as rows.
+    None where one of them does not tell its latest offset: nobody knows then what waits there, whatever the
+    others say. A source that gave no rows cannot say what its offsets are worth; its distance then counts as rows.
 
     >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
     1500.0
     """
-    left: float | None = None
+    if not progress.sources or any(_document(source.latest_offset) is None for source in progress.sources):
+        return None
+    left = 0.0
     for source in progress.sources:
-        if source.latest_offset is None:
-            continue
         taken = distance(source.start_offset, source.end_offset)
         rows_per_unit = source.num_input_rows / taken if taken > 0 and source.num_input_rows else 1.0
-        behind = max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
-        left = behind if left is None else left + behind
+        left += max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
     return left
 
 
