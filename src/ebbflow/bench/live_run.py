@@ -6,7 +6,6 @@ The demo is one such run; the side-by-side comparison is three of them, alike in
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
@@ -128,7 +128,7 @@ def run_live(
 
     say("starting a Spark cluster on this machine (a master, a worker)")
     with (
-        tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder,
+        scratch_folder("run") as folder,
         LocalCluster(cores=scenario.limits.max_nodes) as cluster,
     ):
         say("starting the application with its first executor")
@@ -188,7 +188,7 @@ def prepare(say: Callable[[str], None]) -> None:
     def run_executor(java_option: str, written: Callable[[], bool]) -> None:
         say("preparing once for this machine: recording what executors load, so that they start faster")
         clock, never = SystemClock(), threading.Event()
-        with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder, LocalCluster(cores=1) as cluster:
+        with scratch_folder("run") as folder, LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
             settings |= cluster.settings | local_settings(java_option=java_option)
             with local_session(cluster.master_url, settings, name="preparing") as spark:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy, Target
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.guards import guards_for
@@ -214,7 +214,7 @@ def attach(
         if agents:
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
-        folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
+        folder = None if store else scratch_folder("store")
         if folder is not None:
             path = Path(folder.name) / "run.sqlite"
             kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
