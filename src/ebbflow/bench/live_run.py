@@ -20,7 +20,7 @@ from ebbflow.bench.score import Scores, score
 from ebbflow.bench.source_start import end_offset, source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
-from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
@@ -187,7 +187,7 @@ def prepare(say: Callable[[str], None]) -> None:
 
     def run_executor(java_option: str, written: Callable[[], bool]) -> None:
         say("preparing once for this machine: recording what executors load, so that they start faster")
-        clock, never = SystemClock(), threading.Event()
+        clock = SystemClock()
         with scratch_folder("run") as folder, LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
             settings |= cluster.settings | local_settings(java_option=java_option)
@@ -195,13 +195,9 @@ def prepare(say: Callable[[str], None]) -> None:
                 query = scenario.application.start(
                     spark, f"{folder}/checkpoint", scenario.application.rankings().take
                 )
-                deadline_s = clock.now_s() + 90
-                while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
-                    clock.wait(0.2, never)
+                wait_until(lambda: len(query.recentProgress) >= 4, clock, clock.now_s() + 90, every_s=0.2)
                 stop_between_batches(query)
-            deadline_s = clock.now_s() + 30
-            while not written() and clock.now_s() < deadline_s:
-                clock.wait(0.2, never)
+            wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
 
     record_archive(run_executor)
 
