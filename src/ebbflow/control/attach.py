@@ -64,8 +64,10 @@ class Attached:
         *,
         policy: PolicyInForce | None = None,
         collector: Collector | None = None,
+        application: str | None = None,
     ) -> None:
         self._loop = loop
+        self._application = application
         self.store = store
         self._close = close
         self._policy = policy
@@ -73,11 +75,18 @@ class Attached:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if loop is not None:
+            if application is not None:
+                _RUNNING[application] = self
             # Daemon: a job that ends must never wait for us.
-            self._thread = threading.Thread(
-                target=loop.run, args=(self._stop,), name="ebbflow-loop", daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, args=(loop,), name="ebbflow-loop", daemon=True)
             self._thread.start()
+
+    def _run(self, loop: ControlLoop) -> None:
+        try:
+            loop.run(self._stop)
+        finally:
+            if self._application is not None and _RUNNING.get(self._application) is self:
+                _RUNNING.pop(self._application, None)
 
     @property
     def active(self) -> bool:
@@ -249,13 +258,11 @@ def attach(
             folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    attached = Attached(loop, kept, close, policy=followed, collector=collector)
-    _RUNNING[application] = attached
-    return attached
+    return Attached(loop, kept, close, policy=followed, collector=collector, application=application)
 
 
 _RUNNING: dict[str, Attached] = {}
-"""The loop of each application, by its id: two would undo each other's work."""
+"""The loop of each application while it runs, by its id: two would undo each other's work."""
 
 
 def _take_over(application: str) -> None:
