@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -183,6 +186,23 @@ def test_what_a_function_keeps_is_not_changed_behind_its_back() -> None:
 
     named(keeping, COLUMNS)
     assert [frame.columns[0] for frame in kept] == ["row", "row"]
+
+
+def test_a_step_over_arrow_loads_no_pandas() -> None:
+    code = """
+import sys
+import pyarrow as pa
+sys.path.insert(0, sys.argv[1])
+import measured_step
+batch = pa.RecordBatch.from_arrays([pa.nulls(2, pa.int64())], ["row"])
+*_, last = measured_step.over_arrow(lambda batches: batches, iter([batch]), batch.schema)
+print(last.num_rows, "pandas" in sys.modules)
+"""
+    home = str(Path(measured_step.__file__).parent)
+    told = subprocess.run(
+        [sys.executable, "-I", "-c", code, home], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["1", "False"], "it would be loaded by each new executor"
 
 
 def test_measures_of_a_step_over_arrow_come_behind_its_rows() -> None:

@@ -7,6 +7,7 @@ Python worker. Two columns before those of the step hold them; in rows of its re
 from __future__ import annotations
 
 import math
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -59,7 +60,11 @@ def over_arrow(
     for out in function(meter.counted(batches)):
         none = pa.nulls(out.num_rows, pa.float64())
         yield pa.RecordBatch.from_arrays([none, none, *out.columns], [*MEASURES, *out.schema.names])
-    measured = [pa.array([value]) for value in meter.measures]
+    # From buffers, because pa.array would import pandas, in every Python worker of every executor.
+    measured = [
+        pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(struct.pack("=d", value))])
+        for value in meter.measures
+    ]
     empty = [pa.nulls(1, field.type) for field in schema]
     yield pa.RecordBatch.from_arrays([*measured, *empty], [*MEASURES, *schema.names])
 
