@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ebbflow.bench.record import RunRecorder
@@ -15,7 +16,7 @@ from ebbflow.core.ports import Observation
 from ebbflow.core.slo import Slo
 
 
-def seen(time_s: float, nodes: int, held: int, *batches: Batch) -> CycleReport:
+def seen(time_s: float, nodes: int, held: int, *batches: Batch, first: tuple[Batch, ...] = ()) -> CycleReport:
     observation = Observation(
         time_s=time_s,
         pipeline=Pipeline(name="p", operators=()),
@@ -25,6 +26,7 @@ def seen(time_s: float, nodes: int, held: int, *batches: Batch) -> CycleReport:
         lead_time_s=10.0,
         held_nodes=held,
         batches=batches,
+        first_batches=first,
     )
     return CycleReport(observation=observation, entry=None, planned=None)
 
@@ -64,6 +66,28 @@ def test_rows_and_their_waits_come_from_the_batches() -> None:
     assert (scores.rows_in, scores.rows_out) == (120, 120)
     assert scores.latency_max_s == pytest.approx(12.0, abs=0.01)
     assert scores.violation == 0.0
+
+
+def test_rows_that_a_query_began_with_are_counted_and_waited_at_least_for_their_batch() -> None:
+    recorder = RunRecorder()
+    recorder(seen(112.5, 1, 1, first=(batch(0, 110.0, 40, waited_s=0.0),)))
+    recorder(seen(122.5, 1, 1, batch(1, 120.0, 60)))
+    scores = recorder.score(as_run(recorder))
+    assert (scores.rows_in, scores.rows_out) == (100, 100)
+    assert scores.latency_max_s == pytest.approx(12.0), "of the second batch"
+    assert scores.latency_p50_s == pytest.approx(2 + 10 / 6), "40 that waited 2 s, then those from 2 to 12 s"
+    assert len(as_run(recorder).batches) == 1
+
+
+def test_a_first_batch_that_took_longer_than_the_objective_was_late() -> None:
+    recorder = RunRecorder()
+    slow = msgspec.structs.replace(batch(0, 110.0, 40, waited_s=0.0), duration_s=31.0)
+    recorder(seen(141.5, 1, 1, first=(slow,)))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=100.0, ended_s=150.0, decisions=[],
+    )  # fmt: skip
+    assert recorder.score(run).violation == 1.0
 
 
 def test_a_small_query_that_is_late_does_not_hide_behind_a_large_one_that_is_fresh() -> None:

@@ -61,6 +61,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen = Observation(
             time_s=151.0, pipeline=Pipeline(name="job", operators=()), layout=Layout.of(1), requested=Layout.of(1),
             slots_per_node=1, lead_time_s=10.0,
+            first_batches=[a_batch("large", 20.0, 500, 0.0)],
             batches=[a_batch("large", 150.0, 10_000, 2.0), a_batch("small", 150.0, 10, 100.0)],
         )  # fmt: skip
         watching[0](CycleReport(observation=seen, entry=None, planned=None))
@@ -85,9 +86,9 @@ def test_every_act_is_told_and_counted_and_the_holds_that_are_not_are_named(repo
 
 def test_each_query_is_scored_by_its_own_rows(report: dict[str, Any]) -> None:
     large, small = report["queries"]
-    assert (large["query"], large["rows_in"], large["violation"]) == ("large", 10_000, 0.0)
+    assert (large["query"], large["rows_in"], large["violation"]) == ("large", 10_500, 0.0)
     assert small["query"] == "small"
     assert small["violation"] == pytest.approx(0.71, abs=0.01), "of waits from 1 to 101 s, those over 30 s"
-    assert report["rows_in"] == 10_010
+    assert report["rows_in"] == report["rows_out"] == 10_510, "those that the large one began with among them"
     assert report["latency_max_s"] == pytest.approx(101.0, abs=0.1)
     assert report["rows_not_timed"] == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ebbflow.core.clock import ManualClock, SystemClock
+from ebbflow.core.clock import ManualClock, SystemClock, wait_until
 
 
 def test_a_manual_clock_moves_only_when_told() -> None:
@@ -33,3 +33,25 @@ def test_a_wait_is_cut_short_by_its_event() -> None:
     assert manual.wait(1000.0, stop) is True
     assert manual.now_s() == 10.0
     assert SystemClock().wait(1000.0, stop) is True
+
+
+def test_a_condition_is_looked_at_even_when_the_deadline_is_past() -> None:
+    clock = ManualClock(10.0)
+    assert wait_until(lambda: True, clock, 5.0)
+    assert not wait_until(lambda: False, clock, 5.0)
+    assert clock.now_s() == 10.0
+
+
+def test_who_waits_for_a_condition_stops_when_told() -> None:
+    clock, stop = ManualClock(10.0), threading.Event()
+    looks = []
+
+    def look() -> bool:
+        looks.append(clock.now_s())
+        if len(looks) == 3:
+            stop.set()
+        return False
+
+    assert not wait_until(look, clock, 99.0, every_s=1.0, stop=stop)
+    assert looks == [10.0, 11.0, 12.0]
+    assert not wait_until(lambda: True, clock, 99.0, stop=stop)

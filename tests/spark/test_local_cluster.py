@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ebbflow.errors import TargetError
 from ebbflow.targets.spark import local_cluster
 from ebbflow.targets.spark.local_cluster import LocalCluster
 
@@ -92,13 +91,3 @@ def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, 
         30,
     )
     wait(lambda: not Path(line[0]).exists(), "its folder to go", 30)
-
-
-def test_a_master_that_cannot_start_is_told_in_one_line(monkeypatch, tmp_path) -> None:
-    fake = tmp_path / "bin" / "spark-class"
-    fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 3\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr(local_cluster, "spark_home", lambda: tmp_path)
-    with pytest.raises(TargetError, match="the local master ended while starting: no such luck"):
-        LocalCluster(cores=1).start()

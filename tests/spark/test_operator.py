@@ -125,6 +125,38 @@ def test_a_step_that_gives_nothing_still_tells_its_cpu(spark, runs_of) -> None:
     assert runs["silent"].instances == 2
 
 
+def test_frames_are_those_of_sparks_own_map_in_pandas(spark) -> None:
+    """What the function sees, written down as text, and what becomes of instants on their way back."""
+    columns = "id long, at timestamp, local timestamp_ntz, day date, price decimal(10,2), word string, some array<int>"
+
+    def look(frames):
+        for frame in frames:
+            seen = [f"{name} {dtype} {frame[name].tolist()}" for name, dtype in frame.dtypes.items()]
+            yield frame.assign(
+                seen="; ".join(seen), at=frame["at"] + (frame["at"] - frame["at"].dt.normalize())
+            )
+
+    rows = spark.range(3, numPartitions=1).selectExpr(
+        "id",
+        "if(id = 2, null, timestamp'2026-07-01 12:00:00 UTC' + make_interval(0, 3 * int(id))) as at",
+        "timestamp_ntz'2026-03-29 02:30:00' as local",
+        "date'2026-01-02' as day",
+        "cast(id as decimal(10,2)) as price",
+        "if(id = 1, null, 'a') as word",
+        "array(1, int(id)) as some",
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        declared = f"{columns}, seen string"
+        plain = rows.mapInPandas(look, declared).collect()
+        named = rows.transform(operator("look").map_in_pandas(look, declared)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert named == plain
+    assert "at datetime64[ns] [Timestamp('2026-07-01 17:30:00')" in named[0].seen
+
+
 def test_only_a_parallelism_makes_a_boundary(spark) -> None:
     rows = spark.range(10)
     plain = rows.transform(operator("a")(lambda df: df.where("id > 3")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,24 @@ def test_one_that_was_not_finished_is_thrown_away_and_made_again(cache) -> None:
     assert not record_archive(lambda option, written: None, settle_s=-1.0)
     assert list(cache.iterdir()) == []
     assert record_archive(written_by(b"classes"), settle_s=-1.0)
+
+
+def test_those_of_other_versions_go_when_nobody_has_used_them_for_a_month(cache) -> None:
+    cache.mkdir(parents=True)
+    current = archive_path()
+    assert current is not None
+    old, recent, torn, other = (
+        cache / name
+        for name in ("executor-0ld.jsa", "executor-rec3nt.jsa", "executor-0ld.77", "profiles.json")
+    )
+    days = {current: 400, old: 31, recent: 29, torn: 31, other: 400}
+    for path, age in days.items():
+        path.write_bytes(b"x")
+        os.utime(path, (time.time() - 86400 * age,) * 2)
+    assert record_archive(written_by(b"classes"), settle_s=-1.0)
+    assert set(cache.iterdir()) == {current, recent, other}
+    assert using_option()
+    assert time.time() - current.stat().st_mtime < 3600, "and using it is written down"
 
 
 def test_where_it_cannot_be_kept_executors_start_as_ever(tmp_path, monkeypatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,10 @@ class FakeQuery:
     def runId(self) -> str:  # noqa: N802
         return f"run-{self.name}-{self.run}"
 
+    def restarted(self) -> FakeQuery:
+        """The next run of the same query."""
+        return replace(self, run=self.run + 1, done=list(self.done))
+
     def finish(self, at_s: float, rows: int, left: int = 0) -> None:
         """A batch that began at a time and took two seconds."""
         start = sum(p.num_input_rows for p in self.done)
@@ -57,13 +61,13 @@ class FakeDriver:
     app_name = "app"
 
     def __init__(self, *queries: FakeQuery) -> None:
-        self._queries = list(queries)
+        self.running = list(queries)
 
     def executors(self) -> list[ExecutorInfo]:
         return [ExecutorInfo("0", True, 1, 1, 0, 1, 1, 0, 0, 0, 1000)]
 
     def queries(self) -> list[FakeQuery]:
-        return self._queries
+        return self.running
 
     def row_counts(self) -> RowCounts:
         return RowCounts(None, None)
@@ -94,13 +98,13 @@ class Scene:
 
     def __init__(self, *queries: FakeQuery) -> None:
         self.clock = ManualClock(1000.0)
-        driver: Any = FakeDriver(*queries)
-        self.monitor = SparkMonitor(driver, self.clock, ExecutorTracker(12.0))
+        self.driver: Any = FakeDriver(*queries)
+        self.monitor = SparkMonitor(self.driver, self.clock, ExecutorTracker(12.0))
 
     def look(self, at_s: float) -> dict[tuple[str, Metric], float]:
         self.clock.advance(at_s - self.clock.now_s())
-        readings, _ = self.monitor.look()
-        return {(reading.subject, reading.metric): reading.value for reading in readings}
+        self.seen = self.monitor.look()
+        return {(reading.subject, reading.metric): reading.value for reading in self.seen.readings}
 
 
 def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
@@ -153,10 +157,8 @@ def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> N
 
 def counted(stage: int | None) -> dict[str, dict[str, Any]]:
     """A Python operator of two instances that used 0.4 s in a batch; one that names its stage is all of it."""
-    went = {"rows": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
-    if stage is not None:
-        went["stage"] = stage
-    return {"ebbflow:count:in": {"rows": 100}, "ebbflow:count:out": went}
+    told = {"rows_in": 100, "rows_out": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
+    return {"ebbflow:count:both": told if stage is None else {**told, "stage": stage}}
 
 
 def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:
@@ -187,8 +189,54 @@ def test_the_time_in_which_a_query_is_restarted_is_no_idle_time_of_its_instances
         query.finish(at_s, rows=100)
         read = scene.look(at_s + 2.5)
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
-    query.run += 1  # restarted, which took half a minute
+    query = query.restarted()  # which took half a minute
+    scene.driver.running = [query]
     for at_s in (1040.0, 1045.0):
         query.finish(at_s, rows=100)
         read = scene.look(at_s + 2.5)
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
+
+
+def test_the_first_batch_of_a_run_is_counted_apart_from_those_to_learn_from() -> None:
+    query = FakeQuery("words")
+    scene = Scene(query)
+    query.finish(1000.0, rows=70, left=5)
+    read = scene.look(1002.5)
+    assert read["words", Metric.FIRST_BATCH_TIME] == 2.0
+    assert scene.seen.batches == []
+    assert [(b.query, b.rows, b.backlog_rows) for b in scene.seen.first_batches] == [("words", 70, 5.0)]
+    query.finish(1005.0, rows=30)
+    scene.look(1007.5)
+    assert [b.rows for b in scene.seen.batches] == [30]
+    assert scene.seen.first_batches == []
+
+
+def test_the_last_batch_of_a_run_is_seen_and_the_next_run_dates_its_rows_from_there() -> None:
+    query = FakeQuery("words")
+    scene = Scene(query)
+    for at_s in (1000.0, 1005.0):
+        query.finish(at_s, rows=100)
+        scene.look(at_s + 2.5)
+    query.finish(1010.0, rows=40)  # while it was being stopped
+    again = query.restarted()
+    scene.driver.running = [again]
+    again.finish(1040.0, rows=300)
+    scene.look(1042.5)
+    assert [(b.batch_id, b.rows) for b in scene.seen.batches] == [(2, 40)]
+    (first,) = scene.seen.first_batches
+    assert (first.rows, first.started_s, first.oldest_arrival_s) == (300, 1040.0, 1010.0)
+
+
+def test_a_query_that_has_ended_is_told_of_once() -> None:
+    query = FakeQuery("words")
+    scene = Scene(query)
+    for at_s in (1000.0, 1005.0):
+        query.finish(at_s, rows=100)
+        scene.look(at_s + 2.5)
+    query.finish(1010.0, rows=40)
+    scene.driver.running = []
+    scene.look(1012.5)
+    assert [b.rows for b in scene.seen.batches] == [40]
+    scene.look(1013.5)
+    assert scene.seen.batches == []
+    assert scene.monitor.running() == {}

@@ -19,9 +19,9 @@ from ebbflow.targets.spark.tracking import ExecutorTracker
 class Query:
     """A query by its name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, run: str = "run") -> None:
         self.name = self.id = name
-        self.runId = f"run-{name}"
+        self.runId = f"{run}-{name}"
 
 
 class FakeDriver:
@@ -121,8 +121,7 @@ def test_a_limit_that_hides_what_it_leaves_behind_is_none() -> None:
 
 def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
     monitor._clock.advance(1.0)  # type: ignore[attr-defined]
-    readings, _ = monitor.look()
-    return [(r.subject, r.value) for r in readings if r.metric is Metric.BACKLOG]
+    return [(r.subject, r.value) for r in monitor.look().readings if r.metric is Metric.BACKLOG]
 
 
 def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
@@ -142,13 +141,13 @@ def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
 def test_of_a_query_that_has_just_been_restarted_nobody_knows_what_waits() -> None:
     monitor = looked_at({"a": True})
     driver: Any = monitor._driver
-    driver.running[0].runId = "another run"
+    driver.running = [Query("a", "another run")]
     driver.silent.add("a")
     assert backlogs(monitor) == []
 
 
 def test_a_query_that_is_being_restarted_is_still_known() -> None:
     monitor = looked_at({"a": True})
-    monitor._driver.running[0].runId = "another run"  # type: ignore[attr-defined]
+    monitor._driver.running = [Query("a", "another run")]  # type: ignore[attr-defined]
     monitor.look()
     assert "a" in monitor.read_limited()

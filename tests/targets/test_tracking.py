@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from ebbflow.targets.spark.progress import Progress, SourceProgress
@@ -22,13 +23,46 @@ def progress(
 
 
 def tracked(*all_progress: Progress):
+    """The tracker, and the batches whose rows it could time; None in the place of the others."""
     tracker = QueryTracker(trigger_interval_s=10.0)
-    return tracker, [tracker.finished(p, (), slots=1, steady=True) for p in all_progress]
+    seen = [tracker.finished(p, (), slots=1, steady=True) for p in all_progress]
+    return tracker, [each.batch if each.timed else None for each in seen]
 
 
 def test_the_first_batch_tells_no_rate_because_nothing_says_since_when_its_rows_came() -> None:
     _, batches = tracked(progress(0, 100.0, 0, 5000, 5000))
     assert batches == [None]
+
+
+def test_rows_of_the_first_batch_are_taken_to_have_come_when_it_started() -> None:
+    first = QueryTracker(10.0).finished(progress(0, 100.0, 0, 5000, 6000), (), slots=1, steady=True)
+    assert not first.timed
+    assert (first.batch.rows, first.batch.backlog_rows) == (5000, 1000.0)
+    assert first.batch.oldest_arrival_s == 100.0
+
+
+def test_a_query_that_goes_on_dates_its_rows_from_when_the_run_before_left_them() -> None:
+    tracker = QueryTracker(10.0, waiting_since_s=60.0)
+    assert tracker.oldest_unprocessed_s() == 60.0
+    assert tracker.queue_rows(100.0) is None, "how many they are is not known yet"
+    first = tracker.finished(progress(7, 100.0, 500, 700, 900), (), slots=1, steady=True)
+    assert not first.timed
+    assert first.batch.oldest_arrival_s == 60.0
+    assert tracker.oldest_unprocessed_s() == pytest.approx(80.0), (
+        "half of the 400 that came in 40 s were taken"
+    )
+    second = tracker.finished(progress(8, 110.0, 700, 900, 900), (), slots=1, steady=True)
+    assert second.timed
+    assert second.batch.oldest_arrival_s == pytest.approx(80.0)
+
+
+def test_a_clock_that_was_set_back_times_nothing_and_loses_no_rows() -> None:
+    tracker = QueryTracker(10.0)
+    tracker.finished(progress(0, 100.0, 0, 50, 50), (), slots=1, steady=True)
+    seen = tracker.finished(progress(1, 90.0, 50, 80, 80), (), slots=1, steady=True)
+    assert not seen.timed
+    assert seen.batch.rows == 30
+    assert seen.batch.oldest_arrival_s <= seen.batch.started_s
 
 
 def test_rate_and_oldest_row_without_a_read_limit() -> None:
@@ -61,6 +95,22 @@ def test_a_source_that_does_not_tell_its_latest_offset_counts_what_batches_take(
     assert tracker.queue_rows(110.0) is None
     tracker.idle()
     assert tracker.queue_rows(110.0) == 0.0, "it found nothing to do"
+
+
+def test_what_waits_is_unknown_where_one_of_several_sources_does_not_tell() -> None:
+    def joined(batch_id: int, at_s: float, rows: int, other_latest: object) -> Progress:
+        told = progress(batch_id, at_s, 0, rows, rows + 400)
+        other = SourceProgress(start_offset=None, end_offset=9, latest_offset=other_latest)
+        return msgspec.structs.replace(told, sources=[*told.sources, other])
+
+    for untold in (None, "null", "not a number of rows"):
+        tracker, (_, batch) = tracked(joined(0, 100.0, 50, untold), joined(1, 105.0, 100, untold))
+        assert batch is not None
+        assert batch.backlog_rows is None
+        assert tracker.queue_rows(110.0) is None
+    _, (_, batch) = tracked(joined(0, 100.0, 50, 9), joined(1, 105.0, 100, "19"))
+    assert batch is not None
+    assert batch.backlog_rows == 400 + 10
 
 
 def test_rows_of_a_first_batch_are_at_least_as_old_as_it_has_run() -> None:

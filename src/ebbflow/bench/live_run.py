@@ -6,7 +6,6 @@ The demo is one such run; the side-by-side comparison is three of them, alike in
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,10 +20,11 @@ from ebbflow.bench.score import Scores, score
 from ebbflow.bench.source_start import end_offset, source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
-from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
@@ -129,7 +129,7 @@ def run_live(
 
     say("starting a Spark cluster on this machine (a master, a worker)")
     with (
-        tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder,
+        scratch_folder("run") as folder,
         LocalCluster(cores=scenario.limits.max_nodes) as cluster,
     ):
         say("starting the application with its first executor")
@@ -188,21 +188,17 @@ def prepare(say: Callable[[str], None]) -> None:
 
     def run_executor(java_option: str, written: Callable[[], bool]) -> None:
         say("preparing once for this machine: recording what executors load, so that they start faster")
-        clock, never = SystemClock(), threading.Event()
-        with tempfile.TemporaryDirectory(prefix="ebbflow-run-") as folder, LocalCluster(cores=1) as cluster:
+        clock = SystemClock()
+        with scratch_folder("run") as folder, LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
             settings |= cluster.settings | local_settings(java_option=java_option)
             with local_session(cluster.master_url, settings, name="preparing") as spark:
                 query = scenario.application.start(
                     spark, f"{folder}/checkpoint", scenario.application.rankings().take
                 )
-                deadline_s = clock.now_s() + 90
-                while len(query.recentProgress) < 4 and clock.now_s() < deadline_s:
-                    clock.wait(0.2, never)
+                wait_until(lambda: len(query.recentProgress) >= 4, clock, clock.now_s() + 90, every_s=0.2)
                 stop_between_batches(query)
-            deadline_s = clock.now_s() + 30
-            while not written() and clock.now_s() < deadline_s:
-                clock.wait(0.2, never)
+            wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
 
     record_archive(run_executor)
 

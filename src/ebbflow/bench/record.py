@@ -52,7 +52,8 @@ class RunRecorder:
     """Called after every cycle of a loop; ``run`` makes the record.
 
     Rows are counted as the monitor saw them: what had arrived by the start of each batch, and what was
-    done by its end. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
+    done by its end. Those that a query began with are taken to have come when its first batch started: how long they
+    had waited by then nobody knows. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
     Rows leave in the order of their arrival within a query, not among several: ``score`` looks at each.
     """
 
@@ -75,7 +76,7 @@ class RunRecorder:
             if not curve or curve[-1][1] != value:
                 curve.append((seen.time_s, value))
         self._batches.extend(seen.batches)
-        for b in seen.batches:
+        for b in sorted((*seen.first_batches, *seen.batches), key=lambda b: b.started_s):
             query = self._queries.setdefault(b.query, _Query())
             query.batches.append(
                 _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows or 0.0, b.oldest_arrival_s)

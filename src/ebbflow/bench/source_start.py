@@ -6,21 +6,22 @@ import json
 import threading
 from typing import Any
 
-from ebbflow.core.clock import Clock
+from ebbflow.core.clock import Clock, wait_until
 from ebbflow.errors import TargetError
 
 
 def source_start_s(query: Any, clock: Clock, stop: threading.Event, *, within_s: float) -> float:
     """Wait for the first batch of a query, and say when its source began."""
-    deadline_s = clock.now_s() + within_s
-    while clock.now_s() < deadline_s and not stop.is_set():
+
+    def has_begun() -> bool:
         failed = query.exception()
         if failed is not None:
             raise TargetError(f"the query failed to start: {str(failed).splitlines()[0]}")
-        if query.lastProgress is not None:
-            return int(end_offset(query.lastProgress)["startMs"]) / 1000
-        clock.wait(0.1, stop)
-    raise TargetError(f"the query did not finish its first batch within {within_s:g} s")
+        return query.lastProgress is not None
+
+    if not wait_until(has_begun, clock, clock.now_s() + within_s, every_s=0.1, stop=stop):
+        raise TargetError(f"the query did not finish its first batch within {within_s:g} s")
+    return int(end_offset(query.lastProgress)["startMs"]) / 1000
 
 
 def end_offset(progress: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from ebbflow.bench.google_cluster.dynamic import DynamicResult, run_dynamic
 from ebbflow.bench.google_cluster.job import make_trace_in_a_process
 from ebbflow.bench.google_cluster.static import INSTANCES, MEASURED, StaticResult, beyond_note, run_static
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import InputError
 from ebbflow.report.google_cluster_page import (
     DynamicPicture,
@@ -115,7 +115,7 @@ def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
         yield input
         return
     check_java()
-    with tempfile.TemporaryDirectory(prefix="ebbflow-trace-") as folder:
+    with scratch_folder("trace") as folder:
         say(f"making a trace of {spec.events:,} events")
         make_trace_in_a_process(spec, Path(folder))
         yield Path(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy, Target
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.guards import guards_for
@@ -64,8 +64,10 @@ class Attached:
         *,
         policy: PolicyInForce | None = None,
         collector: Collector | None = None,
+        application: str | None = None,
     ) -> None:
         self._loop = loop
+        self._application = application
         self.store = store
         self._close = close
         self._policy = policy
@@ -73,11 +75,18 @@ class Attached:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if loop is not None:
+            if application is not None:
+                _RUNNING[application] = self
             # Daemon: a job that ends must never wait for us.
-            self._thread = threading.Thread(
-                target=loop.run, args=(self._stop,), name="ebbflow-loop", daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, args=(loop,), name="ebbflow-loop", daemon=True)
             self._thread.start()
+
+    def _run(self, loop: ControlLoop) -> None:
+        try:
+            loop.run(self._stop)
+        finally:
+            if self._application is not None and _RUNNING.get(self._application) is self:
+                _RUNNING.pop(self._application, None)
 
     @property
     def active(self) -> bool:
@@ -214,7 +223,7 @@ def attach(
         if agents:
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
-        folder = None if store else tempfile.TemporaryDirectory(prefix="ebbflow-", ignore_cleanup_errors=True)
+        folder = None if store else scratch_folder("store")
         if folder is not None:
             path = Path(folder.name) / "run.sqlite"
             kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
@@ -249,13 +258,11 @@ def attach(
             folder.cleanup()
 
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    attached = Attached(loop, kept, close, policy=followed, collector=collector)
-    _RUNNING[application] = attached
-    return attached
+    return Attached(loop, kept, close, policy=followed, collector=collector, application=application)
 
 
 _RUNNING: dict[str, Attached] = {}
-"""The loop of each application, by its id: two would undo each other's work."""
+"""The loop of each application while it runs, by its id: two would undo each other's work."""
 
 
 def _take_over(application: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -58,3 +59,30 @@ class ManualClock:
             return True
         self.advance(max(0.0, seconds))
         return False
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    clock: Clock,
+    deadline_s: float,
+    *,
+    every_s: float = 0.02,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Look until a condition holds, at least once. False if the deadline came first, or ``stop`` was set.
+
+    >>> clock = ManualClock(100.0)
+    >>> wait_until(lambda: clock.now_s() >= 102.0, clock, 105.0, every_s=0.5), clock.now_s()
+    (True, 102.0)
+    >>> wait_until(lambda: False, clock, 105.0), clock.now_s()
+    (False, 105.0)
+    """
+    stop = stop or threading.Event()
+    while not stop.is_set():
+        if condition():
+            return True
+        left_s = deadline_s - clock.now_s()
+        if left_s <= 0:
+            return False
+        clock.wait(min(every_s, left_s), stop)
+    return False

@@ -32,6 +32,9 @@ class Observation:
     lead_time_s: float
     readings: Sequence[Reading] = ()
     batches: Sequence[Batch] = ()
+    first_batches: Sequence[Batch] = ()
+    """Those with which a query began, or began again. They start cold, and nothing says over what time their rows came:
+    for who counts rows, not for who learns."""
     under_way: Sequence[ActionUnderWay] = ()
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """As in the snapshot: the queries that run, and since when their current batch does."""

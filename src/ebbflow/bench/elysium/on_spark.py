@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.pipelines.top_words import TopWords
@@ -137,7 +137,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
         watched.take(report)
 
     with (
-        tempfile.TemporaryDirectory(prefix="ebbflow-elysium-") as folder,
+        scratch_folder("elysium") as folder,
         LocalCluster(cores=LIMITS.max_nodes) as cluster,
     ):
         settings = {

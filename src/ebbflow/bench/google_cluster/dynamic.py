@@ -10,7 +10,6 @@ columns (``packed``) they cost so little that ×1000 hardly shows in the CPU.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.metrics import Metric
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.pipelines.google_cluster import sink
 from ebbflow.pipelines.google_cluster.query import MACHINE, GoogleClusterQuery, settings
@@ -141,7 +141,7 @@ def run_dynamic(
             sizes.append((observation.time_s, size))
 
     with (
-        tempfile.TemporaryDirectory(prefix="ebbflow-google-") as scratch,
+        scratch_folder("google") as scratch,
         LocalCluster(cores=MOST_INSTANCES, memory_mb=4096) as cluster,
     ):
         output = Path(scratch) / "out"

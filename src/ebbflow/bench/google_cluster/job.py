@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.pipelines.google_cluster import sink
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
@@ -96,7 +96,7 @@ def run_job(
 
 
 def _warm_up(spark: SparkSession, input: Path, instances: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="ebbflow-google-") as scratch:
+    with scratch_folder("google") as scratch:
         few, output = Path(scratch) / "few", Path(scratch) / "out"
         few.mkdir()
         for path in part_files(input)[:WARM_UP_PARTS]:
@@ -191,7 +191,7 @@ def main() -> None:
             "events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)
         }
     else:
-        with tempfile.TemporaryDirectory(prefix="ebbflow-google-") as folder:
+        with scratch_folder("google") as folder:
             found = run_job(
                 input=Path(first),
                 output=Path(folder) / "out",

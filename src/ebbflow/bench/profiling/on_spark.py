@@ -6,7 +6,6 @@ restart, draining and a new executor take is measured too.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.profiling.accuracy import accuracy
 from ebbflow.profiling.fitting import ALL
@@ -64,7 +64,7 @@ class SparkPhase:
         whole_s = stair.seconds + self.check_s
         learner = ProfileLearner(Pipeline(name=self.pipeline, operators=()), kinds=ALL, target=TARGET)
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ebbflow-profile-")))
+            folder = Path(stack.enter_context(scratch_folder("profile")))
             run = _Runs(self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text))
             change = (stair.top_s + self.hold_s / 2, chosen.larger, self.executors + 1)
 

@@ -1,34 +1,37 @@
 """Spark Structured Streaming as a target. With ``pipelines``, the only home of pyspark.
 
-===================  =========================================================================
+=====================  =======================================================================
 seen and done
-``target``           an application behind the target port
-``monitor``          what is seen: batches, operators, executors, lead times
-``tracking``         what is followed from look to look: a query's arrivals, an executor's life
-``progress``         query progress decoded; backlog and arrivals from offsets
-``row_counts``       rows of named steps, counted by the plans of finished batches
-``actuator``         what is done: grow, drain and decommission
-``room``             how many more executors the cluster has room for
-``restart``          a query restarted from its checkpoint with another parallelism
-``stopping``         a query stopped between two batches
-``driver``           every call into the driver's JVM, in one place, typed
--------------------  -------------------------------------------------------------------------
+``target``             an application behind the target port
+``monitor``            what is seen: batches, operators, executors, lead times
+``following``          one run of a query from look to look: its batches, their stages
+``query_readings``     what is read of queries, each and all together
+``operator_readings``  what is read of named operators, and which there are
+``tracking``           what is followed from look to look: a query's arrivals, an executor's life
+``progress``           query progress decoded; backlog and arrivals from offsets
+``row_counts``         rows of named steps, counted by the plans of finished batches
+``actuator``           what is done: grow, drain and decommission
+``room``               how many more executors the cluster has room for
+``restart``            a query restarted from its checkpoint with another parallelism
+``stopping``           a query stopped between two batches
+``driver``             every call into the driver's JVM, in one place, typed
+---------------------  -----------------------------------------------------------------------
 in a pipeline
-``operator``         names and counts for the steps of a pipeline
-``operator_counts``  the counts, for a job that looks for itself
-``measured_step``    CPU of a Python step, measured around it
-``keyed_step``       counts and CPU of a step with keyed state
-``source``           ``spark.readStream.format("ebbflow")``: rows at any load
--------------------  -------------------------------------------------------------------------
+``operator``           names and counts for the steps of a pipeline
+``operator_counts``    the counts, for a job that looks for itself
+``measured_step``      rows and CPU of a Python step, measured around it
+``keyed_step``         counts and CPU of a step with keyed state
+``source``             ``spark.readStream.format("ebbflow")``: rows at any load
+---------------------  -----------------------------------------------------------------------
 where it runs
-``local_cluster``    a real standalone master and workers as child processes
-``supervisor``       ends such a process when who started it is gone
-``local_agent``      the agent of the local cluster
-``session``          a session on it
-``settings``         the Spark settings under which executors start few and change on request
-``class_archive``    an archive of classes with which executors start faster
-``java``             whether Java 17 or later is there
-``submit``           runs a script that nobody changed
-``sweep``            a list worked off by a Spark cluster: sweeps of thousands of runs
-===================  =========================================================================
+``local_cluster``      a real standalone master and workers as child processes
+``supervisor``         ends such a process when who started it is gone
+``local_agent``        the agent of the local cluster
+``session``            a session on it
+``settings``           the Spark settings under which executors start few and change on request
+``class_archive``      an archive of classes with which executors start faster
+``java``               whether Java 17 or later is there
+``submit``             runs a script that nobody changed
+``sweep``              a list worked off by a Spark cluster: sweeps of thousands of runs
+=====================  =======================================================================
 """

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ebbflow.core.clock import Clock
+from ebbflow.core.clock import Clock, wait_until
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
@@ -88,8 +88,8 @@ class _Drain(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._await(
-                self._between_batches, self._times.between_batches_within_s, every_s=self._times.look_every_s
+            self._wait_until(
+                self._between_batches, self._times.between_batches_within_s, self._times.look_every_s
             )
             with self._lock:
                 if self._cancelled.is_set():
@@ -100,7 +100,7 @@ class _Drain(threading.Thread):
                 # Each decommissioning lowers Spark's target by one, but two in a row have been seen to
                 # leave it too high, and the leavers were replaced. So the target is said once more, outright.
                 self._driver.request_total(self._total())
-            if not self._await(self._gone, self._times.gone_within_s, every_s=0.25):
+            if not self._wait_until(self._gone, self._times.gone_within_s, 0.25):
                 left = self._still_there()
                 log.warning("executors %s did not leave in time and are killed", ", ".join(sorted(left)))
                 self._driver.kill(sorted(left))
@@ -119,13 +119,9 @@ class _Drain(threading.Thread):
     def _gone(self) -> bool:
         return not self._still_there()
 
-    def _await(self, condition: Callable[[], bool], within_s: float, *, every_s: float) -> bool:
+    def _wait_until(self, condition: Callable[[], bool], within_s: float, every_s: float) -> bool:
         deadline_s = self._clock.now_s() + within_s
-        while self._clock.now_s() < deadline_s and not self._cancelled.is_set():
-            if condition():
-                return True
-            self._clock.wait(every_s, self._cancelled)
-        return False
+        return wait_until(condition, self._clock, deadline_s, every_s=every_s, stop=self._cancelled)
 
 
 class SparkActuator:

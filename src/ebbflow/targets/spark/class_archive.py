@@ -3,7 +3,8 @@
 Much of an executor's start is reading the same ten thousand classes from the same jars. The JVM can keep
 them ready to map (JEP 350). A first executor writes the archive when it exits (``record_archive``); later ones,
 run with ``using_option``, map it. An archive that does not fit (another Spark, another
-Java) is ignored by the JVM, so nothing can break.
+Java) is ignored by the JVM, so nothing can break. Those of other Sparks and Javas go when nobody has used them for a
+month: each is a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ebbflow.targets.spark.java import find_java
 from ebbflow.targets.spark.local_cluster import spark_home
 
 log = logging.getLogger(__name__)
+
+KEPT_UNUSED_S = 30 * 86400.0
 
 
 def archive_path() -> Path | None:
@@ -40,7 +43,11 @@ def archive_path() -> Path | None:
 def using_option() -> str:
     """The JVM option under which an executor uses the archive; nothing where there is none."""
     archive = archive_path()
-    return f"-XX:SharedArchiveFile={archive}" if archive is not None and archive.exists() else ""
+    if archive is None or not archive.exists():
+        return ""
+    with contextlib.suppress(OSError):
+        os.utime(archive)  # when it was last used: what `_drop_unused` looks at
+    return f"-XX:SharedArchiveFile={archive}"
 
 
 def record_archive(run_executor: Callable[[str, Callable[[], bool]], None], settle_s: float = 2.0) -> bool:
@@ -50,8 +57,11 @@ def record_archive(run_executor: Callable[[str, Callable[[], bool]], None], sett
     it writes the archive on its way out.
     """
     archive = archive_path()
-    if archive is None or archive.exists():
-        return archive is not None
+    if archive is None:
+        return False
+    _drop_unused(archive)
+    if archive.exists():
+        return True
     fresh = archive.with_suffix(f".{os.getpid()}")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -67,6 +77,15 @@ def record_archive(run_executor: Callable[[str, Callable[[], bool]], None], sett
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
     return True
+
+
+def _drop_unused(current: Path) -> None:
+    """Remove the archives beside the current one, and what was left of making one, that were not used for long."""
+    for path in current.parent.glob("executor-*"):
+        with contextlib.suppress(OSError):
+            if path != current and time.time() - path.lstat().st_mtime > KEPT_UNUSED_S:
+                path.unlink()
+                log.info("removed %s, which was not used for a month", path)
 
 
 def _rests(archive: Path, settle_s: float) -> bool:

@@ -42,10 +42,10 @@ def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
     ]
     busiest = F.greatest(*of_instances) if instances > 1 else of_instances[0]
     return (
-        df.observe(f"{OBSERVED}{name}:in", F.sum("rows_in").alias("rows"))
-        .observe(
-            f"{OBSERVED}{name}:out",
-            F.sum("rows_out").alias("rows"),
+        df.observe(
+            f"{OBSERVED}{name}:both",
+            F.sum("rows_in").alias("rows_in"),
+            F.sum("rows_out").alias("rows_out"),
             F.sum("cpu_s").alias("cpu_s"),
             busiest.alias("busiest_cpu_s"),
             F.max(F.lit(instances)).alias("instances"),

@@ -16,14 +16,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark import supervisor
 from ebbflow.targets.spark.local_agent import LOG, start_local_agent
@@ -57,11 +56,13 @@ class LocalCluster:
         workers: int = 1,
         memory_mb: int = 8192,
         start_within_s: float = 90.0,
+        clock: Clock | None = None,
     ) -> None:
         self._cores = cores
         self._workers = workers
         self._memory_mb = memory_mb
         self._start_within_s = start_within_s
+        self._clock = clock or SystemClock()
         self._processes: list[_Process] = []
         self._folder: Path | None = None
         self._secret = secrets.token_hex(32)
@@ -76,7 +77,7 @@ class LocalCluster:
         """Start everything and return when all workers have registered."""
         self._folder = Path(tempfile.mkdtemp(prefix="ebbflow-cluster-"))  # for our eyes only
         self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
-        deadline_s = time.monotonic() + self._start_within_s
+        deadline_s = self._clock.now_s() + self._start_within_s
         try:
             port, web_port = _free_port(), _free_port()
             self.master_url = f"spark://{LOOPBACK}:{port}"
@@ -196,20 +197,19 @@ class LocalCluster:
         self._processes.append(_Process(name, popen, log))
 
     def _await(self, what: str, condition: Any, deadline_s: float) -> None:
-        tick = threading.Event()
-        while time.monotonic() < deadline_s:
+        def holds() -> bool:
             for process in self._processes:
                 if process.popen.poll() is not None:
                     raise TargetError(
                         f"the local {process.name} ended while starting: {_last_line(process.log)}"
                     )
             try:
-                if condition(self.state()):
-                    return
+                return bool(condition(self.state()))
             except (OSError, ValueError, KeyError):
-                pass  # not up yet
-            tick.wait(0.05)
-        raise TargetError(f"waited {self._start_within_s:g} s in vain for {what}")
+                return False  # not up yet
+
+        if not wait_until(holds, self._clock, deadline_s):
+            raise TargetError(f"waited {self._start_within_s:g} s in vain for {what}")
 
 
 def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:

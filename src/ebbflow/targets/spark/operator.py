@@ -13,7 +13,7 @@ step becomes a stage that can be sized. A Python step is counted by ``observe``,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
@@ -60,50 +60,47 @@ class NamedOperator:
         return named
 
     def map_in_arrow(self, function: ArrowFunction, schema: StructType | str) -> Step:
-        """Around a Python function over Arrow batches; its CPU seconds are measured too.
-
-        Each instance ends its output with one row that carries the CPU seconds it used. The row is
-        counted by ``observe`` and dropped right behind it, so the figure is exact for each batch.
-        """
-
-        def named(df: DataFrame) -> DataFrame:
-            from pyspark.sql import functions as F  # noqa: N812
-
-            fields = _nullable(schema)
-            arrow_schema = _arrow_schema(df, schema)
-
-            def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                return measured_step.with_cpu_row(function, batches, arrow_schema)
-
-            came = self._dealt_out(df).observe(self._mark("in"), F.count(F.lit(1)).alias("rows"))
-            went = came.mapInArrow(measured, fields.add(measured_step.CPU_COLUMN, "double"))
-            cpu = F.col(measured_step.CPU_COLUMN)
-            went = went.observe(
-                self._mark("out"),
-                F.sum(F.when(cpu.isNull(), 1).otherwise(0)).alias("rows"),
-                F.sum(cpu).alias("cpu_s"),
-                F.max(cpu).alias("busiest_cpu_s"),
-                F.count(cpu).alias("instances"),
-            )
-            return went.where(cpu.isNull()).drop(measured_step.CPU_COLUMN)
-
-        return named
-
-    def map_in_pandas(self, function: PandasFunction, schema: StructType | str) -> Step:
-        """Around a Python function over pandas frames; its CPU seconds are measured too."""
+        """Around a Python function over Arrow batches; its CPU seconds are measured too."""
 
         def named(df: DataFrame) -> DataFrame:
             declared = _arrow_schema(df, schema)
 
-            def over_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                import pyarrow as pa
+            def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                return measured_step.over_arrow(function, batches, declared)
 
-                for frame in function(batch.to_pandas() for batch in batches):
-                    yield from pa.Table.from_pandas(frame, schema=declared, preserve_index=False).to_batches()
-
-            return self.map_in_arrow(over_arrow, schema)(df)
+            return self._observed(self._dealt_out(df).mapInArrow(measured, _with_measures(schema)))
 
         return named
+
+    def map_in_pandas(self, function: PandasFunction, schema: StructType | str) -> Step:
+        """Around a Python function over pandas frames, which Spark's own ``mapInPandas`` makes and takes; its CPU
+        seconds are measured too, conversions included."""
+
+        def named(df: DataFrame) -> DataFrame:
+            columns = len(_parsed(schema).fields)
+
+            def measured(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+                return measured_step.over_pandas(function, frames, columns)
+
+            return self._observed(self._dealt_out(df).mapInPandas(measured, _with_measures(schema)))
+
+        return named
+
+    def _observed(self, went: DataFrame) -> DataFrame:
+        """The result of a Python step. The rows with its measures are observed and dropped right behind that, so
+        figures are exact for each batch. One observation tells both sides: each looks at every row."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        rows_in, cpu_s = (F.col(name) for name in measured_step.MEASURES)
+        observed = went.observe(
+            self._mark("both"),
+            F.sum(rows_in).cast("long").alias("rows_in"),
+            (F.count(F.lit(1)) - F.count(cpu_s)).alias("rows_out"),
+            F.sum(cpu_s).alias("cpu_s"),
+            F.max(cpu_s).alias("busiest_cpu_s"),
+            F.count(cpu_s).alias("instances"),
+        )
+        return observed.where(cpu_s.isNull()).drop(*measured_step.MEASURES)
 
     def _dealt_out(self, df: DataFrame) -> DataFrame:
         if self.parallelism is None:
@@ -123,12 +120,22 @@ def _arrow_schema(df: DataFrame, schema: StructType | str) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     timezone = df.sparkSession.conf.get("spark.sql.session.timeZone")
-    return to_arrow_schema(_nullable(schema), timezone=timezone)
+    return to_arrow_schema(_parsed(schema), timezone=timezone)
 
 
-def _nullable(schema: StructType | str) -> StructType:
-    """The schema with every column nullable at the top: the row that carries the CPU has no values."""
-    from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+def _with_measures(schema: StructType | str) -> StructType:
+    """The measures before the columns, all of them nullable: the row of the measures has no other values."""
+    from pyspark.sql.types import DoubleType, StructField, StructType
 
-    parsed: Any = _parse_datatype_string(schema) if isinstance(schema, str) else schema
-    return StructType([StructField(f.name, f.dataType, True, f.metadata) for f in parsed.fields])
+    measures = [StructField(name, DoubleType(), True) for name in measured_step.MEASURES]
+    fields = _parsed(schema).fields
+    return StructType([*measures, *(StructField(f.name, f.dataType, True, f.metadata) for f in fields)])
+
+
+def _parsed(schema: StructType | str) -> StructType:
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
+    parsed = _parse_datatype_string(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType):
+        raise PipelineError(f"'{schema}' names no columns; write them like 'word string, id long'")
+    return parsed

@@ -17,7 +17,8 @@ import msgspec
 from ebbflow.core.batches import OperatorRun
 
 OBSERVED = "ebbflow:"
-"""Prefix of what ``operator()`` counts: ``ebbflow:<name>:in`` and ``ebbflow:<name>:out``."""
+"""Prefix of what ``operator()`` counts: ``ebbflow:<name>:in`` and ``:out`` by a mark in the plan, ``:both`` by one
+observation."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
@@ -106,21 +107,20 @@ def _total(offset: Any) -> float:
 def rows_left_behind(progress: Progress) -> float | None:
     """Rows that were at the sources when the batch started and that it did not take.
 
-    None where no source tells its latest offset. A source that gave no rows cannot say what its
-    offsets are worth; its distance then counts as rows.
+    None where one of them does not tell its latest offset: nobody knows then what waits there, whatever the
+    others say. A source that gave no rows cannot say what its offsets are worth; its distance then counts as rows.
 
     >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
     1500.0
     """
-    left: float | None = None
+    if not progress.sources or any(_document(source.latest_offset) is None for source in progress.sources):
+        return None
+    left = 0.0
     for source in progress.sources:
-        if source.latest_offset is None:
-            continue
         taken = distance(source.start_offset, source.end_offset)
         rows_per_unit = source.num_input_rows / taken if taken > 0 and source.num_input_rows else 1.0
-        behind = max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
-        left = behind if left is None else left + behind
+        left += max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
     return left
 
 
@@ -135,35 +135,37 @@ def operator_runs(
     the JVM spent there (``stage_cpu_s``) is its CPU as well, and where nobody knows it, nobody knows its CPU.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
-    ...     "ebbflow:look:in": {"rows": 40}, "ebbflow:look:out": {"rows": 4, "cpu_s": 0.5, "instances": 2}})
-    >>> runs = operator_runs(p, {"ebbflow:split:in": 5, "ebbflow:split:out": 40})
+    ...     "ebbflow:look:both": {"rows_in": 40, "rows_out": 4, "cpu_s": 0.5, "instances": 2}})
+    >>> runs = operator_runs(p, {"ebbflow:split:in": 5, "ebbflow:split:out": 40, "ebbflow:half:in": 7})
     >>> [(run.name, run.rows_in, run.rows_out, run.cpu_s) for run in runs]
     [('look', 40, 4, 0.5), ('split', 5, 40, None)]
     """
-    counts: dict[str, dict[str, dict[str, Any]]] = {}
-    observed = {key: values for key, values in progress.observed_metrics.items() if key.startswith(OBSERVED)}
-    for key, values in {**observed, **{mark: {"rows": rows} for mark, rows in marked_rows.items()}}.items():
-        name, side = key.removeprefix(OBSERVED).split(":")
-        counts.setdefault(name, {})[side] = values
+    counts: dict[str, dict[str, Any]] = {}
+    for key, values in progress.observed_metrics.items():
+        if key.startswith(OBSERVED) and key.endswith(":both"):
+            counts[key.removeprefix(OBSERVED).removesuffix(":both")] = dict(values)
+    for mark, rows in marked_rows.items():
+        name, side = mark.removeprefix(OBSERVED).split(":")
+        counts.setdefault(name, {})[f"rows_{side}"] = rows
     return tuple(
-        _run(name, s["in"], s["out"], stage_cpu_s) for name, s in counts.items() if s.keys() == {"in", "out"}
+        _run(name, values, stage_cpu_s)
+        for name, values in counts.items()
+        if values.keys() >= {"rows_in", "rows_out"}
     )
 
 
-def _run(
-    name: str, came: dict[str, Any], went: dict[str, Any], stage_cpu_s: Callable[[int], float | None]
-) -> OperatorRun:
-    counts = {"rows_in": int(came.get("rows") or 0), "rows_out": int(went.get("rows") or 0)}
-    if went.get("instances") is None:
+def _run(name: str, counted: dict[str, Any], stage_cpu_s: Callable[[int], float | None]) -> OperatorRun:
+    counts = {side: int(counted[side] or 0) for side in ("rows_in", "rows_out")}
+    if counted.get("instances") is None:
         return OperatorRun(name=name, **counts)
-    instances, stage = int(went["instances"]), went.get("stage")
+    instances, stage = int(counted["instances"]), counted.get("stage")
     in_jvm_s = 0.0 if stage is None else stage_cpu_s(int(stage))
     if in_jvm_s is None:
         return OperatorRun(name=name, instances=instances, **counts)
     return OperatorRun(
         name=name,
-        cpu_s=float(went.get("cpu_s") or 0.0) + in_jvm_s,
-        busiest_instance_cpu_s=float(went.get("busiest_cpu_s") or 0.0) + in_jvm_s / max(1, instances),
+        cpu_s=float(counted.get("cpu_s") or 0.0) + in_jvm_s,
+        busiest_instance_cpu_s=float(counted.get("busiest_cpu_s") or 0.0) + in_jvm_s / max(1, instances),
         instances=instances,
         **counts,
     )

@@ -198,7 +198,7 @@ class ManagedQuery:
                 return
             log.info("query %s stopped in batch %d, which is finished first", self.name, unfinished)
             self.query = self._started(self.parallelism)
-            await_batch(self.query, unfinished, deadline_s)
+            await_batch(self.query, unfinished, deadline_s - time.monotonic())
             stop_between_batches(self.query, self._stop_within_s)
 
     def _note_state_partitions(self) -> None:

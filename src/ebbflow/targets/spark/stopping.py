@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+
+from ebbflow.core.clock import Clock, SystemClock, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -32,13 +31,14 @@ LONGEST_PLANNING_S = 5.0
 """How long a good moment is waited for; a batch that plans for longer is told anyway."""
 
 
-def stop_between_batches(query: StreamingQuery, within_s: float = 60.0) -> bool:
+def stop_between_batches(query: StreamingQuery, within_s: float = 60.0, clock: Clock | None = None) -> bool:
     """End the query; True if every batch it began is committed."""
-    deadline_s = time.monotonic() + within_s
-    if _ask_to_end(query, min(deadline_s, time.monotonic() + LONGEST_PLANNING_S)):
-        ended = bool(query.awaitTermination(max(1, math.ceil(deadline_s - time.monotonic()))))
+    clock = clock or SystemClock()
+    deadline_s = clock.now_s() + within_s
+    if _ask_to_end(query, clock, clock.now_s() + min(within_s, LONGEST_PLANNING_S)):
+        ended = bool(query.awaitTermination(max(1, math.ceil(deadline_s - clock.now_s()))))
     else:
-        ended = _await(lambda: not query.isActive or not _in_a_batch(query), deadline_s)
+        ended = wait_until(lambda: not query.isActive or not _in_a_batch(query), clock, deadline_s)
     query.stop()  # closes what is left; a query that has ended by itself is not disturbed
     unfinished = unfinished_batch(query)
     return ended if unfinished is None else unfinished < 0
@@ -54,14 +54,15 @@ def unfinished_batch(query: StreamingQuery) -> int | None:
     return begun if begun > committed else -1
 
 
-def await_batch(query: StreamingQuery, batch: int, deadline_s: float) -> bool:
-    """Whether the running query has reported a batch before the deadline, on the monotonic clock."""
+def await_batch(query: StreamingQuery, batch: int, within_s: float, clock: Clock | None = None) -> bool:
+    """Whether the running query has reported a batch, or ended, in time."""
+    clock = clock or SystemClock()
 
     def reported() -> bool:
         last: Any = query.lastProgress
         return not query.isActive or (last is not None and last["batchId"] >= batch)
 
-    return _await(reported, deadline_s)
+    return wait_until(reported, clock, clock.now_s() + within_s)
 
 
 def _latest(batch_log: Any) -> int:
@@ -69,14 +70,14 @@ def _latest(batch_log: Any) -> int:
     return int(latest.get()) if latest.isDefined() else -1
 
 
-def _ask_to_end(query: StreamingQuery, good_moment_until_s: float) -> bool:
+def _ask_to_end(query: StreamingQuery, clock: Clock, good_moment_until_s: float) -> bool:
     try:
         execution: Any = query._jsq.streamingQuery()
         jvm: Any = SparkContext._jvm
         package = jvm.org.apache.spark.sql.execution.streaming.runtime
         ended: Any = getattr(getattr(package, "TERMINATED$"), "MODULE$")
         state: Any = execution.state()
-        _await(lambda: not _in_a_batch(query) or _has_a_job(query), good_moment_until_s)
+        wait_until(lambda: not _in_a_batch(query) or _has_a_job(query), clock, good_moment_until_s)
         state.set(ended)
     except (Py4JError, AttributeError, TypeError) as error:
         log.info("this Spark cannot be asked to end after a batch (%s)", type(error).__name__)
@@ -96,12 +97,3 @@ def _has_a_job(query: StreamingQuery) -> bool:
     tracker = context.statusTracker()
     infos = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId)))
     return any(info is not None and info.status == "RUNNING" for info in infos)
-
-
-def _await(condition: Callable[[], bool], deadline_s: float) -> bool:
-    pause = threading.Event()
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        pause.wait(0.01)
-    return False

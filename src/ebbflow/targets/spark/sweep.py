@@ -6,7 +6,6 @@ Python of the same minor version, with numpy, pyarrow and msgspec.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ebbflow
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.settings import use_loopback, use_this_python
 
@@ -48,7 +48,7 @@ def on_cluster(shared: Any, *, master: str) -> Iterator[Work]:
     conf = SparkConf().setMaster(master).setAppName("ebbflow sweep").setAll(list(settings.items()))
     context = SparkContext(conf=conf)
     context.setLogLevel("OFF")
-    with tempfile.TemporaryDirectory(prefix="ebbflow-") as folder:
+    with scratch_folder("sweep") as folder:
         try:
             context.addPyFile(str(packed(Path(folder))))
             sent = context.broadcast(shared)

@@ -76,7 +76,7 @@ class SparkTarget:
         """Look once."""
         if self._driver.stopped:
             raise TargetGoneError("the Spark application has ended")
-        readings, batches = self._monitor.look()
+        readings, batches, first_batches = self._monitor.look()
         now_s = self._clock.now_s()
         nodes = len(self._actuator.staying())
         gave_up = 0
@@ -99,6 +99,7 @@ class SparkTarget:
             lead_time_s=self._executors.lead_time_s,
             readings=readings,
             batches=batches,
+            first_batches=first_batches,
             under_way=self._actuator.under_way(),
             queries=self._monitor.running(),
             read_limited=self._monitor.read_limited(),

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,6 +70,15 @@ def with_stage_cpu(batch: Batch, stage_of: Mapping[str, int]) -> Batch:
     return msgspec.structs.replace(batch, operators=tuple(operators)) if parts else batch
 
 
+class Finished(NamedTuple):
+    """A batch that has ended."""
+
+    batch: Batch
+    timed: bool
+    """Whether a batch of the same run says over what time its rows came. Without one, its arrival rate is 0 and means
+    nothing; its rows are taken to have come when it started, or since a run before it left rows."""
+
+
 class QueryTracker:
     """Follows one query: how many rows have arrived and when, how many are done, since when it works.
 
@@ -77,7 +87,8 @@ class QueryTracker:
     a read limit keeps the batches small and the lag out of sight.
     """
 
-    def __init__(self, trigger_interval_s: float) -> None:
+    def __init__(self, trigger_interval_s: float, waiting_since_s: float | None = None) -> None:
+        """``waiting_since_s``: of a query that goes on where a run before it ended, when that began to leave rows."""
         self.trigger_interval_s = trigger_interval_s
         self.last: Progress | None = None
         self.last_batch: Batch | None = None
@@ -90,6 +101,8 @@ class QueryTracker:
         self._arrived = 0.0
         self._processed = 0.0
         self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
+        if waiting_since_s is not None:
+            self._curve.append((waiting_since_s, 0.0))
 
     @property
     def last_batch_id(self) -> int:
@@ -105,14 +118,15 @@ class QueryTracker:
         slots: int,
         steady: bool,
         stage_cpu_s: Callable[[int], float | None] = lambda _: None,
-    ) -> Batch | None:
-        """Take in a finished batch. None for the first one: nothing says over what time its rows came."""
+    ) -> Finished:
+        """Take in a finished batch."""
         left = rows_left_behind(progress)
         rows = progress.num_input_rows
         arrived_now = self._processed + rows + (left or 0.0)
         before_s = self._curve[-1][0] if self._curve else None
         oldest_s = self._arrival_of(self._processed) if self._curve else progress.started_s
         new_rows = max(0.0, arrived_now - self._arrived)
+        timed = self.last is not None and before_s is not None and progress.started_s > before_s
         self._processed += rows
         self._arrived = arrived_now
         self._curve.append((progress.started_s, arrived_now))
@@ -120,10 +134,9 @@ class QueryTracker:
         self.last = progress
         self.running_since_s = None
         self.is_idle = False
-        if before_s is None or progress.started_s <= before_s:
-            return None
-        self.rate_per_s = new_rows / (progress.started_s - before_s)
-        return Batch(
+        if timed and before_s is not None:
+            self.rate_per_s = new_rows / (progress.started_s - before_s)
+        batch = Batch(
             query=progress.query,
             batch_id=progress.batch_id,
             started_s=progress.started_s,
@@ -132,12 +145,13 @@ class QueryTracker:
             slots=slots,
             steady=steady,
             trigger_interval_s=self.trigger_interval_s,
-            arrival_rate_per_s=self.rate_per_s,
+            arrival_rate_per_s=self.rate_per_s if timed else 0.0,
             backlog_rows=left,
-            oldest_arrival_s=oldest_s if rows else progress.started_s,
+            oldest_arrival_s=min(oldest_s, progress.started_s) if rows else progress.started_s,
             stages=stages,
             operators=operator_runs(progress, marked_rows, stage_cpu_s),
         )
+        return Finished(batch, timed)
 
     def idle(self) -> None:
         """Nothing runs and nothing is there to run: a source that tells nothing else tells that. Of a run that has
@@ -151,7 +165,8 @@ class QueryTracker:
     def oldest_unprocessed_s(self) -> float | None:
         """When the oldest row arrived that no finished batch has processed.
 
-        While the first batch runs, that was no later than its start; before it, nobody knows (None).
+        While a first batch runs, that was no later than its start; before it, nobody knows (None), unless a run before
+        left rows.
         """
         return self._arrival_of(self._processed) if self._curve else self.running_since_s
 
@@ -161,7 +176,7 @@ class QueryTracker:
         None before the first batch: of a query that was just (re)started nobody knows yet what waits. None, too,
         where the source does not tell its latest offset.
         """
-        if not self._curve or self.left_behind is None:
+        if self.last is None or self.left_behind is None:
             return None
         return self.left_behind + self.rate_per_s * max(0.0, now_s - self._curve[-1][0])
 

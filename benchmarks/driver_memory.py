@@ -1,0 +1,83 @@
+"""Memory of a driver's Python: bare, and with the loop in it. Each in a process of its own, which starts empty."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CYCLES = 3600
+
+
+def resident_mb() -> float:
+    """Of this whole process."""
+    import psutil
+
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def bare_driver_mb() -> float:
+    """Of a process that has loaded PySpark, as any driver has, and nothing else."""
+    return _in_a_process("bare")[0]
+
+
+def with_the_loop_mb() -> tuple[float, float, float]:
+    """(bare, after 20 minutes of cycles, after an hour), of one process. Loading Ebbflow and what it needs counts."""
+    bare, middle, end = _in_a_process("loop")
+    return bare, middle, end
+
+
+def _in_a_process(what: str) -> list[float]:
+    told = subprocess.run(
+        [sys.executable, "-m", "benchmarks.driver_memory", what], stdout=subprocess.PIPE, check=True
+    )
+    found: list[float] = json.loads(told.stdout)
+    return found
+
+
+def _loop_mb() -> list[float]:
+    """An hour of cycles in fast motion, of what ``attach`` loads and runs, on a target that is made up."""
+    from benchmarks.scenes import SteadyTarget
+    from ebbflow.control import attach  # noqa: F401  # all that a job loads
+    from ebbflow.control.loop import ControlLoop
+    from ebbflow.core.clock import ManualClock
+    from ebbflow.core.limits import Limits
+    from ebbflow.core.slo import Slo
+    from ebbflow.guards import guards_for
+    from ebbflow.monitoring.store import Store
+    from ebbflow.strategies import make_strategy
+    from ebbflow.targets.spark import target  # noqa: F401
+
+    clock, strategy = ManualClock(1_000_000.0), make_strategy("capacity")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "bench.sqlite", clock)
+        loop = ControlLoop(
+            target=SteadyTarget(clock),
+            strategy=strategy,
+            guards=guards_for(strategy),
+            store=store,
+            clock=clock,
+            limits=Limits(min_nodes=1, max_nodes=8),
+            slo=Slo(freshness_s=30.0),
+        )
+        for cycle in range(CYCLES):
+            loop.cycle()
+            clock.advance(1.0)
+            if cycle in (CYCLES // 3, CYCLES - 1):
+                found.append(resident_mb())
+        store.close()
+    return found
+
+
+def main(what: str) -> None:
+    import pyspark.sql  # noqa: F401
+
+    bare_mb = resident_mb()
+    print(json.dumps([bare_mb] if what == "bare" else [bare_mb, *_loop_mb()]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

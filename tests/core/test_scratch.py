@@ -1,0 +1,97 @@
+"""Scratch folders go with their run, or with the next one; nothing else goes with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ebbflow.core.scratch import OWNER_FILE, Owner, scratch_folder, sweep
+
+RUN = """
+import sys
+from pathlib import Path
+from ebbflow.core.scratch import scratch_folder
+with scratch_folder("run") as folder:
+    (Path(folder) / "checkpoint").mkdir()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(temporary: Path, name: str, owner: Owner | None) -> Path:
+    """A folder that somebody left."""
+    folder = temporary / name
+    folder.mkdir()
+    (folder / "data").write_text("x")
+    if owner is not None:
+        (folder / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
+    return folder
+
+
+def changed(**fields: float) -> Owner:
+    return msgspec.structs.replace(Owner.this_process(), **fields)
+
+
+def test_it_goes_with_the_block(temporary: Path) -> None:
+    with scratch_folder("run") as folder:
+        assert Path(folder).parent == temporary
+        (Path(folder) / "data").write_text("x")
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_run_left_goes_when_the_next_begins_and_not_before_it_is_dead(temporary: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        folder = Path(run.stdout.readline().strip())
+        scratch_folder("run").cleanup()
+        assert (folder / "checkpoint").is_dir(), "its run goes on"
+        os.kill(run.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+        assert folder.is_dir()
+        sweep()  # dead, though nobody has waited for it yet
+    assert not folder.exists()
+
+
+def test_the_id_of_a_process_that_began_at_another_time_is_another_process(temporary: Path) -> None:
+    mine = left(temporary, "ebbflow-run-mine", Owner.this_process())
+    adjusted = left(temporary, "ebbflow-run-adjusted", changed(started_s=Owner.this_process().started_s - 5))
+    reused = left(temporary, "ebbflow-run-reused", changed(started_s=1e9))
+    sweep()
+    assert (mine.is_dir(), adjusted.is_dir(), reused.exists()) == (True, True, False)
+
+
+def test_what_is_not_ours_stays(temporary: Path) -> None:
+    dead = changed(started_s=1e9)
+    elsewhere = temporary / "elsewhere"
+    elsewhere.mkdir()
+    kept = [
+        left(temporary, "ebbflow-run-just-made", None),
+        left(temporary, "ebbflow-run-strange", None),
+        left(temporary, "ebbflow-run-container", changed(started_s=1e9, namespace=7)),
+        left(temporary, "somebody-run-x", dead),
+        left(elsewhere, "target", dead),
+    ]
+    (kept[1] / OWNER_FILE).write_text('{"pid": "1", "of": "another program"}')
+    link, file = temporary / "ebbflow-run-link", temporary / "ebbflow-run-file"
+    link.symlink_to(kept[-1])
+    file.write_text("x")
+    sweep()
+    assert all((folder / "data").exists() for folder in kept)
+    assert link.is_symlink()
+    assert file.exists()
