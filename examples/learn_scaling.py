@@ -3,7 +3,7 @@
     python examples/learn_scaling.py            # learns for 40 seconds, then plays a load it has never seen
     python examples/learn_scaling.py 10         # for 10
 
-The policy wants  nodes = most · (w₀ + w₁·rate + w₂·rise + w₃·queue + w₄·freshness)  and asks for the nearest size.
+The policy wants  nodes = most · (w₀ + w₁·rate + w₂·rise + w₃·backlog + w₄·freshness)  and asks for the nearest size.
 Each generation draws weights around the best ones so far, plays twenty minutes with each, and keeps the best quarter
 (Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999). numpy only.
 """
@@ -29,7 +29,7 @@ LEARN_ON = [
     "sawtooth(base=100, peak=1600, period=15m)",
 ]
 PLAY_ON = "sine(base=150, peak=1000, period=45m) + square(base=0, peak=500, period=17m)"
-USED = [feature_names().index(name) for name in ("rate", "rise", "queue", "freshness")]
+USED = [feature_names().index(name) for name in ("rate", "rise", "backlog", "freshness")]
 REQUESTED = feature_names().index("requested")
 MOST = 16
 

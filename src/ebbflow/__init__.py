@@ -31,6 +31,18 @@ _HOMES = {
 }
 
 
+def _offer_environment() -> None:
+    """Let ``gymnasium.make("ebbflow/Scaling-v0")`` work once ``ebbflow`` is imported, where there is a Gymnasium."""
+    try:
+        from gymnasium.envs.registration import register
+    except ImportError:
+        return
+    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.bench.learning.environment:ScalingEnv")
+
+
+_offer_environment()
+
+
 def __getattr__(name: str) -> Any:
     """Load what is asked for when it is asked for: ``import ebbflow`` stays cheap and needs no Spark."""
     if name not in _HOMES:

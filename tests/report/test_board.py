@@ -105,7 +105,7 @@ def test_every_strategy_is_ranked_and_has_its_runs_on_every_load() -> None:
     for load in found["loads"]:
         (only,) = load["seeds"]
         assert set(only["runs"]) == {"x", "y", "z"}
-        assert {"held", "working", "queue", "freshness", "acts", "told"} <= set(only["runs"]["x"])
+        assert {"held", "working", "backlog", "freshness", "acts", "told"} <= set(only["runs"]["x"])
         assert only["capacity"] == CAPACITY.tolist()
     assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 3
 

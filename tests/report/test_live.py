@@ -20,8 +20,8 @@ FULL = LiveState(
     total_s=180.0,
     load_per_s=243.2,
     load_history=[float(i % 40) for i in range(200)],
-    queue_rows=1204.0,
-    queue_history=[10.0, None, 30.0],
+    backlog_rows=1204.0,
+    backlog_history=[10.0, None, 30.0],
     freshness_s=8.2,
     freshness_history=[2.0, 13.0, 16.0],
     slo_s=15.0,
@@ -100,10 +100,10 @@ def test_text_from_data_cannot_command_the_terminal():
 def test_plain_line_is_one_compact_line():
     line = plain_line(replace(FULL, reason="load grows"))
     assert line == (
-        "1:23/3:00 | load 243 rows/s | queue 1,204 | freshness 8.2 s (SLO 15 s) | executors 3→5 of 1:6 | "
+        "1:23/3:00 | load 243 rows/s | backlog 1,204 | freshness 8.2 s (SLO 15 s) | executors 3→5 of 1:6 | "
         "batch 41: 1,210 rows, 3.2 s | act: load grows [bound by step-cap]"
     )
-    assert plain_line(UNKNOWN) == "0:00 | load – rows/s | queue – | freshness – | executors –"
+    assert plain_line(UNKNOWN) == "0:00 | load – rows/s | backlog – | freshness – | executors –"
 
 
 def test_off_a_terminal_the_view_prints_a_line_now_and_then():

@@ -23,7 +23,7 @@ def test_times_count_from_the_start_of_the_run():
     assert run.started_s == EPOCH_S
     for curve in (
         series.arrival_rate(run), series.processed_rate(run), series.nodes_held(run),
-        series.nodes_working(run), series.queue_length(run), series.freshness(run),
+        series.nodes_working(run), series.backlog(run), series.freshness(run),
     ):  # fmt: skip
         assert curve.times_s[0] >= 0
         assert curve.times_s[-1] <= 180.0
@@ -62,7 +62,7 @@ def test_freshness_after_a_lull_counts_from_the_first_new_row():
 def test_a_pipeline_that_is_stuck_is_seen_to_grow_stale():
     run = _run([(0, 0), (100, 100)], [(5, 5), (10, 10)])
     assert series.freshness(run).values[-1] == pytest.approx(90.0, abs=1e-3)
-    assert series.queue_length(run).values[-1] == pytest.approx(90.0)
+    assert series.backlog(run).values[-1] == pytest.approx(90.0)
     assert len(series.freshness(run)) > 50
 
 
@@ -79,7 +79,7 @@ def test_nothing_that_happened_draws_nothing():
     for curve in (
         series.arrival_rate(run),
         series.nodes_held(run),
-        series.queue_length(run),
+        series.backlog(run),
         series.freshness(run),
     ):
         assert len(curve) == 0

@@ -50,7 +50,7 @@ class Scores:
     latency_p95_s: float | None
     latency_max_s: float | None
     throughput_degradation: float | None
-    """Mean over time of |in − out| / in, in windows of a minute. Above 1 where rows that waited are worked off."""
+    """Mean over time of |in − out| / in, in windows of a minute. Above 1 where a backlog is worked off."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
     reconfigurations: int | None
@@ -268,7 +268,7 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     The window is one minute; two typical gaps between commits where that is longer; a third of the run where
     that is shorter; always sampled six times per window. A commit's rows count as leaving evenly since the
     commit before, yet over one window at most: micro-batches at a steady rate then score 0, and a stall
-    scores what it is. Rows that waited and are worked off make a window count for more than 1, as in Elysium (§5.1).
+    scores what it is. A backlog that is worked off makes a window count for more than 1, as in Elysium (§5.1).
     Windows without input are left out, and with them those with next to none (under 1 % of the mean rate): the drain
     after a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last commit,
     unless the run went on for two typical gaps without another one.

@@ -74,8 +74,8 @@ def _surroundings(made: Scenario) -> list[str]:
     if made.others:
         mine, others = made.engine.pipeline.name, [tenant.engine.pipeline.name for tenant in made.others]
         notes.append(
-            f"{mine} shares its nodes with {', '.join(others)}: scores are over the rows of all of them, load, "
-            f"queue length and freshness are drawn of {mine}."
+            f"{mine} shares its nodes with {', '.join(others)}: scores are over the rows of all of them, load, backlog "
+            f"and freshness are drawn of {mine}."
         )
     if made.clusters:
         notes.append(f"Nodes are those of all clusters: main, {', '.join(made.clusters)}.")

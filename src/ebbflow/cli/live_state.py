@@ -27,7 +27,7 @@ class LiveFeed:
         self._started_s = 0.0
         self._rankings: Rankings | None = None
         self._load: deque[float] = deque(maxlen=_HISTORY)
-        self._queue: deque[float] = deque(maxlen=_HISTORY)
+        self._backlog: deque[float] = deque(maxlen=_HISTORY)
         self._freshness: deque[float] = deque(maxlen=_HISTORY)
         self._nodes: deque[float] = deque(maxlen=_HISTORY)
         self._batch: Batch | None = None
@@ -54,8 +54,8 @@ class LiveFeed:
             total_s=scenario.seconds,
             load_per_s=_last(self._load),
             load_history=tuple(self._load),
-            queue_rows=_last(self._queue),
-            queue_history=tuple(self._queue),
+            backlog_rows=_last(self._backlog),
+            backlog_history=tuple(self._backlog),
             freshness_s=_last(self._freshness),
             freshness_history=tuple(self._freshness),
             slo_s=scenario.slo.freshness_s,
@@ -80,7 +80,7 @@ class LiveFeed:
         latest = {reading.metric: reading.value for reading in seen.readings if reading.subject in about}
         for metric, history in (
             (Metric.ARRIVAL_RATE, self._load),
-            (Metric.QUEUE_LENGTH, self._queue),
+            (Metric.QUEUE_LENGTH, self._backlog),
             (Metric.FRESHNESS, self._freshness),
             (Metric.NODES, self._nodes),
         ):

@@ -108,7 +108,7 @@ SCRIPT = (
   const panels = [
     ["y", [0.80, 0.97], "Load and capacity", "area: arriving, lines: what the nodes at work could do, rows/s"],
     ["y2", [0.53, 0.73], "Nodes", "held, ▲▼ decisions, dashed grey: hindsight"],
-    ["y3", [0.29, 0.46], "Queue length", "rows waiting, just before each commit"],
+    ["y3", [0.29, 0.46], "Backlog", "rows waiting, just before each commit"],
     ["y4", [0.0, 0.22], "Freshness", "latency of the oldest row of each commit, s"],
   ];
   const traces = (load, unit) => {  // load: the runs of one seed on it
@@ -136,7 +136,7 @@ SCRIPT = (
         text: run.acts.map(a => `<b>${plain(s.name)} ${stopwatch(a[0])}  ${plain(a[3])}</b><br>` +
           wrapped(a[4]) + (a[5] ? `<br><i>bound by ${wrapped(a[5])}</i>` : "")),
         hovertemplate: "%{text}<extra></extra>" });
-      line(run.queue, "y3", "linear", 1.5, "queue %{y:,.0f} rows");
+      line(run.backlog, "y3", "linear", 1.5, "backlog %{y:,.0f} rows");
       line(run.freshness, "y4", "linear", 1.5, "oldest row %{y:,.1f} s");
     }
     return all;

@@ -27,7 +27,7 @@ class Detail:
     """How much is kept of a run."""
 
     points: int = 300
-    """Of queue length and freshness, the highest of each stretch."""
+    """Of backlog and freshness, the highest of each stretch."""
     steps: int = 500
     """Of the nodes, the highest of each stretch."""
     acts: int = 120
@@ -77,7 +77,7 @@ class Drawing:
     """Nodes that the cheapest schedule with hindsight holds; as steps, as those before. None where it is not known."""
     capacity_rows_per_s: Floats
     """The best rate of 0, 1, 2 … nodes."""
-    queue: Curve
+    backlog: Curve
     freshness: Curve
     acts: tuple[Act, ...]
     acts_in_all: int
@@ -93,7 +93,7 @@ class Drawing:
         return {
             "held": _lists(self.held, digits, 2),
             "working": _lists(self.working, digits, 2),
-            "queue": _lists(self.queue, digits, 0),
+            "backlog": _lists(self.backlog, digits, 0),
             "freshness": _lists(self.freshness, digits, 1),
             "acts": [
                 [round(a.time_s, digits), a.nodes, a.growth, a.change, a.reason, a.bound_by, a.effect]
@@ -124,7 +124,7 @@ def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve | None, *, deta
         working=_steps(run, run.nodes_working, detail.steps),
         hindsight=None if hindsight is None else _steps(run, hindsight, detail.steps),
         capacity_rows_per_s=capacity_rows_per_s,
-        queue=series.queue_length(run, most_points=detail.points),
+        backlog=series.backlog(run, most_points=detail.points),
         freshness=series.freshness(run, most_points=detail.points),
         acts=tuple(_act(entry, run.started_s) for entry in sorted(largest, key=lambda entry: entry.time_s)),
         acts_in_all=len(acts),

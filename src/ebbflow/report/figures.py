@@ -27,19 +27,19 @@ LOAD_GREY = "rgba(128,136,148,0.28)"
 SLO_RED = "#C4372E"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-_LOAD, _NODES, _QUEUE, _FRESHNESS = "y", "y2", "y3", "y4"
-_DOMAINS = {_LOAD: (0.795, 0.97), _NODES: (0.53, 0.725), _QUEUE: (0.295, 0.46), _FRESHNESS: (0.0, 0.225)}
+_LOAD, _NODES, _BACKLOG, _FRESHNESS = "y", "y2", "y3", "y4"
+_DOMAINS = {_LOAD: (0.795, 0.97), _NODES: (0.53, 0.725), _BACKLOG: (0.295, 0.46), _FRESHNESS: (0.0, 0.225)}
 _TITLES = {
     _LOAD: ("Load", "area: arriving, line: processed, rows/s"),
     _NODES: ("Executors", "{held}: held, line: working, ▲▼ decisions"),
-    _QUEUE: ("Queue length", "rows waiting, just before each commit"),
+    _BACKLOG: ("Backlog", "rows waiting, just before each commit"),
     _FRESHNESS: ("Freshness", "latency of the oldest row of each commit, s"),
 }
 _BARE_AXIS = {"showgrid": False, "zeroline": False, "showticklabels": False, "fixedrange": True}
 
 
 def timeline(runs: Sequence[Run]) -> Any:
-    """Load, nodes, queue length and freshness of one or several runs, as panels over one time axis.
+    """Load, nodes, backlog and freshness of one or several runs, as panels over one time axis.
 
     Returns a ``plotly.graph_objects.Figure``. A click on a run in the legend hides it in all panels.
     """
@@ -191,7 +191,7 @@ def _add_run(group: _Group, run: Run) -> None:
         group.add(_NODES, held, "held %{y:d}", line={"shape": "hv", "width": 1.1, "dash": "dot"})
     group.add(_NODES, series.nodes_working(run), "working %{y:d}", line={"shape": "hv", "width": 2})
     _add_decisions(group, run)
-    group.add(_QUEUE, series.queue_length(run), "queue %{y:,.0f} rows", line={"width": 1.6})
+    group.add(_BACKLOG, series.backlog(run), "backlog %{y:,.0f} rows", line={"width": 1.6})
     latency = series.freshness(run)
     late = series.above(latency, run.slo.freshness_s)
     if np.any(latency.values > run.slo.freshness_s):
@@ -284,7 +284,7 @@ def _lay_out(figure: Any, runs: Sequence[Run]) -> None:
     ranges: dict[str, dict[str, object]] = {
         _LOAD: {"rangemode": "tozero"},
         _NODES: {"range": [0, most_nodes * 1.12], "nticks": 5, "tickformat": "d"},
-        _QUEUE: {"rangemode": "tozero"},
+        _BACKLOG: {"rangemode": "tozero"},
         _FRESHNESS: {"range": [0, _highest_freshness_s(runs)]},
     }
     for panel, domain in _DOMAINS.items():

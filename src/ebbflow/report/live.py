@@ -36,8 +36,8 @@ class LiveState:
     load_per_s: float | None = None
     load_history: Sequence[float | None] = ()
     """Histories are oldest first, one value per update; the view shows as many as fit."""
-    queue_rows: float | None = None
-    queue_history: Sequence[float | None] = ()
+    backlog_rows: float | None = None
+    backlog_history: Sequence[float | None] = ()
     freshness_s: float | None = None
     freshness_history: Sequence[float | None] = ()
     slo_s: float | None = None
@@ -66,9 +66,9 @@ def render(state: LiveState) -> RenderableType:
     rows.add_column(ratio=1)
     rows.add_column(min_width=22, max_width=34, no_wrap=True, justify="right")
     load = f"{number(state.load_per_s)} rows/s" if state.load_per_s is not None else UNKNOWN
-    queue = f"{whole(state.queue_rows)} rows" if state.queue_rows is not None else UNKNOWN
+    backlog = f"{whole(state.backlog_rows)} rows" if state.backlog_rows is not None else UNKNOWN
     rows.add_row("load", Sparkline(state.load_history, style="cyan"), Text(load, "bold"))
-    rows.add_row("queue", Sparkline(state.queue_history, style="magenta"), Text(queue, "bold"))
+    rows.add_row("backlog", Sparkline(state.backlog_history, style="magenta"), Text(backlog, "bold"))
     rows.add_row("freshness", Sparkline(state.freshness_history, limit=state.slo_s), _freshness(state))
     most = state.limits.max_nodes if state.limits else None
     rows.add_row("executors", Sparkline(state.nodes_history, style="blue", top=most), _node_counts(state))
@@ -89,7 +89,7 @@ def plain_line(state: LiveState) -> str:
     parts = [
         f"{clock(state.elapsed_s)}{total}",
         f"load {number(state.load_per_s)} rows/s",
-        f"queue {whole(state.queue_rows)}",
+        f"backlog {whole(state.backlog_rows)}",
         f"freshness {seconds(state.freshness_s)}"
         + (f" (SLO {seconds(state.slo_s)})" if state.slo_s is not None else ""),
         f"executors {_count(state.nodes_working)}"

@@ -72,7 +72,7 @@ GROUPS: tuple[tuple[str, tuple[ScoreText, ...]], ...] = (
         ScoreText(
             key="throughput_degradation", label="Throughput degradation", write=share,
             meaning="Mean of |rows in − rows out| ÷ rows in over time: how far processing strayed from "
-            "the load. Working off rows that waited counts for more than 100 %.",
+            "the load. Working off a backlog counts for more than 100 %.",
         ),
         ScoreText(
             key="rows_in", label="Rows in", write=whole, better=Better.NEITHER,

@@ -1,6 +1,6 @@
-"""What is drawn of a run: its curves as rates, queue length and freshness, with no more points than are seen.
+"""What is drawn of a run: its curves as rates, backlog and freshness, with no more points than are seen.
 
-All times are seconds since the run's start. A micro-batch engine commits in steps, so queue length and freshness
+All times are seconds since the run's start. A micro-batch engine commits in steps, so backlog and freshness
 are sawteeth; they are drawn through their peaks, the values just before each commit, which is the line a
 person would draw by hand and the one the SLO is about.
 """
@@ -53,7 +53,7 @@ def nodes_working(run: Run) -> Curve:
     return _steps(run, run.nodes_working)
 
 
-def queue_length(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
+def backlog(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
     """Rows that had arrived and were not processed, lost ones aside, just before each commit."""
     times_s = _peak_times(run)
     if not len(run.arrived):

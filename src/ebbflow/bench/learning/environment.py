@@ -10,7 +10,7 @@ so that the mean reward is made of the scores that every run here gets, and of n
 
     Σ reward / K = − ( (1 − nodes_saved) + late_penalty · violation )
 
-``ebbflow.gym`` registers it; Gymnasium comes with the extra ``learning``.
+``import ebbflow`` registers it where Gymnasium is installed (the extra ``learning``).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ except ImportError:
         "ebbflow.bench.learning.environment needs Gymnasium; install it with: pip install 'ebbflow[learning]'"
     ) from None
 
+ENV_ID = "ebbflow/Scaling-v0"
 CHANGE, ABSOLUTE = "change", "absolute"
 OPTIONS = ("engine", "load", "pipeline", "seconds")
 """What may be another in one episode: ``reset(options={"load": …})``."""

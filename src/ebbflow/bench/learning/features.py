@@ -39,7 +39,7 @@ FEATURES = (
     Feature(name="rate", low=0.0, high=4.0, meaning="arrival rate ÷ best rate of the most nodes"),
     Feature(name="rise", low=-4.0, high=4.0, meaning="slope of the arrival rate over the last minute, as the "
             "change it brings in a minute ÷ best rate of the most nodes"),
-    Feature(name="queue", low=0.0, high=10.0, meaning="rows not processed ÷ best rate of the nodes that work, "
+    Feature(name="backlog", low=0.0, high=10.0, meaning="rows not processed ÷ best rate of the nodes that work, "
             "so seconds of work, ÷ SLO"),
     Feature(name="freshness", low=0.0, high=10.0, meaning="age of the oldest row not processed ÷ SLO"),
     Feature(name="working", low=0.0, high=1.0, meaning="nodes that work ÷ most nodes"),
