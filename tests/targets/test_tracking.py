@@ -93,8 +93,20 @@ def test_a_source_that_does_not_tell_its_latest_offset_counts_what_batches_take(
     assert batch.arrival_rate_per_s == pytest.approx(20.0)
     assert batch.backlog_rows is None
     assert tracker.queue_rows(110.0) is None
-    tracker.idle()
+    tracker.idle(110.0)
     assert tracker.queue_rows(110.0) == 0.0, "it found nothing to do"
+
+
+def test_rows_that_come_after_a_pause_did_not_wait_through_it() -> None:
+    tracker, _ = tracked(progress(0, 100.0, 0, 50, 50), progress(1, 110.0, 50, 150, 150))
+    for now_s in (121.0, 350.0, 700.0):
+        tracker.idle(now_s)
+    assert tracker.oldest_unprocessed_s() == 690.0, "nothing was there at the last trigger"
+    batch, timed = tracker.finished(progress(2, 705.0, 150, 160, 190), (), slots=1, steady=True)
+    assert timed
+    assert batch.oldest_arrival_s == 690.0
+    assert batch.arrival_rate_per_s == pytest.approx(40 / 595), "over the pause, which is part of the load"
+    assert tracker.oldest_unprocessed_s() >= 690.0
 
 
 def test_what_waits_is_unknown_where_one_of_several_sources_does_not_tell() -> None:

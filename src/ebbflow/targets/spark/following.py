@@ -85,7 +85,7 @@ class QueryFollower:
             if self.tracker.running_since_s is None:
                 self.tracker.running_since_s = now_s
         elif not status.is_data_available and not has_news:
-            self.tracker.idle()
+            self.tracker.idle(now_s)
         else:
             self.tracker.running_since_s = None
 

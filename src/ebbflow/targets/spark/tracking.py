@@ -98,6 +98,8 @@ class QueryTracker:
         self.left_behind: float | None = 0.0
         """Rows the last batch left at the source; None where the source does not tell."""
         self.is_idle = False
+        self._nothing_until_s = float("-inf")
+        """The latest time of which it is known that nothing waited: what waits now came after it."""
         self._arrived = 0.0
         self._processed = 0.0
         self._curve: deque[tuple[float, float]] = deque(maxlen=_CURVE_POINTS)
@@ -124,7 +126,7 @@ class QueryTracker:
         rows = progress.num_input_rows
         arrived_now = self._processed + rows + (left or 0.0)
         before_s = self._curve[-1][0] if self._curve else None
-        oldest_s = self._arrival_of(self._processed) if self._curve else progress.started_s
+        oldest_s = self.oldest_unprocessed_s() if rows else None
         new_rows = max(0.0, arrived_now - self._arrived)
         timed = self.last is not None and before_s is not None and progress.started_s > before_s
         self._processed += rows
@@ -147,20 +149,22 @@ class QueryTracker:
             trigger_interval_s=self.trigger_interval_s,
             arrival_rate_per_s=self.rate_per_s if timed else 0.0,
             backlog_rows=left,
-            oldest_arrival_s=min(oldest_s, progress.started_s) if rows else progress.started_s,
+            oldest_arrival_s=progress.started_s if oldest_s is None else min(oldest_s, progress.started_s),
             stages=stages,
             operators=operator_runs(progress, marked_rows, stage_cpu_s),
         )
         return Finished(batch, timed)
 
-    def idle(self) -> None:
-        """Nothing runs and nothing is there to run: a source that tells nothing else tells that. Of a run that has
-        ended no batch yet nobody knows it."""
+    def idle(self, now_s: float) -> None:
+        """Nothing runs, and nothing was there to run at the last trigger: a source that tells nothing else tells that.
+        Of a run that has ended no batch yet nobody knows it."""
         self.running_since_s = None
         self.rate_per_s = 0.0
         if self.left_behind is None:
             self.left_behind = 0.0
         self.is_idle = self.last is not None and self.left_behind == 0.0
+        if self.is_idle:
+            self._nothing_until_s = now_s - self.trigger_interval_s
 
     def oldest_unprocessed_s(self) -> float | None:
         """When the oldest row arrived that no finished batch has processed.
@@ -168,7 +172,9 @@ class QueryTracker:
         While a first batch runs, that was no later than its start; before it, nobody knows (None), unless a run before
         left rows.
         """
-        return self._arrival_of(self._processed) if self._curve else self.running_since_s
+        if not self._curve:
+            return self.running_since_s
+        return max(self._arrival_of(self._processed), self._nothing_until_s)
 
     def queue_rows(self, now_s: float) -> float | None:
         """Rows not processed: those left behind, and what the rate has brought since the last offsets.
