@@ -1,9 +1,10 @@
 """Whether what was seen of a case is what must be: in the simulator to the second, on Spark within one reading.
 
-On Spark a reading comes with each batch, about once a second. It is told when its batch ends, and of the rows that
-the batch left behind when it began: two readings old. That a threshold is passed is seen at the next reading, and so
-is that it has been for long enough. So a change may come a reading early, and four and a cycle of the loop late. How
-far apart readings were is measured in the run itself, just before the change.
+On Spark a reading comes with each batch, about once a second. It is told when its batch ends, of the rows that the
+batch left behind when it began, so readings lag behind the queue. By how much is measured in the run, against the
+simulator's queue, and may be two readings and no more. A change must come within one reading (and a cycle of the loop,
+which looks once a second) of when it is expected so much later. How far apart readings were is measured too, just
+before the change.
 
 A query that changes its parallelism is restarted, and what came meanwhile has to be worked off. So a change after
 another one is expected between when the simulator makes it without a pause, and with one as long as Spark was silent.
@@ -17,15 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ebbflow.bench.rules.cases import Case, Change
 from ebbflow.bench.rules.in_simulator import run_in_simulator
-from ebbflow.bench.rules.seen import Seen
+from ebbflow.bench.rules.seen import Points, Seen
 from ebbflow.core.readings import slope_per_s
 
 SIMULATOR, SPARK = "simulator", "spark"
 CYCLE_S = 1.0
 """How often the loop looks."""
-LATE_READINGS = 4
+LAG_READINGS = 2
 BEFORE_S = 15.0
 SLOPE_OVER_S = 30.0
 SLOPE_WITHIN_PER_S = {SIMULATOR: 0.01, SPARK: 0.5}
@@ -56,6 +59,7 @@ class Result:
         measured["most_queued"] = _rounded(most_queued(self.seen))
         measured["reading_s"] = _rounded(usual_reading_s(self.seen))
         if self.target == SPARK:
+            measured["lag_s"] = _rounded(lag_s(case, self.seen))
             expected["within_s"] = [
                 [round(from_s, 1), round(to_s, 1)] for from_s, to_s in windows_s(case, self.seen)
             ]
@@ -86,6 +90,12 @@ def _wrong(case: Case, target: str, seen: Seen) -> list[str]:
                 f"{want.operator} {want.before}→{want.after} at {got.time_s:.1f} s, "
                 f"not from {from_s:.1f} to {to_s:.1f} s"
             )
+    if target == SPARK and seen.changes:
+        lag, reading_s = lag_s(case, seen), reading_before_s(seen, seen.changes[0])
+        if lag > LAG_READINGS * reading_s + CYCLE_S / 2:
+            wrong.append(
+                f"readings were {lag:.1f} s behind the queue; two readings were {2 * reading_s:.1f} s"
+            )
     slope = queue_slope_per_s(seen)
     if case.queue_slope_per_s is not None and (
         slope is None or abs(slope - case.queue_slope_per_s) > SLOPE_WITHIN_PER_S[target]
@@ -100,15 +110,38 @@ def windows_s(case: Case, seen: Seen) -> list[tuple[float, float]]:
     """Between which times each change must come on micro-batches; empty if others came than must."""
     if _kinds(seen.changes) != _kinds(case.changes):
         return []
-    windows = []
+    windows, late_s = [], lag_s(case, seen)
     for index, (got, want) in enumerate(zip(seen.changes, case.changes, strict=True)):
         times_s = [want.time_s]
         if index:
             paused = run_in_simulator(case, pause_s=pause_s(seen, seen.changes[index - 1])).changes
             times_s += [each.time_s for each in paused[index : index + 1]]
         reading_s = reading_before_s(seen, got)
-        windows.append((min(times_s) - reading_s, max(times_s) + LATE_READINGS * reading_s + CYCLE_S))
+        windows.append((min(times_s) - reading_s, max(times_s) + late_s + reading_s + CYCLE_S))
     return windows
+
+
+def lag_s(case: Case, seen: Seen) -> float:
+    """How far readings were behind the queue while it grew before the first change: the median."""
+    if not seen.changes or not case.changes:
+        return 0.0
+    first = seen.changes[0]
+    grew_s, rows = _growing(run_in_simulator(case).queues[first.operator], case.changes[0].time_s)
+    seen_s, seen_rows = _growing(seen.queues[first.operator], first.time_s)
+    lags_s = [
+        time_s - float(np.interp(queued, rows, grew_s))
+        for time_s, queued in zip(seen_s, seen_rows, strict=True)
+        if queued <= rows[-1]
+    ]
+    return max(0.0, statistics.median(lags_s)) if lags_s else 0.0
+
+
+def _growing(queue: Points, until_s: float) -> tuple[list[float], list[float]]:
+    """(times, rows) from when a queue was last empty to a time."""
+    before = [point for point in queue if point[0] <= until_s]
+    empty = max((index for index, (_, rows) in enumerate(before) if rows <= 0), default=-1)
+    grown = before[empty + 1 :]
+    return [time_s for time_s, _ in grown], [rows for _, rows in grown]
 
 
 def reading_before_s(seen: Seen, change: Change) -> float:
