@@ -57,7 +57,7 @@ def test_a_rule_brings_instances_and_the_node_they_need(spark, cluster, one_exec
         assert "readings of backlog of slow" in act["inputs"], "the seed's queue, as a read limit makes it"
         wait(lambda: cluster.state()["activeapps"][0]["cores"] == 2, "the executor it needs")
         wait(
-            lambda: (last := slow.query.lastProgress) and last["numInputRows"] == 15,
+            lambda: (last := slow.query.lastProgress) and last["numInputRows"] == 10,
             "batches of two instances",
         )
     finally:
