@@ -145,7 +145,7 @@ def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
         except KeyboardInterrupt:
             began_s = time.monotonic()
             raise
-    assert time.monotonic() - began_s < 10, "no matter how busy the machine; the stuck ones never end"
+    assert time.monotonic() - began_s < 60, "on the busiest machine; the stuck ones never end"
     assert on_done.answers == {0: 0, 1: 1}
     assert set(active_children()) == children
 

@@ -130,7 +130,7 @@ def leaderboard_command(
         done = compare(scenes, names, policies=policies, workers=workers, master=master)
     except SweepInterrupted as stop:
         interrupted, done = stop, stop.done
-    if target is not None and (done.results or done.failures):
+    if target is not None and done.over:
         write_results(target, done, scenes, spec, policies)
     partial = _partial(done, names, runs)
     done = done.comparable(names)
@@ -164,7 +164,7 @@ def leaderboard_command(
 
 
 def _page(done: Sweep, scenes: Sequence[Scene], spec: Spec, *, size: str, notes: Sequence[str]) -> Board:
-    had = {(run.load, run.seed) for run in (*done.results, *done.failures)}
+    had = {(run.load, run.seed) for run in done.over}
     return board(
         done,
         [scene for scene in scenes if (scene.load, scene.scenario.seed) in had],
@@ -185,7 +185,7 @@ def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
     text = f"Partial: interrupted after {over} of {runs} runs"
     if len(ranked.results) < len(done.results):
         text += f"; ranked by the {len(ranked.results)} on loads and seeds that every strategy has had"
-    elif {run.strategy for run in (*done.results, *done.failures)} < set(names):
+    elif {run.strategy for run in done.over} < set(names):
         text += "; no load was had by every strategy, so the rank is of unlike things"
     return [f"{text}."]
 

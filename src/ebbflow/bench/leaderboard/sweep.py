@@ -91,16 +91,21 @@ class Sweep:
     undone: int = 0
     """Runs that were not done when somebody interrupted."""
 
+    @property
+    def over(self) -> tuple[Result | Failure, ...]:
+        """Runs that are over, however they ended."""
+        return (*self.results, *self.failures)
+
     def comparable(self, strategies: Sequence[str]) -> Sweep:
         """What was done on the loads and seeds that all strategies have had; all of it while there are none such.
 
         Of a sweep that was interrupted some strategies have had loads that others have not, and their means would
         be of different things.
         """
-        over = {(run.load, run.seed, run.strategy) for run in (*self.results, *self.failures)}
+        had = {(run.load, run.seed, run.strategy) for run in self.over}
 
         def had_by_all(run: Result | Failure) -> bool:
-            return all((run.load, run.seed, name) in over for name in strategies)
+            return all((run.load, run.seed, name) in had for name in strategies)
 
         if not self.undone or not any(had_by_all(run) for run in self.results):
             return self
