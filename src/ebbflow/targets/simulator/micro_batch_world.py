@@ -1,6 +1,6 @@
 """The time of the micro-batch engine: queries that share the slots of clusters, event by event.
 
-A batch that has its cluster's slots for itself, on equal nodes that stay, is settled by the formula as it begins.
+A batch that has its cluster's slots for itself, on nodes that stay, is settled by the formula as it begins.
 That holds until something interferes: another query's batch, or a change of the nodes. Then it is looked at again
 from its beginning, task by task (``slots``); what lies in the past comes out as it was.
 """

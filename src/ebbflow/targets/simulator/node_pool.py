@@ -56,13 +56,15 @@ class NodePool:
         for node in self._alive:
             slow = (node.slow.from_s, node.slow.until_s) if node.slow else ()
             changes_s += [t for t in (node.join_s, node.stop_s, *slow) if t > time_s]
-        speeds = {node.speed_at(time_s) for node in working}
+        speeds = [node.speed_at(time_s) for node in working]
+        even = len(set(speeds)) == 1
         self._strength = Strength(
             from_s=time_s,
             until_s=min(changes_s),
             nodes=working,
             slots=len(working) * self.kind.slots,
-            speed=speeds.pop() if len(speeds) == 1 else None,
+            speed=speeds[0] if even else None,
+            speeds=() if even else tuple([speed for speed in speeds for _ in range(self.kind.slots)]),
         )
         return self._strength
 

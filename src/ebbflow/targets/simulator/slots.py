@@ -18,12 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ebbflow.targets.simulator.dealing import SAME_S
 from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import Node
-
-SAME_S = 1e-9
-"""What ends so close together ends at once. Two tasks of a fast slot take as long as one of a slot half as fast, and
-which is first must not hang on the last digit: the next task would go to the other."""
 
 
 @dataclass(order=True)
