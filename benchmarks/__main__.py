@@ -13,6 +13,7 @@ NAMES = (
     "decision",
     "simulator",
     "leaderboard",
+    "traces",
     "policy",
     "agent",
     "store",

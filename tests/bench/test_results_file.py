@@ -108,3 +108,12 @@ def test_a_name_without_an_ending_is_a_folder(tmp_path) -> None:
     assert check_results_path(tmp_path / "results") == tmp_path / "results" / FILE_NAME
     assert (tmp_path / "results").is_dir()
     assert check_results_path(tmp_path / "results.parquet") == tmp_path / "results.parquet"
+
+
+def test_rows_of_a_sweep_that_was_interrupted_say_so(tmp_path) -> None:
+    scenes = [scene(name="flat")]
+    done = sweep(scenes, ["static"])
+    for undone in (0, 3):
+        write_results(tmp_path / "r", Sweep(results=done.results, failures=(), undone=undone), scenes, Spec())
+        (row,) = parquet.read_table(tmp_path / "r").to_pylist()
+        assert row["partial"] is (undone > 0)

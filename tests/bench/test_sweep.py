@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from dataclasses import replace
+from multiprocessing import active_children
 
 import pytest
-from swept import scene
+from swept import result, scene
 
 from ebbflow.bench.leaderboard import sweep as sweep_module
-from ebbflow.bench.leaderboard.sweep import HINDSIGHT, sweep
+from ebbflow.bench.leaderboard.sweep import HINDSIGHT, Failure, Sweep, SweepInterrupted, sweep
+from ebbflow.bench.leaderboard.workforce import workforce
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.spec_tables import TenantTable
@@ -91,13 +95,80 @@ def test_workers_that_never_come_up_are_told_too() -> None:
     assert all("BrokenProcessPool" in f.error for f in done.failures)
 
 
+def stuck_beyond(last: int, item: int) -> int:
+    """A task that is quick for some items and has no end for the others."""
+    if item > last:
+        threading.Event().wait()
+    return item
+
+
+class Interrupting:
+    """Raises what Ctrl-C does, once so many are done."""
+
+    def __init__(self, after: int) -> None:
+        self.left, self.answers = after, {}
+
+    def __call__(self, index: int = 0, answer: object = None) -> None:
+        self.left -= 1
+        self.answers[index] = answer
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_interrupts_a_sweep_has_what_is_done(workers: int) -> None:
+    names = ["static", "static-mean", "hpa"]
+    whole = sweep(SCENES, names, workers=1)
+    with pytest.raises(SweepInterrupted) as stop:
+        sweep(SCENES, names, workers=workers, on_done=Interrupting(2))
+    done = stop.value.done
+    assert (len(done.results), done.undone) == (2, 4)
+    assert set(done.results) <= set(whole.results)
+    assert not active_children(), "nobody works on"
+
+
+def test_an_interrupt_before_the_first_run_leaves_all_undone(monkeypatch) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_module, "oracle_of", interrupt)
+    with pytest.raises(SweepInterrupted) as stop:
+        sweep(SCENES, ["static"], workers=1)
+    assert stop.value.done == Sweep(results=(), failures=(), undone=2)
+
+
+def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
+    on_done, children = Interrupting(2), set(active_children())
+    with pytest.raises(KeyboardInterrupt), workforce(1, workers=2) as work:  # noqa: PT012
+        try:
+            work(stuck_beyond, range(4), on_done)
+        except KeyboardInterrupt:
+            began_s = time.monotonic()
+            raise
+    assert time.monotonic() - began_s < 60, "on the busiest machine; the stuck ones never end"
+    assert on_done.answers == {0: 0, 1: 1}
+    assert set(active_children()) == children
+
+
+def test_of_an_interrupted_sweep_what_all_have_had_is_compared() -> None:
+    runs = [result("x", 1.0, load="a"), result("y", 2.0, load="a"), result("x", 3.0, load="b")]
+    failed = Failure(load="c", seed=1, strategy="x", error="E")
+    part = Sweep(results=tuple(runs), failures=(failed,), undone=2)
+    assert part.comparable(["x", "y"]) == Sweep(results=tuple(runs[:2]), failures=(), undone=2)
+    assert part.comparable(["x", "y", "z"]) == part, "where nothing is common, all there is"
+    whole = replace(part, undone=0)
+    assert whole.comparable(["x", "y"]) == whole
+    over = Sweep(results=(runs[2],), failures=(replace(failed, load="b", strategy="y"),), undone=1)
+    assert over.comparable(["x", "y"]) == over, "a run that failed was had"
+
+
 def test_hindsight_is_asked_for_once_per_scene(monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(sweep_module, "oracle_of", lambda s: asked.append(s) or oracle_of(s))
     done = sweep(SCENES, ["static", "hpa", "capacity"], workers=1)
     assert len(asked) == len(SCENES)
-    for result in done.results:
-        assert result.scores.cost_ratio == result.scores.node_seconds / result.oracle_node_seconds
+    for run in done.results:
+        assert run.scores.cost_ratio == run.scores.node_seconds / run.oracle_node_seconds
 
 
 def test_the_arrivals_that_hindsight_sees_are_those_of_the_runs() -> None:

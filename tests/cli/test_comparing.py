@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
+from ebbflow.bench.leaderboard.sweep import sweep
 from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
 from ebbflow.cli.scenario_options import SHARED
@@ -387,6 +390,85 @@ def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsy
     ]
     assert "broken on constant(100), seed 1: ZeroDivisionError" in err
     assert "1 of 2 runs failed" in err
+
+
+@pytest.fixture
+def interrupted_after(monkeypatch):
+    """Ctrl-C, as a terminal sends it, once so many runs are done."""
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def set_up(runs: int) -> None:
+        left = [runs]
+
+        def swept(*arguments, on_done, **options):
+            def count() -> None:
+                on_done()
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            return sweep(*arguments, on_done=count, **options)
+
+        monkeypatch.setattr("ebbflow.cli.comparison.sweep", swept)
+
+    yield set_up
+    signal.signal(signal.SIGINT, before)
+
+
+BOARD = (
+    "bench", "leaderboard", "--loads", "constant(100),constant(200)", "--seeds", "2", "--seconds", "5m",
+    "--strategies", "static,hpa,capacity",
+)  # fmt: skip
+
+
+def test_who_interrupts_a_leaderboard_gets_what_is_done_marked_as_partial(
+    monkeypatch, capsys, tmp_path, interrupted_after
+) -> None:
+    from pyarrow import parquet
+
+    page, results = tmp_path / "p.html", tmp_path / "r.parquet"
+    interrupted_after(7)
+    code, out, err = ebbflow(
+        monkeypatch, capsys, *BOARD, "--report", str(page), "--parquet", str(results), "--json"
+    )
+    assert code == 130
+    text = "interrupted after 7 of 12 runs; ranked by the 6 on loads and seeds that every strategy has had"
+    assert text in " ".join(err.split())
+    assert err.endswith("ebbflow: stopped\n")
+    rows = json.loads(out)
+    assert [(row["runs"], row["partial"]) for row in rows] == [(2, True)] * 3
+    table = parquet.read_table(results).to_pylist()
+    assert (len(table), {row["partial"] for row in table}) == (7, {True}), "every run that was done"
+    told = page.read_text()
+    assert "<title>Ebbflow leaderboard, partial</title>" in told
+    assert text in told
+    found = re.search(r'id="ebbflow-data">(.*?)</script>', told, flags=re.DOTALL)
+    assert found is not None
+    (load,) = json.loads(found[1])["loads"]
+    assert [one["seed"] for one in load["seeds"]] == [1, 2]
+
+
+def test_a_leaderboard_that_ran_to_its_end_is_not_partial(monkeypatch, capsys) -> None:
+    _, out, _ = ebbflow(monkeypatch, capsys, *BOARD, "--json")
+    assert [row["partial"] for row in json.loads(out)] == [False] * 3
+
+
+def test_an_interrupt_before_all_strategies_had_a_load_says_so(
+    monkeypatch, capsys, interrupted_after
+) -> None:
+    interrupted_after(1)
+    code, out, err = ebbflow(monkeypatch, capsys, *BOARD)
+    assert code == 130
+    assert "static" in out
+    told = " ".join(err.split())
+    assert "interrupted after 1 of 12 runs; no load was had by every strategy" in told
+
+
+def test_simulate_and_replay_just_stop(monkeypatch, capsys, interrupted_after) -> None:
+    interrupted_after(1)
+    code, out, err = ebbflow(monkeypatch, capsys, "simulate", *SHORT, "--strategy", "static,hpa")
+    assert (code, out, err.strip()) == (130, "", "ebbflow: stopped")
 
 
 def test_the_rule_of_the_ranking_is_in_the_help() -> None:

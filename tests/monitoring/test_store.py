@@ -401,3 +401,21 @@ def test_a_crash_in_the_middle_of_writing_leaves_every_promised_row(tmp_path: Pa
     survivor = Store(path, ManualClock(100.0))
     assert {row["id"] for row in survivor.ledger()} >= set(promised)
     survivor.close()
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+def test_what_a_run_is_held_to_is_kept_and_that_of_the_next_takes_its_place(store: Store) -> None:
+    store.set_terms({"slo": "freshness p95 <= 30s", "nodes": "1:20"})
+    store.set_terms({"slo": "freshness p95 <= 10s"})
+    assert Store.read_terms(store.path) == {"slo": "freshness p95 <= 10s", "nodes": "1:20"}
+
+
+def test_a_store_of_a_version_without_terms_has_none(store: Store) -> None:
+    store.close()
+    with sqlite3.connect(store.path) as file:
+        file.execute("DROP TABLE terms")
+    assert Store.read_terms(store.path) == {}
+    Store(store.path, ManualClock()).close()
+    assert Store.read_terms(store.path) == {}, "and gets them when it is opened again"

@@ -18,17 +18,24 @@ NAMES = ["static", "hpa", "nobody"]
 
 # In a process of its own: the tests' session is open in this one, and a sweep opens its own.
 SCRIPT = f"""
-import json
+import json, os, signal
 from ebbflow.bench.spec import Spec
-from ebbflow.bench.leaderboard.sweep import Scene, sweep
+from ebbflow.bench.leaderboard.sweep import Scene, SweepInterrupted, sweep
 
 scene = Scene(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
 counted = []
 done = sweep([scene], {NAMES}, master="local[2]", on_done=lambda: counted.append(1))
+days = Scene(load="days", scenario=Spec(load="{LOAD}", seconds=3 * 86400).scenario())
+interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
+try:
+    sweep([scene, days], ["static", "capacity"], master="local[2]", on_done=interrupt)
+except SweepInterrupted as stop:
+    part = stop.done
 print(json.dumps({{
     "counted": len(counted),
     "results": [[r.strategy, r.scores.to_json()] for r in done.results],
     "failures": [[str(f), f.trace] for f in done.failures],
+    "part": [len(part.results), part.undone],
 }}))
 """
 
@@ -48,3 +55,5 @@ def test_a_cluster_finds_what_this_process_finds_and_tells_what_failed(tmp_path)
     ((failure, trace),) = there["failures"]
     assert failure.startswith("nobody on sine, seed 1: UnknownNameError: unknown strategy 'nobody'")
     assert "ebbflow-package.zip/ebbflow/" in trace, "the package travelled with the job"
+    finished, undone = there["part"]
+    assert (finished + undone, finished > 0, undone > 0) == (4, True, True), "what was done by then is here"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.markup import escape
 from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import APART, RULE, leaderboard
 from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
-from ebbflow.bench.leaderboard.sweep import Scene
+from ebbflow.bench.leaderboard.sweep import Scene, Sweep, SweepInterrupted
 from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.bench.spec import Spec, amended, strategy_names
@@ -23,7 +24,7 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.scenario_options import Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
-from ebbflow.report.board import headline, write_board
+from ebbflow.report.board import Board, headline, write_board
 from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.strategies import STRATEGIES
 from ebbflow.workloads import Constant
@@ -94,7 +95,7 @@ def leaderboard_command(
 ) -> None:
     """Rank strategies on loads: strategies × loads × seeds, in parallel.
 
-    Prints one row per strategy with the mean of every score over all its runs.
+    Prints one row per strategy with the mean of every score over all its runs. Who interrupts gets what is done so far.
     """
     spec = amended(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
     if spec.seconds is None:
@@ -124,26 +125,26 @@ def leaderboard_command(
     )
     size = " × ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts)
     say(f"{size} = {runs} runs" + ("" if master is None else f" on {master}"))
-    done = compare(scenes, names, policies=policies, workers=workers, master=master)
-    standings = leaderboard(done, quantile=spec.objective.quantile)
-    if target is not None:
+    interrupted: SweepInterrupted | None = None
+    try:
+        done = compare(scenes, names, policies=policies, workers=workers, master=master)
+    except SweepInterrupted as stop:
+        interrupted, done = stop, stop.done
+    if target is not None and done.over:
         write_results(target, done, scenes, spec, policies)
+    partial = _partial(done, names, runs)
+    done = done.comparable(names)
+    standings = leaderboard(done, quantile=spec.objective.quantile)
     page = None
     if report is not None and standings:
-        facts = [
-            f"pipeline {spec.pipeline}", f"{spec.engine} engine", f"nodes {spec.limits}", str(spec.objective), size,
-        ]  # fmt: skip
-        notes = [f"Arrivals jitter by {100 * jitter:g} % each second."]
+        notes = [*partial, f"Arrivals jitter by {100 * jitter:g} % each second."]
         if drawn < seeds:
             notes.append(
                 f"The runs with seeds 1 to {drawn} of {seeds} are in the page; it could not hold more."
             )
-        page = board(
-            done, scenes, title="Ebbflow leaderboard", facts=facts, notes=notes,
-            written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
-        )  # fmt: skip
+        page = _page(done, scenes, spec, size=size, notes=notes)
     if json:
-        print_json([row.to_json() for row in standings])
+        print_json([row.to_json() | {"partial": bool(partial)} for row in standings])
     elif standings:
         print_board(standings, many=True)
         told = f"{RULE} {APART}" if standings[0].apart else RULE
@@ -153,9 +154,40 @@ def leaderboard_command(
     if report is not None and page is not None:
         write_board(report, page)
     for what, path in (("Page", report), ("Results", target)):
-        if path is not None and not json:
+        if path is not None and standings and not json:
             errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+    if interrupted is not None:
+        for note in partial:
+            say(note)
+        raise interrupted
     end(done, runs)
+
+
+def _page(done: Sweep, scenes: Sequence[Scene], spec: Spec, *, size: str, notes: Sequence[str]) -> Board:
+    had = {(run.load, run.seed) for run in done.over}
+    return board(
+        done,
+        [scene for scene in scenes if (scene.load, scene.scenario.seed) in had],
+        title="Ebbflow leaderboard, partial" if done.undone else "Ebbflow leaderboard",
+        facts=[
+            f"pipeline {spec.pipeline}", f"{spec.engine} engine", f"nodes {spec.limits}", str(spec.objective), size,
+        ],
+        notes=notes,
+        written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
+    )  # fmt: skip
+
+
+def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
+    """What a reader must know of a sweep that was interrupted."""
+    if not done.undone:
+        return []
+    over, ranked = runs - done.undone, done.comparable(names)
+    text = f"Partial: interrupted after {over} of {runs} runs"
+    if len(ranked.results) < len(done.results):
+        text += f"; ranked by the {len(ranked.results)} on loads and seeds that every strategy has had"
+    elif {run.strategy for run in done.over} < set(names):
+        text += "; no load was had by every strategy, so the rank is of unlike things"
+    return [f"{text}."]
 
 
 def _names(spec: Spec, strategies: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import leaderboard
 from ebbflow.bench.leaderboard.sweep import Result, Sweep
 from ebbflow.bench.replay.fidelity import Fidelity, fidelity_of
-from ebbflow.bench.replay.plan import Plan, Settings, plan_of, read_recording
+from ebbflow.bench.replay.plan import USUAL_SLO, Plan, Settings, plan_of, read_recording
 from ebbflow.bench.replay.progress_log import written
 from ebbflow.bench.replay.scene import RECORDED, kept_up, scene_of
 from ebbflow.bench.spec import strategy_names
@@ -49,10 +49,14 @@ def replay_command(
     nodes: Annotated[
         str | None,
         typer.Option(
-            help="Fewest and most nodes.", show_default="1 up to as many as there were", metavar="MIN:MAX"
+            help="Fewest and most nodes.",
+            show_default=f"{_RECORD}1 up to as many as there were",
+            metavar="MIN:MAX",
         ),
     ] = None,
-    slo: Annotated[str, typer.Option(help="The objective.")] = "freshness p95 <= 30s",
+    slo: Annotated[
+        str | None, typer.Option(help="The objective.", show_default=f"{_RECORD}{USUAL_SLO}")
+    ] = None,
     executors_then: Annotated[
         int | None, typer.Option(min=1, help="How many executors there were, where the record does not tell.")
     ] = None,
@@ -91,7 +95,7 @@ def replay_command(
     policies = read_policies(policy or ())
     names = [*strategy_names(strategy.split(",")), *policies]
     settings = Settings(
-        slo=Slo.parse(slo),
+        slo=None if slo is None else Slo.parse(slo),
         limits=None if nodes is None else Limits.parse(nodes),
         nodes_then=executors_then,
         slots_per_node=slots_per_node,

@@ -229,6 +229,7 @@ def attach(
             kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
         else:
             kept = Store(Path(store or ""), time)
+            kept.set_terms({"slo": str(objective), "nodes": str(limits)})
             if followed is not None:
                 recall_acts(followed, kept, time.now_s())
     except EbbflowError as error:

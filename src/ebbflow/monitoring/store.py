@@ -8,7 +8,7 @@ never a line of the ledger.
 ::
 
     series(id, subject, metric)                      readings(series, time_s, value)
-    ledger(id, time_s, verdict, body JSON)
+    ledger(id, time_s, verdict, body JSON)           terms(name, value)
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS readings(
 CREATE TABLE IF NOT EXISTS ledger(
     id INTEGER PRIMARY KEY AUTOINCREMENT, time_s REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS ledger_by_verdict ON ledger(verdict, time_s);
+CREATE TABLE IF NOT EXISTS terms(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
 
@@ -156,6 +157,20 @@ class Store:
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
             )
         self._prune_at_s = now_s + PRUNE_EVERY_S
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def set_terms(self, terms: Mapping[str, str]) -> None:
+        """Keep what the run is held to: its objective, its limits. Those of an earlier run in the file are replaced."""
+        with self._lock, _as_store_error(self.path), self._safe:
+            self._safe.executemany("INSERT OR REPLACE INTO terms VALUES (?, ?)", list(terms.items()))
+
+    @staticmethod
+    def read_terms(path: Path) -> dict[str, str]:
+        """What the last run of a store was held to; empty where the store is of a version that did not say."""
+        with _reader(path) as reader:
+            known = reader.execute("SELECT 1 FROM sqlite_master WHERE name = 'terms'").fetchone()
+            return dict(reader.execute("SELECT name, value FROM terms")) if known else {}
 
     # -- ledger --------------------------------------------------------------------------------
 

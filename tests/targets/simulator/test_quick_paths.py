@@ -196,6 +196,7 @@ def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
         patch.setattr(MicroBatchRun, "run_stretch", lambda *_: None)
         patch.setattr(MicroBatchRun, "run_through", lambda *_: None)
         patch.setattr(Slots, "_waves", lambda *_: 1)
+        patch.setattr(Slots, "roll_on", lambda *_: None)
         plain = story(pipelines, kind, faults, changes)
     for name in ("left", "times", "held"):
         for a, b in zip(quick[name], plain[name], strict=True):
@@ -212,6 +213,21 @@ def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
             assert one.task_time_s == pytest.approx(other.task_time_s, rel=1e-6, abs=1e-9)
             assert one.wall_s == pytest.approx(other.wall_s, rel=1e-6, abs=1e-6)
             assert one.longest_task_s == pytest.approx(other.longest_task_s, rel=1e-9)
+
+
+@given(
+    queries=st.lists(QUERY, min_size=2, max_size=3), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
+)
+@settings(max_examples=25, deadline=None)
+def test_tasks_that_follow_tasks_are_the_same_to_the_bit(queries, load, kind, faults, changes) -> None:
+    pipelines = [
+        (replace(query, pipeline=Pipeline.chain(f"q{n}", "read")), load) for n, query in enumerate(queries)
+    ]
+    quick = story(pipelines, kind, faults, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slots, "roll_on", lambda *_: None)
+        plain = story(pipelines, kind, faults, changes)
+    assert quick == plain
 
 
 @given(

@@ -53,6 +53,49 @@ def test_a_count_that_is_remembered_is_the_count_made_anew(asked, looks_s, dies)
         pool.let_go(now_s, between_batches=not busy)
 
 
+def test_a_change_is_found_however_many_nodes_have_come_and_gone_since() -> None:
+    pool = NodePool(NodeKind(lead_time_s=10.0), 1, np.random.default_rng(1))
+    pool.set_nodes(100.0, 2, busy=False)  # comes at 110, goes at 200
+    pool.set_nodes(200.0, 1, busy=False)
+    for turn in range(500):
+        pool.set_nodes(300.0 + 20 * turn, 2, busy=False)
+        pool.set_nodes(315.0 + 20 * turn, 1, busy=False)
+    assert pool.changed_between(105.0, 110.0)
+    assert not pool.changed_between(110.0, 199.0)
+    assert pool.changed_between(150.0, 250.0)
+    assert not pool.changed_between(200.0, 309.0)
+
+
+def test_a_request_that_was_taken_back_changed_nothing() -> None:
+    pool = NodePool(NodeKind(lead_time_s=10.0), 1, np.random.default_rng(1))
+    pool.set_nodes(100.0, 3, busy=True)
+    pool.set_nodes(105.0, 1, busy=True)
+    assert not pool.changed_between(0.0, 200.0)
+
+
+@given(
+    asked=st.lists(st.tuples(st.floats(0.1, 9.0), st.integers(1, 6), st.booleans()), max_size=30),
+    spans=st.lists(st.tuples(st.floats(0.0, 150.0), st.floats(0.0, 40.0)), min_size=1, max_size=10),
+)
+@settings(max_examples=60, deadline=None)
+def test_changes_are_those_of_all_nodes_that_ever_worked(asked, spans) -> None:
+    pool = NodePool(
+        NodeKind(lead_time_s=4.0, drain_s=3.0), 2, np.random.default_rng(1), [NodeDies(at_s=20.0)]
+    )
+    now_s = 0.0
+    for wait_s, nodes, busy in asked:
+        now_s += wait_s
+        pool.advance(now_s)
+        pool.let_go(now_s, between_batches=not busy)
+        pool.set_nodes(now_s, nodes, busy=busy)
+    pool.advance(now_s + 10.0)
+    worked = [node for node in pool._history if node.join_s < node.stop_s]
+    changes_s = [t for node in worked for t in (node.join_s, node.stop_s)]
+    for start_s, length_s in spans:
+        end_s = start_s + length_s
+        assert pool.changed_between(start_s, end_s) == any(start_s < t <= end_s for t in changes_s)
+
+
 def test_an_instance_is_as_quick_as_its_node() -> None:
     for speeds, rate in (((1.0,), 20.0), ((1.0, 0.5), 15.0)):
         target, clock = world(

@@ -70,7 +70,7 @@ class Kit:
         foreseen = [case for case in asked if case.key.strategy == PROACTIVE]
         items: list[str | Case] = [*foreseen, *applications]  # nets take longest
         with workforce(trace, workers=min(len(items), workers or cores())) as work:
-            learned = work(_learn, items, lambda: None)
+            learned = work(_learn, items, lambda *_: None)
         for each in learned:
             if isinstance(each, BaseException):
                 raise each

@@ -89,7 +89,7 @@ def run_cases(
         raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
     items = [(case, seed) for case in cases for seed in range(1, seeds + 1)]
     with workforce(kit, workers=min(len(items), workers or cores())) as work:
-        answers: list[_Answer | BaseException] = work(_one, items, on_done)
+        answers: list[_Answer | BaseException] = work(_one, items, lambda *_: on_done())
     results = []
     for index, case in enumerate(cases):
         own = answers[index * seeds : (index + 1) * seeds]

@@ -86,7 +86,7 @@ def study_thresholds(kit: Kit, *, seeds: int = 3, workers: int | None = None) ->
     """Run each value with each seed; the trials of Q-learning draw from these runs."""
     items = [(value, seed) for value in VALUES for seed in range(1, seeds + 1)]
     with workforce(kit, workers=workers or cores()) as work:
-        answers = work(_one, items, lambda: None)
+        answers = work(_one, items, lambda *_: None)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer

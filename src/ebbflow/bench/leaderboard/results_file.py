@@ -45,7 +45,8 @@ def write_results(
     spec: Spec,
     policies: Mapping[str, Policy] | None = None,
 ) -> None:
-    """Write one row per run; one that failed has its error and no scores."""
+    """Write one row per run; one that failed has its error and no scores. In all of them ``partial`` tells whether the
+    sweep was interrupted."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -89,7 +90,7 @@ def _schema() -> Any:
     for field in fields(Scores):
         types[field.name] = pa.int64() if hints[field.name] in (int, int | None) else pa.float64()
     types |= {"slo_kept": pa.bool_(), "oracle_node_seconds": pa.float64(), "oracle_feasible": pa.bool_()}
-    return pa.schema([*types.items(), ("error", pa.string())])
+    return pa.schema([*types.items(), ("error", pa.string()), ("partial", pa.bool_())])
 
 
 def _rows(
@@ -119,6 +120,7 @@ def _rows(
             "trigger_s": None if micro_batch is None else micro_batch.trigger_interval_s,
             "noise": spec.noise,
             "tables": tables,
+            "partial": sweep.undone > 0,
         }
     rows: list[dict[str, Any]] = [
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebbflow.bench.leaderboard.workforce import cores, workforce
@@ -88,6 +88,40 @@ class Sweep:
 
     results: tuple[Result, ...]
     failures: tuple[Failure, ...]
+    undone: int = 0
+    """Runs that were not done when somebody interrupted."""
+
+    @property
+    def over(self) -> tuple[Result | Failure, ...]:
+        """Runs that are over, however they ended."""
+        return (*self.results, *self.failures)
+
+    def comparable(self, strategies: Sequence[str]) -> Sweep:
+        """What was done on the loads and seeds that all strategies have had; all of it while there are none such.
+
+        Of a sweep that was interrupted some strategies have had loads that others have not, and their means would
+        be of different things.
+        """
+        had = {(run.load, run.seed, run.strategy) for run in self.over}
+
+        def had_by_all(run: Result | Failure) -> bool:
+            return all((run.load, run.seed, name) in had for name in strategies)
+
+        if not self.undone or not any(had_by_all(run) for run in self.results):
+            return self
+        return replace(
+            self,
+            results=tuple(run for run in self.results if had_by_all(run)),
+            failures=tuple(run for run in self.failures if had_by_all(run)),
+        )
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Somebody interrupted a sweep; ``done`` is what there is of it. Who does not care for that leaves as ever."""
+
+    def __init__(self, done: Sweep) -> None:
+        super().__init__("interrupted")
+        self.done = done
 
 
 Draw = Callable[[Run, Floats, Curve | None], Any]
@@ -110,7 +144,8 @@ def sweep(
     ``policies``: those that rules follow, by the names under which they stand among the strategies.
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
-    is told among the failures, and the others go on. A scene's past run counts as one more.
+    is told among the failures, and the others go on. A scene's past run counts as one more. An interrupt ends
+    the runs that are under way, and comes as ``SweepInterrupted``.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -125,24 +160,33 @@ def sweep(
         simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
         workers = 1 if simulated_s < SHORT_S else cores()
     shared = _Shared(scenes=tuple(scenes), policies=dict(policies or {}), draw=draw)
-    with workforce(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
-        indices = range(len(scenes))
-        hindsights = work(_look_back, indices, lambda: None)
-        bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
-        jobs = [
-            _Job(scene=i, strategy=name, hindsight=bounds[i])
-            for i in indices
-            for name in scenes[i].runs(strategies)
-        ]
-        answers = work(_run, jobs, on_done)
-    told = [(i, HINDSIGHT, h) for i, h in zip(indices, hindsights, strict=True)]
-    told += [(job.scene, job.strategy, answer) for job, answer in zip(jobs, answers, strict=True)]
-    return Sweep(
-        results=tuple(answer for answer in answers if isinstance(answer, Result)),
-        failures=tuple(
-            _failure(scenes[i], name, answer) for i, name, answer in told if isinstance(answer, Exception)
-        ),
-    )
+    runs = [(i, name) for i, scene in enumerate(scenes) for name in scene.runs(strategies)]
+    hindsights: list[_Hindsight | Exception] = []
+    answers: dict[int, Result | Exception] = {}
+
+    def take(index: int, answer: Result | Exception) -> None:
+        answers[index] = answer
+        on_done()
+
+    def done() -> Sweep:
+        told: list[tuple[int, str, object]] = [(i, HINDSIGHT, h) for i, h in enumerate(hindsights)]
+        told += [(*runs[index], answers[index]) for index in sorted(answers)]
+        return Sweep(
+            results=tuple(answer for _, _, answer in told if isinstance(answer, Result)),
+            failures=tuple(
+                _failure(scenes[i], name, answer) for i, name, answer in told if isinstance(answer, Exception)
+            ),
+            undone=len(runs) - len(answers),
+        )
+
+    try:
+        with workforce(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
+            hindsights = work(_look_back, range(len(scenes)), lambda *_: None)
+            bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
+            work(_run, [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i, name in runs], take)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(done()) from None
+    return done()
 
 
 @dataclass(frozen=True, kw_only=True)

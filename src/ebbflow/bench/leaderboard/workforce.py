@@ -2,7 +2,8 @@
 
 All three do the same with ``task(shared, item)`` for a list of items: the answers come back in the order of
 the items, whoever was done first. What is ``shared`` (the scenarios with their loads) is sent to each worker
-once, so that a day of one-second samples does not travel with every run.
+once, so that a day of one-second samples does not travel with every run. Whoever interrupts does not wait for
+what is under way: it is ended.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 Task = Callable[[Any, Any], Any]
+OnDone = Callable[[int, Any], None]
+"""Told which item is done, and the answer."""
 
-
-Workforce = Callable[[Task, Sequence[Any], Callable[[], None]], list[Any]]
+Workforce = Callable[[Task, Sequence[Any], OnDone], list[Any]]
 """Works off a list: ``task(shared, item)`` for each item. The third argument is called once for each, in this process,
 as it is done. A task must not raise: it returns what went wrong."""
 
@@ -53,11 +55,11 @@ def cores() -> int:
 
 @contextmanager
 def _here(shared: Any) -> Iterator[Workforce]:
-    def work(task: Task, items: Sequence[Any], on_done: Callable[[], None]) -> list[Any]:
+    def work(task: Task, items: Sequence[Any], on_done: OnDone) -> list[Any]:
         answers = []
-        for item in items:
+        for index, item in enumerate(items):
             answers.append(task(shared, item))
-            on_done()
+            on_done(index, answers[-1])
         return answers
 
     yield work
@@ -65,12 +67,13 @@ def _here(shared: Any) -> Iterator[Workforce]:
 
 @contextmanager
 def _on_cores(shared: Any, workers: int) -> Iterator[Workforce]:
+    before = set(active_children())
     # Spawned, not forked: a progress bar runs in a thread here, and a fork would copy its locks as they are.
     pool = ProcessPoolExecutor(
         max_workers=workers, mp_context=get_context("spawn"), initializer=_take_up, initargs=(shared,)
     )
 
-    def work(task: Task, items: Sequence[Any], on_done: Callable[[], None]) -> list[Any]:
+    def work(task: Task, items: Sequence[Any], on_done: OnDone) -> list[Any]:
         order: dict[Future[Any], int] = {}
         answers: list[Any] = [None] * len(items)
         for index, item in enumerate(items):
@@ -78,16 +81,20 @@ def _on_cores(shared: Any, workers: int) -> Iterator[Workforce]:
                 order[pool.submit(_do, task, item)] = index
             except BrokenProcessPool as broken:  # a worker was killed before
                 answers[index] = broken
-                on_done()
+                on_done(index, broken)
         for done in as_completed(order):
             # A worker that was killed takes all that is open with it; each of those is told as failed.
-            error = done.exception()
-            answers[order[done]] = error if error is not None else done.result()
-            on_done()
+            index, error = order[done], done.exception()
+            answers[index] = error if error is not None else done.result()
+            on_done(index, answers[index])
         return answers
 
     try:
         yield work
+    except BaseException:  # an interrupt above all: nobody waits for runs whose results nobody wants
+        for worker in set(active_children()) - before:
+            worker.kill()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -26,6 +26,7 @@ from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.workloads.counted import Counted
 
 USUAL_NODES = 16
+USUAL_SLO = Slo(freshness_s=30.0, quantile=0.95)
 _NEXT_TO_NOTHING_S = 1e-9
 """A row that costs nothing at all would make the best rate infinite."""
 TASKS_PER_SLOT = 3
@@ -37,7 +38,7 @@ BAD_ERROR = 0.2
 class Settings:
     """What someone who replays may say; None: what the record tells, else what is usual."""
 
-    slo: Slo
+    slo: Slo | None = None
     limits: Limits | None = None
     nodes_then: int | None = None
     slots_per_node: int | None = None
@@ -138,8 +139,9 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
         )
     held, working, nodes_known = _nodes_then(recording, settings, flow, told)
     most_then = int(held.values.max())
+    slo = known("objective", settings.slo, recording.slo, USUAL_SLO, "assumed: give --slo")
     limits = known(
-        "nodes", settings.limits, None, Limits(min_nodes=1, max_nodes=most_then),
+        "nodes", settings.limits, recording.limits, Limits(min_nodes=1, max_nodes=most_then),
         "assumed: one up to as many as there were then",
     )  # fmt: skip
     slots = known(
@@ -176,7 +178,7 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
         engine=engine,
         load=Counted(source=Path(recording.file).name, arrived=flow.arrived),
         limits=limits,
-        slo=settings.slo,
+        slo=slo,
         nodes=NodeKind(slots=slots, lead_time_s=lead_time_s),
         initial_nodes=limits.clamp(max(1, int(working.values[0]))),
         cycle_s=settings.cycle_s,

@@ -12,7 +12,9 @@ from ebbflow.control.ledger import ACT
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.layout import MAIN
+from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
+from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, StoreError, UnknownNameError
 from ebbflow.monitoring.store import Store
 
@@ -41,7 +43,7 @@ def read_store(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
     try:
         series = Store.read_readings(path, _NEEDED)
-        ledger = _ledger(path)
+        ledger, terms = _ledger(path), Store.read_terms(path)
     except StoreError as error:
         raise InputError(f"{path} is no store of Ebbflow, or a broken one ({error})") from None
     rows = {
@@ -75,6 +77,8 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         lead_time_s=float(np.median(leads)) if leads else None,
         reconfigurations=sum(entry.verdict == ACT and entry.changed for entry in ledger),
         decisions=tuple(ledger),
+        slo=Slo.parse(terms["slo"]) if "slo" in terms else None,
+        limits=Limits.parse(terms["nodes"]) if "nodes" in terms else None,
     )
 
 

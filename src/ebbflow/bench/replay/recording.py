@@ -9,6 +9,8 @@ import numpy as np
 
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
+from ebbflow.core.limits import Limits
+from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 
 FEWEST_BATCHES = 5
@@ -60,6 +62,9 @@ class Recording:
     reconfigurations: int | None = None
     decisions: tuple[LedgerEntry, ...] = ()
     """What a strategy decided then, at times since the epoch."""
+    slo: Slo | None = None
+    limits: Limits | None = None
+    """What the run was held to."""
 
     def __post_init__(self) -> None:
         worked = sum(batch.rows > 0 for batch in self.batches[1:])

@@ -6,9 +6,10 @@ A batch of n source rows on S slots takes, without noise and while the nodes sta
 
 d: driver seconds, p_i: tasks of stage i, o_i: seconds a task costs before its first row, c_i: task seconds
 a source row costs in the stage. It starts at its trigger (a multiple of the interval), or at once when the
-one before was late, and takes what has arrived by then, up to the read limit. Where nodes differ, come or go
-within a stage, or batches of several queries meet, tasks are placed as slots get free (``slots``); else the
-formula is used, so that the work per batch is O(stages) and a day takes a fraction of a second.
+one before was late, and takes what has arrived by then, up to the read limit. Where nodes come or go within a
+stage, or batches of several queries meet, tasks are placed as slots get free (``slots``); else the formula is
+used, so that the work per batch is O(stages) and a day takes a fraction of a second. Where nodes differ, what
+``dealing`` finds for them takes the place of ceil(p / S).
 
 A query runs in one cluster. It is restarted from its checkpoint, at a batch boundary, with another parallelism
 (``restart_s``) or in another cluster (as long as its state takes over the link, besides).
@@ -27,9 +28,10 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start, named_apart
+from ebbflow.targets.simulator.micro_batch_record import StageTimes
 from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
 from ebbflow.targets.simulator.node_pool import NodePool
-from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.nodes import NodeKind, Strength
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,17 @@ class Stage:
         if not self.operator:
             return self.tasks
         return math.inf if self.most_tasks is None else self.most_tasks
+
+    def run(self, task_s: float, there: Strength) -> StageTimes | None:
+        """On slots that it has for itself, at a mean task time of speed 1; None where a formula does not do."""
+        if there.speed is None:
+            if self.skew != 1.0:
+                return None
+            deal = there.deal(self.tasks)
+            return self.tasks, deal.work * task_s, deal.wall * task_s, deal.longest * task_s
+        task_s /= there.speed
+        wall_s = self.wall_s(task_s, there.slots)
+        return None if wall_s is None else (self.tasks, self.tasks * task_s, wall_s, self.split(task_s)[0])
 
     def wall_s(self, task_s: float, slots: int) -> float | None:
         """Seconds on ``slots`` equal slots at a mean task time; None where a formula does not do."""

@@ -97,7 +97,7 @@ class MicroBatchRun:
         first = math.ceil(start_s / interval_s - 1e-9)
         there = self.pool.strength(start_s)
         if (
-            first * interval_s != start_s or there.speed is None or not there.slots
+            first * interval_s != start_s or not there.slots
             or self.pool.some_leave or any(stage.skew > 1.0 for stage in self.stages)
         ):  # fmt: skip
             return
@@ -108,7 +108,7 @@ class MicroBatchRun:
         done = stretch(
             starts_s, self._inflow.rows_by_each(starts_s),
             (self._taken, self._arrived_then, self._last_start_s, self._free_s), self.stages,
-            driver_s=self.query.driver_s, slots=there.slots, speed=there.speed,
+            there, driver_s=self.query.driver_s,
             most_rows=self.query.read_limit_rows, until_s=min(until_s, there.until_s), factors=factors,
         )  # fmt: skip
         if done is None or len(done.ends_s) < _LEAST_STRETCH:
@@ -149,21 +149,20 @@ class MicroBatchRun:
         return batch
 
     def run_through(self, batch: BatchAtWork) -> float | None:
-        """When the batch ends if it has the slots for itself and equal nodes stay as they are: the formula.
+        """When the batch ends if it has the slots for itself and the nodes stay as they are: the formula.
 
         None where that is not known to be so, and tasks must be looked at one by one.
         """
         there = self.pool.strength(batch.stage_s)
-        if there.speed is None or not there.slots or self.pool.some_leave:
+        if not there.slots or self.pool.some_leave:
             return None
         end_s, runs = batch.stage_s, []
         for index, stage in enumerate(self.stages):
-            task_s = batch.task_s(index, stage) / there.speed
-            wall_s = stage.wall_s(task_s, there.slots)
-            if wall_s is None:
+            run = stage.run(batch.task_s(index, stage), there)
+            if run is None:
                 return None
-            runs.append((stage.tasks, stage.tasks * task_s, wall_s, stage.split(task_s)[0]))
-            end_s += wall_s
+            runs.append(run)
+            end_s += run[2]
         if end_s > there.until_s:
             return None
         batch.runs = runs

@@ -18,6 +18,7 @@ from ebbflow.targets.simulator.micro_batch_record import BatchAtWork
 
 if TYPE_CHECKING:
     from ebbflow.targets.simulator.micro_batch import Stage
+    from ebbflow.targets.simulator.nodes import Strength
 
 Ints = npt.NDArray[np.int64]
 
@@ -29,10 +30,10 @@ class Stretch:
     starts_s: Floats
     ends_s: Floats
     arrived: Ints
-    tasks: Sequence[int]
+    stages: Sequence[Stage]
     task_times_s: Sequence[Floats]
-    walls_s: Sequence[Floats]
-    """Of each stage, for each batch: the time of a task, and of the stage."""
+    """Of each stage, for each batch: the time of a task at speed 1."""
+    there: Strength
     driver_s: float
     before: tuple[int, int, float, float]
     """Rows taken, rows arrived at the start before, that start, and the end of the batch before the first."""
@@ -51,10 +52,11 @@ class Stretch:
         for k, (start_s, end_s, arrived) in enumerate(
             zip(self.starts_s.tolist(), self.ends_s.tolist(), self.arrived.tolist(), strict=True)
         ):
-            runs = []
-            for tasks, times_s, walls_s in zip(self.tasks, self.task_times_s, self.walls_s, strict=True):
-                task_s = float(times_s[k])
-                runs.append((tasks, tasks * task_s, float(walls_s[k]), task_s))
+            runs = [
+                run
+                for stage, times_s in zip(self.stages, self.task_times_s, strict=True)
+                if (run := stage.run(float(times_s[k]), self.there)) is not None
+            ]
             yield (
                 BatchAtWork(
                     started_s=start_s,
@@ -79,8 +81,9 @@ def rate_per_s(rows: int, span_s: float) -> float:
 
 
 def stretch(
-    starts_s: Floats, arrived: Ints, before: tuple[int, int, float, float], stages: Sequence[Stage], *,
-    driver_s: float, slots: int, speed: float, most_rows: int | None, until_s: float, factors: Floats | None,
+    starts_s: Floats, arrived: Ints, before: tuple[int, int, float, float], stages: Sequence[Stage],
+    there: Strength, *,
+    driver_s: float, most_rows: int | None, until_s: float, factors: Floats | None,
 ) -> Stretch | None:  # fmt: skip
     """The batches of as many triggers, one after the other, as the rules above and the limits allow.
 
@@ -88,16 +91,16 @@ def stretch(
     """
     rows = np.diff(arrived, prepend=before[0])
     ends_s = starts_s + driver_s
-    times_s, walls_s = [], []
+    times_s = []
     for index, stage in enumerate(stages):
         task_s = stage.per_task_s + stage.per_row_s * rows / stage.tasks
         if factors is not None:
             task_s = task_s * factors[:, index]
-        task_s = task_s / speed
-        wall_s = -(-stage.tasks // slots) * task_s
         times_s.append(task_s)
-        walls_s.append(wall_s)
-        ends_s = ends_s + wall_s
+        if there.speed is None:
+            ends_s = ends_s + there.deal(stage.tasks).wall * task_s
+        else:
+            ends_s = ends_s + -(-stage.tasks // there.slots) * (task_s / there.speed)
     fits = (rows > 0) & (ends_s <= until_s)
     fits[1:] &= ends_s[:-1] <= starts_s[1:]
     if most_rows is not None:
@@ -107,6 +110,5 @@ def stretch(
         return None
     return Stretch(
         starts_s=starts_s[:count], ends_s=ends_s[:count], arrived=arrived[:count],
-        tasks=[stage.tasks for stage in stages], task_times_s=[t[:count] for t in times_s],
-        walls_s=[w[:count] for w in walls_s], driver_s=driver_s, before=before,
+        stages=stages, task_times_s=[t[:count] for t in times_s], there=there, driver_s=driver_s, before=before,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """The time of the micro-batch engine: queries that share the slots of clusters, event by event.
 
-A batch that has its cluster's slots for itself, on equal nodes that stay, is settled by the formula as it begins.
+A batch that has its cluster's slots for itself, on nodes that stay, is settled by the formula as it begins.
 That holds until something interferes: another query's batch, or a change of the nodes. Then it is looked at again
 from its beginning, task by task (``slots``); what lies in the past comes out as it was.
 """
@@ -83,9 +83,10 @@ class MicroBatchWorld:
                 self._begin(run, start_s)
             site = self._sites[run.cluster]
             self._look_again(site)
-            if site.next_s() > until_s:
+            next_s = site.next_s()
+            if next_s > until_s:
                 return
-            self._go_on(site)
+            self._go_on(site, next_s, math.inf, until_s)
 
     def _event(self, until_s: float) -> bool:
         """Let the next batch begin, or what happens before go on until one ends; False if nothing does by then.
@@ -97,11 +98,14 @@ class MicroBatchWorld:
             if run.batch is None and (start_s := run.next_start_s(until_s)) < first_s:
                 first_s, who = start_s, run
         while True:
-            next_s, where = math.inf, None
+            next_s, then_s, where = math.inf, math.inf, None
             for site in self._sites.values():
                 self._look_again(site)
-                if (site_s := site.next_s()) < next_s:
-                    next_s, where = site_s, site
+                site_s = site.next_s()
+                if site_s < next_s:
+                    next_s, then_s, where = site_s, next_s, site
+                else:
+                    then_s = min(then_s, site_s)
             if min(first_s, next_s) > until_s:
                 return False
             if who is not None and first_s <= next_s:
@@ -109,7 +113,7 @@ class MicroBatchWorld:
                     self._begin(who, first_s)
                     return True
                 self._unsettle(self._sites[who.cluster])  # what it has done so far comes first
-            elif where is not None and self._go_on(where):
+            elif where is not None and self._go_on(where, next_s, min(first_s, then_s), until_s):
                 return True
 
     def _begin(self, run: MicroBatchRun, start_s: float) -> None:
@@ -142,21 +146,29 @@ class MicroBatchWorld:
         site.slots.submit(run.batch.stage_s, stage)
         return True
 
-    def _go_on(self, site: _Site) -> bool:
-        """What ends or changes at a cluster next; whether that is a batch."""
-        at_s, ended = site.next_s(), False
+    def _go_on(self, site: _Site, at_s: float, before_s: float, until_s: float) -> bool:
+        """What ends or changes at a cluster next, up to the end of a stage: as long as tasks follow tasks, nobody else
+        needs to be asked, until something happens elsewhere. Whether a batch has ended."""
         if site.alone is not None:
             run, site.alone = site.alone.run, None
             self._finish(site, run, at_s)
             return True
-        for stage in site.slots.step(at_s):
+        slots, pool, ended = site.slots, site.pool, False
+        while not (over := slots.step(at_s)):
+            slots.hand_out(at_s)
+            pool.let_go(at_s, between_batches=False, busy=slots.busy_nodes)
+            slots.roll_on(before_s, until_s)
+            at_s = slots.next_s()
+            if at_s >= before_s or at_s > until_s:
+                return False
+        for stage in over:
             run = site.whose.pop(stage)
             run.stage_over(at_s, stage)
             if not self._submit(site, run):
                 self._finish(site, run, at_s)
                 ended = True
-        site.slots.hand_out(at_s)
-        site.pool.let_go(at_s, between_batches=False, busy=site.slots.busy_nodes)
+        slots.hand_out(at_s)
+        pool.let_go(at_s, between_batches=False, busy=slots.busy_nodes)
         return ended
 
     def _finish(self, site: _Site, run: MicroBatchRun, at_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Container, Sequence
 
 import numpy as np
@@ -38,6 +39,8 @@ class NodePool:
         """Whether a node was told to leave, or died, and is not accounted for."""
         self._last_change_s = 0.0
         """When the last change known so far takes effect."""
+        self._past_changes_s: list[float] = []
+        """When nodes that are gone came and went, ascending."""
         for _ in range(initial):
             self._add(0.0, 0.0)
 
@@ -53,13 +56,15 @@ class NodePool:
         for node in self._alive:
             slow = (node.slow.from_s, node.slow.until_s) if node.slow else ()
             changes_s += [t for t in (node.join_s, node.stop_s, *slow) if t > time_s]
-        speeds = {node.speed_at(time_s) for node in working}
+        speeds = [node.speed_at(time_s) for node in working]
+        even = len(set(speeds)) == 1
         self._strength = Strength(
             from_s=time_s,
             until_s=min(changes_s),
             nodes=working,
             slots=len(working) * self.kind.slots,
-            speed=speeds.pop() if len(speeds) == 1 else None,
+            speed=speeds[0] if even else None,
+            speeds=() if even else tuple([speed for speed in speeds for _ in range(self.kind.slots)]),
         )
         return self._strength
 
@@ -111,10 +116,14 @@ class NodePool:
         return USUAL_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
 
     def changed_between(self, start_s: float, end_s: float) -> bool:
-        """Whether a node came, went or was told to go in (start, end]."""
+        """Whether a node came to work or stopped working in (start, end]; a request taken back did neither."""
         if start_s >= self._last_change_s:
             return False
-        return any(start_s < n.join_s <= end_s or start_s < n.stop_s <= end_s for n in self._history[-400:])
+        past_s = self._past_changes_s
+        after = bisect_right(past_s, start_s)
+        if after < len(past_s) and past_s[after] <= end_s:
+            return True
+        return any(start_s < n.join_s <= end_s or start_s < n.stop_s <= end_s for n in self._alive)
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -213,6 +222,9 @@ class NodePool:
     def _gone(self, node: Node, time_s: float) -> None:
         node.gone_s = min(node.gone_s, time_s)
         self._alive.remove(node)
+        if node.join_s < node.stop_s:
+            insort(self._past_changes_s, node.join_s)
+            insort(self._past_changes_s, node.stop_s)
         self._changed()
 
     def _changed(self) -> None:

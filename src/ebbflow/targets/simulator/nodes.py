@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.errors import InputError
+from ebbflow.targets.simulator.dealing import Deal, deal
 from ebbflow.targets.simulator.faults import SlowNode
 from ebbflow.targets.simulator.overhead import Overhead
 
@@ -89,6 +90,16 @@ class Strength:
     slots: int
     speed: float | None
     """Of every node; None where they differ."""
+    speeds: tuple[float, ...] = ()
+    """Of each slot, where they differ."""
+    _deals: dict[int, Deal] = field(default_factory=dict, init=False, compare=False)
+
+    def deal(self, tasks: int) -> Deal:
+        """How equal tasks are spread where speeds differ."""
+        found = self._deals.get(tasks)
+        if found is None:
+            found = self._deals[tasks] = deal(self.speeds, tasks)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,32 +15,32 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
+from ebbflow.targets.simulator.dealing import SAME_S
 from ebbflow.targets.simulator.node_pool import NodePool
-from ebbflow.targets.simulator.nodes import Node
-
-SAME_S = 1e-9
-"""What ends so close together ends at once. Two tasks of a fast slot take as long as one of a slot half as fast, and
-which is first must not hang on the last digit: the next task would go to the other."""
+from ebbflow.targets.simulator.nodes import Node, Strength
 
 
-@dataclass(order=True)
+@dataclass(slots=True, eq=False)
 class _Group:
     """Tasks that run at the same time, wave after wave; ordered by their end."""
 
     end_s: float
     number: int
-    start_s: float = field(compare=False)
-    takes_s: float = field(compare=False)
+    start_s: float
+    takes_s: float
     """Each wave, and so each task."""
-    waves: int = field(compare=False)
-    stage: StageAtWork = field(compare=False)
-    seconds: float = field(compare=False)
+    waves: int
+    stage: StageAtWork
+    seconds: float
     """Of a task at speed 1."""
-    nodes: list[Node] = field(compare=False)
+    nodes: list[Node]
     """One for each task of a wave."""
+
+    def __lt__(self, other: _Group) -> bool:
+        return self.end_s < other.end_s or (self.end_s == other.end_s and self.number < other.number)
 
 
 class StageAtWork:
@@ -90,6 +90,11 @@ class Slots:
         """Stages with tasks that nobody runs, first served first."""
         self._running: list[_Group] = []
         self._busy: dict[Node, int] = {}
+        self._there: Strength | None = None
+        self._nodes: dict[int, Node] = {}
+        """Who worked when free slots were last counted, by number."""
+        self._free: list[int] = []
+        """Of their slots those that are free, by the number of the node: a heap."""
         self._version = pool.version
 
     @property
@@ -131,13 +136,53 @@ class Slots:
             stage = group.stage
             stage.running -= len(group.nodes)
             self._account(group, group.waves)
-            for node in group.nodes:
-                self._release(node)
+            self._release(group.nodes)
             if stage.done:
                 over.append(stage)
         if self._pool.some_leave:
             self._lose_the_dead(at_s)
         return over
+
+    def roll_on(self, before_s: float, until_s: float) -> None:
+        """The plain case, quickly: tasks end on some slots, and as many that wait follow on the same slots.
+
+        It goes on until something else happens; before a time, and up to another. What ``step`` and ``hand_out`` would
+        make of it is the same to the bit.
+        """
+        running, waiting, there = self._running, self._waiting, self._there
+        if not waiting or there is None or there.speed is None or self._free or self._pool.some_leave:
+            return
+        if there is not self._pool.strength(self._now_s):
+            return
+        before_s = min(before_s, there.until_s, self._coming[0][0] - SAME_S if self._coming else math.inf)
+        while waiting and len(running) > 1:  # all slots in one group go wave by wave
+            group, stage = running[0], waiting[0]
+            at_s, slots, left = group.end_s, len(group.nodes), group.stage
+            seconds, tasks = stage.waiting[0]
+            if (
+                at_s >= before_s
+                or at_s > until_s
+                or tasks < slots
+                or (left.running == slots and not left.waiting)
+            ):
+                break
+            if min(running[1:3]).end_s <= at_s + SAME_S:
+                break
+            self._account(group, group.waves)
+            left.running -= slots
+            stage.running += slots
+            stage.first_s = min(stage.first_s, at_s)
+            if tasks > slots:
+                stage.waiting[0] = (seconds, tasks - slots)
+            else:
+                stage.waiting.popleft()
+                if not stage.waiting:
+                    waiting.pop(0)
+            takes_s = seconds / there.speed
+            group.stage, group.seconds, group.takes_s, group.waves = stage, seconds, takes_s, 1
+            group.number, group.start_s, group.end_s = next(self._number), at_s, at_s + takes_s
+            heapq.heapreplace(running, group)
+            self._now_s = at_s
 
     def hand_out(self, at_s: float) -> None:
         """Give free slots to the tasks that wait."""
@@ -145,14 +190,14 @@ class Slots:
             self._wait(heapq.heappop(self._coming)[2])
         if not self._waiting:
             return
-        there, slots, busy = self._pool.strength(at_s), self._pool.kind.slots, self._busy
-        free = [node for node in there.nodes for _ in range(slots - busy.get(node, 0))]
-        taken, nothing_runs = 0, not busy  # a node that leaves has no free slots, but may have tasks
-        while self._waiting and taken < len(free):
+        there, busy = self._pool.strength(at_s), self._busy
+        if there is not self._there:
+            self._count_free(there)
+        nothing_runs = not busy  # a node that leaves has no free slots, but may have tasks
+        while self._waiting and self._free:
             stage = self._waiting[0]
             seconds, tasks = stage.waiting.popleft()
-            chosen, waves = free[taken : taken + tasks], 1
-            taken += len(chosen)
+            chosen, waves = self._take(tasks), 1
             if nothing_runs and len(chosen) == there.slots and there.speed is not None:
                 waves = self._waves(at_s, seconds / there.speed, tasks // there.slots, stage)
             tasks -= len(chosen) * waves
@@ -169,6 +214,21 @@ class Slots:
                 heapq.heappush(self._running, group)
             for node in chosen:
                 busy[node] = busy.get(node, 0) + 1
+
+    def _count_free(self, there: Strength) -> None:
+        """Which slots are free, counted anew: the nodes have changed."""
+        self._there, slots, busy = there, self._pool.kind.slots, self._busy
+        self._nodes = {node.number: node for node in there.nodes}
+        # They are in the order of their numbers, and so is this: it is a heap.
+        self._free = [node.number for node in there.nodes for _ in range(slots - busy.get(node, 0))]
+
+    def _take(self, most: int) -> list[Node]:
+        """Free slots, in the order of their nodes."""
+        free, nodes = self._free, self._nodes
+        if most >= len(free):
+            self._free = []
+            return [nodes[number] for number in sorted(free)]
+        return [nodes[heapq.heappop(free)] for _ in range(most)]
 
     def _waves(self, at_s: float, takes_s: float, most: int, stage: StageAtWork) -> int:
         """How many full waves follow each other: until the nodes change or an older batch's stage comes."""
@@ -205,12 +265,16 @@ class Slots:
             self._waiting.append(stage)
             self._waiting.sort(key=lambda s: s.order)
 
-    def _release(self, node: Node) -> None:
-        left = self._busy[node] - 1
-        if left:
-            self._busy[node] = left
-        else:
-            del self._busy[node]
+    def _release(self, nodes: Sequence[Node]) -> None:
+        busy = self._busy
+        for node in nodes:
+            left = busy[node] - 1
+            if left:
+                busy[node] = left
+            else:
+                del busy[node]
+            if node.number in self._nodes:  # else it leaves
+                heapq.heappush(self._free, node.number)
 
     def _lose_the_dead(self, at_s: float) -> None:
         """Tasks on nodes that have died run again, after all others of their stage."""

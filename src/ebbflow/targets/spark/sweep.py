@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.accumulators import AccumulatorParam
+
 import ebbflow
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
@@ -22,9 +24,21 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
 Task = Callable[[Any, Any], Any]
-Work = Callable[[Task, Sequence[Any], Callable[[], None]], list[Any]]
+OnDone = Callable[[int, Any], None]
+Work = Callable[[Task, Sequence[Any], OnDone], list[Any]]
 
 _LOOK_EVERY_S = 0.2
+
+
+class _Gathering(AccumulatorParam[list[Any]]):
+    """Puts the lists that tasks send together."""
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return value[:0]
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802
+        value1.extend(value2)
+        return value1
 
 
 @contextmanager
@@ -68,43 +82,44 @@ def packed(folder: Path) -> Path:
 
 
 def _map(
-    context: SparkContext,
-    sent: Broadcast[Any],
-    task: Task,
-    items: Sequence[Any],
-    on_done: Callable[[], None],
+    context: SparkContext, sent: Broadcast[Any], task: Task, items: Sequence[Any], on_done: OnDone
 ) -> list[Any]:
-    """One partition per item, so that long and short ones balance. Counts come by an accumulator."""
-    counted = context.accumulator(0)
+    """One partition per item, so that long and short ones balance.
 
-    def run(item: Any) -> Any:
-        answer = task(sent.value, item)
-        counted.add(1)
-        return answer
+    Answers come by an accumulator, each with the end of its task: what is done is here when somebody interrupts.
+    """
+    gathered = context.accumulator([], _Gathering())
 
-    answers: list[Any] = []
+    def run(numbered: tuple[int, Any]) -> None:
+        index, item = numbered
+        gathered.add([(index, task(sent.value, item))])
+
     errors: list[Exception] = []
 
-    def collect() -> None:
+    def work() -> None:
         try:
-            answers.extend(context.parallelize(list(items), len(items)).map(run).collect())
+            context.parallelize(list(enumerate(items)), len(items)).foreach(run)
         except Exception as error:
             errors.append(error)
 
-    job = threading.Thread(target=collect, daemon=True)
+    job = threading.Thread(target=work, daemon=True)
     job.start()
-    told = 0
-    while job.is_alive():
+    answers: dict[int, Any] = {}
+    told, running = 0, True
+    while running:
         job.join(_LOOK_EVERY_S)
-        # A task that Spark repeats counts twice; nobody is told of more than there are.
-        for _ in range(told, min(counted.value, len(items))):
-            on_done()
-            told += 1
+        running = job.is_alive()  # asked before the look, so that the last look sees all
+        new = gathered.value[told:]
+        told += len(new)
+        for index, answer in new:
+            if index not in answers:  # Spark may do a task twice
+                answers[index] = answer
+                on_done(index, answer)
     if errors:
         raise TargetError(f"the sweep failed on the cluster: {_first_line(errors[0])}") from errors[0]
-    for _ in range(told, len(items)):
-        on_done()
-    return answers
+    if len(answers) < len(items):
+        raise TargetError(f"{len(items) - len(answers)} of {len(items)} answers were lost on their way here")
+    return [answers[index] for index in range(len(items))]
 
 
 def _first_line(error: Exception) -> str:
