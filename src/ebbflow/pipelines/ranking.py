@@ -30,7 +30,9 @@ def best(batches: Iterator[pa.RecordBatch], top: int) -> Iterator[pa.RecordBatch
     words = rows.filter(pc.invert(is_mark))
     kept = [_best_of_one(words.filter(pc.equal(words["ends_s"], end)), top) for end in _ends(words)]
     if len(words) < len(rows):
-        kept.append(_one_each(rows.filter(is_mark)).cast(rows.schema))  # a column may be said to have no nulls
+        kept.append(
+            _one_each(rows.filter(is_mark)).cast(rows.schema)
+        )  # a column may be said to have no nulls
     yield from pa.concat_tables(kept).combine_chunks().to_batches()
 
 
