@@ -132,7 +132,7 @@ class Application:
             raise TargetGoneError("the job is over")
         seen = self.world.observe()
         self._driver.take(seen)
-        readings, _ = self._monitor.look()
+        readings, *_ = self._monitor.look()
         readings.append(Reading(now_s, MAIN, Metric.NODES, float(seen.layout.main_nodes)))
         readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(seen.requested.main_nodes)))
         return replace(seen, readings=readings, pipeline=self._monitor.pipeline)
