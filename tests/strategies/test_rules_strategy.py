@@ -397,6 +397,25 @@ def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
     assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules about nodes decide on nodes"
 
 
+@pytest.mark.parametrize(
+    ("slots", "before", "by", "after"),
+    [
+        (1, Layout.of(4, enrich=8, store=1), 2, 4),  # 7 instances on 4 slots: all stay full
+        (1, Layout.of(4, enrich=8, store=1), 5, 4),  # 4 on 4
+        (1, Layout.of(4, enrich=8, store=1), 6, 3),
+        (2, Layout.of(4, enrich=9, store=2), 4, 4),  # 7 on 8 slots: no node is empty
+        (2, Layout.of(4, enrich=9, store=2), 6, 3),
+    ],
+)
+def test_instances_beyond_the_slots_filled_no_node_and_take_none_away(
+    slots: int, before: Layout, by: int, after: int
+) -> None:
+    policy = Policy(rule("in").scale_in(operator("enrich")).by(absolute(by)).when(LOW))
+    world = World(policy, before, slots_per_node=slots)
+    ((_, layout),) = world.run(11, enrich=0)
+    assert (layout.parallelism["enrich"], layout.main_nodes) == (before.parallelism["enrich"] - by, after)
+
+
 def test_rules_about_nodes_stay_within_the_limits_of_the_loop() -> None:
     policy = Policy(rule("n").scale_out(cluster()).by(absolute(7)).but_never_above(nodes(99)).when(HIGH))
     world = World(policy, limits=Limits(min_nodes=2, max_nodes=5))

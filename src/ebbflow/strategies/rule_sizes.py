@@ -131,7 +131,7 @@ def _nodes_for(snapshot: Snapshot, parallelism: Mapping[str, int], gives_back: b
     if wanted > taken:
         return math.ceil(max(0, wanted - max(taken, slots)) / per_node)
     if wanted < taken and taken >= slots and gives_back:
-        return -((taken - wanted) // per_node)
+        return -(max(0, slots - wanted) // per_node)  # instances beyond the slots filled none
     return 0
 
 
