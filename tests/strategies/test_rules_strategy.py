@@ -555,6 +555,55 @@ def test_another_policy_holds_from_the_next_look_on_with_the_old_histories() -> 
     assert (change.changed, change.removed) == (("grow",), ("in",))
 
 
+FRESH = metric("freshness").is_(above(seconds(9))).for_at_least(seconds(10))
+
+
+@pytest.mark.parametrize("when", [HIGH, metric("queue-length").mean_over(seconds(10)).is_(above(tuples(300)))])
+@pytest.mark.parametrize("first", [Policy(), Policy(grow().when(FRESH)), Policy(grow().when(HIGH))])
+def test_a_rule_that_comes_later_counts_from_then_on_and_not_from_what_is_still_in_the_windows(
+    first: Policy, when: Any
+) -> None:
+    """Nobody listened to the queue, or another rule did: either way a fresh full period."""
+    world = World(first)
+    world.obeys = False
+    world.run(300, enrich=301)
+    world.obeys = True
+    world.rules.use(Policy(rule("new").scale_out(operator("enrich")).by(absolute(2)).when(when)))
+    assert sizes(world.run(15, enrich=301)) == [(310, 3)]
+
+
+def test_a_rule_that_was_gone_for_a_while_has_no_history_either() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(9, enrich=301)
+    world.rules.use(Policy(rule("other").scale_out(operator("store")).by(absolute(1)).when(HIGH)))
+    world.run(100, enrich=301)
+    world.rules.use(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    assert sizes(world.run(15, enrich=301)) == [(119, 2)]
+
+
+def test_the_first_policy_counts_what_was_read_before_the_first_look() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)), now_s=30.0)
+    world.windows.add(Reading(float(t), "enrich", Metric.OPERATOR_QUEUE, 301.0) for t in range(30))
+    assert sizes(world.run(1, enrich=301)) == [(30, 2)]
+
+
+def test_a_series_that_starts_later_is_heard_from_its_first_reading_on() -> None:
+    world = World(Policy())
+    world.queue = {}
+    world.run(20)
+    world.rules.use(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(20)
+    assert sizes(world.run(15, enrich=301)) == [(50, 2)]
+
+
+def test_an_operator_that_was_not_shown_for_a_look_needs_a_fresh_period_like_any_other() -> None:
+    world = World(Policy(rule("all").scale_out(all_operators()).by(absolute(1)).when(HIGH)))
+    assert sizes(world.run(11, enrich=301)) == [(10, 2)]
+    world.look(pipeline=Pipeline.chain("words", "store"))  # its query restarts
+    world.now_s += 1
+    assert sizes(world.run(12, enrich=301)) == [(22, 3)]
+
+
 def test_a_query_with_a_read_limit_shrinks_once_nothing_comes_any_more(tmp_path: Path) -> None:
     """Its queue is its backlog, which batches tell; that there are none to run must be told as well."""
     query = MicroBatch(

@@ -15,6 +15,7 @@ again. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -65,6 +66,8 @@ class Rules:
         self._policy = _sound(policy) if policy is not None else default_policy()
         self._begins_at_s = begins_at_s
         self._router: Router | None = None
+        self._looked_s = -math.inf
+        """When the last look was. To rules that come later, what was read before counts for nothing."""
         self._sizes = Sizes()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
@@ -93,11 +96,11 @@ class Rules:
         return {name: tuple(dict.fromkeys(silent)) for name, silent in found.items()}
 
     def use(self, policy: Policy) -> PolicyChange:
-        """Another policy from the next look on; rules that are the same keep their histories."""
+        """Another policy from the next look on; rules that are the same keep their histories, others have none."""
         change = PolicyChange.between(self._policy, _sound(policy))
         self._policy = policy
         if self._router is not None:
-            self._router.use(policy)
+            self._router.use(policy, self._looked_s)
         return change
 
     def recall(self, acts: Iterable[LedgerEntry]) -> None:
@@ -153,10 +156,13 @@ class Rules:
         names, limited = snapshot.pipeline.order, snapshot.read_limited
         router = self._router
         if router is None or router.pipeline != snapshot.pipeline.name:
-            router = self._router = Router(self._policy, snapshot.pipeline.name, names, limited)
+            router = self._router = Router(
+                self._policy, snapshot.pipeline.name, names, limited, begins_s=self._looked_s
+            )
         elif router.operators != names or router.limited != limited:
             router.operators, router.limited = names, limited
-            router.use(self._policy)
+            router.use(self._policy, self._looked_s)
+        self._looked_s = snapshot.now_s
         return router
 
     def _settle(self, snapshot: Snapshot) -> None:
