@@ -17,21 +17,12 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from ebbflow.core.metrics import Metric
+from ebbflow.core.metrics import AT_MOST_ONE
 from ebbflow.policy.calendar import always_holds, overlap
 from ebbflow.policy.document import BOUNDS, RULE, Problem
 from ebbflow.policy.model import EACH_OPERATOR, AllOf, AnyOf, Bounds, Condition, Policy, Rule, Trigger
 from ebbflow.policy.ranges import clash, resolved, ways
 from ebbflow.policy.values import MeasureKind
-
-_AT_MOST_ONE = (
-    Metric.INSTANCE_CPU,
-    Metric.INSTANCE_BUSY,
-    Metric.NODE_HEAP_SHARE,
-    Metric.HOST_CPU,
-    Metric.HOST_MEMORY,
-)
-"""Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
 
 _Path = tuple[str | int, ...]
 
@@ -120,7 +111,7 @@ def _out_of_range(trigger: Trigger, operator: str) -> str:
     """Why a threshold is never passed, or always; all metrics are 0 or more."""
     if trigger.measure.kind in (MeasureKind.RATE, MeasureKind.FORECAST):
         return ""
-    value, is_share = trigger.threshold, resolved(trigger, operator) in _AT_MOST_ONE
+    value, is_share = trigger.threshold, resolved(trigger, operator) in AT_MOST_ONE
     if trigger.is_above and is_share and value.base >= 1:
         return f"{trigger.metric} is never above {value}; write less than 100%"
     if trigger.is_above and value.base < 0:
