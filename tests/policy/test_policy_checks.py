@@ -72,7 +72,7 @@ def low(share: float):
         (Policy(grow(metric("instance-cpu").is_(above(percent(100))).for_at_least(seconds(5)))), "less than 100%"),
         (Policy(grow(metric("queue-length").is_(below(tuples(-1))).for_at_least(seconds(5)))), "the least is 0"),
         # always past it
-        (Policy(grow(queue(above, -5))), "queue-length is always above -5 tuples, which decides nothing; the least is 0"),
+        (Policy(grow(queue(above, -5))), "is always above -5 tuples, which decides nothing; the least is 0"),
         (Policy(grow(metric("queue-length").mean_over(minutes(1)).is_(above(tuples(-5))))), "always above"),
         (Policy(shrink(low(100))), "cpu is always at or below 100%, which decides nothing; write less than 100%"),
         (Policy(grow(any_of(HIGH, queue(above, -1)))), "always above -1 tuples"),
