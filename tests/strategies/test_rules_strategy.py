@@ -568,6 +568,17 @@ def test_a_step_past_bounds_ends_there_also_while_that_size_waits_for_another_tr
     assert {size for _, size in [(10, 3), *sizes(world.run(100, enrich=301))]} == {3}
 
 
+def test_nodes_that_come_or_go_with_instances_stay_within_the_bounds_on_nodes() -> None:
+    more = World(Policy(grow().when(HIGH), bounds("b").keep(cluster(), at_most=2)))
+    more.run(10, enrich=301)
+    decision = more.look()
+    assert decision.wanted == Layout.of(2, enrich=2, store=1)
+    assert [each.name for each in decision.bound_by] == ["b"]
+    shrink = rule("in").scale_in(operator("enrich")).by(absolute(2)).when(LOW)
+    fewer = World(Policy(shrink, bounds("b").keep(cluster(), at_least=3)), Layout.of(4, enrich=3, store=1))
+    assert [layout for _, layout in fewer.run(30, enrich=0)] == [Layout.of(3, enrich=1, store=1)]
+
+
 def test_no_limit_leads_past_what_a_cluster_can_hold() -> None:
     few = {"limits": Limits(min_nodes=1, max_nodes=16)}
     world = World(Policy(grow(absolute(10**6)).but_never_above(nodes(10**9)).when(HIGH)), **few)

@@ -132,7 +132,10 @@ class Rules:
         if not answer.sizes:
             return hold(router.states, verdicts, self._sizes, snapshot)
         wanted, clamps = with_sizes(
-            snapshot, answer.sizes, gives_back=not any(r.operator == NODES for r in self._policy.rules)
+            snapshot,
+            answer.sizes,
+            in_force,
+            gives_back=not any(r.operator == NODES for r in self._policy.rules),
         )
         if not wanted.difference(snapshot.planned):
             return hold(router.states, verdicts, self._sizes, snapshot)
