@@ -72,19 +72,19 @@ class TriggerState:
     def offer(self, time_s: float, value: float) -> None:
         """Take in a reading. One from the past (another node's, a moment late) ends a run or prolongs it as of
         now; what is measured of several readings has it at its own time."""
-        if time_s <= self._begins_s:
-            return
         last_s = self._last_s
         if time_s > last_s:
             interval_s = time_s - last_s
             if interval_s > STALE_AFTER_S and interval_s > 3.0 * self._interval_s:
+                if time_s <= self._begins_s:  # asked of the first alone: those that follow are newer
+                    return
                 self.reset()
             if last_s > -math.inf:
                 self._interval_s = (
                     interval_s if not self._interval_s else 0.8 * self._interval_s + 0.2 * interval_s
                 )
             self._last_s = last_s = time_s
-        elif last_s - time_s > STALE_AFTER_S:
+        elif last_s - time_s > STALE_AFTER_S or time_s <= self._begins_s:
             return
         measure = self._measure
         past = measure.add(time_s, value)

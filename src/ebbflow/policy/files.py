@@ -15,7 +15,9 @@ from ebbflow.policy.toml_form import Places, SyntaxProblem, read_toml, write_tom
 from ebbflow.policy.yaml_form import read_yaml, write_yaml
 
 FORMS = (".toml", ".yaml", ".yml")
-EMPTY = "the policy is empty, which would end all scaling; write at least one rule, or bounds that keep the size"
+EMPTY = (
+    "the policy is empty, which would end all scaling; write at least one rule, or bounds that keep the size"
+)
 
 
 def load_policy(path: Path | str) -> Policy:
