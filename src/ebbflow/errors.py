@@ -66,12 +66,12 @@ class PolicyError(InputError):
     'a.toml:3:8: no metric (and 1 more)'
     """
 
-    def __init__(self, *problems: str, key: str = "") -> None:
+    def __init__(self, *problems: str, key: str = "", keys: Iterable[str] = ()) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
         self.problems = problems
-        self.key = key
-        """Which key of the table is wrong, where one is."""
+        self.keys = tuple(keys) or (key,) * len(problems)
+        """Which key of the table each of them is about; empty where it is none."""
 
 
 class UnknownNameError(InputError):

@@ -185,18 +185,13 @@ def test_a_file_that_is_being_written_is_not_read_by_half(path: Path) -> None:
     ]
 
 
-def test_a_policy_that_was_empty_may_stay_so_and_be_filled(path: Path) -> None:
-    path.write_text("# nothing yet\n")
-    running = Running(path)
-    running.run(3)
-    path.write_text("# still nothing\n")
-    running.run(6)
-    path.write_text(text())
-    running.run(9)
-    assert [words.split(": ")[1] for _, words in running.notes] == [
-        "0 kept with their histories",
-        "1 added (grow); 0 kept with their histories",
-    ]
+@pytest.mark.parametrize("nothing", ["", "# nothing yet\n", "rule = []\nbounds = []\n"])
+def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> None:
+    path.write_text(nothing)
+    with pytest.raises(
+        PolicyError, match=r"policy\.toml:1:1: the policy is empty, which would end all scaling"
+    ):
+        PolicyFile(path)
 
 
 def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> None:

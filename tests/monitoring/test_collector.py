@@ -57,6 +57,19 @@ def test_a_message_of_the_host_is_about_the_host(collector: Collector) -> None:
     assert told(collector, *frames) == [("host-worker-1", 0.5)]
 
 
+@pytest.mark.parametrize("metric", [Metric.HOST_CPU, Metric.HOST_MEMORY, Metric.NODE_HEAP_SHARE])
+def test_more_than_the_whole_was_not_measured(collector: Collector, metric: Metric) -> None:
+    collector.subscribe_to([("*", metric)])
+    topic = Topic(metric, "app-1" if metric is Metric.NODE_HEAP_SHARE else "")
+    assert not told(collector, *message(1, topic=topic, values=[("a", 0.5), ("b", 57.0)]))
+    assert collector.counts == Counts(garbage=1)
+    assert len(told(collector, *message(2, topic=topic, values=[("a", 1.0), ("b", 1.001)]))) == 2, "rounding"
+
+
+def test_a_node_may_use_more_cpu_than_its_own(collector: Collector) -> None:
+    assert told(collector, *message(values=[("0", 3.5)])) == [("executor-0", 3.5)]
+
+
 def test_a_duplicate_is_dropped(collector: Collector) -> None:
     assert told(collector, *message(5))
     assert not told(collector, *message(5))

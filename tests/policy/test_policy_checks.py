@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from ebbflow.errors import PolicyError
 from ebbflow.policy import *
 from ebbflow.policy.checks import findings
+from ebbflow.policy.evaluation import TriggerState
 from ebbflow.policy.files import parse_policy
-from ebbflow.policy.model import Condition
+from ebbflow.policy.model import Condition, Trigger
 from ebbflow.policy.model import Policy as AnyPolicy
+from ebbflow.policy.quantities import Span
+from ebbflow.policy.values import Measure
 from ebbflow.strategies import Rules
 
 HIGH = metric("cpu").is_(above(percent(80))).for_at_least(seconds(30))
@@ -41,6 +44,21 @@ def queue(side, rows_: float, of: str = ""):
     return compared.is_(side(tuples(rows_))).for_at_least(seconds(30))
 
 
+def measured(measure: str, side, rows_: float):
+    value = side(tuples(rows_)).value
+    return Trigger(
+        metric="queue-length",
+        measure=Measure.parse(measure),
+        above=value if side is above else None,
+        below=value if side is below else None,
+    )
+
+
+def changing(side, rows_per_s: float, over: str = "1m"):
+    span = Span.parse(over)
+    return metric("queue-length").rate_of_change_over(span).is_(side(per_second(tuples(rows_per_s))))
+
+
 def low(share: float):
     return metric("cpu").is_(below(percent(share))).for_at_least(seconds(60))
 
@@ -53,6 +71,11 @@ def low(share: float):
         (Policy(grow(any_of(HIGH, HIGH), any_of(LOW, low(10)))), "exclude each other"),
         (Policy(grow(metric("instance-cpu").is_(above(percent(100))).for_at_least(seconds(5)))), "less than 100%"),
         (Policy(grow(metric("queue-length").is_(below(tuples(-1))).for_at_least(seconds(5)))), "the least is 0"),
+        # always past it
+        (Policy(grow(queue(above, -5))), "is always above -5 tuples, which decides nothing; the least is 0"),
+        (Policy(grow(metric("queue-length").mean_over(minutes(1)).is_(above(tuples(-5))))), "always above"),
+        (Policy(shrink(low(100))), "cpu is always at or below 100%, which decides nothing; write less than 100%"),
+        (Policy(grow(any_of(HIGH, queue(above, -1)))), "always above -1 tuples"),
         (Policy(grow(HIGH, most=1)), "every size is at least 1"),
         (
             Policy(rule("x").scale_out(cluster()).to(nodes(9)).but_never_above(nodes(4)).when(HIGH)),
@@ -118,6 +141,21 @@ def low(share: float):
             "fight",
         ),
         (Policy(grow(queue(above, 90), queue(below, 10, of="enrich"))), "exclude each other"),
+        # a load that stands still is its own mean, percentile and forecast, and its rate of change is 0
+        (Policy(grow(queue(above, 300)), shrink(measured("mean over 30s", below, 1000))), "fight"),
+        (Policy(grow(measured("p95 over 5m", above, 300)), shrink(queue(below, 301))), "fight"),
+        (Policy(grow(measured("forecast 5m ahead", above, 300)), shrink(measured("p50 over 1m", below, 400))), "fight"),
+        (Policy(grow(measured("mean over 1m", above, 300)), shrink(measured("mean over 5m", below, 400))), "fight"),
+        (Policy(grow(HIGH), shrink(metric("cpu").mean_over(minutes(1)).is_(below(percent(90))))), "fight"),
+        (
+            Policy(grow(queue(above, 300)), shrink(changing(below, 1))),
+            "both hold at once where queue-length stands still past the threshold",
+        ),
+        (Policy(grow(changing(above, 5)), shrink(changing(below, 10, "5m"))), "fight"),
+        (Policy(grow(queue(above, 300), changing(above, 5)), shrink(queue(below, 999))), "fight"),
+        # every reading that a mean is made of is past the other threshold
+        (Policy(grow(measured("mean over 30s", above, 300), queue(below, 100))), "exclude each other"),
+        (Policy(grow(measured("p95 over 10s", below, 100), queue(above, 300))), "exclude each other"),
         # bounds that always hold
         (Policy(grow(HIGH), bounds("b").keep(operator("enrich"), at_most=1)), "always keep at-most 1"),
         (Policy(grow(HIGH), bounds("b").keep(all_operators(), at_least=3, at_most=3)), "always keep at-most 3"),
@@ -170,7 +208,17 @@ def test_what_cannot_be_meant_is_found_and_refused(policy: AnyPolicy, words: str
         Policy(grow(HIGH), rule("n").scale_in(cluster()).by(absolute(1)).when(low(90))),
         # different things are compared: nobody can tell
         Policy(grow(HIGH), shrink(metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(5)))),
-        Policy(grow(HIGH), shrink(metric("cpu").mean_over(minutes(1)).is_(below(percent(90))))),
+        # where nothing moves, only one of them holds
+        Policy(grow(queue(above, 300)), shrink(measured("mean over 5m", below, 300))),
+        Policy(grow(queue(above, 300)), shrink(changing(below, -1))),
+        Policy(grow(changing(above, 0)), shrink(measured("mean over 5m", below, 300))),
+        Policy(grow(measured("mean over 10m", above, 300), queue(below, 100)), shrink(queue(below, 90))),
+        # the mean of ten minutes may be high yet, or again, when half a minute is low
+        Policy(grow(measured("mean over 10m", above, 300), queue(below, 100))),
+        Policy(grow(measured("mean over 31s", above, 300), queue(below, 100))),
+        Policy(grow(measured("forecast 10s ahead", above, 300), queue(below, 100))),
+        # a forecast may be below 0, a rate of change as well
+        Policy(grow(changing(above, -5), measured("forecast 1m ahead", above, -1))),
         # one keeps them apart
         Policy(
             grow(HIGH, metric("queue-length").is_(above(tuples(9))).for_at_least(seconds(5))),
@@ -219,6 +267,30 @@ def test_rules_fight_exactly_where_a_reading_is_past_both(up: int, down: int) ->
     policy = Policy(grow(metric("cpu").is_(above(percent(up))).for_at_least(seconds(30))), shrink(low(down)))
     both = any(share > up and share <= down for share in (x / 2 for x in range(201)))
     assert bool(findings(policy)) is both
+
+
+MEASURES = ["each reading", "mean over 30s", "p90 over 20s", "forecast 30s ahead"]
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.sampled_from(MEASURES), st.sampled_from(MEASURES))
+@settings(max_examples=60, deadline=None)
+def test_rules_fight_exactly_where_a_load_that_stands_still_makes_both_fire(
+    up: int, down: int, out: str, in_: str
+) -> None:
+    """Judged by the words, and by feeding readings."""
+    lasting = {"for_at_least": Span.parse("5s")}
+    one = Trigger(metric="queue-length", measure=Measure.parse(out), above=tuples(up), **lasting)
+    other = Trigger(metric="queue-length", measure=Measure.parse(in_), below=tuples(down), **lasting)
+
+    def both_hold(rows_: float) -> bool:
+        states = [TriggerState(one), TriggerState(other)]
+        for t in range(70):
+            for state in states:
+                state.offer(float(t), rows_)
+        return all(state.holds(69.0) for state in states)
+
+    fight = any("fight" in problem.text for problem in findings(Policy(grow(one), shrink(other))))
+    assert fight is any(both_hold(rows_ / 2) for rows_ in range(25))
 
 
 def test_a_way_that_never_holds_has_its_place_in_the_file() -> None:

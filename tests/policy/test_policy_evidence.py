@@ -138,6 +138,22 @@ def test_a_reading_that_comes_a_moment_late_has_its_own_time_in_a_line() -> None
     assert ordered._measure.value() == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("trigger", [
+    QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)),
+    QUEUE.mean_over(seconds(3)).is_(above(tuples(300))),
+    QUEUE.is_(above(tuples(300))).in_at_least(4, of=4),
+])  # fmt: skip
+def test_a_trigger_counts_nothing_from_before_it_began(trigger: Trigger) -> None:
+    """Nor where a reading of another node comes after one that counts."""
+    state = TriggerState(trigger, begins_s=10.0)
+    for time_s in (3.0, 9.0, 10.0, 11.0, 9.5, 10.0, 9.9, 12.0, 13.0):
+        state.offer(time_s, 301.0)
+    assert not state.holds(13.0)
+    state.offer(14.0, 301.0)
+    assert state.holds(14.0)
+    assert state.since_s == 11.0
+
+
 def test_a_reading_that_comes_much_too_late_changes_nothing() -> None:
     state = fed(QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [301] * 40)
     state.offer(20.0, 0.0)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,6 +125,74 @@ def test_a_problem_has_its_place_and_says_what_would_be_right(text: str, problem
     assert any(line.startswith(problem) for line in error.value.problems), error.value.problems
 
 
+def test_all_problems_of_one_table_are_told_at_once() -> None:
+    bounds = '[[bounds]]\nname = "b"\nat-least = 9\nat-most = 3\nfrom = "08:00"\ntimezone = "Mars"\n'
+    rule = GROW.replace("by = 1", "to = 0").replace("never-above", "never-below")
+    trigger = GROW.replace('"300 tuples", for-at-least = "30s"', '"30%"')
+    for text, found in (
+        (
+            bounds,
+            [
+                "3:1: at least 9 and at most 3",
+                "5:1: from and until go together",
+                "6:1: unknown time zone 'Mars'",
+            ],
+        ),
+        (rule, ["5:1: rule 'grow': to 0 leaves nothing", "6:1: a scale-out has never-above"]),
+        (trigger, ["8:5: one reading alone", "8:30: 30% does not fit"]),
+    ):
+        with pytest.raises(PolicyError) as error:
+            parse_policy(text, "a.toml")
+        assert len(error.value.problems) == len(found)
+        for line, start in zip(error.value.problems, found, strict=True):
+            assert line.startswith(f"a.toml:{start}"), line
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("a.toml", GROW.replace('"grow"', "2026-11-16"), "a.toml:2:1: 2026-11-16 where text should be"),
+        ("a.toml", GROW.replace("never-above = 2", "never-above = true"), "a.toml:6:1: true is not a limit; write 8"),
+        ("a.toml", GROW.replace('"scale-out"', "true"), "a.toml:3:1: true is no action"),
+        ("a.toml", GROW.replace('"enrich"', '" "'), "a.toml:4:1: a name of blanks is no operator"),
+        ("a.toml", GROW.replace('"queue-length"', '"queue-length", of = "  "'), "a.toml:8:30: of a name of blanks"),
+        ("a.toml", GROW.replace("by = 1", "to = 1000000001"), "a.toml:5:1: rule 'grow': to more than a billion"),
+        ("a.toml", '[[bounds]]\nname = "b"\nat-most = 2000000000', "a.toml:3:1: at-most of more than a billion"),
+        ("a.toml", GROW.replace("by = 1", "by = 0x" + "f" * 5000), "a.toml:5:1: a number of more than 300 digits"),
+        ("a.toml", GROW.replace('"grow"', "0x" + "f" * 5000), "a.toml:2:1: a number of hundreds of digits where text"),
+        ("a.toml", "x = " + "9" * 5001, "a.toml:1:1: this cannot be read: it has a number of thousands of digits"),
+        ("a.yaml", "x: " + "9" * 5001, "a.yaml:1:1: this cannot be read: it has a number of thousands of digits"),
+        ("a.yaml", "x: " + "[" * 5000, "a.yaml:1:1: this cannot be read: lists or tables are nested too deep"),
+        ("a.yaml", "rule:\n- name:\n  by: 1\n", "a.yaml:2:3: nothing where text should be"),
+    ],
+)  # fmt: skip
+def test_problems_are_told_in_the_words_of_the_file(name: str, text: str, problem: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, name)
+    assert any(line.startswith(problem) for line in error.value.problems), error.value.problems
+    assert not any("Python" in line or "recursion" in line or "True" in line for line in error.value.problems)
+
+
+@pytest.mark.parametrize("form", [".toml", ".yaml"])
+def test_a_mark_of_the_byte_order_is_skipped(tmp_path: Path, form: str) -> None:
+    policy, path = parse_policy(GROW, "a.toml"), tmp_path / f"a{form}"
+    path.write_bytes(policy_text(policy, form).encode("utf-8-sig"))
+    assert load_policy(path) == policy
+
+
+def test_the_fields_of_a_table_are_looked_up_once_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[object] = []
+    fields = msgspec.structs.fields
+
+    def counted(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+        looked_up.append(kind)
+        return fields(kind)
+
+    monkeypatch.setattr(msgspec.structs, "fields", counted)
+    parse_policy("".join(GROW.replace('"grow"', f'"grow {n}"') for n in range(5)), "a.toml")
+    assert len(looked_up) == len(set(looked_up))
+
+
 def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     text = GROW.replace("by = 1", 'by = "much"').replace("300 tuples", "30%") + '[[bounds]]\nname = "b"\n'
     with pytest.raises(PolicyError) as error:
@@ -150,6 +219,18 @@ def test_yaml_has_places_too(text: str, place: str) -> None:
     with pytest.raises(PolicyError) as error:
         parse_policy(text, "a.yaml")
     assert any(line.startswith(place) for line in error.value.problems), error.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("", "a.toml"), ("bounds = []", "a.toml"), ("", "a.yml"), ("rule: []", "a.yaml")]
+)
+def test_a_file_without_rules_and_bounds_is_no_policy(text: str, name: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, name)
+    assert error.value.problems[0].startswith(
+        f"{name}:1:1: the policy is empty, which would end all scaling; write"
+    )
+    assert len(error.value.problems) == 1
 
 
 def test_yaml_is_read_as_its_second_version() -> None:
@@ -180,13 +261,17 @@ def test_names_keep_their_rarest_characters(form: str, between: str) -> None:
             ("by", each)
             for each in (1, "1", "x2", "x1.5", "25%", "1e2%", " x 2 ", "x1", "x0.5", 0, "0", "much", 1.5)
         ),
-        *(("never-above", each) for each in (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight")),
+        *(
+            ("never-above", each)
+            for each in (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight", 10**9, 10**9 + 1)
+        ),
         *(
             ("above", each)
             for each in ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", "")
         ),
         *(("for-at-least", each) for each in ("30s", "1m30s", "a while", 30)),
         ("never-below", 2),
+        ("operator", " "),
     ],
 )
 def test_schema_and_reader_agree(key: str, value: object) -> None:

@@ -43,6 +43,7 @@ from ebbflow.policy import (
     times_original,
     tuples,
 )
+from ebbflow.policy.quantities import Span
 from ebbflow.strategies import Rules, make_strategy
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
 from ebbflow.workloads import Trace, parse_load
@@ -289,6 +290,20 @@ def test_an_act_tells_which_rule_fired_and_shows_the_readings() -> None:
     )
 
 
+@pytest.mark.parametrize(("lasting_s", "words"), [(590, "301, 301"), (900, "of the last 10m: 301, 301")])
+def test_readings_that_are_forgotten_already_are_not_passed_over_in_silence(
+    lasting_s: int, words: str
+) -> None:
+    long = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(lasting_s))
+    world = World(Policy(grow().when(long)))
+    world.run(lasting_s, enrich=301)
+    inputs = world.look().inputs
+    assert f"({lasting_s + 1} readings," in str(
+        inputs[f"queue-length is above 300 tuples for at least {Span(lasting_s * 1000)} [enrich]"]
+    )
+    assert str(inputs["readings of operator-queue of enrich"]).startswith(words)
+
+
 def test_an_act_on_m_of_n_readings_shows_all_n() -> None:
     often = metric("queue-length").is_(above(tuples(300))).in_at_least(4, of=5)
     world = World(Policy(grow().but_never_above(nodes(9)).when(often)))
@@ -397,6 +412,25 @@ def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
     assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules about nodes decide on nodes"
 
 
+@pytest.mark.parametrize(
+    ("slots", "before", "by", "after"),
+    [
+        (1, Layout.of(4, enrich=8, store=1), 2, 4),  # 7 instances on 4 slots: all stay full
+        (1, Layout.of(4, enrich=8, store=1), 5, 4),  # 4 on 4
+        (1, Layout.of(4, enrich=8, store=1), 6, 3),
+        (2, Layout.of(4, enrich=9, store=2), 4, 4),  # 7 on 8 slots: no node is empty
+        (2, Layout.of(4, enrich=9, store=2), 6, 3),
+    ],
+)
+def test_instances_beyond_the_slots_filled_no_node_and_take_none_away(
+    slots: int, before: Layout, by: int, after: int
+) -> None:
+    policy = Policy(rule("in").scale_in(operator("enrich")).by(absolute(by)).when(LOW))
+    world = World(policy, before, slots_per_node=slots)
+    ((_, layout),) = world.run(11, enrich=0)
+    assert (layout.parallelism["enrich"], layout.main_nodes) == (before.parallelism["enrich"] - by, after)
+
+
 def test_rules_about_nodes_stay_within_the_limits_of_the_loop() -> None:
     policy = Policy(rule("n").scale_out(cluster()).by(absolute(7)).but_never_above(nodes(99)).when(HIGH))
     world = World(policy, limits=Limits(min_nodes=2, max_nodes=5))
@@ -498,6 +532,70 @@ def test_bounds_hold_without_a_trigger_and_bound_what_rules_want() -> None:
     assert [(t - monday, n) for t, n in sizes(world.run(30, enrich=301))] == [(2, 2), (10, 3)]
 
 
+def test_a_rule_that_bounds_hold_back_says_so() -> None:
+    kept = bounds("b").keep(operator("enrich"), at_least=2, at_most=3)
+    out = World(Policy(grow().when(HIGH), kept), Layout.of(4, enrich=3, store=1))
+    assert out.run(12, enrich=301) == []
+    held = out.look()
+    assert held.reason == "rule 'grow' would fire, but bounds 'b' keep at most 3"
+    assert [(each.name, each.why) for each in held.bound_by] == [("b", "bounds 'b' keep at most 3")]
+    assert held.inputs["rule"] == "grow"
+    shrink = rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW)
+    less = World(Policy(shrink, kept), Layout.of(4, enrich=2, store=1))
+    assert less.run(12, enrich=0) == []
+    assert less.look().reason == "rule 'in' would fire, but bounds 'b' keep at least 2"
+
+
+def test_a_rule_that_bounds_hold_back_has_not_fired_where_another_acts() -> None:
+    policy = Policy(
+        rule("all").scale_out(all_operators()).by(absolute(1)).when(HIGH),
+        bounds("b").keep(operator("enrich"), at_most=2),
+    )
+    world = World(policy, Layout.of(3, enrich=2, store=1))
+    world.run(10, enrich=301, store=301)
+    decision = world.look()
+    assert decision.wanted.parallelism == {"enrich": 2, "store": 2}
+    assert [key for key in decision.inputs if "enrich" in key] == []
+
+
+def test_a_step_past_bounds_ends_there_also_while_that_size_waits_for_another_try() -> None:
+    world = World(Policy(grow(absolute(5)).when(HIGH), bounds("b").keep(operator("enrich"), at_most=3)))
+    world.run(10, enrich=301)
+    world.obeys = False
+    decision = world.look()
+    assert [(each.name, each.why) for each in decision.bound_by] == [("b", "bounds 'b' keep at most 3")]
+    world.now_s += 1
+    assert {size for _, size in [(10, 3), *sizes(world.run(100, enrich=301))]} == {3}
+
+
+def test_nodes_that_come_or_go_with_instances_stay_within_the_bounds_on_nodes() -> None:
+    more = World(Policy(grow().when(HIGH), bounds("b").keep(cluster(), at_most=2)))
+    more.run(10, enrich=301)
+    decision = more.look()
+    assert decision.wanted == Layout.of(2, enrich=2, store=1)
+    assert [each.name for each in decision.bound_by] == ["b"]
+    shrink = rule("in").scale_in(operator("enrich")).by(absolute(2)).when(LOW)
+    fewer = World(Policy(shrink, bounds("b").keep(cluster(), at_least=3)), Layout.of(4, enrich=3, store=1))
+    assert [layout for _, layout in fewer.run(30, enrich=0)] == [Layout.of(3, enrich=1, store=1)]
+
+
+def test_no_limit_leads_past_what_a_cluster_can_hold() -> None:
+    few = {"limits": Limits(min_nodes=1, max_nodes=16)}
+    world = World(Policy(grow(absolute(10**6)).but_never_above(nodes(10**9)).when(HIGH)), **few)
+    world.run(10, enrich=301)
+    decision = world.look()
+    assert decision.wanted == Layout.of(16, enrich=128, store=1)
+    assert ("slots", "1000001 would be above 128, 8 to each slot there can be") in [
+        (each.name, each.why) for each in decision.bound_by
+    ]
+    exact = World(Policy(rule("to").scale_out(operator("enrich")).to(nodes(10**9)).when(HIGH)), **few)
+    assert sizes(exact.run(11, enrich=301)) == [(10, 16)], "nobody said how far: the slots"
+    bound = World(Policy(bounds("b").keep(operator("enrich"), at_least=10**9)), **few)
+    assert bound.look().wanted.parallelism["enrich"] == 128
+    wide = Policy(grow(relative(2)).but_never_above(times_original(2)).when(HIGH))
+    assert sizes(World(wide, Layout.of(2, enrich=300, store=1), **few).run(11, enrich=301)) == [(10, 600)]
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 1000), st.booleans(), st.floats(0, 40)), min_size=5, max_size=120),
     st.integers(2, 6),
@@ -534,6 +632,57 @@ def test_another_policy_holds_from_the_next_look_on_with_the_old_histories() -> 
     assert sizes(world.run(5, enrich=301)) == [(10, 2)], "it had been past its threshold for 8 s"
     change = world.rules.use(Policy(grow(absolute(2)).but_never_above(nodes(9)).when(HIGH)))
     assert (change.changed, change.removed) == (("grow",), ("in",))
+
+
+FRESH = metric("freshness").is_(above(seconds(9))).for_at_least(seconds(10))
+
+
+@pytest.mark.parametrize(
+    "when", [HIGH, metric("queue-length").mean_over(seconds(10)).is_(above(tuples(300)))]
+)
+@pytest.mark.parametrize("first", [Policy(), Policy(grow().when(FRESH)), Policy(grow().when(HIGH))])
+def test_a_rule_that_comes_later_counts_from_then_on_and_not_from_what_is_still_in_the_windows(
+    first: Policy, when: Any
+) -> None:
+    """Nobody listened to the queue, or another rule did: either way a fresh full period."""
+    world = World(first)
+    world.obeys = False
+    world.run(300, enrich=301)
+    world.obeys = True
+    world.rules.use(Policy(rule("new").scale_out(operator("enrich")).by(absolute(2)).when(when)))
+    assert sizes(world.run(15, enrich=301)) == [(310, 3)]
+
+
+def test_a_rule_that_was_gone_for_a_while_has_no_history_either() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(9, enrich=301)
+    world.rules.use(Policy(rule("other").scale_out(operator("store")).by(absolute(1)).when(HIGH)))
+    world.run(100, enrich=301)
+    world.rules.use(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    assert sizes(world.run(15, enrich=301)) == [(119, 2)]
+
+
+def test_the_first_policy_counts_what_was_read_before_the_first_look() -> None:
+    world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)), now_s=30.0)
+    world.windows.add(Reading(float(t), "enrich", Metric.OPERATOR_QUEUE, 301.0) for t in range(30))
+    assert sizes(world.run(1, enrich=301)) == [(30, 2)]
+
+
+def test_a_series_that_starts_later_is_heard_from_its_first_reading_on() -> None:
+    world = World(Policy())
+    world.queue = {}
+    world.run(20)
+    world.rules.use(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
+    world.run(20)
+    assert sizes(world.run(15, enrich=301)) == [(50, 2)]
+
+
+def test_an_operator_that_was_not_shown_for_a_look_needs_a_fresh_period_like_any_other() -> None:
+    world = World(Policy(rule("all").scale_out(all_operators()).by(absolute(1)).when(HIGH)))
+    assert sizes(world.run(11, enrich=301)) == [(10, 2)]
+    world.look(pipeline=Pipeline.chain("words", "store"))  # its query restarts
+    world.now_s += 1
+    assert sizes(world.run(12, enrich=301)) == [(22, 3)]
 
 
 def test_a_query_with_a_read_limit_shrinks_once_nothing_comes_any_more(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ebbflow.bench.rules.trial import Trial, chain, try_policy
 from ebbflow.bench.score import score
 from ebbflow.bench.spec import Spec, amended
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
-from ebbflow.control.policy_file import answer_of_ledger, check_not_emptied, digest_of
+from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.errors import InputError, PolicyError
@@ -23,7 +23,6 @@ from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
 from ebbflow.policy.english import policy_in_english
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
-from ebbflow.policy.model import Policy
 from ebbflow.policy.schema import policy_schema
 from ebbflow.report.page import write_page
 
@@ -99,7 +98,6 @@ def apply(
     policy = load_policy(file)
     if not to.is_file():
         raise InputError(f"no job can follow {to}: there is no such file; name the one of its --policy")
-    check_not_emptied(policy, _policy_at(to), file)
     since_id = max((int(row["id"]) for row in Store.read_ledger(store)), default=0) if store else 0
     within_s = parse_duration_s(within)
     text = read_text(file) if file.suffix.lower() == to.suffix.lower() else policy_text(policy, to.suffix)
@@ -226,11 +224,3 @@ def _rates(text: str) -> dict[str, float]:
 
 def _rules(count: int) -> str:
     return f"{count} rule{'' if count == 1 else 's'}"
-
-
-def _policy_at(path: Path) -> Policy:
-    """What is there now; nothing where it cannot be read, so that it can be mended by another."""
-    try:
-        return load_policy(path)
-    except PolicyError:
-        return Policy()

@@ -64,7 +64,6 @@ class PolicyFile(PolicyInForce):
         try:
             text = content.decode("utf-8")
             policy = parse_policy(text, str(self.path))
-            check_not_emptied(policy, self.rules.policy, self.path)
         except UnicodeDecodeError:
             return self._refused(
                 PolicyError(f"{self.path}:1:1: this is not text; a policy is written in UTF-8")
@@ -112,15 +111,6 @@ class PolicyFile(PolicyInForce):
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def check_not_emptied(policy: Policy, before: Policy, path: Path) -> None:
-    """``PolicyError`` for an empty policy in place of one that is not: files are emptied by mishap."""
-    if not (policy.rules or policy.bounds) and (before.rules or before.bounds):
-        raise PolicyError(
-            f"{path}:1:1: the policy is empty, which would end all scaling; write at least one rule, or bounds that "
-            "keep the size there is"
-        )
 
 
 def digest_of(content: bytes) -> str:

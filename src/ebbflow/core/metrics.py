@@ -215,3 +215,14 @@ class Metric(Enum):
 
 
 _BY_KEY = {metric.key: metric for metric in Metric}
+
+AT_MOST_ONE = frozenset(
+    {
+        Metric.INSTANCE_CPU,
+        Metric.INSTANCE_BUSY,
+        Metric.NODE_HEAP_SHARE,
+        Metric.HOST_CPU,
+        Metric.HOST_MEMORY,
+    }
+)
+"""Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""

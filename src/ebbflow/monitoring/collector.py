@@ -24,7 +24,15 @@ from ebbflow.errors import InputError, MessageError
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.keys import CollectorKeys
 from ebbflow.monitoring.line import DIAL_AGAIN_AFTER_S, MOST_WAITING, Line
-from ebbflow.monitoring.messages import AGENT_METRICS, Sample, Topic, decode, is_name, prefix
+from ebbflow.monitoring.messages import (
+    AGENT_METRICS,
+    Sample,
+    Topic,
+    check_shares,
+    decode,
+    is_name,
+    prefix,
+)
 
 log = logging.getLogger("ebbflow")
 
@@ -52,7 +60,7 @@ class Counts:
     future: int = 0
     """Ahead of our clock by more than is tolerated."""
     garbage: int = 0
-    """Not a message of ours, or one of another version."""
+    """Not a message of ours, one of another version, or one of more than the whole of something."""
     unwanted: int = 0
     """Of a metric or application that is not subscribed to, or not any more."""
     restarts: int = 0
@@ -240,7 +248,9 @@ class Collector:
 def _message(frames: Sequence[bytes]) -> tuple[Topic, Sample]:
     if len(frames) != 2:
         raise MessageError(f"{len(frames)} frames; a message has a topic and a body")
-    return Topic.parse(frames[0]), decode(frames[1])
+    topic, sample = Topic.parse(frames[0]), decode(frames[1])
+    check_shares(topic, sample)
+    return topic, sample
 
 
 def _matches(subject: str, patterns: frozenset[str]) -> bool:

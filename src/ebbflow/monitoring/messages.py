@@ -7,7 +7,7 @@
 
 Subscriptions are prefixes of topics, and ZeroMQ matches them at the publisher: a metric that nobody
 subscribed to does not leave its host. The body is decoded into one type and nothing else; what does not
-fit, is too large, or has a value that was not measured (NaN, negative) is no message.
+fit, is too large, or has a value that was not measured (NaN, negative, 57 times a host's memory) is no message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from ebbflow.core.metrics import Metric, SubjectKind
+from ebbflow.core.metrics import AT_MOST_ONE, Metric, SubjectKind
 from ebbflow.errors import MessageError
 
 VERSION: Literal[1] = 1
@@ -40,6 +40,9 @@ NODE_METRICS = frozenset(
 HOST_METRICS = frozenset(metric for metric in Metric if metric.about is SubjectKind.HOST)
 AGENT_METRICS = NODE_METRICS | HOST_METRICS
 """What agents measure; a reading of anything else does not come from them."""
+
+LARGEST_SHARE = 1.01
+"""Of what cannot be more than the whole: a little more is rounding, or two counters read one after the other."""
 
 _BY_KEY = {metric.key: metric for metric in AGENT_METRICS}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -132,3 +135,12 @@ def decode(body: bytes) -> Sample:
         if not 0 <= value < math.inf:
             raise MessageError(f"{value} was not measured of {subject}")
     return sample
+
+
+def check_shares(topic: Topic, sample: Sample) -> None:
+    """``MessageError`` for more than the whole of something."""
+    if topic.metric not in AT_MOST_ONE:
+        return
+    for subject, value in sample.values:
+        if value > LARGEST_SHARE:
+            raise MessageError(f"{topic.metric.key} of {subject} is {value:g}; the whole is 1")

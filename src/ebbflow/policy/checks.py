@@ -2,9 +2,11 @@
 
 - *Never fires*: conditions that exclude each other (``ranges``), or one way of several that does; thresholds that a
   metric cannot pass; limits, or bounds that hold always, that leave no room.
-- *Fight*: a scale-out and a scale-in of the same thing that can both hold at the same reading, so that a
-  load that stands still makes the size go to and fro. Found where they compare the same measure of the
-  same metric; the ranges of (value > a) and (value ≤ b) meet unless a ≥ b.
+- *Always holds*: a threshold that a metric is always past decides nothing.
+- *Fight*: a scale-out and a scale-in of the same thing that both hold at some value, so that a load that stands
+  still makes the size go to and fro. Found where they compare the same metric, whatever they measure of it: of a
+  load that stands still a reading is its mean, percentile and forecast, and its rate of change is 0. The
+  ranges of (value > a) and (value ≤ b) meet unless a ≥ b.
 - *Contradict*: limits or bounds of which no size satisfies all. Bounds with hours contradict no limit of a rule:
   it may be meant for the other hours.
 """
@@ -15,21 +17,12 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from ebbflow.core.metrics import Metric
+from ebbflow.core.metrics import AT_MOST_ONE
 from ebbflow.policy.calendar import always_holds, overlap
 from ebbflow.policy.document import BOUNDS, RULE, Problem
 from ebbflow.policy.model import EACH_OPERATOR, AllOf, AnyOf, Bounds, Condition, Policy, Rule, Trigger
 from ebbflow.policy.ranges import clash, resolved, ways
 from ebbflow.policy.values import MeasureKind
-
-_AT_MOST_ONE = (
-    Metric.INSTANCE_CPU,
-    Metric.INSTANCE_BUSY,
-    Metric.NODE_HEAP_SHARE,
-    Metric.HOST_CPU,
-    Metric.HOST_MEMORY,
-)
-"""Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
 
 _Path = tuple[str | int, ...]
 
@@ -115,14 +108,18 @@ def _dead_ends(here: _Path, rule: Rule) -> Iterator[Problem]:
 
 
 def _out_of_range(trigger: Trigger, operator: str) -> str:
-    """Why a threshold is never passed; all metrics are 0 or more."""
+    """Why a threshold is never passed, or always; all metrics are 0 or more."""
     if trigger.measure.kind in (MeasureKind.RATE, MeasureKind.FORECAST):
         return ""
-    value = trigger.threshold
+    value, is_share = trigger.threshold, resolved(trigger, operator) in AT_MOST_ONE
+    if trigger.is_above and is_share and value.base >= 1:
+        return f"{trigger.metric} is never above {value}; write less than 100%"
+    if trigger.is_above and value.base < 0:
+        return f"{trigger.metric} is always above {value}, which decides nothing; the least is 0"
     if not trigger.is_above and value.base < 0:
         return f"{trigger.metric} is never below {value}; the least is 0"
-    if trigger.is_above and value.base >= 1 and resolved(trigger, operator) in _AT_MOST_ONE:
-        return f"{trigger.metric} is never above {value}; write less than 100%"
+    if not trigger.is_above and is_share and value.base >= 1:
+        return f"{trigger.metric} is always at or below {value}, which decides nothing; write less than 100%"
     return ""
 
 
@@ -135,26 +132,24 @@ def _same(one: str, other: str) -> bool:
 
 
 def _fights(rules: tuple[Rule, ...]) -> Iterator[Problem]:
-    for (i, one), (j, other) in itertools.combinations(enumerate(rules), 2):
+    for (_, one), (j, other) in itertools.combinations(enumerate(rules), 2):
         if one.out == other.out or not _same(one.operator, other.operator):
             continue
         operator = other.operator if one.operator == EACH_OPERATOR else one.operator
         ours, theirs = ways(one.when, operator), ways(other.when, operator)
         if ours is None or theirs is None:
             continue
-        both = next((found for a in ours for b in theirs if (found := clash(a, b))), None)
-        if both is not None:
-            where = f"{both.metric}{f' of {both.of}' if both.of else ''} is past both thresholds"
+        where = next((found for a in ours for b in theirs if (found := clash(a, b))), None)
+        if where is not None:
             yield Problem(
                 (RULE, j, "when"),
                 f"rules '{one.name}' and '{other.name}' fight each other: both hold at once where {where}; "
                 "move their thresholds apart",
             )
-        del i
 
 
 def _limits(rules: tuple[Rule, ...]) -> Iterator[Problem]:
-    for (i, one), (j, other) in itertools.permutations(enumerate(rules), 2):
+    for (_, one), (j, other) in itertools.permutations(enumerate(rules), 2):
         most, least = one.never_above, other.never_below
         if most is None or least is None or not _same(one.operator, other.operator):
             continue
@@ -164,11 +159,10 @@ def _limits(rules: tuple[Rule, ...]) -> Iterator[Problem]:
                 f"never-below {least} of rule '{other.name}' contradicts never-above {most} of rule "
                 f"'{one.name}'; it must be {most} or less",
             )
-        del i
 
 
 def _bounds(policy: Policy) -> Iterator[Problem]:
-    for (i, one), (j, other) in itertools.combinations(enumerate(policy.bounds), 2):
+    for (_, one), (j, other) in itertools.combinations(enumerate(policy.bounds), 2):
         if not _same(one.operator, other.operator):
             continue
         low, high = _tighter(one, other)
@@ -178,7 +172,6 @@ def _bounds(policy: Policy) -> Iterator[Problem]:
                 f"bounds '{one.name}' and '{other.name}' contradict each other where both hold: at least "
                 f"{low:g} and at most {high:g}; let them hold at different hours, or move them together",
             )
-        del i
     for i, rule in enumerate(policy.rules):
         always = [b for b in policy.bounds if always_holds(b) and _same(rule.operator, b.operator)]
         yield from _room((RULE, i), rule, always)

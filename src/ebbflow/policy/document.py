@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.policy.builder import DAYS, days_named
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Condition, Day, Policy, Rule, Trigger
-from ebbflow.policy.quantities import Clock, Quantity, Span
+from ebbflow.policy.quantities import Clock, Quantity, Span, shown
 from ebbflow.policy.values import Limit, Measure, Often, Step
 
 Path = tuple[str | int, ...]
@@ -75,6 +76,15 @@ def bare_type(annotation: Any) -> Any:
     return annotation
 
 
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a table by their keys, with bare types. Finding them is half of the work of reading a table."""
+    return {
+        field.encode_name: msgspec.structs.replace(field, type=bare_type(field.type))
+        for field in msgspec.structs.fields(kind)
+    }
+
+
 class _Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -85,7 +95,7 @@ class _Reader:
             return None
         for key in document:
             if key not in (RULE, BOUNDS):
-                self._note((key,), _unknown(str(key), (RULE, BOUNDS)))
+                self._note((key,), _unknown(key, (RULE, BOUNDS)))
         parts: list[Rule | Bounds] = []
         for key, kind in ((RULE, Rule), (BOUNDS, Bounds)):
             for index, table in self._items(document.get(key, ()), (key,), f"a list of {key} tables"):
@@ -114,27 +124,27 @@ class _Reader:
 
     def _items(self, found: object, path: Path, what: str) -> Iterable[tuple[int, object]]:
         if not isinstance(found, list | tuple):
-            self._note(path, f"{_kind(found)} where {what} should be")
+            self._note(path, f"{shown(found)} where {what} should be")
             return ()
         return enumerate(found)
 
     def _part(self, kind: type[PART], table: object, path: Path) -> PART:
         """One table as a rule, bounds or condition."""
         if not isinstance(table, Mapping):
-            raise self._fail(path, f"{_kind(table)} where a table should be")
-        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+            raise self._fail(path, f"{shown(table)} where a table should be")
+        fields = _fields(kind)
         read: dict[str, Any] = {}
         whole = True
         meant: set[str] = set()
         for key, value in table.items():
             field = fields.get(key)
             if field is None:
-                self._note((*path, key), _unknown(str(key), fields))
-                meant.update(difflib.get_close_matches(str(key), fields, n=1))
+                self._note((*path, key), _unknown(key, fields))
+                meant.update(difflib.get_close_matches(key, fields, n=1) if isinstance(key, str) else ())
                 whole = False
                 continue
             try:
-                read[field.name] = self._value(bare_type(field.type), value, (*path, key))
+                read[field.name] = self._value(field.type, value, (*path, key))
             except _UnreadableError:
                 whole = False
         for field in fields.values():
@@ -147,7 +157,9 @@ class _Reader:
         try:
             return kind(**read)
         except PolicyError as error:
-            raise self._fail((*path, error.key) if error.key in table else path, error.problems[0]) from None
+            for key, text in zip(error.keys, error.problems, strict=True):
+                self._note((*path, key) if key in table else path, text)
+            raise _UnreadableError from None
 
     def _value(self, kind: Any, value: object, path: Path) -> Any:
         if kind in SCALARS:
@@ -157,15 +169,15 @@ class _Reader:
                 raise self._fail(path, str(error)) from None
         if kind is str:
             if not isinstance(value, str):
-                raise self._fail(path, f"{_kind(value)} where text should be")
+                raise self._fail(path, f"{shown(value)} where text should be")
             return value
         if kind is int:
             if not isinstance(value, int) or isinstance(value, bool):
-                raise self._fail(path, f"{_kind(value)} where a whole number should be")
+                raise self._fail(path, f"{shown(value)} where a whole number should be")
             return value
         if kind is Action:
             if value not in tuple(Action):
-                raise self._fail(path, f"{value!r} is no action; write scale-out or scale-in")
+                raise self._fail(path, f"{shown(value)} is no action; write scale-out or scale-in")
             return Action(str(value))
         if kind == tuple[Day, ...]:
             return self._days(value, path)
@@ -174,12 +186,12 @@ class _Reader:
     def _days(self, value: object, path: Path) -> tuple[Day, ...]:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list | tuple) or not names:
-            raise self._fail(path, f"{_kind(value)} where days should be; write weekdays or [monday, friday]")
+            raise self._fail(path, f"{shown(value)} where days should be; write weekdays or [monday, friday]")
         known = [name for name in names if isinstance(name, str) and name in DAYS]
         for index, name in enumerate(names):
             if name not in known:
                 where = path if isinstance(value, str) else (*path, index)
-                self._note(where, _unknown(str(name), DAYS, "day"))
+                self._note(where, _unknown(name, DAYS, "day"))
         if len(known) < len(names):
             raise _UnreadableError
         return days_named(tuple(known))
@@ -205,7 +217,7 @@ class _Reader:
 
 def _plain(part: Rule | Bounds | Condition) -> dict[str, Any]:
     written: dict[str, Any] = {}
-    for field in msgspec.structs.fields(type(part)):
+    for field in _fields(type(part)).values():
         value = getattr(part, field.name)
         if not field.required and value == field.default:
             continue
@@ -228,16 +240,8 @@ def _plain_days(days: tuple[Day, ...]) -> str | list[str]:
     return [day.value for day in days]
 
 
-def _unknown(key: str, known: Iterable[str], what: str = "key") -> str:
+def _unknown(key: object, known: Iterable[str], what: str = "key") -> str:
     names = list(known)
-    close = difflib.get_close_matches(key, names, n=1)
+    close = difflib.get_close_matches(key, names, n=1) if isinstance(key, str) else []
     hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"unknown {what} '{key}': {hint}There are: {', '.join(names)}"
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, str):
-        return f"'{value}'"
-    if isinstance(value, Mapping):
-        return "a table"
-    return "a list" if isinstance(value, list | tuple) else repr(value)
+    return f"unknown {what} {shown(key)}: {hint}There are: {', '.join(names)}"

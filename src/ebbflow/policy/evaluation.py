@@ -31,8 +31,10 @@ _TICK_S = 0.01
 class TriggerState:
     """One trigger, fed with readings of one series (or of all nodes together)."""
 
-    def __init__(self, trigger: Trigger) -> None:
+    def __init__(self, trigger: Trigger, begins_s: float = -math.inf) -> None:
+        """``begins_s``: readings up to then are from before it was wanted, and count for nothing."""
         self.trigger = trigger
+        self._begins_s = begins_s
         self._measure = measuring(trigger)
         self._needed_s = trigger.for_at_least.seconds - _TICK_S if trigger.for_at_least is not None else 0.0
         often = trigger.in_at_least
@@ -74,13 +76,15 @@ class TriggerState:
         if time_s > last_s:
             interval_s = time_s - last_s
             if interval_s > STALE_AFTER_S and interval_s > 3.0 * self._interval_s:
+                if time_s <= self._begins_s:  # asked of the first alone: those that follow are newer
+                    return
                 self.reset()
             if last_s > -math.inf:
                 self._interval_s = (
                     interval_s if not self._interval_s else 0.8 * self._interval_s + 0.2 * interval_s
                 )
             self._last_s = last_s = time_s
-        elif last_s - time_s > STALE_AFTER_S:
+        elif last_s - time_s > STALE_AFTER_S or time_s <= self._begins_s:
             return
         measure = self._measure
         past = measure.add(time_s, value)
@@ -222,10 +226,10 @@ class Evidence(msgspec.Struct, frozen=True):
 class _Group:
     """All or any of several conditions."""
 
-    def __init__(self, condition: Condition, states: list[TriggerState]) -> None:
+    def __init__(self, condition: Condition, states: list[TriggerState], begins_s: float) -> None:
         self._all = isinstance(condition, AllOf)
         parts = condition.all_of if isinstance(condition, AllOf) else getattr(condition, "any_of", ())
-        self._parts = [_tree(part, states) for part in parts]
+        self._parts = [_tree(part, states, begins_s) for part in parts]
 
     def holds(self, now_s: float) -> bool:
         return (all if self._all else any)(part.holds(now_s) for part in self._parts)
@@ -234,21 +238,21 @@ class _Group:
         return (min if self._all else max)(part.progress(now_s) for part in self._parts)
 
 
-def _tree(condition: Condition, states: list[TriggerState]) -> TriggerState | _Group:
+def _tree(condition: Condition, states: list[TriggerState], begins_s: float) -> TriggerState | _Group:
     if isinstance(condition, Trigger):
-        state = TriggerState(condition)
+        state = TriggerState(condition, begins_s)
         states.append(state)
         return state
-    return _Group(condition, states)
+    return _Group(condition, states, begins_s)
 
 
 class RuleState:
     """One rule, applied to one operator (or to the nodes)."""
 
-    def __init__(self, rule: Rule, operator: str) -> None:
+    def __init__(self, rule: Rule, operator: str, begins_s: float = -math.inf) -> None:
         self.rule, self.operator = rule, operator
         self.states: list[TriggerState] = []
-        self._parts = [_tree(condition, self.states) for condition in rule.when]
+        self._parts = [_tree(condition, self.states, begins_s) for condition in rule.when]
 
     def fires(self, now_s: float) -> bool:
         """Whether all its conditions hold."""

@@ -9,12 +9,15 @@ from pathlib import Path
 from ebbflow.errors import PolicyError
 from ebbflow.policy.checks import findings
 from ebbflow.policy.document import Path as Where
-from ebbflow.policy.document import read_document, write_document
+from ebbflow.policy.document import Problem, read_document, write_document
 from ebbflow.policy.model import Policy
 from ebbflow.policy.toml_form import Places, SyntaxProblem, read_toml, write_toml
 from ebbflow.policy.yaml_form import read_yaml, write_yaml
 
 FORMS = (".toml", ".yaml", ".yml")
+EMPTY = (
+    "the policy is empty, which would end all scaling; write at least one rule, or bounds that keep the size"
+)
 
 
 def load_policy(path: Path | str) -> Policy:
@@ -40,6 +43,7 @@ def parse_policy(text: str, name: str) -> Policy:
     ...
     ebbflow.errors.PolicyError: a.toml:1:1: 'action' is missing; write action = "scale-out" or "scale-in" (and 2 more)
     """
+    text = text.removeprefix("\ufeff")  # editors of Windows write one, and TOML has no word for it
     suffix = Path(name).suffix.lower()
     if suffix not in FORMS:
         raise PolicyError(f"{name}:1:1: a policy file ends in {', '.join(FORMS)}; this one in '{suffix}'")
@@ -50,6 +54,8 @@ def parse_policy(text: str, name: str) -> Policy:
     policy, problems = read_document(document)
     if policy is not None:
         problems = findings(policy)
+        if not (policy.rules or policy.bounds):  # files are emptied by mishap; who means it writes Policy()
+            problems = [Problem((), EMPTY)]
     if problems or policy is None:
         placed = sorted((*_place(problem.path, places), problem.text) for problem in problems)
         raise PolicyError(

@@ -18,7 +18,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.errors import PolicyError
 from ebbflow.policy.fitting import check_fit
 from ebbflow.policy.quantities import Clock, Quantity, Span
-from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step
+from ebbflow.policy.values import LARGEST_SIZE, Limit, Measure, MeasureKind, Often, Step
 
 EACH_OPERATOR = "*"
 """In place of an operator's name: the rule applies to each operator, by its own readings."""
@@ -48,6 +48,15 @@ class Day(StrEnum):
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.strip("_").replace("_", "-")):
     """A table of the file form."""
 
+    def __post_init__(self) -> None:
+        found = list(self._wrong())
+        if found:
+            raise PolicyError(*(text for _, text in found), keys=[key for key, _ in found])
+
+    def _wrong(self) -> Iterator[tuple[str, str]]:
+        """All that cannot be meant: the key, and what would be right."""
+        return iter(())
+
 
 class Trigger(_Part, frozen=True, kw_only=True):
     """A metric, a threshold (above: strictly; below: or equal) and how long or how often."""
@@ -64,17 +73,22 @@ class Trigger(_Part, frozen=True, kw_only=True):
         Often | None, msgspec.Meta(description="so many of the last readings must be past the threshold")
     ] = None
 
-    def __post_init__(self) -> None:
+    def _wrong(self) -> Iterator[tuple[str, str]]:
         if (self.above is None) == (self.below is None):
-            raise PolicyError(f"metric {self.metric}: write either above or below", key="metric")
-        side = "below" if self.above is None else "above"
-        check_fit(self.metric, self.measure, self.threshold, side)
+            yield "metric", f"metric {self.metric}: write either above or below"
+        else:
+            try:
+                check_fit(self.metric, self.measure, self.threshold, "above" if self.is_above else "below")
+            except PolicyError as error:
+                yield error.keys[0], error.problems[0]
+        if self.of and not self.of.strip():
+            yield "of", "of a name of blanks; write an operator, a query or a node, or leave it out"
         if self.for_at_least is not None and self.in_at_least is not None:
-            raise PolicyError("write either for-at-least or in-at-least, not both", key="in-at-least")
+            yield "in-at-least", "write either for-at-least or in-at-least, not both"
         if self.measure.kind is MeasureKind.EACH and self.for_at_least is None and self.in_at_least is None:
-            raise PolicyError(
+            yield (
+                "metric",
                 "one reading alone fires no rule; add for-at-least, like 30s, or in-at-least, like 4 of 5",
-                key="metric",
             )
 
     @property
@@ -95,9 +109,9 @@ class AllOf(_Part, frozen=True, kw_only=True):
 
     all_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="all must hold")]
 
-    def __post_init__(self) -> None:
+    def _wrong(self) -> Iterator[tuple[str, str]]:
         if not self.all_of:
-            raise PolicyError("all-of without conditions; write at least one", key="all-of")
+            yield "all-of", "all-of without conditions; write at least one"
 
 
 class AnyOf(_Part, frozen=True, kw_only=True):
@@ -105,9 +119,9 @@ class AnyOf(_Part, frozen=True, kw_only=True):
 
     any_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="one of them must hold")]
 
-    def __post_init__(self) -> None:
+    def _wrong(self) -> Iterator[tuple[str, str]]:
         if not self.any_of:
-            raise PolicyError("any-of without conditions; write at least one", key="any-of")
+            yield "any-of", "any-of without conditions; write at least one"
 
 
 Condition: TypeAlias = Trigger | AllOf | AnyOf
@@ -142,25 +156,28 @@ class Rule(_Part, frozen=True, kw_only=True):
         Span | None, msgspec.Meta(description="guard time: not so soon after a scale-in")
     ] = None
 
-    def __post_init__(self) -> None:
+    def _wrong(self) -> Iterator[tuple[str, str]]:
         if not self.name.strip():
-            raise PolicyError("a rule needs a name, by which the ledger can tell that it fired", key="name")
+            yield "name", "a rule needs a name, by which the ledger can tell that it fired"
+        yield from _wrong_operator(self.operator)
         if (self.by is None) == (self.to is None):
-            raise PolicyError(f"rule '{self.name}': write either by, like 1, or to, like 4", key="name")
+            yield "name", f"rule '{self.name}': write either by, like 1, or to, like 4"
         if self.to is not None and self.to < 1:
-            raise PolicyError(f"rule '{self.name}': to {self.to} leaves nothing to work; 1 or more", key="to")
+            yield "to", f"rule '{self.name}': to {self.to} leaves nothing to work; 1 or more"
+        if self.to is not None and self.to > LARGEST_SIZE:
+            yield "to", f"rule '{self.name}': to more than a billion; nothing is that large"
         if self.out and self.never_below is not None:
-            raise PolicyError("a scale-out has never-above, not never-below", key="never-below")
+            yield "never-below", "a scale-out has never-above, not never-below"
         if not self.out and self.never_above is not None:
-            raise PolicyError("a scale-in has never-below, not never-above", key="never-above")
+            yield "never-above", "a scale-in has never-below, not never-above"
         if not self.when:
-            raise PolicyError(f"rule '{self.name}' has no condition; add at least one to when", key="name")
+            yield "name", f"rule '{self.name}' has no condition; add at least one to when"
         if self.operator == NODES:
             for trigger in self.triggers:
                 if not trigger.of and _about_operator(trigger.metric):
-                    raise PolicyError(
+                    yield (
+                        "when",
                         f"rule '{self.name}': {trigger.metric} is about an operator; say of which one",
-                        key="when",
                     )
 
     @property
@@ -190,33 +207,41 @@ class Bounds(_Part, frozen=True, kw_only=True):
     ] = ()
     timezone: Annotated[str, msgspec.Meta(description="whose hours and days, like Europe/Berlin")] = "UTC"
 
-    def __post_init__(self) -> None:
+    def _wrong(self) -> Iterator[tuple[str, str]]:
+        yield from _wrong_operator(self.operator)
+        sizes = {"at-least": self.at_least, "at-most": self.at_most}
         if self.at_least is None and self.at_most is None:
-            raise PolicyError(f"bounds '{self.name}' bound nothing; add at-least or at-most", key="name")
-        for key, size in (("at-least", self.at_least), ("at-most", self.at_most)):
-            if size is not None and size < 1:
-                raise PolicyError(f"{key} {size}; a size is 1 or more", key=key)
-        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise PolicyError(
+            yield "name", f"bounds '{self.name}' bound nothing; add at-least or at-most"
+        odd = {key: size for key, size in sizes.items() if size is not None and not 1 <= size <= LARGEST_SIZE}
+        for key, size in odd.items():
+            yield (
+                key,
+                f"{key} {size}; a size is 1 or more"
+                if size < 1
+                else f"{key} of more than a billion; nothing is that large",
+            )
+        if (
+            not odd
+            and self.at_least is not None
+            and self.at_most is not None
+            and self.at_least > self.at_most
+        ):
+            yield (
+                "at-least",
                 f"at least {self.at_least} and at most {self.at_most} contradict each other; "
                 f"did you mean {self.at_most} to {self.at_least}?",
-                key="at-least",
             )
         if (self.from_ is None) != (self.until is None):
-            raise PolicyError(
-                "from and until go together; write both or neither", key="until" if self.until else "from"
-            )
+            yield "until" if self.until else "from", "from and until go together; write both or neither"
         if self.from_ is not None and self.from_ == self.until:
-            raise PolicyError(
+            yield (
+                "until",
                 f"from {self.from_} until {self.until} is no time at all; leave both out for the whole day",
-                key="until",
             )
         try:
             ZoneInfo(self.timezone)
         except (KeyError, ValueError, OSError):
-            raise PolicyError(
-                f"unknown time zone '{self.timezone}'; write UTC or one like Europe/Berlin", key="timezone"
-            ) from None
+            yield "timezone", f"unknown time zone '{self.timezone}'; write UTC or one like Europe/Berlin"
 
 
 class Policy:
@@ -292,6 +317,14 @@ def _no_part(part: object) -> str:
         whose = f"rule '{name}'" if name is not None else "this sentence"
         return f"{whose} is not finished; go on with {part.missing}"
     return f"{part!r} is no part of a policy; write rule(…) or bounds(…)"
+
+
+def _wrong_operator(name: str) -> Iterator[tuple[str, str]]:
+    if name and not name.strip():
+        yield (
+            "operator",
+            "a name of blanks is no operator; write its name, * for each, or leave it out for the nodes",
+        )
 
 
 def _about_operator(metric: str) -> bool:

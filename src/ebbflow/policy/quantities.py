@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import time
+from collections.abc import Mapping
+from datetime import date, time
 from typing import Any, ClassVar
 
 import msgspec
@@ -208,7 +209,7 @@ def real(written: float) -> float:
     try:
         return float(written)
     except OverflowError:
-        raise PolicyError(f"a number of {len(str(written))} digits; nothing is that large") from None
+        raise PolicyError("a number of more than 300 digits; nothing is that large") from None
 
 
 def _tidy_s(seconds: float) -> float:
@@ -217,5 +218,21 @@ def _tidy_s(seconds: float) -> float:
 
 
 def shown(written: object) -> str:
-    """What a person wrote, for a message."""
-    return f"'{written}'" if isinstance(written, str) else repr(written)
+    """What a person wrote, for a message: as files have it, not as Python does.
+
+    >>> shown("x"), shown(True), shown(time(8, 30)), shown([1])
+    ("'x'", 'true', '08:30:00', 'a list')
+    """
+    if isinstance(written, str):
+        return f"'{written}'"
+    if isinstance(written, bool):
+        return str(written).lower()
+    if isinstance(written, int) and written.bit_length() > 1000:
+        return "a number of hundreds of digits"
+    if isinstance(written, date | time):
+        return written.isoformat()
+    if isinstance(written, Mapping):
+        return "a table"
+    if isinstance(written, list | tuple):
+        return "a list"
+    return "nothing" if written is None else repr(written)

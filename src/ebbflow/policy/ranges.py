@@ -5,18 +5,23 @@ that both look at, min(n, n'), each needs those of its m that do not fit into th
 each other if that is more than there are:
 
     max(0, m − (n − min)) + max(0, m' − (n' − min)) > min
+
+Different measures of a metric: where every reading of a time is in a range, a mean or a percentile over no more than
+that time is in it too. And where a load stands still, a reading, its mean, its percentiles and its forecast are
+one value, and the rate of change is 0: two rules that both hold there fight.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ebbflow.core.metrics import Metric
 from ebbflow.policy.fitting import CPU, metric_of
 from ebbflow.policy.model import NODES, AllOf, AnyOf, Condition, Trigger
-from ebbflow.policy.values import Measure
+from ebbflow.policy.values import Measure, MeasureKind
 
 _MOST_BRANCHES = 256
 """Ways to satisfy a condition that are looked at; one with more is not judged."""
@@ -27,16 +32,22 @@ class Compared(NamedTuple):
 
     metric: str
     of: str
-    measure: Measure
 
 
 class Range(NamedTuple):
-    """Greater than the one, at most the other, in so many of the last readings."""
+    """A measure greater than the one, at most the other, in so many of the last readings, for so long."""
 
     low: float
     high: float
-    times: int
-    of: int
+    times: int = 1
+    of: int = 1
+    measure: Measure = Measure()
+    lasts_s: float = 0.0
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is about how fast a value changes, not about the value."""
+        return self.measure.kind is MeasureKind.RATE
 
     def meets(self, other: Range) -> bool:
         """Whether one value is in both.
@@ -55,8 +66,23 @@ class Range(NamedTuple):
         """
         if self.meets(other):
             return False
+        if self.measure != other.measure:
+            return self._decides(other) or other._decides(self)
         both = min(self.of, other.of)
         return sum(max(0, each.times - (each.of - both)) for each in (self, other)) > both
+
+    def _decides(self, other: Range) -> bool:
+        """Whether every reading that the other was made of last is in this range.
+
+        >>> minute = Measure.parse("mean over 1m")
+        >>> [Range(300, math.inf, lasts_s=s)._decides(Range(-math.inf, 100, measure=minute)) for s in (59, 60)]
+        [False, True]
+        """
+        made_of_readings = other.measure.kind in (MeasureKind.MEAN, MeasureKind.PERCENTILE)
+        if self.measure.kind is not MeasureKind.EACH or not made_of_readings or other.times < other.of:
+            return False
+        assert other.measure.span is not None
+        return self.lasts_s >= other.measure.span.seconds
 
 
 Way = dict[Compared, tuple[Range, ...]]
@@ -106,9 +132,9 @@ def _ways(condition: Condition, operator: str, only: Mapping[int, int]) -> list[
     compared = Compared(
         metric.key if metric is not None else condition.metric,
         "" if condition.of == operator else condition.of,
-        condition.measure,
     )
-    return [{compared: (Range(low, high, times, of),)}]
+    lasts_s = condition.for_at_least.seconds if condition.for_at_least is not None else 0.0
+    return [{compared: (Range(low, high, times, of, condition.measure, lasts_s),)}]
 
 
 def _meet(a: Way, b: Way) -> Way | None:
@@ -122,10 +148,32 @@ def _meet(a: Way, b: Way) -> Way | None:
     return met
 
 
-def clash(a: Way, b: Way) -> Compared | None:
-    """What a load that stands still would make both hold by: something in common, and nothing in common that keeps
-    them apart."""
-    common = sorted(a.keys() & b.keys(), key=str)
-    if any(not one.meets(other) for key in common for one in a[key] for other in b[key]):
-        return None
-    return common[0] if common else None
+def clash(a: Way, b: Way) -> str | None:
+    """Where both hold at once although nothing moves; None if nothing in common tells, or something keeps them apart.
+
+    Rates of change are compared with rates, because a load that stands still can make a queue grow at one; and
+    with values where they are 0.
+
+    >>> above_300, level = Range(300, math.inf), Range(-math.inf, 1, measure=Measure.parse("rate of change over 1m"))
+    >>> clash({Compared("backlog", ""): (above_300,)}, {Compared("backlog", ""): (level,)})
+    'backlog stands still past the threshold'
+    """
+    common = sorted(a.keys() & b.keys())
+    for key in common:
+        for rates in (False, True):
+            together = [each for each in (*a[key], *b[key]) if each.is_rate is rates]
+            if any(not one.meets(other) for one, other in itertools.combinations(together, 2)):
+                return None
+    for key in common:
+        if {each.is_rate for each in a[key]} & {each.is_rate for each in b[key]}:
+            return f"{_named(key)} is past both thresholds"
+    all_level = all(each.low < 0 <= each.high for way in (a, b) for each in _rates(way))
+    return f"{_named(common[0])} stands still past the threshold" if common and all_level else None
+
+
+def _rates(way: Way) -> Iterator[Range]:
+    return (each for ranges in way.values() for each in ranges if each.is_rate)
+
+
+def _named(compared: Compared) -> str:
+    return f"{compared.metric} of {compared.of}" if compared.of else compared.metric

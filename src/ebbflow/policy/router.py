@@ -33,7 +33,13 @@ class Router:
     """
 
     def __init__(
-        self, policy: Policy, pipeline: str, operators: Iterable[str], limited: Iterable[str] = ()
+        self,
+        policy: Policy,
+        pipeline: str,
+        operators: Iterable[str],
+        limited: Iterable[str] = (),
+        *,
+        begins_s: float = -math.inf,
     ) -> None:
         """``limited``: queries with a read limit, whose queue is their backlog (see ``needs``)."""
         self.pipeline = pipeline
@@ -41,13 +47,14 @@ class Router:
         self.limited = frozenset(limited)
         self.states: list[RuleState] = []
         self._last_s: dict[_Series, float] = {}
-        self.use(policy)
+        self.use(policy, begins_s)
 
-    def use(self, policy: Policy) -> None:
-        """Another policy, or the same for other operators. Rules that are the same keep their readings."""
+    def use(self, policy: Policy, begins_s: float = -math.inf) -> None:
+        """Another policy, or the same for other operators. Rules that are the same keep their readings; to others
+        only readings after ``begins_s`` count, whatever else is still in the windows."""
         known = {(state.rule, state.operator): state for state in self.states}
         self.states = [
-            known.get((rule, name)) or RuleState(rule, name)
+            known.get((rule, name)) or RuleState(rule, name, begins_s)
             for rule in policy.rules
             for name in self._applied(rule)
         ]

@@ -11,6 +11,7 @@ from ebbflow.policy.builder import DAYS
 from ebbflow.policy.document import BOUNDS, RULE, SCALARS, bare_type
 from ebbflow.policy.fitting import CPU
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
+from ebbflow.policy.values import LARGEST_SIZE
 
 
 def policy_schema() -> dict[str, Any]:
@@ -51,6 +52,8 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         "required": required,
         "properties": {f.encode_name: _value(f.type) for f in fields},
     }
+    for key in {"operator", "of"} & schema["properties"].keys():
+        schema["properties"][key]["pattern"] = r"^$|\S"  # a name of blanks names nothing
     if part is Rule:
         schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
         schema["if"] = {"properties": {"action": {"const": Action.SCALE_OUT.value}}}
@@ -82,7 +85,7 @@ def _bare_value(kind: Any) -> dict[str, Any]:
     if kind is str:
         return {"type": "string"}
     if kind is int:
-        return {"type": "integer", "minimum": 1}
+        return {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE}
     if kind is Action:
         return {"enum": [action.value for action in Action]}
     if kind == tuple[Day, ...]:

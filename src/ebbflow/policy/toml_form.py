@@ -16,6 +16,8 @@ Places = dict[Path, tuple[int, int]]
 
 LARGEST = 1_000_000
 """Characters of the largest file that is read."""
+TOO_DEEP = "this cannot be read: lists or tables are nested too deep"
+TOO_LONG = "this cannot be read: it has a number of thousands of digits; nothing is that large"
 _AT = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -47,9 +49,9 @@ def read_toml(text: str) -> tuple[dict[str, Any], Places]:
         column = int(match[3]) if match and match[3] else len(lines[-1]) + 1
         raise SyntaxProblem(f"this is not TOML: {what[:1].lower()}{what[1:]}", line, column) from None
     except RecursionError:
-        raise SyntaxProblem("this cannot be read: lists or tables are nested too deep", 1, 1) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise SyntaxProblem(f"this cannot be read: {error}", 1, 1) from None
+        raise SyntaxProblem(TOO_DEEP, 1, 1) from None
+    except ValueError:
+        raise SyntaxProblem(TOO_LONG, 1, 1) from None
     return document, _Scanner(text).places
 
 

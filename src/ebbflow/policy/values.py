@@ -27,6 +27,9 @@ import msgspec
 from ebbflow.errors import PolicyError
 from ebbflow.policy.quantities import NUMBER, POSITIVE, Span, number_text, real, shown
 
+LARGEST_SIZE = 1_000_000_000
+"""Steps, limits and sizes past a billion are slips."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """How far one action goes: ``1`` adds or takes one, ``x2`` multiplies or divides, ``25%`` of the size.
@@ -44,7 +47,7 @@ class Step(msgspec.Struct, frozen=True):
     amount: float
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
-            {"type": "integer", "minimum": 1},
+            {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE},
             {
                 "type": "string",
                 # x1 and x0.5 do not change anything in the direction of the rule
@@ -56,7 +59,9 @@ class Step(msgspec.Struct, frozen=True):
     }
 
     def __post_init__(self) -> None:
-        if self.kind == "absolute" and not (1 <= self.amount <= 1e9 and self.amount == int(self.amount)):
+        if self.kind == "absolute" and not (
+            1 <= self.amount <= LARGEST_SIZE and self.amount == int(self.amount)
+        ):
             most = ", at most a billion" if self.amount > 1 else ""
             raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on{most}")
         if self.kind == "relative" and not 1 < self.amount <= 1000:
@@ -106,14 +111,14 @@ class Limit(msgspec.Struct, frozen=True):
     relative: bool = False
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
-            {"type": "integer", "minimum": 1},
+            {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE},
             {"type": "string", "pattern": rf"^\s*(x\s*{POSITIVE}|0*[1-9]\d*)\s*$"},
         ],
         "examples": [8, "x2"],
     }
 
     def __post_init__(self) -> None:
-        if not 0 < self.amount <= 1e9:
+        if not 0 < self.amount <= LARGEST_SIZE:
             raise PolicyError(f"a limit of {self.amount:g}; it must be above 0, like 8 or x2")
         if not self.relative and (self.amount < 1 or self.amount != int(self.amount)):
             raise PolicyError(f"a limit of {self.amount:g}; it must be a whole number from 1 on")

@@ -50,7 +50,7 @@ class Scaled(msgspec.Struct, frozen=True):
 def operator(name: str) -> Scaled:
     """One operator of the pipeline."""
     fitting("operator", name, str, 'operator("enrich")')
-    if not name or name == EACH_OPERATOR:
+    if not name.strip() or name == EACH_OPERATOR:
         raise PolicyError(f"'{name}' names no operator; for each of them write all_operators()")
     return Scaled(name)
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ebbflow.policy.document import Path
-from ebbflow.policy.toml_form import LARGEST, Places, SyntaxProblem
+from ebbflow.policy.toml_form import LARGEST, TOO_DEEP, TOO_LONG, Places, SyntaxProblem
 
 _RESOLVERS = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -104,9 +104,13 @@ def read_yaml(text: str) -> tuple[object, Places]:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise SyntaxProblem(f"this is not YAML: {error.problem or error.context}", line, column) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise SyntaxProblem(TOO_DEEP, 1, 1) from None
+    except yaml.YAMLError as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SyntaxProblem(f"this is not YAML: {what}", 1, 1) from None
+    except ValueError:
+        raise SyntaxProblem(TOO_LONG, 1, 1) from None
     finally:
         loader.dispose()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy.english import rule_in_english
 from ebbflow.policy.evaluation import RuleState
@@ -34,9 +35,8 @@ def hold(
     """Everything stays: why, of the rules that would fire, and which of the others is closest."""
     now_s = snapshot.now_s
     blocked = [(v.state, v.blocked) for v in verdicts if v.blocked is not None]
-    blocked.sort(
-        key=lambda each: each[1].name == LIMIT
-    )  # who waits for a time tells more than who is at its end
+    # who waits for a time tells more than who is at its end
+    blocked.sort(key=lambda each: each[1].name not in (GUARD_TIME, RETRY))
     fires = {id(verdict.state) for verdict in verdicts}
     waiting = [s for s in states if id(s) not in fires and sizes.known(s.operator, snapshot)]
     closest = max(waiting, key=lambda state: state.progress(now_s), default=None)
@@ -82,8 +82,12 @@ def evidence_of(fired: list[RuleState], router: Router, snapshot: Snapshot) -> M
         for evidence in state.evidence(snapshot.now_s):
             inputs[f"{evidence.condition}{about}"] = evidence.seen
             for subject, metric in router.heard_by(evidence.state):
-                points = snapshot.windows.of(subject, metric).since(evidence.since_s)
-                inputs[f"readings of {metric.key} of {subject}"] = _listed([value for _, value in points])
+                window = snapshot.windows.of(subject, metric)
+                points = window.since(evidence.since_s)
+                listed = _listed([value for _, value in points])
+                if points and points[-1][0] - window.span_s > evidence.since_s:  # older ones are forgotten
+                    listed = f"of the last {format_duration(window.span_s)}: {listed}"
+                inputs[f"readings of {metric.key} of {subject}"] = listed
     return inputs
 
 

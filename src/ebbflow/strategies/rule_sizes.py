@@ -9,13 +9,15 @@ slots were taken.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ebbflow.core.decision import Constraint, LedgerEntry
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.policy.model import NODES
+from ebbflow.policy.english import bounds_in_english
+from ebbflow.policy.model import NODES, Bounds
+from ebbflow.strategies.rule_limits import InForce
 
 SETTLED_S = 30.0
 """Nodes join one by one when a job starts. Until their number has stood so long, or a rule acts on it, it is the
@@ -103,9 +105,9 @@ def _of(layout: Layout) -> dict[str, int]:
 
 
 def with_sizes(
-    snapshot: Snapshot, sizes: Mapping[str, int], *, gives_back: bool
+    snapshot: Snapshot, sizes: Mapping[str, int], in_force: Iterable[InForce] = (), *, gives_back: bool
 ) -> tuple[Layout, list[Constraint]]:
-    """The plan with other sizes, and the nodes that go with them, within the limits.
+    """The plan with other sizes, and the nodes that go with them, within the limits and the bounds on nodes.
 
     ``gives_back``: shrinking operators leave with their nodes; not where rules about nodes decide on those.
     """
@@ -115,12 +117,22 @@ def with_sizes(
     change = _nodes_for(snapshot, parallelism, gives_back) if parallelism else 0
     if change > 0 or NODES not in sizes:  # growing operators need their slots, whatever a rule says of nodes
         nodes = max(nodes, planned.main_nodes + change) if change > 0 else nodes + change
-    allowed = snapshot.limits.clamp(nodes)
     clamps = []
+    for bounds, subject in in_force:
+        if subject == NODES and (within := _no_farther(bounds, nodes, planned.main_nodes)) != nodes:
+            nodes = within
+            clamps.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
+    allowed = snapshot.limits.clamp(nodes)
     if allowed != nodes:
         clamps.append(Constraint(name="limits", why=f"{nodes} nodes wanted, {snapshot.limits} allowed"))
     layout = Layout(nodes=planned.nodes, parallelism=parallelism, placement=planned.placement)
     return layout.with_nodes(allowed), clamps
+
+
+def _no_farther(bounds: Bounds, nodes: int, now: int) -> int:
+    """A number of nodes that does not leave bounds, or not more than now."""
+    nodes = max(nodes, min(now, bounds.at_least)) if bounds.at_least is not None else nodes
+    return min(nodes, max(now, bounds.at_most)) if bounds.at_most is not None else nodes
 
 
 def _nodes_for(snapshot: Snapshot, parallelism: Mapping[str, int], gives_back: bool) -> int:
@@ -131,7 +143,7 @@ def _nodes_for(snapshot: Snapshot, parallelism: Mapping[str, int], gives_back: b
     if wanted > taken:
         return math.ceil(max(0, wanted - max(taken, slots)) / per_node)
     if wanted < taken and taken >= slots and gives_back:
-        return -((taken - wanted) // per_node)
+        return -(max(0, slots - wanted) // per_node)  # instances beyond the slots filled none
     return 0
 
 

@@ -15,7 +15,8 @@ again. Missing or stale readings fire nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
@@ -33,6 +34,7 @@ from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_attempts import Attempts
+from ebbflow.strategies.rule_limits import InForce, bounded, kept, limited
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes, with_sizes
 
@@ -65,6 +67,8 @@ class Rules:
         self._policy = _sound(policy) if policy is not None else default_policy()
         self._begins_at_s = begins_at_s
         self._router: Router | None = None
+        self._looked_s = -math.inf
+        """When the last look was. To rules that come later, what was read before counts for nothing."""
         self._sizes = Sizes()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
@@ -93,11 +97,11 @@ class Rules:
         return {name: tuple(dict.fromkeys(silent)) for name, silent in found.items()}
 
     def use(self, policy: Policy) -> PolicyChange:
-        """Another policy from the next look on; rules that are the same keep their histories."""
+        """Another policy from the next look on; rules that are the same keep their histories, others have none."""
         change = PolicyChange.between(self._policy, _sound(policy))
         self._policy = policy
         if self._router is not None:
-            self._router.use(policy)
+            self._router.use(policy, self._looked_s)
         return change
 
     def recall(self, acts: Iterable[LedgerEntry]) -> None:
@@ -115,19 +119,23 @@ class Rules:
             reason = f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
             return Decision(wanted=snapshot.planned, reason=reason, formula=formula(None))
         self._feed(router, snapshot)
+        in_force = list(self._in_force(snapshot))
         verdicts = [
-            self._judge(state, snapshot)
+            self._judge(state, snapshot, in_force)
             for state in router.states
             if self._sizes.known(state.operator, snapshot) and state.fires(snapshot.now_s)
         ]
         answer = _Answer()
         self._act(verdicts, answer)
         self._give_back(snapshot, answer)
-        self._keep_bounds(snapshot, answer)
+        self._keep_bounds(snapshot, in_force, answer)
         if not answer.sizes:
             return hold(router.states, verdicts, self._sizes, snapshot)
         wanted, clamps = with_sizes(
-            snapshot, answer.sizes, gives_back=not any(r.operator == NODES for r in self._policy.rules)
+            snapshot,
+            answer.sizes,
+            in_force,
+            gives_back=not any(r.operator == NODES for r in self._policy.rules),
         )
         if not wanted.difference(snapshot.planned):
             return hold(router.states, verdicts, self._sizes, snapshot)
@@ -153,10 +161,13 @@ class Rules:
         names, limited = snapshot.pipeline.order, snapshot.read_limited
         router = self._router
         if router is None or router.pipeline != snapshot.pipeline.name:
-            router = self._router = Router(self._policy, snapshot.pipeline.name, names, limited)
+            router = self._router = Router(
+                self._policy, snapshot.pipeline.name, names, limited, begins_s=self._looked_s
+            )
         elif router.operators != names or router.limited != limited:
             router.operators, router.limited = names, limited
-            router.use(self._policy)
+            router.use(self._policy, self._looked_s)
+        self._looked_s = snapshot.now_s
         return router
 
     def _settle(self, snapshot: Snapshot) -> None:
@@ -189,8 +200,18 @@ class Rules:
 
     # -- judging -------------------------------------------------------------------------------
 
-    def _judge(self, state: RuleState, snapshot: Snapshot) -> Verdict:
-        """What a rule that fires may do: guard times first, then the limit."""
+    def _in_force(self, snapshot: Snapshot) -> Iterator[InForce]:
+        """The bounds that hold at this hour, with what each of them sizes."""
+        for bounds in self._policy.bounds:
+            if not holds(bounds, self._begins_at_s + snapshot.now_s):
+                continue
+            operators = snapshot.pipeline.order if bounds.operator == EACH_OPERATOR else (bounds.operator,)
+            for operator in operators:
+                if self._sizes.known(operator, snapshot):
+                    yield InForce(bounds, self._sizes.subject(operator, snapshot))
+
+    def _judge(self, state: RuleState, snapshot: Snapshot, in_force: list[InForce]) -> Verdict:
+        """What a rule that fires may do: guard times first, then the limit, then bounds."""
         rule, subject = state.rule, self._sizes.subject(state.operator, snapshot)
         now = self._sizes.now(subject, snapshot)
         for guard, changed_s, word in (
@@ -207,33 +228,17 @@ class Rules:
                     )
         stepped = rule.to if rule.by is None else rule.by.from_size(now, out=rule.out)
         assert stepped is not None
-        size, clamped = self._limited(state, stepped, subject, snapshot)
+        size, clamped = limited(rule, stepped, subject, self._sizes.original.get(subject, 1), snapshot)
         if (size <= now) if rule.out else (size >= now):
             why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
             return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
+        size, held = bounded(rule, size, subject, in_force)
+        if held is not None and ((size <= now) if rule.out else (size >= now)):
+            return Verdict(state=state, size=now, now=now, blocked=held)
         if self._attempts.waits_s(subject, size, snapshot.now_s) > 0:
             why = self._attempts.told(subject, size, snapshot.now_s)
             return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
-        return Verdict(state=state, size=size, now=now, clamped=clamped)
-
-    def _limited(
-        self, state: RuleState, stepped: int, subject: str, snapshot: Snapshot
-    ) -> tuple[int, Constraint | None]:
-        rule, original = state.rule, self._sizes.original.get(subject, 1)
-        fewest, largest = snapshot.limits.min_nodes, snapshot.limits.max_nodes
-        if subject != NODES:  # where nobody says how far: as many as there can be slots
-            fewest, largest = 1, max(1, largest * snapshot.slots_per_node)
-        if not rule.out:
-            least = 1 if rule.never_below is None else rule.never_below.size(original, most=False)
-            least = max(least, fewest)
-            if stepped >= least:
-                return stepped, None
-            return least, Constraint(name="never below", why=f"{stepped} would be below {least}")
-        most = largest if rule.never_above is None else rule.never_above.size(original, most=True)
-        most = min(most, largest) if subject == NODES else most
-        if stepped <= most:
-            return stepped, None
-        return most, Constraint(name="never above", why=f"{stepped} would be above {most}")
+        return Verdict(state=state, size=size, now=now, clamped=held or clamped)
 
     def _act(self, verdicts: list[Verdict], answer: _Answer) -> None:
         by_subject: dict[str, list[Verdict]] = {}
@@ -256,26 +261,17 @@ class Rules:
             answer.sizes[NODES] = max(snapshot.limits.min_nodes, snapshot.planned.main_nodes - count)
             answer.reasons.append(f"{count} node(s) go that came for instances which did not come about")
 
-    def _keep_bounds(self, snapshot: Snapshot, answer: _Answer) -> None:
-        for bounds in self._policy.bounds:
-            if not holds(bounds, self._begins_at_s + snapshot.now_s):
+    def _keep_bounds(self, snapshot: Snapshot, in_force: list[InForce], answer: _Answer) -> None:
+        for bounds, subject in in_force:
+            now = self._sizes.now(subject, snapshot)
+            wanted = answer.sizes.get(subject, now)
+            size = kept(bounds, wanted, subject, self._sizes.original.get(subject, 1), snapshot)
+            if size == wanted or self._attempts.waits_s(subject, size, snapshot.now_s) > 0:
                 continue
-            operators = snapshot.pipeline.order if bounds.operator == EACH_OPERATOR else (bounds.operator,)
-            for operator in operators:
-                if not self._sizes.known(operator, snapshot):
-                    continue
-                subject = self._sizes.subject(operator, snapshot)
-                now = self._sizes.now(subject, snapshot)
-                wanted = answer.sizes.get(subject, now)
-                kept = max(wanted, bounds.at_least or 1)
-                kept = min(kept, bounds.at_most) if bounds.at_most is not None else kept
-                kept = snapshot.limits.clamp(kept) if subject == NODES else kept
-                if kept == wanted or self._attempts.waits_s(subject, kept, snapshot.now_s) > 0:
-                    continue
-                answer.bound.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
-                answer.sizes[subject] = kept
-                if kept != now:
-                    answer.reasons.append(f"bounds '{bounds.name}' hold")
+            answer.bound.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
+            answer.sizes[subject] = size
+            if size != now:
+                answer.reasons.append(f"bounds '{bounds.name}' hold")
         for subject in [s for s, size in answer.sizes.items() if size == self._sizes.now(s, snapshot)]:
             del answer.sizes[subject]
 
