@@ -1,4 +1,4 @@
-"""Memory of a driver's Python: bare, and with the loop in it. Each in a process of its own, which starts empty."""
+"""Memory of a driver's Python, bare and with the loop in it: in a process of its own, which starts empty."""
 
 from __future__ import annotations
 
@@ -18,23 +18,13 @@ def resident_mb() -> float:
     return psutil.Process().memory_info().rss / 1e6
 
 
-def bare_driver_mb() -> float:
-    """Of a process that has loaded PySpark, as any driver has, and nothing else."""
-    return _in_a_process("bare")[0]
-
-
 def with_the_loop_mb() -> tuple[float, float, float]:
     """(bare, after 20 minutes of cycles, after an hour), of one process. Loading Ebbflow and what it needs counts."""
-    bare, middle, end = _in_a_process("loop")
-    return bare, middle, end
-
-
-def _in_a_process(what: str) -> list[float]:
     told = subprocess.run(
-        [sys.executable, "-m", "benchmarks.driver_memory", what], stdout=subprocess.PIPE, check=True
+        [sys.executable, "-m", "benchmarks.driver_memory"], stdout=subprocess.PIPE, check=True
     )
-    found: list[float] = json.loads(told.stdout)
-    return found
+    bare, middle, end = json.loads(told.stdout)
+    return bare, middle, end
 
 
 def _loop_mb() -> list[float]:
@@ -72,12 +62,12 @@ def _loop_mb() -> list[float]:
     return found
 
 
-def main(what: str) -> None:
+def main() -> None:
     import pyspark.sql  # noqa: F401
 
     bare_mb = resident_mb()
-    print(json.dumps([bare_mb] if what == "bare" else [bare_mb, *_loop_mb()]))
+    print(json.dumps([bare_mb, *_loop_mb()]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -100,7 +100,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
             yield batch.select(["row"])
 
     trace = tmp_path / "falls.csv"
-    trace.write_text("seconds,value\n" + "".join(f"{t},{900 if t < 40 else 50}\n" for t in range(0, 600, 10)))
+    trace.write_text("seconds,value\n" + "".join(f"{t},{900 if t < 30 else 50}\n" for t in range(0, 600, 10)))
     rows = spark.readStream.format("ebbflow").option("load", f"trace({trace})")
     looked_up = (
         rows.option("partitions", 6)

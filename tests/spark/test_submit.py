@@ -130,17 +130,37 @@ def test_the_attach_example_runs(cluster, spark) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize(("example", "seconds"), [("plain_job.py", "8"), ("operators_example.py", "20")])
-def test_examples_run(cluster, spark, example, seconds) -> None:
+def submitted(cluster, *job: str) -> list[str]:
+    return [
+        EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1",
+        "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
+        "--conf", "spark.driver.host=127.0.0.1", *job,
+    ]  # fmt: skip
+
+
+def test_the_plain_example_runs(cluster, spark) -> None:
     done = subprocess.run(
-        [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1",
-         "--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1",
-         "--conf", "spark.driver.host=127.0.0.1", str(ROOT / "examples" / example), seconds],
+        submitted(cluster, str(ROOT / "examples" / "plain_job.py"), "8"),
         capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    if example == "operators_example.py":
-        assert re.search(r"batch \d+  split  +\d+ rows in, \d+ out$", done.stdout, re.MULTILINE), done.stdout
-        assert re.search(r"batch \d+  shout  .* CPU s in 4 instances$", done.stdout, re.MULTILINE), (
-            done.stdout
-        )
+
+
+def test_the_example_of_operators_tells_what_each_did(cluster, spark, tmp_path, wait) -> None:
+    output = tmp_path / "output.txt"
+    with output.open("w") as sink:
+        job = subprocess.Popen(
+            submitted(cluster, str(ROOT / "examples" / "operators_example.py")),
+            stdout=sink, stderr=subprocess.STDOUT, env={**let_in(cluster), "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        try:
+            for pattern in (
+                r"batch \d+  split  +\d+ rows in, \d+ out$",
+                r"batch \d+  shout  .* CPU s in 4 instances$",
+            ):
+                found = re.compile(pattern, re.MULTILINE)
+                wait(lambda found=found: found.search(output.read_text()), pattern, 120)
+            job.send_signal(signal.SIGTERM)
+            assert job.wait(60) == 128 + signal.SIGTERM
+        finally:
+            job.kill()
