@@ -2,92 +2,105 @@
 
 Times are CPU seconds of the process (one thread), the best of some runs. Growth is time(10×) ÷ time(1×). For the
 continuous engine it is told for seconds done one by one (a load above what the nodes hold), for the micro-batch
-engine with a look every 10 s, where batches are done one by one: that is where the time goes.
+engine with a look every 10 s, where batches are done one by one: that is where the time goes. Each is told where all
+is even, with noise, with three pipelines on the same nodes, and on nodes of two speeds: shortcuts that hold where all
+is even must not be what makes it linear. Times with three pipelines are told for each of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from benchmarks.figures import Figure
 from ebbflow.bench.simulation import simulate
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.strategies import make_strategy
-from ebbflow.targets.simulator import (
-    Continuous,
-    MicroBatch,
-    NodeKind,
-    Scenario,
-    Stage,
-    Tenant,
-    built_in_engine,
-)
+from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, Scenario, Stage, Tenant
 from ebbflow.targets.simulator.catalogue import costed_pipeline
-from ebbflow.targets.simulator.engine import Engine
 from ebbflow.workloads import parse_load
 
-DAY_S = 86_400.0
+DAY_S, HOURS_S = 86_400.0, 7200.0
 LOAD = "sine(base=100, peak=2000, period=1h)"
 MOST_GROWTH = 12.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """In what a world may differ from one pipeline on equal nodes whose tasks take what they should."""
+
+    name: str
+    noise: float = 0.0
+    pipelines: int = 1
+    speeds: tuple[float, ...] = (1.0,)
+
+    @property
+    def told(self) -> str:
+        """With what times are divided by."""
+        return self.name if self.pipelines == 1 else f"each of {self.name}"
+
+
+EVEN = Kind(name="all even")
+KINDS = (
+    EVEN,
+    Kind(name="noise", noise=0.1),
+    Kind(name="three pipelines", pipelines=3),
+    Kind(name="nodes of two speeds", speeds=(1.0, 0.7)),
+)
+
+
 def measure() -> list[Figure]:
     words = costed_pipeline("top-words")
-    days = {
-        "micro-batch, trigger 5 s": words.micro_batch(),
+    engines = {
+        "micro-batch": words.micro_batch(),
         "micro-batch, trigger 1 s": words.micro_batch(trigger_interval_s=1.0, driver_s=0.1),
-        "micro-batch, trigger 5 s, noise": words.micro_batch(noise=0.1),
-        "continuous, steps of 1 s": words.continuous(),
-        "continuous, noise": words.continuous(noise=0.1),
+        "continuous": words.continuous(),
     }
-    figures = [
-        Figure(what=f"a day of 6 operators on 16 nodes: {name}", value=_engine_s(_day(e)), unit="s", bar=1.0)
-        for name, e in days.items()
-    ]
-    for name, engine in (("micro-batch", words.micro_batch()), ("continuous", words.continuous())):
-        crowded = _day(engine, nodes=8)
+    figures = []
+    for name, engine in engines.items():
+        for kind in KINDS:
+            figures.append(
+                Figure(
+                    what=f"a day of 6 operators on 16 nodes: {name}, {kind.told}",
+                    value=_engine_s(_world(engine, kind)) / kind.pipelines,
+                    unit="s",
+                    bar=1.0 if kind.pipelines == 1 else None,
+                )
+            )
+    for name in ("micro-batch", "continuous"):
+        crowded = _world(engines[name], nodes=8)
         what = f"  the same on 8 nodes, too few half of the time: {name}"
         figures.append(Figure(what=what, value=_engine_s(crowded), unit="s", bar=1.0))
-    for name in ("micro-batch", "continuous"):
-        shared = _day(
-            built_in_engine("top-words", name),
-            others=(Tenant(engine=built_in_engine("sentiment", name), load=parse_load("constant(400)")),),
-        )
-        figures.append(
-            Figure(what=f"  two pipelines on the same nodes: {name}", value=_engine_s(shared), unit="s")
-        )
-    looks = _best_s(lambda: _looking(words.micro_batch()))
+    looks = _best_s(lambda: _looking_at(_world(engines["micro-batch"]), 10.0))
     figures.append(Figure(what="  looked at every 10 s: micro-batch", value=looks, unit="s"))
-    for name, engine in (("micro-batch", words.micro_batch()), ("continuous", words.continuous())):
-        what = f"a day under capacity, every 10 s: {name}"
-        figures.append(Figure(what=what, value=_capacity_s(_day(engine, nodes=1)), unit="s", bar=3.0))
-    return figures + _growth()
+    for name in ("micro-batch", "continuous"):
+        for kind in KINDS:
+            what = f"a day under capacity, every 10 s: {name}, {kind.told}"
+            took_s = _capacity_s(_world(engines[name], kind, nodes=1)) / kind.pipelines
+            figures.append(Figure(what=what, value=took_s, unit="s", bar=3.0))
+    return figures + [figure for kind in KINDS for figure in _growth(kind)]
 
 
-def _growth() -> list[Figure]:
-    span_s, slow = 7200.0, "constant(6000)"
+def _growth(kind: Kind) -> list[Figure]:
+    def batches(operators: int = 6, seconds: float = HOURS_S, nodes: int = 16) -> float:
+        world = _world(_stages(operators), kind, nodes=nodes, seconds=seconds, load="constant(1000)")
+        return _best_s(lambda: _looking_at(world, 10.0))
 
-    def batches(operators: int = 6, seconds: float = DAY_S, nodes: int = 16) -> float:
-        world = _day(_stages(operators), nodes=nodes, seconds=seconds, load="constant(1000)")
-        return _best_s(lambda: _looking_at(world, 10.0), 5)
+    def seconds_each(operators: int = 6, seconds: float = HOURS_S, nodes: int = 16) -> float:
+        world = _world(_chain(operators), kind, nodes=nodes, seconds=seconds, load="constant(6000)")
+        return _engine_s(world)
 
-    def seconds_each(operators: int = 6, seconds: float = span_s, nodes: int = 16) -> float:
-        return _engine_s(_day(_chain(operators), nodes=nodes, seconds=seconds, load=slow))
-
-    return [
-        _grown("10× operators: micro-batch", batches(seconds=span_s), batches(operators=60, seconds=span_s)),
-        _grown("10× operators: continuous", seconds_each(), seconds_each(operators=60)),
-        _grown("10× steps: micro-batch", batches(seconds=span_s), batches(seconds=10 * span_s)),
-        _grown("10× steps: continuous", seconds_each(), seconds_each(seconds=10 * span_s)),
-        _grown("10× nodes: micro-batch", batches(seconds=span_s), batches(seconds=span_s, nodes=160)),
-        _grown("10× nodes: continuous", seconds_each(), seconds_each(nodes=160)),
-    ]
-
-
-def _grown(what: str, one_s: float, ten_s: float) -> Figure:
-    return Figure(what=f"time at {what}", value=ten_s / one_s, unit="×", bar=MOST_GROWTH)
+    ways = {"operators": {"operators": 60}, "steps": {"seconds": 10 * HOURS_S}, "nodes": {"nodes": 160}}
+    figures = []
+    for name, timed in (("micro-batch", batches), ("continuous", seconds_each)):
+        one_s = timed()
+        for what, more in ways.items():
+            told = f"time at 10× {what}: {name}, {kind.name}"
+            figures.append(Figure(what=told, value=timed(**more) / one_s, unit="×", bar=MOST_GROWTH))
+    return figures
 
 
 def _chain(operators: int) -> Continuous:
@@ -108,27 +121,38 @@ def _stages(operators: int) -> MicroBatch:
     return MicroBatch(pipeline=Pipeline.chain("chain", *steps), stages=tuple(stages))
 
 
-def _day(
-    engine: Engine,
+def _world(
+    engine: MicroBatch | Continuous,
+    kind: Kind = EVEN,
     *,
     nodes: int = 16,
     seconds: float = DAY_S,
     load: str = LOAD,
-    others: tuple[Tenant, ...] = (),
 ) -> Scenario:
+    """Pipelines beside the first are of its kind and have a third of its load."""
+    noisy = replace(engine, noise=kind.noise)
+    pipeline = engine.pipeline
+    others = [
+        Tenant(
+            engine=replace(noisy, pipeline=replace(pipeline, name=f"{pipeline.name}-{number}")),
+            load=parse_load(f"0.33 * {load}"),
+        )
+        for number in range(1, kind.pipelines)
+    ]
     return Scenario(
-        engine=engine,
+        engine=noisy,
         load=parse_load(load),
-        nodes=NodeKind(),
+        nodes=NodeKind(speeds=kind.speeds),
+        limits=Limits(min_nodes=1, max_nodes=max(16, nodes)),
         initial_nodes=nodes,
         seconds=seconds,
-        others=others,
+        others=tuple(others),
     )
 
 
 def _engine_s(scenario: Scenario) -> float:
     """The engine alone, from start to end."""
-    return _best_s(lambda: _run_through(scenario), 5)
+    return _best_s(lambda: _run_through(scenario))
 
 
 def _capacity_s(scenario: Scenario) -> float:
@@ -141,10 +165,6 @@ def _run_through(scenario: Scenario) -> None:
     target = scenario.target(clock)
     clock.advance(scenario.duration_s)
     target.advance()
-
-
-def _looking(engine: Engine) -> None:
-    _looking_at(_day(engine), 10.0)
 
 
 def _looking_at(scenario: Scenario, every_s: float) -> None:

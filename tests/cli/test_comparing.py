@@ -13,7 +13,7 @@ from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
-from ebbflow.bench.leaderboard.sweep import sweep
+from ebbflow.bench.leaderboard.sweep import Sweep, SweepInterrupted, sweep
 from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
 from ebbflow.cli.scenario_options import SHARED
@@ -463,6 +463,19 @@ def test_an_interrupt_before_all_strategies_had_a_load_says_so(
     assert "static" in out
     told = " ".join(err.split())
     assert "interrupted after 1 of 12 runs; no load was had by every strategy" in told
+
+
+def test_an_interrupt_before_the_first_run_is_over_writes_nothing(monkeypatch, capsys, tmp_path) -> None:
+    def interrupted(scenes, names, **_: object) -> None:
+        raise SweepInterrupted(Sweep(results=(), failures=(), undone=len(scenes) * len(names)))
+
+    monkeypatch.setattr("ebbflow.cli.comparison.sweep", interrupted)
+    page, results = tmp_path / "p.html", tmp_path / "r.parquet"
+    code, out, err = ebbflow(monkeypatch, capsys, *BOARD, "--report", str(page), "--parquet", str(results))
+    assert (code, out) == (130, "")
+    assert "interrupted after 0 of 12 runs; there is nothing to show" in " ".join(err.split())
+    assert not page.exists()
+    assert not results.exists()
 
 
 def test_simulate_and_replay_just_stop(monkeypatch, capsys, interrupted_after) -> None:

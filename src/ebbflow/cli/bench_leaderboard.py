@@ -183,7 +183,9 @@ def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
         return []
     over, ranked = runs - done.undone, done.comparable(names)
     text = f"Partial: interrupted after {over} of {runs} runs"
-    if len(ranked.results) < len(done.results):
+    if not over:
+        text += "; there is nothing to show"
+    elif len(ranked.results) < len(done.results):
         text += f"; ranked by the {len(ranked.results)} on loads and seeds that every strategy has had"
     elif {run.strategy for run in done.over} < set(names):
         text += "; no load was had by every strategy, so the rank is of unlike things"

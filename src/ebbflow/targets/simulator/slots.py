@@ -155,23 +155,22 @@ class Slots:
         if there is not self._pool.strength(self._now_s):
             return
         before_s = min(before_s, there.until_s, self._coming[0][0] - SAME_S if self._coming else math.inf)
-        while waiting and len(running) > 1:  # all slots in one group go wave by wave
+        while waiting and (several := len(running)) > 1:  # all slots in one group go wave by wave
             group, stage = running[0], waiting[0]
             at_s, slots, left = group.end_s, len(group.nodes), group.stage
-            seconds, tasks = stage.waiting[0]
-            if (
-                at_s >= before_s
-                or at_s > until_s
-                or tasks < slots
-                or (left.running == slots and not left.waiting)
-            ):
+            if at_s >= before_s or at_s > until_s or (left.running == slots and not left.waiting):
                 break
-            if min(running[1:3]).end_s <= at_s + SAME_S:
+            same_s = at_s + SAME_S
+            if running[1].end_s <= same_s or (several > 2 and running[2].end_s <= same_s):
+                break
+            seconds, tasks = stage.waiting[0]
+            if tasks < slots:
                 break
             self._account(group, group.waves)
             left.running -= slots
             stage.running += slots
-            stage.first_s = min(stage.first_s, at_s)
+            if at_s < stage.first_s:
+                stage.first_s = at_s
             if tasks > slots:
                 stage.waiting[0] = (seconds, tasks - slots)
             else:
@@ -256,9 +255,10 @@ class Slots:
     def _account(self, group: _Group, waves: int) -> None:
         """Note the time that the tasks of some waves took."""
         if waves:
-            stage = group.stage
-            stage.task_time_s += group.takes_s * len(group.nodes) * waves
-            stage.longest_task_s = max(stage.longest_task_s, group.takes_s)
+            stage, takes_s = group.stage, group.takes_s
+            stage.task_time_s += takes_s * len(group.nodes) * waves
+            if takes_s > stage.longest_task_s:
+                stage.longest_task_s = takes_s
 
     def _wait(self, stage: StageAtWork) -> None:
         if stage not in self._waiting:
