@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.alone]
 
 # Mostly waiting, so that other work on the machine changes little.
 LOAD, TRIGGER_S = "sine(base=10, peak=30, period=12s)", 3.0
-LEARNED_ON, WARM_UP, BATCHES = 1, 2, 8
+LEARNED_ON, WARM_UP, BATCHES = 1, 1, 5
 
 
 @pytest.fixture
