@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -89,6 +90,7 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert query.exception() is None
 
 
+@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
 def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(
     spark, tmp_path, wait
 ) -> None:
