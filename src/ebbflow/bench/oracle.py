@@ -3,48 +3,51 @@
 It must be a lower bound: no strategy, not even one that knows the future, may cost less and be on time. So
 every simplification below drops a restriction and adds none.
 
-**Fluid model.** A(t) rows have arrived, S(t) are processed, n(t) nodes work; S is continuous with slope
-r ≤ c(n): no batches, no overhead, no resize pause. Whatever rows a batch takes have arrived before it starts
-and are committed after it ends, so a real run, with its work spread over its batches, is such an S. ``c(n)``
-must be the best rate that n nodes ever reach: rows ÷ batch time of an endless batch, so without d and o.
+**Fluid model.** A(t) rows have arrived; a row goes through one or more stages that take turns; S_i(t) rows are
+through stage i, at a rate ρ_i; n(t) nodes work: no batches, no overhead, no resize pause. While stage i runs,
+ρ_i ≤ a_i(n), the best that n nodes ever reach in it, and the other stages stand still. Sizes may change at any
+time, also within a batch.
 
 **SLO.** At most (1−q)·N of the N rows wait longer than F. At any t, rows that arrived by t−F and are not done
-are late, whatever the order of processing; so A(t−F) − (1−q)·N ≤ S(t) ≤ A(t). (Loose for q < 1: a
-schedule may fall behind by (1−q)·N rows at one peak, recover, and do it again at the next. Exact for q = 1.)
+are late, whatever the order of processing; and a row is done when all stages have done it. So for each stage
+A(t−F) − (1−q)·N ≤ S_i(t) ≤ A(t): the corridor. (Loose for q < 1: a schedule may fall behind by (1−q)·N rows at
+one peak, recover, and do it again at the next. Exact for q = 1.)
 
-**Price.** Sizes may be shared in time, so c may be replaced by its concave envelope c̄ over the allowed sizes,
-and n by the real number n̄(r) = max(min_nodes, c̄⁻¹(r)): convex and non-decreasing. A node is paid from asking
-for it: those that work at any time in [t, t+lead] are paid at t, so held(t) ≥ max of n̄(r) over [t, t+lead].
+**Price.** n̄(r), the fewest nodes in the mean that keep up a rate r, is convex (``bench.price_of_rate``). A
+node is paid from asking for it: those that work at any time in [t, t+lead] are paid at t, so held(t) ≥ max of n
+over [t, t+lead].
 
-**Theorem.** The taut string r*, the shortest path from (start, 0) to (end, lower edge) within the corridor,
-minimises ∫ held dt for every such n̄ and every lead. *Proof.* A maximum is at least any average: for each t
-choose the piece of the string where max n̄(r*) over [t, t+lead] is reached (the earliest of equals), and
-spread t evenly over that piece. This gives weights w ≥ 0 with ∫ held* = ∫ w·n̄(r*), and ∫ held ≥ ∫ w·n̄(r)
-for any other r. By convexity n̄(r) − n̄(r*) ≥ g·(r − r*), g = n̄′(r*). Where the string bends up, g rises,
-and so does w (a higher piece is the maximum of more of its windows); there the string touches A, so
-S − S* ≤ 0. Where it bends down both fall, it touches the lower edge, and S − S* ≥ 0. Summing by parts,
-∫ w·g·(r − r*) = −Σ_bends Δ(w·g)·(S − S*) + (w·g)(end)·(S − S*)(end) ≥ 0. ∎ With lead = 0 this is the
-optimality of minimum-energy deadline schedules (Yao, Demers, Shenker).
+**Theorem.** Of all runs through the corridor none costs less than ∫ held* dt, where held*(t) is the maximum of
+n̄(r*) over [t, t+lead], and r* the rate of the taut string S*: the shortest path from (start, 0) to (end, lower
+edge) within the corridor. *Proof.* A maximum is at least any average: for each t choose the piece of the string
+where n̄(r*) is largest over [t, t+lead] (the earliest of equals), and spread the t of a piece evenly over it.
+This gives weights w ≥ 0, constant on each piece, with ∫ held* = ∫ w·n̄(r*), and ∫ held ≥ ∫ w·n for any other
+run. On each piece take the prices y_i and μ that are best at its r*: n̄(r*) = r*·Σ y_i − μ, and at every moment
+n ≥ Σ y_i·ρ_i − μ, whichever stage runs. So ∫ w·n ≥ ∫ w·n̄(r*) + Σ_i ∫ w·y_i·(ρ_i − r*). Where the string bends
+up, every y_i rises, and so does w (a higher piece is the maximum of more of its windows); there the string
+touches A, so S_i − S* ≤ 0. Where it bends down both fall, it touches the lower edge, and S_i − S* ≥ 0. Summing
+by parts, ∫ w·y_i·(ρ_i − r*) = −Σ_bends Δ(w·y_i)·(S_i − S*) + (w·y_i·(S_i − S*))(end) ≥ 0. ∎ With one stage and
+lead = 0 this is the optimality of minimum-energy deadline schedules (Yao, Demers, Shenker).
 
-**Time steps.** The corridor is asked for at the ends of steps only; averages over a step cost no more
-(Jensen), so the bound holds for any step, and a coarser step can only lower it.
+**Time steps.** The corridor is asked for at the ends of steps only; averages over a step cost no more (Jensen),
+so the bound holds for any step, and a coarser step can only lower it.
 
-References: Yao, Demers, Shenker, "A scheduling model for reduced CPU energy" (FOCS 1995); Davies, Kovac,
-"Local extremes, runs, strings and multiresolution" (Annals of Statistics, 2001).
+Reference: Yao, Demers, Shenker, "A scheduling model for reduced CPU energy" (FOCS 1995).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ebbflow.bench.price_of_rate import Rates, price_of_rate
+from ebbflow.bench.taut_string import taut_string
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError, LimitsError
+from ebbflow.errors import InputError
 
 Indices = npt.NDArray[np.int64]
 
@@ -56,7 +59,7 @@ class Oracle:
     node_seconds: float
     """∫ schedule dt: no schedule that keeps the SLO costs less."""
     schedule: Curve
-    """Nodes held, as steps; real numbers, which stand for sharing the time between two sizes."""
+    """Nodes held, as steps; real numbers, which stand for sharing the time between sizes."""
     processed: Curve
     """Rows processed since the start, on straight lines."""
     feasible: bool
@@ -66,7 +69,7 @@ class Oracle:
 
 def cheapest_schedule(
     arrived: Curve,
-    capacity_rows_per_s: Sequence[float] | Floats,
+    capacity_rows_per_s: Rates,
     *,
     limits: Limits,
     slo: Slo,
@@ -77,10 +80,11 @@ def cheapest_schedule(
 ) -> Oracle:
     """The lower bound on node-seconds over all schedules that keep the SLO on these arrivals.
 
-    ``capacity_rows_per_s[n]`` is the best rate of n nodes, n = 0 … max_nodes. ``lead_time_s`` should be the
-    shortest that a node ever took; 0 is always safe. Nodes there at the start come without a lead time. Rows
-    waiting at the start are a jump of the curve there. The run lasts as long as the curve unless told.
-    For the price of serving every row in time, give an SLO without a quantile.
+    ``capacity_rows_per_s[n]`` is the best rate of n nodes, n = 0 … max_nodes; where stages take turns, a line
+    of them for each. ``lead_time_s`` should be the shortest that a node ever took; 0 is always safe. Nodes
+    there at the start come without a lead time. Rows waiting at the start are a jump of the curve there. The
+    run lasts as long as the curve unless told. For the price of serving every row in time, give an SLO without
+    a quantile.
 
     24,000 rows within a minute, each to be done 20 s after it arrived: 300 rows/s for 80 s, so 3 nodes for
     80 s and 1 node for 220 s; two of the three nodes also cost 30 s of starting each.
@@ -93,7 +97,7 @@ def cheapest_schedule(
     >>> oracle.node_seconds, oracle.schedule.stepped(75.0).item()
     (520.0, 3.0)
     """
-    sizes, rates = _envelope(capacity_rows_per_s, limits)
+    nodes, rates = price_of_rate(capacity_rows_per_s, limits)
     start_s = _given_or_end(started_s, arrived, 0)
     end_s = _given_or_end(ended_s, arrived, -1)
     if not step_s > 0:
@@ -110,9 +114,9 @@ def cheapest_schedule(
     lower = np.minimum(np.minimum(wanted, most), upper)
     lower[0] = upper[0] = 0.0
     upper[-1] = lower[-1]  # work beyond the last deadline only costs
-    knots_s, knots_rows = _taut_string(times_s, lower, upper)
+    knots_s, knots_rows = taut_string(times_s, lower, upper)
 
-    needed = np.interp(np.diff(knots_rows) / np.diff(knots_s), rates, sizes)
+    needed = np.interp(np.diff(knots_rows) / np.diff(knots_s), rates, nodes)
     schedule = _held_ahead(knots_s, needed, lead_time_s)
     return Oracle(
         node_seconds=schedule.integral(start_s, end_s),
@@ -144,37 +148,6 @@ def _grid(start_s: float, end_s: float, step_s: float) -> Floats:
     return np.append(start_s + step_s * np.arange(steps), end_s)
 
 
-def _envelope(capacity_rows_per_s: Sequence[float] | Floats, limits: Limits) -> tuple[Floats, Floats]:
-    """Corners (sizes, rates) of the concave envelope of capacity over the allowed sizes, rates ascending.
-
-    A size that cuts no wave (5 of 4, 8) is below the line between its neighbours:
-
-    >>> sizes, rates = _envelope([0, 100, 200, 300, 400, 400, 400, 400, 800], Limits.parse("2:8"))
-    >>> sizes.tolist(), rates.tolist()
-    ([2.0, 8.0], [200.0, 800.0])
-    """
-    rates = np.asarray(capacity_rows_per_s, dtype=np.float64)
-    if len(rates) <= limits.max_nodes:
-        raise LimitsError(
-            f"capacity is given for up to {len(rates) - 1} nodes but the limits are {limits}; "
-            f"give {limits.max_nodes + 1} values, for 0 to {limits.max_nodes} nodes"
-        )
-    if not np.all(np.isfinite(rates)) or rates[0] < 0 or np.any(np.diff(rates) < 0):
-        raise InputError("capacity must be finite, 0 or more, and never fall with more nodes")
-    corners: list[tuple[float, float]] = []
-    for size in range(limits.min_nodes, limits.max_nodes + 1):
-        rate = float(rates[size])
-        if corners and rate <= corners[-1][1]:
-            continue  # a larger size that is no faster
-        while len(corners) >= 2:
-            (size_a, rate_a), (size_b, rate_b) = corners[-2:]
-            if (rate_b - rate_a) * (size - size_b) > (rate - rate_b) * (size_b - size_a):
-                break
-            corners.pop()
-        corners.append((float(size), rate))
-    return np.array([c[0] for c in corners]), np.array([c[1] for c in corners])
-
-
 def _corridor(arrived: Curve, times_s: Floats, slo: Slo) -> tuple[Floats, Floats]:
     """A(t) and the lower edge A(t−F) − (1−q)·N, both in rows since the start."""
     curve = Curve(arrived.times_s, np.maximum.accumulate(arrived.values))
@@ -193,74 +166,6 @@ def _processed_at_most(upper: Floats, times_s: Floats, rate: float) -> Floats:
     spare = upper - could
     spare[0] = 0.0  # nothing is done yet, even if rows already wait
     return np.asarray(np.minimum.accumulate(spare) + could)
-
-
-def _taut_string(times_s: Floats, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Knots of the shortest path through the gates lower ≤ S ≤ upper; first and last gate are points.
-
-    The funnel algorithm: from the last fixed knot (the apex) keep the concave majorant of the lower edge and
-    the convex minorant of the upper one. Where a new gate makes them cross, the string is wrapped around the
-    first corner of the chain that is in its way, which becomes the apex. Each point enters and leaves each
-    chain once: linear in the number of gates.
-
-    >>> times, rows = _taut_string(np.arange(4.0), np.array([0.0, 0, 6, 6]), np.array([0.0, 1, 9, 6]))
-    >>> times.tolist(), rows.tolist()
-    ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 6.0, 6.0])
-    """
-    times, lows, highs = times_s.tolist(), lower.tolist(), upper.tolist()
-    knots = [(times[0], lows[0])]
-    floor, ceiling = _Chain(knots[0], side=1.0), _Chain(knots[0], side=-1.0)
-    for time_s, low, high in zip(times[1:], lows[1:], highs[1:], strict=True):
-        if ceiling.append(time_s, high):
-            floor.wrap(ceiling, time_s, high, knots)
-        if floor.append(time_s, low):
-            ceiling.wrap(floor, time_s, low, knots)
-    knots.append((times[-1], lows[-1]))
-    path = np.array(knots)
-    return path[:, 0], path[:, 1]
-
-
-class _Chain:
-    """Corners from the apex on, with slopes that fall (side 1, the floor) or rise (side −1, the ceiling)."""
-
-    def __init__(self, apex: tuple[float, float], *, side: float) -> None:
-        self._side = side
-        self._restart(*apex)
-
-    def _restart(self, time_s: float, rows: float) -> None:
-        self._times = [time_s]
-        self._rows = [rows]
-        self._slopes = [0.0]  # of the line that ends in the corner; the apex has none
-        self._head = 0
-
-    def append(self, time_s: float, rows: float) -> bool:
-        """Add a gate's edge; True if the chain is now one line from the apex."""
-        times, heights, slopes, side = self._times, self._rows, self._slopes, self._side
-        last = len(times) - 1
-        slope = (rows - heights[last]) / (time_s - times[last])
-        while last > self._head and (slope - slopes[last]) * side >= 0.0:
-            times.pop(), heights.pop(), slopes.pop()
-            last -= 1
-            slope = (rows - heights[last]) / (time_s - times[last])
-        times.append(time_s)
-        heights.append(rows)
-        slopes.append(slope)
-        return last == self._head
-
-    def wrap(self, other: _Chain, time_s: float, rows: float, knots: list[tuple[float, float]]) -> None:
-        """Move the apex along this chain while the line from it to (time, rows) is on its wrong side."""
-        head = self._head
-        apex_s, apex_rows = self._times[head], self._rows[head]
-        slope = (rows - apex_rows) / (time_s - apex_s)
-        while head + 1 < len(self._times) and (slope - self._slopes[head + 1]) * self._side < 0.0:
-            head += 1
-            apex_s, apex_rows = self._times[head], self._rows[head]
-            knots.append((apex_s, apex_rows))
-            slope = (rows - apex_rows) / (time_s - apex_s)
-        if head != self._head:
-            self._head = head
-            other._restart(apex_s, apex_rows)
-            other.append(time_s, rows)
 
 
 def _held_ahead(knots_s: Floats, needed: Floats, lead_time_s: float) -> Curve:

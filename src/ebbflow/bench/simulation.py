@@ -164,7 +164,7 @@ def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0
     lead_s = 0.0 if scenario.nodes.lead_noise else scenario.nodes.lead_time_s
     return cheapest_schedule(
         arrived,
-        scenario.capacity_rows_per_s,
+        scenario.stages_rows_per_s,
         limits=scenario.limits,
         slo=scenario.slo,
         lead_time_s=lead_s,

@@ -86,6 +86,10 @@ class Continuous:
         """Input rows of each operator per source row."""
         return self.pipeline.input_rates(dict.fromkeys(self.pipeline.sources, 1.0))
 
+    def stages_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
+        """One line: its operators work side by side."""
+        return self.capacity_rows_per_s(kind, max_nodes)[np.newaxis, :]
+
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
         """n · cores left · speed ÷ Σ_i cost_i · (rows of i per source row): all CPU spent on rows."""
         per_row_s = sum(self.row_cost_s[name] * rate for name, rate in self.per_source_row.items())

@@ -124,8 +124,13 @@ class Engine(Protocol):
         """Set it to work on clusters, with others of its kind or alone."""
         ...
 
+    def stages_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
+        """The best rate that 0 … max_nodes nodes can ever reach in each of the stages that take turns, a line for each:
+        for the oracle."""
+        ...
+
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
-        """The best rate that 0 … max_nodes nodes can ever reach: for the oracle."""
+        """The best rate that 0 … max_nodes nodes can ever reach in the whole, while they stay."""
         ...
 
 

@@ -33,6 +33,9 @@ from ebbflow.targets.simulator.micro_batch_world import MicroBatchWorld
 from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import NodeKind, Strength
 
+FASTEST_ROWS_PER_S = 1e12
+"""The rate of what costs nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -128,20 +131,26 @@ class MicroBatch:
             math.ceil(s.tasks / slots) * (s.per_task_s + s.per_row_s * rows / s.tasks) for s in self.stages
         )
 
-    def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
-        """1 ÷ Σ c_i / min(p_i, S): an endless batch whose waves are all full, with the most tasks p_i that each stage
-        can ever be given.
+    def stages_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
+        """min(p_i, S) / c_i: what goes through each stage while it runs, in an endless batch whose waves are all full,
+        with the most tasks p_i that each can ever be given. Stages that cost nothing a row are left out.
 
         Waves that are not full (ceil(p/S) > p/S) are left out on purpose: slots that a last wave leaves idle
         may be let go before it, so counting them would make the oracle dearer than what can be done.
         """
-        slots = np.arange(max_nodes + 1) * kind.slots
-        seconds = np.zeros(max_nodes + 1)
+        slots = np.arange(max_nodes + 1, dtype=np.float64) * kind.slots
+        speed = max(kind.speeds)
+        rates = [
+            np.minimum(stage.ever_tasks, slots) * speed / stage.per_row_s
+            for stage in self.stages
+            if stage.per_row_s > 0.0
+        ]
+        return np.minimum(rates or [np.where(slots > 0, FASTEST_ROWS_PER_S, 0.0)], FASTEST_ROWS_PER_S)
+
+    def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
+        """1 ÷ Σ c_i / min(p_i, S): the same for all stages, one after the other on nodes that stay."""
         with np.errstate(divide="ignore"):
-            for stage in self.stages:
-                seconds += stage.per_row_s / np.minimum(stage.ever_tasks, slots)
-            rates = np.asarray(max(kind.speeds) / np.where(slots > 0, seconds, np.inf))
-        return np.minimum(rates, 1e12)
+            return np.asarray(1.0 / (1.0 / self.stages_rows_per_s(kind, max_nodes)).sum(axis=0))
 
     @property
     def operators_named_apart(self) -> MicroBatch:

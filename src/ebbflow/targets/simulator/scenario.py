@@ -111,9 +111,14 @@ class Scenario:
 
     @property
     def capacity_rows_per_s(self) -> Floats:
-        """The best rate that 0 … max_nodes nodes can ever reach, for the oracle: of the first pipeline, if it
+        """The best rate that 0 … max_nodes nodes can ever reach while they stay: of the first pipeline, if it
         has the main cluster for itself."""
         return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
+
+    @property
+    def stages_rows_per_s(self) -> Floats:
+        """The same of each of its stages that take turns, a line for each: for the oracle."""
+        return self.engine.stages_rows_per_s(self.nodes, self.limits.max_nodes)
 
     def usual_rows_per_s(self, engine: Engine) -> Floats:
         """As ``capacity_rows_per_s``, of nodes of all their speeds and not of the fastest alone.

@@ -1,0 +1,64 @@
+"""What a rate costs: against a linear program that tries every share of time of every stage on every size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from ebbflow.bench.price_of_rate import price_of_rate
+from ebbflow.core.limits import Limits
+
+
+@st.composite
+def stages(draw: st.DrawFn, sizes: int) -> list[list[float]]:
+    """Rates that rise or stand still, from 0 nodes on: also such as are not concave."""
+    steps = st.lists(st.sampled_from([0.0, 1.0, 10.0, 37.0, 100.0]), min_size=sizes, max_size=sizes)
+    lines = draw(st.lists(steps, min_size=1, max_size=3))
+    return [np.cumsum([0.0, *line]).tolist() for line in lines]
+
+
+def fewest_nodes(stages: list[list[float]], limits: Limits, rate: float) -> float | None:
+    """The program itself; None if no shares of time keep the rate up."""
+    sizes = np.arange(limits.min_nodes, limits.max_nodes + 1)
+    count, width = len(stages), len(sizes)
+    costs = np.append(np.tile(sizes, count), limits.min_nodes)
+    through = np.zeros((count, count * width + 1))
+    for i, line in enumerate(stages):
+        through[i, i * width : (i + 1) * width] = np.array(line)[sizes]
+    answer = linprog(
+        costs, A_ub=-through, b_ub=np.full(count, -rate), A_eq=np.ones((1, len(costs))), b_eq=[1.0]
+    )
+    return float(answer.fun) if answer.status == 0 else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), fewest=st.integers(1, 3), more=st.integers(0, 5), share=st.floats(0.0, 1.0))
+def test_it_is_the_least_that_any_shares_of_time_cost(data, fewest: int, more: int, share: float) -> None:
+    limits = Limits(min_nodes=fewest, max_nodes=fewest + more)
+    lines = data.draw(stages(limits.max_nodes))
+    nodes, rates = price_of_rate(lines, limits)
+    assert np.all(np.diff(rates) > 0)
+    assert np.all(np.diff(nodes) >= 0)
+    rate = share * float(rates[-1])
+    cheapest = fewest_nodes(lines, limits, rate)
+    assert cheapest is not None
+    assert np.interp(rate, rates, nodes) == pytest.approx(cheapest, rel=1e-6, abs=1e-6)
+    assert fewest_nodes(lines, limits, 1.001 * float(rates[-1]) + 0.001) is None, "nobody is faster"
+
+
+def test_the_stage_that_gains_most_a_node_moves_first() -> None:
+    # By hand: stage 0 moves to two nodes at μ = 1/4, to three at 1; stage 1 to two at 1, to three at 13.
+    nodes, rates = price_of_rate([[0, 100, 180, 240], [0, 100, 150, 160]], Limits.parse("1:3"))
+    sizes = [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3)]
+    speed = [{1: 100, 2: 180, 3: 240}, {1: 100, 2: 150, 3: 160}]
+    row_s = [1 / speed[0][a] + 1 / speed[1][b] for a, b in sizes]
+    row_node_s = [a / speed[0][a] + b / speed[1][b] for a, b in sizes]
+    assert rates.tolist() == pytest.approx([1 / seconds for seconds in row_s])
+    assert nodes.tolist() == pytest.approx(
+        [n / seconds for n, seconds in zip(row_node_s, row_s, strict=True)]
+    )
+    slopes = np.diff(nodes) / np.diff(rates)
+    assert np.all(np.diff(slopes) > -1e-12), "an unsteady rate is never cheaper than a steady one"
