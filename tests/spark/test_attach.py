@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -90,7 +89,6 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert query.exception() is None
 
 
-@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
 def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(
     spark, tmp_path, wait
 ) -> None:
@@ -102,7 +100,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
             yield batch.select(["row"])
 
     trace = tmp_path / "falls.csv"
-    trace.write_text("seconds,value\n" + "".join(f"{t},{900 if t < 30 else 50}\n" for t in range(0, 600, 10)))
+    trace.write_text("seconds,value\n" + "".join(f"{t},{900 if t < 20 else 50}\n" for t in range(0, 600, 10)))
     rows = spark.readStream.format("ebbflow").option("load", f"trace({trace})")
     looked_up = (
         rows.option("partitions", 6)
@@ -122,7 +120,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
     attached = ebbflow.attach(
         spark,
         executors=(1, 3),
-        slo="freshness p95 <= 10s",
+        slo="freshness p95 <= 20s",
         store=tmp_path / "run.sqlite",
         cycle_s=0.5,
         on_cycle=seen,
@@ -134,7 +132,8 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
     stop_between_batches(running)
     acts = [entry for entry in Store.read_ledger(tmp_path / "run.sqlite") if entry["verdict"] == "act"]
     assert {entry["strategy"] for entry in acts} == {"capacity"}
-    assert "would take freshness to" in acts[0]["reason"] or "behind" in acts[0]["reason"]
+    grew = acts[0]["reason"]  # what it grows by depends on whether the first batches have ended when it sees them
+    assert grew.startswith(("grow 1 → ", "learning, and a batch of lookups has run"))
     assert acts[-1]["reason"].startswith("shrink 2 → 1")
 
 
