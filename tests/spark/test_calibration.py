@@ -1,4 +1,4 @@
-"""The micro-batch engine behaves like Spark: learned on one executor, it tells how two will do."""
+"""The micro-batch engine behaves like Spark: learned on one executor, it tells how two and three do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from ebbflow.workloads import parse_load
 pytestmark = [pytest.mark.spark, pytest.mark.alone]
 
 # Mostly waiting, so that other work on the machine changes little.
-LOAD, TRIGGER_S = "sine(base=10, peak=30, period=16s)", 4.0
+LOAD, TRIGGER_S = "sine(base=15, peak=35, period=16s)", 4.0
+LEARNED_ON, BATCHES, TRIES = 1, 6, 2
+WARM_UP = {3: 6, 2: 1, 1: 1}  # the largest first: executors come once, and one is left for whoever tests next
 
 
 @pytest.fixture
@@ -50,11 +52,13 @@ def waiting_query(spark, tmp_path):
     stop_between_batches(running)
 
 
-def test_batch_times_on_another_size_are_within_20_percent_of_sparks(spark, waiting_query, wait) -> None:
+def test_batch_times_on_every_size_are_within_20_percent_of_sparks(spark, waiting_query, wait) -> None:
+    """The median error of a size once it is warm, each size for itself. A second try, because other work on the machine
+    lengthens batches; never a third."""
     target = SparkTarget(spark, SystemClock())
     wait(lambda: target.observe().active, "the query to run")
 
-    def steady_batches(nodes: int, count: int) -> list[Batch]:
+    def steady_batches(nodes: int) -> list[Batch]:
         target.apply(Layout.of(nodes))
         seen: list[Batch] = []
 
@@ -63,26 +67,40 @@ def test_batch_times_on_another_size_are_within_20_percent_of_sparks(spark, wait
             observed = target.observe()
             if observed.held_nodes == nodes and observed.layout == Layout.of(nodes):
                 seen.extend(b for b in observed.batches if b.steady and b.slots == nodes and b.rows)
-            return len(seen) >= count
+            return len(seen) >= WARM_UP[nodes] + BATCHES
 
-        wait(enough, f"{count} batches on {nodes} executors", 120)
-        return seen
+        wait(enough, f"{WARM_UP[nodes] + BATCHES} batches on {nodes} executors", 120)
+        return seen[WARM_UP[nodes] :]
 
     told = []
-    for _ in range(3):  # other work on the machine can spoil an attempt, and only lengthen batches
-        model = BatchModel()
-        for batch in steady_batches(1, 6):
-            model.learn(batch)
-        real = steady_batches(2, 6)
-        engine = calibrated(model, Pipeline.chain("lookups", "lookup"), trigger_interval_s=TRIGGER_S)
-        batch_error = median(abs(engine.batch_s(b.rows, b.slots) / b.duration_s - 1) for b in real)
-        scenario = Scenario(
-            engine=engine, load=parse_load(LOAD), seconds=120.0, limits=Limits(min_nodes=2, max_nodes=2)
-        )
-        simulated = [b.duration_s for b in play(scenario, make_strategy("static")).run.batches if b.rows]
-        run_error = abs(median(simulated) / median(b.duration_s for b in real) - 1)
-        told.append((batch_error, run_error))
-        if batch_error <= 0.2 and run_error <= 0.2:
+    for _ in range(TRIES):
+        real = {nodes: steady_batches(nodes) for nodes in WARM_UP}
+        assert all(len({b.rows for b in some}) > 2 for some in real.values()), "batches of several sizes"
+        told.append(errors(real))
+        if max(told[-1].values()) <= 0.2:
             break
     target.close()
-    assert min(max(errors) for errors in told) <= 0.2, told
+    assert max(told[-1].values()) <= 0.2, told
+
+
+def errors(real: dict[int, list[Batch]]) -> dict[str, float]:
+    """How far the engine is off on each size: batch by batch, and in a run of its own on the same load."""
+    model = BatchModel()
+    for batch in real[LEARNED_ON]:
+        model.learn(batch)
+    engine = calibrated(model, Pipeline.chain("lookups", "lookup"), trigger_interval_s=TRIGGER_S)
+    found = {}
+    for nodes, some in real.items():
+        scenario = Scenario(
+            engine=engine,
+            load=parse_load(LOAD),
+            seconds=120.0,
+            limits=Limits(min_nodes=nodes, max_nodes=nodes),
+        )
+        simulated = [b.duration_s for b in play(scenario, make_strategy("static")).run.batches if b.rows]
+        took = [b.duration_s for b in some]
+        found[f"batches on {nodes}"] = median(
+            abs(engine.batch_s(b.rows, b.slots) / b.duration_s - 1) for b in some
+        )
+        found[f"run on {nodes}"] = abs(median(simulated) / median(took) - 1)
+    return found
