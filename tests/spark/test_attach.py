@@ -132,7 +132,9 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
     stop_between_batches(running)
     acts = [entry for entry in Store.read_ledger(tmp_path / "run.sqlite") if entry["verdict"] == "act"]
     assert {entry["strategy"] for entry in acts} == {"capacity"}
-    grew = acts[0]["reason"]  # what it grows by depends on whether the first batches have ended when it sees them
+    grew = acts[0][
+        "reason"
+    ]  # what it grows by depends on whether the first batches have ended when it sees them
     assert grew.startswith(("grow 1 → ", "learning, and a batch of lookups has run"))
     assert acts[-1]["reason"].startswith("shrink 2 → 1")
 

@@ -35,8 +35,9 @@ from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_attempts import Attempts
 from ebbflow.strategies.rule_limits import InForce, bounded, kept, limited
+from ebbflow.strategies.rule_nodes import NodesOfInstances
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
-from ebbflow.strategies.rule_sizes import Sizes, with_sizes
+from ebbflow.strategies.rule_sizes import Sizes
 
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
@@ -70,6 +71,7 @@ class Rules:
         self._looked_s = -math.inf
         """When the last look was. To rules that come later, what was read before counts for nothing."""
         self._sizes = Sizes()
+        self._nodes = NodesOfInstances()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
         self._attempts = Attempts()
@@ -108,6 +110,7 @@ class Rules:
         """What a ledger says was done before the start, oldest first: a restart does not end a guard time."""
         for act in acts:
             self._sizes.recall(act)
+            self._nodes.recall(act)
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -131,7 +134,7 @@ class Rules:
         self._keep_bounds(snapshot, in_force, answer)
         if not answer.sizes:
             return hold(router.states, verdicts, self._sizes, snapshot)
-        wanted, clamps = with_sizes(
+        wanted, clamps = self._nodes.with_sizes(
             snapshot,
             answer.sizes,
             in_force,
@@ -180,6 +183,7 @@ class Rules:
         self._acting = []
         self._idle_nodes = self._attempts.settle(snapshot)
         self._sizes.look(snapshot)
+        self._nodes.look(snapshot, starting=self._sizes.starting)
 
     def _feed(self, router: Router, snapshot: Snapshot) -> None:
         newest_s = snapshot.now_s + FUTURE_S
