@@ -58,6 +58,14 @@ class Sizes:
         self.original[NODES] = nodes
         self.starting = now_s - self._stands_since_s < SETTLED_S
 
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: no change was later than now."""
+        for last_s in (self.last_out_s, self.last_in_s):
+            last_s.update({subject: min(then_s, now_s) for subject, then_s in last_s.items()})
+        self._looked_s = now_s
+        if self._stands_since_s is not None:
+            self._stands_since_s = min(self._stands_since_s, now_s)
+
     def acts(self, wanted: Layout, snapshot: Snapshot) -> None:
         """Something is about to be decided: nodes that change from now on were scaled."""
         if wanted.main_nodes != snapshot.planned.main_nodes:

@@ -112,6 +112,12 @@ class Rules:
             self._sizes.recall(act)
             self._nodes.recall(act)
 
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: all conditions need a fresh full period, guard times count from now."""
+        self._router, self._looked_s, self._acting = None, -math.inf, []
+        self._sizes.start_over(now_s)
+        self._attempts.start_over(now_s)
+
     # -- the port ------------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot) -> Decision:
