@@ -110,6 +110,11 @@ def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     code, out, _ = ebbflow("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
     assert code == 0
     assert json.loads(out)["answer"] == "policy live.toml replaced"
+    threading.Timer(0.5, lambda: store.append_ledger(2.0, "hold", told | {"reason": "again"})).start()
+    again = ("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
+    assert json.loads(ebbflow(*again)[1])["answer"] == "again", "it took over from one handed over in Python"
+    code, out, _ = ebbflow(*again, "--within", "1ms")
+    assert (code, json.loads(out)["answer"]) == (0, "it was there already, word for word")
     store.close()
 
 

@@ -221,6 +221,37 @@ def test_touching_the_file_is_no_change(path: Path) -> None:
     assert running.notes == []
 
 
+def handed_over(path: Path) -> Running:
+    """A job that was given another policy in Python, and has it."""
+    running = Running(path)
+    running.run(5)
+    running.file.use(parse_policy(text(above=400), "p.toml"))
+    running.run(10)
+    return running
+
+
+def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path: Path) -> None:
+    running, as_it_was = handed_over(path), text()
+    path.write_text("garbage")
+    running.run(15)
+    path.write_text(as_it_was)
+    running.run(20)
+    assert running.file.rules.policy == parse_policy(as_it_was, "p.toml")
+    assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
+        "replaced: 1 changed (grow)",
+        "policy.toml replaced: 1 changed (grow)",
+    ], "not: is again the one in force"
+
+
+def test_the_same_file_written_again_takes_over_from_one_that_was_handed_over(path: Path) -> None:
+    running = handed_over(path)
+    assert running.file.rules.policy == parse_policy(text(above=400), "p.toml"), "nothing was written since"
+    replace_file(path, text())
+    running.run(15)
+    assert running.file.rules.policy == parse_policy(text(), "p.toml")
+    assert "replaced: 1 changed (grow)" in running.notes[-1][1]
+
+
 def test_a_bad_policy_at_the_start_is_an_error_at_once(path: Path) -> None:
     path.write_text(text(most=1))
     with pytest.raises(PolicyError, match="never fires"):
