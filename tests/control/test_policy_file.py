@@ -238,8 +238,8 @@ def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path:
     running.run(20)
     assert running.file.rules.policy == parse_policy(as_it_was, "p.toml")
     assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
-        "replaced: 1 changed (grow)",
-        "policy.toml replaced: 1 changed (grow)",
+        "replaced: 1 changed (grow); 0 kept with their histories",
+        "policy.toml replaced: 1 changed (grow); 0 kept with their histories",
     ], "not: is again the one in force"
 
 

@@ -403,6 +403,41 @@ def test_an_operator_that_does_not_exist_is_held_and_told() -> None:
     assert "they name operators enrihc; there are enrich, store" in world.look().reason
 
 
+def test_names_that_are_not_there_are_told_once_after_the_start_and_after_a_change() -> None:
+    policy = Policy(grow(op="nope").when(HIGH), bounds("night").keep(operator("zzz"), at_least=3))
+    shrink = rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW)
+    world = World(Policy(*policy.rules, shrink, *policy.bounds))
+    world.now_s = 1000.0
+    told = [
+        "rule 'grow' names operator nope, which is not there; there are enrich, store; "
+        "bounds 'night' name operator zzz, which is not there; there are enrich, store; "
+    ]
+
+    def reasons(seconds_: int) -> list[str]:
+        found = []
+        for _ in range(seconds_):
+            found.append(world.look().reason)
+            world.now_s += 1.0
+        return [reason[: len(told[0])] for reason in found if "names operator" in reason]
+
+    assert reasons(30) == [], "its query may be about to start"
+    assert reasons(500) == told
+    world.rules.use(policy)
+    assert reasons(100) == told
+
+
+def test_a_rule_that_waits_for_what_nobody_measures_is_told() -> None:
+    heap = metric("node-heap-share").is_(above(percent(80))).for_at_least(seconds(30))
+    world = World(Policy(rule("heap").scale_out(cluster()).by(absolute(1)).when(heap)))
+    reasons = []
+    for _ in range(400):
+        reasons.append(world.look().reason)
+        world.now_s += 1.0
+    told = [(t, reason) for t, reason in enumerate(reasons) if "nothing was read" in reason]
+    assert [t for t, _ in told] == [300]
+    assert told[0][1].startswith("rule 'heap' waits for node-heap-share, of which nothing was read in 5m; ")
+
+
 def test_missing_and_stale_readings_never_fire() -> None:
     world = World(Policy(grow().when(HIGH), rule("in").scale_in(cluster()).by(absolute(1)).when(LOW)))
     world.run(9, enrich=301)

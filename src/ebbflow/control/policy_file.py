@@ -45,7 +45,9 @@ class PolicyFile(PolicyInForce):
         """Follow the file, and what was handed over; what changed, for the ledger."""
         handed_over = super().look()
         if handed_over is not None:
-            self._in_force = self._told = None  # whatever is written from now on takes over, also the same again
+            self._in_force = self._told = (
+                None  # whatever is written from now on takes over, also the same again
+            )
             return handed_over
         signature = self._stat()
         if signature == self._signature and self._settling is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.duration import format_duration
@@ -35,6 +35,7 @@ from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_attempts import Attempts
 from ebbflow.strategies.rule_limits import InForce, bounded, kept, limited
+from ebbflow.strategies.rule_names import MissingNames
 from ebbflow.strategies.rule_nodes import NodesOfInstances
 from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes
@@ -72,6 +73,7 @@ class Rules:
         """When the last look was. To rules that come later, what was read before counts for nothing."""
         self._sizes = Sizes()
         self._nodes = NodesOfInstances()
+        self._missing = MissingNames()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
         self._attempts = Attempts()
@@ -102,6 +104,7 @@ class Rules:
         """Another policy from the next look on; rules that are the same keep their histories, others have none."""
         change = PolicyChange.between(self._policy, _sound(policy))
         self._policy = policy
+        self._missing.start_over()
         if self._router is not None:
             self._router.use(policy, self._looked_s)
         return change
@@ -117,11 +120,17 @@ class Rules:
         self._router, self._looked_s, self._acting = None, -math.inf, []
         self._sizes.start_over(now_s)
         self._attempts.start_over(now_s)
+        self._missing.start_over()
 
     # -- the port ------------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The sizes that the rules which fire want; else a hold that tells which rule came closest."""
+        decision = self._decide(snapshot)
+        news = self._missing.news(self._policy, lambda: self.unheard, self._sizes, snapshot)
+        return replace(decision, reason="; ".join([*news, decision.reason])) if news else decision
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
         router = self._routed(snapshot)
         self._settle(snapshot)
         if snapshot.data_age_s > STALE_AFTER_S:
