@@ -220,6 +220,8 @@ def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, 
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
     assert "1→2 at 91 s, then 0" in " ".join(out.split())
+    assert "Spark, 20" in " ".join(out.split()), "the day of the run that was kept"
+    assert out.count("✓") == 2
     assert "then 0 rows/s" in page.read_text()
 
 
