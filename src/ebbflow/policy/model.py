@@ -7,6 +7,7 @@ Field names are the keys of the file form, with ``-`` for ``_``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, TypeAlias
@@ -24,6 +25,9 @@ EACH_OPERATOR = "*"
 """In place of an operator's name: the rule applies to each operator, by its own readings."""
 NODES = ""
 """No operator: the rule applies to the nodes of the cluster."""
+
+
+MINUTES_OF_DAY = 1440
 
 
 class Action(StrEnum):
@@ -238,6 +242,8 @@ class Bounds(_Part, frozen=True, kw_only=True):
                 "until",
                 f"from {self.from_} until {self.until} is no time at all; leave both out for the whole day",
             )
+        if self.from_ is not None and self.from_.minute == MINUTES_OF_DAY:
+            yield "from", "from 24:00 is the end of a day; write 00:00 for the begin of the next"
         try:
             ZoneInfo(self.timezone)
         except (KeyError, ValueError, OSError):
@@ -273,7 +279,7 @@ class Policy:
         object.__setattr__(self, "rules", tuple(part for part in made if isinstance(part, Rule)))
         object.__setattr__(self, "bounds", tuple(part for part in made if isinstance(part, Bounds)))
         names = [rule.name for rule in self.rules] + [bounds.name for bounds in self.bounds]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise PolicyError(f"two parts of the policy are named '{twice}'; the ledger could not tell which")
 
