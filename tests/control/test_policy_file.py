@@ -12,7 +12,7 @@ from ebbflow.control.loop import ControlLoop
 from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.errors import PolicyError
+from ebbflow.errors import InputError, PolicyError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.policy.files import parse_policy, replace_file
@@ -192,6 +192,11 @@ def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> 
         PolicyError, match=r"policy\.toml:1:1: the policy is empty, which would end all scaling"
     ):
         PolicyFile(path)
+
+
+def test_what_is_no_policy_is_not_handed_over(path: Path) -> None:
+    with pytest.raises(InputError, match="'x' is no policy"):
+        PolicyFile(path).use("x")  # type: ignore[arg-type]
 
 
 def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> None:

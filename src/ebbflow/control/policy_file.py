@@ -38,7 +38,7 @@ class PolicyFile(PolicyInForce):
         text = read_text(Path(path))
         super().__init__(parse_policy(text, str(path)))
         self._in_force: str | None = digest_of(text.encode())
-        self._told = self._in_force
+        self._told: str | None = self._in_force
         self._settling: str | None = None
 
     def look(self) -> Note | None:
