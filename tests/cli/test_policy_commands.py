@@ -48,10 +48,11 @@ def test_check_has_one_line_for_each_problem_and_code_2(ebbflow, tmp_path) -> No
     assert err.splitlines() == [
         f"{bad}:3:1: 'scale-up' is no action; write scale-out or scale-in",
         f"{bad}:4:1: a step of 0; it must be a whole number from 1 on",
+        f"{bad}:5:1: rule 'x' has no condition; add at least one to when",
     ]
     code, out, _ = ebbflow("policy", "check", "--json", str(bad))
     assert code == 2
-    assert len(json.loads(out)["problems"]) == 2
+    assert len(json.loads(out)["problems"]) == 3
     assert ebbflow("policy", "check", QUEUE)[0] == 0
 
 

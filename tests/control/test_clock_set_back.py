@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from fake_target import FakeTarget, MemoryStore, Wishing
 
-from ebbflow.control.loop import SET_BACK_S, ControlLoop
+from ebbflow.control.loop import ControlLoop
+from ebbflow.control.set_back import SET_BACK_S
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric

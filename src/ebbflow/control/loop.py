@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Protocol
 
 from ebbflow.control.ledger import ACT, Ledger, LedgerStore
+from ebbflow.control.set_back import SetBack
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
@@ -35,11 +36,6 @@ REMEMBER_S = 600.0
 """How far back the windows reach; a series that was silent for so long (a node that left) is dropped."""
 FORGET_EVERY_S = 60.0
 """How often silent series are looked for: there are many, and seldom one that ended."""
-
-
-SET_BACK_S = 5.0
-"""A clock that goes back by more than this was set back, and times before and after cannot be compared. By less (time
-servers do that) a few readings are missing, no more."""
 
 
 class LoopStore(LedgerStore, Protocol):
@@ -110,7 +106,7 @@ class ControlLoop:
         self._undecided: list[Batch] = []
         self._decided_s = float("-inf")
         self._forgot_s = float("-inf")
-        self._now_s = self._set_back_from_s = float("-inf")
+        self._set_back = SetBack()
         self._pace_s = 0.0
         """How long it takes until the next batch ends, as the last ones did."""
         self._last_out_s: float | None = None
@@ -143,9 +139,8 @@ class ControlLoop:
     def cycle(self) -> CycleReport:
         """Look once, decide if there is something to decide on, and act on it."""
         now_s = self._clock.now_s()
-        if now_s < self._now_s - SET_BACK_S:
-            self._start_over(now_s)
-        self._now_s = now_s
+        if back_s := self._set_back.by_s(now_s):
+            self._start_over(now_s, back_s)
         if self._between is not None and (note := self._between()) is not None:
             self._notes.append(note)
         news = self._observe()
@@ -163,10 +158,9 @@ class ControlLoop:
             entry = self._decide(now_s, self._last)
         return CycleReport(observation=self._last, entry=entry, planned=self._planned)
 
-    def _start_over(self, now_s: float) -> None:
+    def _start_over(self, now_s: float, back_s: float) -> None:
         """The clock was set back. Readings of before would look newer than all that come, and acts of before as if
         they were still to come: forget the former, and date the latter to now."""
-        self._set_back_from_s = max(self._now_s, self._set_back_from_s)
         self.windows = Windows(REMEMBER_S)
         self.ledger.forget_expectations()
         self._decided_s = self._forgot_s = float("-inf")
@@ -178,7 +172,7 @@ class ControlLoop:
         for part in chain([self._strategy], self._guards):
             if isinstance(part, StartsOver):
                 part.start_over(now_s)
-        back = format_duration(round(self._now_s - now_s))
+        back = format_duration(round(back_s))
         log.warning("the clock was set back by %s; readings and waiting times start over", back)
         self._notes.append(
             Note(text=f"the clock was set back by {back}: readings and waiting times start over")
@@ -217,7 +211,7 @@ class ControlLoop:
         self._undecided += seen.batches
         if seen.batches:
             self._pace_s = max(max(b.trigger_interval_s, b.duration_s) for b in seen.batches)
-        self.windows.add(self._of_this_time(seen.readings))
+        self.windows.add(self._set_back.of_now(seen.readings))
         self._store.add(seen.readings)
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow
@@ -227,12 +221,6 @@ class ControlLoop:
         if seen.given_up_nodes and self._planned is not None:
             self._give_up(seen, self._planned)
         return bool(seen.batches) or before is None or before.layout != seen.layout
-
-    def _of_this_time(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        """Without those dated before the clock was set back: a batch may end after it that began before."""
-        if self._now_s > self._set_back_from_s:
-            return readings
-        return [reading for reading in readings if reading.time_s <= self._now_s + SET_BACK_S]
 
     def _give_up(self, seen: Observation, planned: Layout) -> None:
         """Nodes were asked for and never came: plan with those there are, and say so."""

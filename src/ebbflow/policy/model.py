@@ -111,7 +111,7 @@ class Rule(Part, frozen=True, kw_only=True):
 
     def _wrong_when(self) -> Iterator[Wrong]:
         if not self.when:
-            yield "name", f"rule '{self.name}' has no condition; add at least one to when"
+            yield "when", f"rule '{self.name}' has no condition; add at least one to when"
         if self.operator == NODES:
             for trigger in self.triggers:
                 if not trigger.of and _about_operator(trigger.metric):

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
-from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 from ebbflow.errors import PolicyError
@@ -34,11 +33,12 @@ from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_attempts import Attempts
-from ebbflow.strategies.rule_limits import InForce, bounded, kept, limited
+from ebbflow.strategies.rule_limits import InForce, kept
 from ebbflow.strategies.rule_names import MissingNames
 from ebbflow.strategies.rule_nodes import NodesOfInstances
-from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
+from ebbflow.strategies.rule_reasons import Verdict, evidence_of, formula, hold
 from ebbflow.strategies.rule_sizes import Sizes
+from ebbflow.strategies.rule_verdicts import judge
 
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
@@ -139,7 +139,7 @@ class Rules:
         self._feed(router, snapshot)
         in_force = list(self._in_force(snapshot))
         verdicts = [
-            self._judge(state, snapshot, in_force)
+            judge(state, snapshot, in_force, self._sizes, self._attempts)
             for state in router.states
             if self._sizes.known(state.operator, snapshot) and state.fires(snapshot.now_s)
         ]
@@ -228,36 +228,6 @@ class Rules:
             for operator in operators:
                 if self._sizes.known(operator, snapshot):
                     yield InForce(bounds, self._sizes.subject(operator, snapshot))
-
-    def _judge(self, state: RuleState, snapshot: Snapshot, in_force: list[InForce]) -> Verdict:
-        """What a rule that fires may do: guard times first, then the limit, then bounds."""
-        rule, subject = state.rule, self._sizes.subject(state.operator, snapshot)
-        now = self._sizes.now(subject, snapshot)
-        for guard, changed_s, word in (
-            (rule.no_scale_out_since, self._sizes.last_out_s.get(subject), "scale-out"),
-            (rule.no_scale_in_since, self._sizes.last_in_s.get(subject), "scale-in"),
-        ):
-            if guard is not None and changed_s is not None:
-                left_s = changed_s + guard.seconds - snapshot.now_s
-                if left_s > 0:
-                    why = f"{word} was {format_duration(snapshot.now_s - changed_s) or 'just now'} ago"
-                    why += f"; waits {format_duration(left_s)} more"
-                    return Verdict(
-                        state=state, size=now, now=now, blocked=Constraint(name=GUARD_TIME, why=why)
-                    )
-        stepped = rule.to if rule.by is None else rule.by.from_size(now, out=rule.out)
-        assert stepped is not None
-        size, clamped = limited(rule, stepped, subject, self._sizes.original.get(subject, 1), snapshot)
-        if (size <= now) if rule.out else (size >= now):
-            why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
-            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
-        size, held = bounded(rule, size, subject, in_force)
-        if held is not None and ((size <= now) if rule.out else (size >= now)):
-            return Verdict(state=state, size=now, now=now, blocked=held)
-        if self._attempts.waits_s(subject, size, snapshot.now_s) > 0:
-            why = self._attempts.told(subject, size, snapshot.now_s)
-            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
-        return Verdict(state=state, size=size, now=now, clamped=held or clamped)
 
     def _act(self, verdicts: list[Verdict], answer: _Answer) -> None:
         by_subject: dict[str, list[Verdict]] = {}
