@@ -47,6 +47,11 @@ KINDS: dict[str, Callable[[Span], Trigger]] = {
         metric("operator-queue").rate_of_change_over(time).is_(above(per_second(tuples(5))))
     ),
     "forecast": lambda time: metric("operator-queue").is_forecast_to_be(above(tuples(300)), ahead=time),
+    "four fifths of the readings": lambda time: (
+        metric("operator-queue")
+        .is_(above(tuples(300)))
+        .in_at_least(round(0.8 * time.seconds), of=round(time.seconds))
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import date
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from ebbflow.bench.rules.judge import (
 )
 from ebbflow.bench.rules.run import run_cases
 from ebbflow.bench.rules.seen import Seen, Watching
+from ebbflow.bench.rules.stored import stored_on_spark
 from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import ManualClock
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
@@ -52,6 +55,36 @@ def test_the_policy_of_a_case_does_the_same_from_a_file(case: Case) -> None:
 def test_a_real_cluster_shows_it_within_one_reading(case: str) -> None:
     (result,) = run_cases(SPARK, [case])
     assert result.wrong == (), result.to_json()
+
+
+@pytest.mark.spark
+@pytest.mark.alone
+def test_a_real_cluster_shows_a_short_case_within_one_reading_in_every_test_run() -> None:
+    """About a minute: half of it the case, half what a cluster takes to start."""
+    (result,) = run_cases(SPARK, [QUICK.name])
+    assert result.wrong == (), result.to_json()
+
+
+def test_the_stored_run_on_spark_is_of_these_cases_and_shows_what_it_must() -> None:
+    stored = stored_on_spark()
+    assert list(stored) == [case.name for case in CASES]
+    for case in CASES:
+        then = stored[case.name]
+        assert then.ok
+        assert then.expected == case.changes, "the case has changed since: run it anew on Spark"
+        assert [(c.operator, c.before, c.after) for c in then.changes] == [
+            (c.operator, c.before, c.after) for c in case.changes
+        ]
+        assert (then.queue_slope_per_s is None) is (case.queue_slope_per_s is None)
+        date.fromisoformat(then.measured_on)
+
+
+def test_a_run_on_spark_tells_its_day_so_that_it_can_be_stored(monkeypatch) -> None:
+    monkeypatch.setattr("ebbflow.bench.rules.on_spark.run_in_a_process", run_in_simulator)
+    (result,) = run_cases(SPARK, ["hysteresis"], clock=ManualClock(86_400.0 * 365))
+    assert result.to_json()["measured_on"] == "1971-01-01"
+    (simulated,) = run_cases(SIMULATOR, ["hysteresis"])
+    assert "measured_on" not in simulated.to_json()
 
 
 def test_what_another_process_saw_comes_back_the_same() -> None:

@@ -48,10 +48,11 @@ def test_check_has_one_line_for_each_problem_and_code_2(ebbflow, tmp_path) -> No
     assert err.splitlines() == [
         f"{bad}:3:1: 'scale-up' is no action; write scale-out or scale-in",
         f"{bad}:4:1: a step of 0; it must be a whole number from 1 on",
+        f"{bad}:5:1: rule 'x' has no condition; add at least one to when",
     ]
     code, out, _ = ebbflow("policy", "check", "--json", str(bad))
     assert code == 2
-    assert len(json.loads(out)["problems"]) == 2
+    assert len(json.loads(out)["problems"]) == 3
     assert ebbflow("policy", "check", QUEUE)[0] == 0
 
 
@@ -110,6 +111,11 @@ def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
     code, out, _ = ebbflow("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
     assert code == 0
     assert json.loads(out)["answer"] == "policy live.toml replaced"
+    threading.Timer(0.5, lambda: store.append_ledger(2.0, "hold", told | {"reason": "again"})).start()
+    again = ("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
+    assert json.loads(ebbflow(*again)[1])["answer"] == "again", "it took over from one handed over in Python"
+    code, out, _ = ebbflow(*again, "--within", "1ms")
+    assert (code, json.loads(out)["answer"]) == (0, "it was there already, word for word")
     store.close()
 
 
@@ -215,6 +221,8 @@ def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, 
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
     assert "1→2 at 91 s, then 0" in " ".join(out.split())
+    assert "Spark, 20" in " ".join(out.split()), "the day of the run that was kept"
+    assert out.count("✓") == 2
     assert "then 0 rows/s" in page.read_text()
 
 

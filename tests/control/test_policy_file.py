@@ -12,7 +12,7 @@ from ebbflow.control.loop import ControlLoop
 from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.errors import PolicyError
+from ebbflow.errors import InputError, PolicyError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.policy.files import parse_policy, replace_file
@@ -194,6 +194,11 @@ def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> 
         PolicyFile(path)
 
 
+def test_what_is_no_policy_is_not_handed_over(path: Path) -> None:
+    with pytest.raises(InputError, match="'x' is no policy"):
+        PolicyFile(path).use("x")  # type: ignore[arg-type]
+
+
 def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> None:
     """The last one handed over is in force in the end, however the two threads meet."""
     running, policies = PolicyFile(path), [parse_policy(text(by=by), "p.toml") for by in range(1, 20)]
@@ -219,6 +224,37 @@ def test_touching_the_file_is_no_change(path: Path) -> None:
     os.utime(path, (1.0, 1.0))
     running.run(10)
     assert running.notes == []
+
+
+def handed_over(path: Path) -> Running:
+    """A job that was given another policy in Python, and has it."""
+    running = Running(path)
+    running.run(5)
+    running.file.use(parse_policy(text(above=400), "p.toml"))
+    running.run(10)
+    return running
+
+
+def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path: Path) -> None:
+    running, as_it_was = handed_over(path), text()
+    path.write_text("garbage")
+    running.run(15)
+    path.write_text(as_it_was)
+    running.run(20)
+    assert running.file.rules.policy == parse_policy(as_it_was, "p.toml")
+    assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
+        "replaced: 1 changed (grow); 0 kept with their histories",
+        "policy.toml replaced: 1 changed (grow); 0 kept with their histories",
+    ], "not: is again the one in force"
+
+
+def test_the_same_file_written_again_takes_over_from_one_that_was_handed_over(path: Path) -> None:
+    running = handed_over(path)
+    assert running.file.rules.policy == parse_policy(text(above=400), "p.toml"), "nothing was written since"
+    replace_file(path, text())
+    running.run(15)
+    assert running.file.rules.policy == parse_policy(text(), "p.toml")
+    assert "replaced: 1 changed (grow)" in running.notes[-1][1]
 
 
 def test_a_bad_policy_at_the_start_is_an_error_at_once(path: Path) -> None:

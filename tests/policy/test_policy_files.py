@@ -148,6 +148,40 @@ def test_all_problems_of_one_table_are_told_at_once() -> None:
             assert line.startswith(f"a.toml:{start}"), line
 
 
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text, "a.toml")
+    return [line.removeprefix("a.toml:")[:24] for line in error.value.problems]
+
+
+def test_a_value_that_cannot_be_read_hides_no_other_of_its_table() -> None:
+    bounds = '[[bounds]]\nname="b"\nat-least=9\nat-most=3\nfrom="08:00"\ntimezone="Mars/X"\non=["mon"]\n'
+    assert problems_of(bounds) == [
+        "3:1: at least 9 and at m",
+        "5:1: from and until go t",
+        "6:1: unknown time zone '",
+        "7:5: unknown day 'mon': ",
+    ]
+    rule = GROW.replace("by = 1", 'by = "much"\nto = 0').replace("never-above", "never-below")
+    assert problems_of(rule.replace('"enrich"', '" "')) == [
+        "4:1: a name of blanks is",
+        "5:1: 'much' is not a ste",
+        "6:1: rule 'grow': to 0 l",
+        "7:1: a scale-out has nev",
+    ], "and not that by is missing"
+    trigger = GROW.replace('"300 tuples", for-at-least = "30s"', '"30%", for-at-least = "a while"')
+    assert problems_of(trigger) == ["8:30: 30% does not fit q", "8:45: 'a while' is not a"]
+    assert problems_of(GROW.replace(" above =", " abvoe =")) == ["8:30: unknown key 'abvoe"], (
+        "not: either above"
+    )
+
+
+def test_all_of_and_any_of_in_one_table_are_one_too_many() -> None:
+    text = GROW.replace("{ metric", "{ all-of = [], any-of = [], metric")
+    (problem,) = problems_of(text)
+    assert problem == "8:18: all-of and any-of "
+
+
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
@@ -259,17 +293,95 @@ def test_names_keep_their_rarest_characters(form: str, between: str) -> None:
     [
         *(
             ("by", each)
-            for each in (1, "1", "x2", "x1.5", "25%", "1e2%", " x 2 ", "x1", "x0.5", 0, "0", "much", 1.5)
+            for each in (
+                1,
+                "1",
+                "x2",
+                "x1.5",
+                "25%",
+                "1e2%",
+                " x 2 ",
+                "x1",
+                "x0.5",
+                0,
+                "0",
+                "much",
+                1.5,
+                "1.0",
+                "0%",
+                "0.00%",
+                "0.5%",
+                "1000%",
+                "1000.1%",
+                "2000%",
+                "x1000",
+                "x2000",
+                "x1.000",
+                "x1.0001",
+                "0007",
+                "-1",
+                "x",
+            )
         ),
         *(
             ("never-above", each)
-            for each in (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight", 10**9, 10**9 + 1)
+            for each in (
+                8,
+                "8",
+                "x2",
+                "x 1.5",
+                "x2e1",
+                0,
+                "0",
+                "-1",
+                "eight",
+                10**9,
+                10**9 + 1,
+                "x0",
+                "x0.0",
+                "x0.01",
+                "8.0",
+                "1000000000",
+                "1000000001",
+                "x1000000001",
+            )
         ),
         *(
             ("above", each)
             for each in ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", "")
         ),
-        *(("for-at-least", each) for each in ("30s", "1m30s", "a while", 30)),
+        *(
+            ("for-at-least", each)
+            for each in ("30s", "1m30s", "a while", 30, "0s", "0m 0.0s", "0m1s", " 5 m ")
+        ),
+        *(
+            ("measure", each)
+            for each in (
+                "each reading",
+                "mean over 1m",
+                "mean over x",
+                "mean over 0s",
+                "p95 over 5m",
+                "p100 over 5m",
+                "p0 over 5m",
+                "p99.9 over 1h",
+                "p0.1 over 1h",
+                "p095 over 1m",
+                " mean  over  1m ",
+                "p over 1m",
+                "forecast 5m ahead",
+                "forecast 0s ahead",
+                "forecast ahead",
+                "forecast 1m 30s  ahead ",
+                "mean of 1m",
+            )
+        ),
+        *(
+            ("in-at-least", each)
+            for each in ("4 of 5", "0 of 5", "4 of 0", " 4  of 05 ", "4of5", "four of 5")
+        ),
+        ("name", " "),
+        ("name", ""),
         ("never-below", 2),
         ("operator", " "),
     ],
@@ -277,13 +389,22 @@ def test_names_keep_their_rarest_characters(form: str, between: str) -> None:
 def test_schema_and_reader_agree(key: str, value: object) -> None:
     trigger = {"metric": "queue-length", "above": "300 tuples", "for-at-least": "30s"}
     table = {"name": "grow", "action": "scale-out", "by": 1, "when": [trigger]}
-    (trigger if key in trigger else table)[key] = value
+    if key == "in-at-least":
+        del trigger["for-at-least"]
+    (trigger if key in (*trigger, "measure", "in-at-least") else table)[key] = value
     _, problems = read_document({"rule": [table]})
     refused = [
         each for each in problems if "does not fit" not in each.text
     ]  # which unit a metric has, only we know
     schema = jsonschema.Draft202012Validator(policy_schema())
     assert bool(list(schema.iter_errors({"rule": [table]}))) is bool(refused), problems
+
+
+@pytest.mark.parametrize("hour", ["08:00", " 08:00 ", "8:00", "24:00", "24:01", "8", "08:60", "008:00"])
+def test_schema_and_reader_agree_on_hours(hour: str) -> None:
+    document = {"bounds": [{"name": "b", "at-least": 1, "from": "07:00", "until": hour}]}
+    schema = jsonschema.Draft202012Validator(policy_schema())
+    assert schema.is_valid(document) is (read_document(document)[0] is not None)
 
 
 def test_places_are_found_in_every_kind_of_toml() -> None:

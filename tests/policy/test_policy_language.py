@@ -133,6 +133,21 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (lambda: operator(5), "operator(5) does not fit"),  # type: ignore[arg-type]
         (lambda: bounds("b").keep("e", at_least=1), 'keep(operator("enrich"))'),  # type: ignore[arg-type]
         (lambda: bounds("b").keep(cluster(), at_least="1"), "at_least=4, at_most=12"),  # type: ignore[arg-type]
+        (lambda: bounds("b").keep(cluster(), at_least=True), "at_least=4, at_most=12"),
+        (lambda: bounds(" ").keep(cluster(), at_least=1).build(), "bounds need a name"),
+        (lambda: bounds("b").keep(cluster(), at_least=1).in_timezone(5), 'in_timezone("Europe/Berlin")'),  # type: ignore[arg-type]
+        (lambda: bounds("b").keep(cluster(), at_least=1).on(["monday"]), 'on("monday", "friday")'),  # type: ignore[arg-type]
+        (lambda: metric("cpu").is_(above(percent(5))).in_at_least(True, of=5), "in_at_least(4, of=5)"),
+        (lambda: metric("cpu").percentile(True, over=minutes(1)), "percentile(95"),
+        (lambda: tuples(10**400), "more than 300 digits"),
+        # too large: the upper end is named
+        (lambda: relative(2000), "a factor of 2000; it must be above 1 and at most 1000, like x2"),
+        (lambda: START.by(percent(2000)), "a step of 2000%; it must be above 0% and at most 1000%"),
+        (lambda: nodes(2 * 10**9), "a limit of 2e+09; it must be above 0 and at most a billion"),
+        (lambda: times_original(2 * 10**9), "at most a billion"),
+        (lambda: metric("cpu").is_(above(percent(5))).in_at_least(6, of=5), "6 of 5 readings; write at most 5 of 5"),
+        (lambda: metric("cpu").is_(above(percent(5))).in_at_least(0, of=5), "write at least 1 of them"),
+        (lambda: metric("cpu").is_(above(percent(5))).in_at_least(1, of=10**6), "write some of at most 100000"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_when_it_is_built(words, complaint: str) -> None:
@@ -157,6 +172,11 @@ def test_no_module_hides_a_word_whatever_is_imported() -> None:
 def test_a_policy_does_not_change() -> None:
     with pytest.raises(AttributeError):
         Policy().rules = ()  # type: ignore[misc]
+
+
+def test_a_name_of_two_lines_is_one_in_english() -> None:
+    text = policy_in_english(Policy(bounds("office\n  hours").keep(cluster(), at_least=2)))
+    assert text.splitlines() == ["office hours", "  Always keep at least 2 nodes."]
 
 
 def test_english_tells_everything() -> None:

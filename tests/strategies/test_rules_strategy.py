@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rule_world import HIGH, LOW, World, grow, sizes
 
 from ebbflow.bench.simulation import play
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
@@ -18,9 +19,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline
-from ebbflow.core.readings import Reading, Windows
-from ebbflow.core.slo import Slo
-from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.readings import Reading
 from ebbflow.guards import guards_for
 from ebbflow.policy import (
     Policy,
@@ -47,66 +46,6 @@ from ebbflow.policy.quantities import Span
 from ebbflow.strategies import Rules, make_strategy
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
 from ebbflow.workloads import Trace, parse_load
-
-HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
-LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
-
-
-class World:
-    """A pipeline of two operators whose plan follows what is decided, a second at a time."""
-
-    def __init__(self, policy: Policy, layout: Layout | None = None, **changes: Any) -> None:
-        self.rules = Rules(policy)
-        self.layout = layout or Layout.of(2, enrich=1, store=1)
-        self.windows = Windows(600.0)
-        self.now_s = changes.pop("now_s", 0.0)
-        self.queue = {"enrich": 0.0, "store": 0.0}
-        self.obeys = True
-        self.changes = changes
-
-    def look(self, **changes: Any) -> Decision:
-        self.windows.add(
-            Reading(self.now_s, name, Metric.OPERATOR_QUEUE, rows) for name, rows in self.queue.items()
-        )
-        usual: dict[str, Any] = {
-            "now_s": self.now_s,
-            "pipeline": Pipeline.chain("words", "enrich", "store"),
-            "planned": self.layout,
-            "requested": self.layout,
-            "observed": self.layout,
-            "windows": self.windows,
-            "batches": (),
-            "under_way": (),
-            "limits": Limits(min_nodes=1, max_nodes=20),
-            "slo": Slo(freshness_s=30.0),
-            "slots_per_node": 1,
-            "lead_time_s": 12.0,
-            "data_age_s": 0.0,
-        }
-        decision = self.rules.decide(Snapshot(**{**usual, **self.changes, **changes}))
-        if self.obeys:
-            self.layout = decision.wanted
-        return decision
-
-    def run(self, seconds_: int, **queues: float) -> list[tuple[float, Layout]]:
-        """Look once a second; the changes of the plan, with their times."""
-        self.queue |= queues
-        changes = []
-        for _ in range(seconds_):
-            before = self.layout
-            decision = self.look()
-            if decision.wanted.difference(before):
-                changes.append((self.now_s, decision.wanted))
-            self.now_s += 1.0
-        return changes
-
-
-def grow(by: Any = None, *, op: str = "enrich") -> Any:
-    return rule("grow").scale_out(operator(op)).by(by or absolute(1))
-
-
-def sizes(changes: list[tuple[float, Layout]], op: str = "enrich") -> list[tuple[float, int]]:
-    return [(time_s, layout.parallelism[op]) for time_s, layout in changes]
 
 
 def test_a_rule_needs_a_fresh_full_period_after_it_fired() -> None:
@@ -462,6 +401,41 @@ def test_an_operator_that_does_not_exist_is_held_and_told() -> None:
     world = World(Policy(grow(op="enrihc").but_never_above(nodes(5)).when(HIGH)))
     assert world.run(20, enrich=301) == []
     assert "they name operators enrihc; there are enrich, store" in world.look().reason
+
+
+def test_names_that_are_not_there_are_told_once_after_the_start_and_after_a_change() -> None:
+    policy = Policy(grow(op="nope").when(HIGH), bounds("night").keep(operator("zzz"), at_least=3))
+    shrink = rule("in").scale_in(operator("enrich")).by(absolute(1)).when(LOW)
+    world = World(Policy(*policy.rules, shrink, *policy.bounds))
+    world.now_s = 1000.0
+    told = [
+        "rule 'grow' names operator nope, which is not there; there are enrich, store; "
+        "bounds 'night' name operator zzz, which is not there; there are enrich, store; "
+    ]
+
+    def reasons(seconds_: int) -> list[str]:
+        found = []
+        for _ in range(seconds_):
+            found.append(world.look().reason)
+            world.now_s += 1.0
+        return [reason[: len(told[0])] for reason in found if "names operator" in reason]
+
+    assert reasons(30) == [], "its query may be about to start"
+    assert reasons(500) == told
+    world.rules.use(policy)
+    assert reasons(100) == told
+
+
+def test_a_rule_that_waits_for_what_nobody_measures_is_told() -> None:
+    heap = metric("node-heap-share").is_(above(percent(80))).for_at_least(seconds(30))
+    world = World(Policy(rule("heap").scale_out(cluster()).by(absolute(1)).when(heap)))
+    reasons = []
+    for _ in range(400):
+        reasons.append(world.look().reason)
+        world.now_s += 1.0
+    told = [(t, reason) for t, reason in enumerate(reasons) if "nothing was read" in reason]
+    assert [t for t, _ in told] == [300]
+    assert told[0][1].startswith("rule 'heap' waits for node-heap-share, of which nothing was read in 5m; ")
 
 
 def test_missing_and_stale_readings_never_fire() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rules.cases import Case
+from ebbflow.bench.rules.cases import Case, Change
 from ebbflow.bench.rules.judge import SIMULATOR, SPARK, Result, queue_slope_per_s
 from ebbflow.bench.rules.run import run_cases
+from ebbflow.bench.rules.stored import Stored, stored_on_spark
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.report.rules_page import CasePicture, write_rules_page
 from ebbflow.targets.spark.java import check_java
@@ -47,9 +49,10 @@ def rules(
     if json:
         print_json([result.to_json() for result in results])
     else:
-        Console(highlight=False).print(_table(results))
-        if SPARK not in targets:
-            say("on a real Spark cluster as well, in about half an hour: --target simulator,spark")
+        stored = stored_on_spark() if SPARK not in targets else {}
+        Console(highlight=False).print(_table(results, stored))
+        if stored:
+            say("Spark as it was measured then; anew, in about half an hour: --target simulator,spark")
     write_rules_page(report, [_picture(result) for result in results])
     say(f"pictures: {escape(str(report))}")
     return 0 if all(not result.wrong for result in results) else 1
@@ -64,31 +67,45 @@ def _judged(result: Result) -> None:
     say(f"{result.case.name} on Spark: {'as it must be' if not result.wrong else 'WRONG'}: {escape(told)}")
 
 
-def _table(results: list[Result]) -> Table:
+def _table(results: list[Result], stored: Mapping[str, Stored]) -> Table:
     targets = list(dict.fromkeys(result.target for result in results))
-    table = Table("case", "the seed expects", *targets, box=None, pad_edge=False)
+    days = ", ".join(sorted({each.measured_on for each in stored.values()}))
+    then = [f"Spark, {days}"] if stored else []
+    table = Table("case", "the seed expects", *targets, *then, box=None, pad_edge=False)
     for name in dict.fromkeys(result.case.name for result in results):
         own = {result.target: result for result in results if result.case.name == name}
         case = next(iter(own.values())).case
-        table.add_row(name, case.seed_says, *(_cell(own.get(target)) for target in targets))
+        cells = [_cell(own.get(target)) for target in targets]
+        if stored:
+            cells.append(_stored_cell(case, stored.get(name)))
+        table.add_row(name, case.seed_says, *cells)
     return table
 
 
 def _cell(result: Result | None) -> str:
-    if result is None:
-        return "–"
-    mark = "[green]✓[/green]" if not result.wrong else "[red]✗[/red]"
-    return f"{mark} {escape(_changes(result))}"
+    return "–" if result is None else _marked(not result.wrong, _changes(result))
+
+
+def _stored_cell(case: Case, then: Stored | None) -> str:
+    return "–" if then is None else _marked(then.ok, _told_of(case, then.changes, then.queue_slope_per_s))
+
+
+def _marked(ok: bool, text: str) -> str:
+    return f"{'[green]✓[/green]' if ok else '[red]✗[/red]'} {escape(text)}"
 
 
 def _changes(result: Result) -> str:
-    several = len(result.case.rates_per_s) > 1
+    slope = queue_slope_per_s(result.seen) if result.case.queue_slope_per_s is not None else None
+    return _told_of(result.case, result.seen.changes, slope)
+
+
+def _told_of(case: Case, changes: Sequence[Change], slope: float | None) -> str:
+    several = len(case.rates_per_s) > 1
     steps = [
         f"{f'{change.operator} ' if several else ''}{change.before}→{change.after} at {change.time_s:.0f} s"
-        for change in result.seen.changes
+        for change in changes
     ]
     told = ", ".join(steps) or "never scales"
-    slope = queue_slope_per_s(result.seen) if result.case.queue_slope_per_s is not None else None
     return told if slope is None else f"{told}, then {round(slope, 1) + 0.0:g} rows/s"
 
 

@@ -28,6 +28,9 @@ from ebbflow.report.page import write_page
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
+SAME_AGAIN_S = 5.0
+"""How long to wait for what a job says of a policy that it may have already: a few cycles."""
+
 PolicyFile = Annotated[Path, typer.Argument(help="A policy in TOML or YAML.", metavar="FILE")]
 
 
@@ -103,9 +106,12 @@ def apply(
     text = read_text(file) if file.suffix.lower() == to.suffix.lower() else policy_text(policy, to.suffix)
     unchanged = read_text(to) == text
     replace_file(to, text)
-    answer = "it was there already, word for word" if unchanged else None
-    if store is not None and not unchanged:
-        answer = answer_of_ledger(store, digest_of(text.encode()), since_id, within_s, SystemClock())
+    answer = None
+    if store is not None:  # the same again is taken up only where another was handed over in Python
+        wait_s = min(within_s, SAME_AGAIN_S) if unchanged else within_s
+        answer = answer_of_ledger(store, digest_of(text.encode()), since_id, wait_s, SystemClock())
+    if answer is None and unchanged:
+        answer = "it was there already, word for word"
     if json:
         names = [rule.name for rule in policy.rules]
         print_json({"applied": str(to), "rules": names, "answer": answer})

@@ -112,6 +112,10 @@ class Ledger:
             del self._unsettled[entry_id]
         return settled
 
+    def forget_expectations(self) -> None:
+        """What is expected stays unknown: its times are none any more."""
+        self._unsettled.clear()
+
     def _amend(self, entries: Sequence[LedgerEntry]) -> None:
         if self._writes:
             self._store.amend_ledger({entry.entry_id: entry.to_json() for entry in entries})

@@ -13,15 +13,18 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol
 
 from ebbflow.control.ledger import ACT, Ledger, LedgerStore
+from ebbflow.control.set_back import SetBack
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
+from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import Guard, Observation, Strategy, Target
+from ebbflow.core.ports import Guard, Observation, StartsOver, Strategy, Target
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -103,6 +106,7 @@ class ControlLoop:
         self._undecided: list[Batch] = []
         self._decided_s = float("-inf")
         self._forgot_s = float("-inf")
+        self._set_back = SetBack()
         self._pace_s = 0.0
         """How long it takes until the next batch ends, as the last ones did."""
         self._last_out_s: float | None = None
@@ -129,11 +133,14 @@ class ControlLoop:
                 self._failures += 1
                 if self._failures in (1, 10, 100) or self._failures % 1000 == 0:
                     log.exception("cycle failed (%d in a row); the job goes on untouched", self._failures)
-            self._clock.wait(self._cycle_s - (self._clock.now_s() - started_s), stop)
+            took_s = max(0.0, self._clock.now_s() - started_s)  # it may have been set back meanwhile
+            self._clock.wait(self._cycle_s - took_s, stop)
 
     def cycle(self) -> CycleReport:
         """Look once, decide if there is something to decide on, and act on it."""
         now_s = self._clock.now_s()
+        if back_s := self._set_back.by_s(now_s):
+            self._start_over(now_s, back_s)
         if self._between is not None and (note := self._between()) is not None:
             self._notes.append(note)
         news = self._observe()
@@ -150,6 +157,26 @@ class ControlLoop:
         if news or self._still_growing(now_s) or now_s - self._decided_s >= self._decide_every_s:
             entry = self._decide(now_s, self._last)
         return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+
+    def _start_over(self, now_s: float, back_s: float) -> None:
+        """The clock was set back. Readings of before would look newer than all that come, and acts of before as if
+        they were still to come: forget the former, and date the latter to now."""
+        self.windows = Windows(REMEMBER_S)
+        self.ledger.forget_expectations()
+        self._decided_s = self._forgot_s = float("-inf")
+        self._last_out_s, self._last_in_s = (
+            None if then_s is None else min(then_s, now_s) for then_s in (self._last_out_s, self._last_in_s)
+        )
+        if self._last is not None:
+            self._last = replace(self._last, time_s=min(self._last.time_s, now_s))
+        for part in chain([self._strategy], self._guards):
+            if isinstance(part, StartsOver):
+                part.start_over(now_s)
+        back = format_duration(round(back_s))
+        log.warning("the clock was set back by %s; readings and waiting times start over", back)
+        self._notes.append(
+            Note(text=f"the clock was set back by {back}: readings and waiting times start over")
+        )
 
     def _write_notes(self, now_s: float) -> None:
         """Notes go to the ledger as holds, once there is a layout to hold."""
@@ -184,7 +211,7 @@ class ControlLoop:
         self._undecided += seen.batches
         if seen.batches:
             self._pace_s = max(max(b.trigger_interval_s, b.duration_s) for b in seen.batches)
-        self.windows.add(seen.readings)
+        self.windows.add(self._set_back.of_now(seen.readings))
         self._store.add(seen.readings)
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow

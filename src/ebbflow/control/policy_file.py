@@ -37,13 +37,17 @@ class PolicyFile(PolicyInForce):
         )  # before it is read: what is written meanwhile is seen at the next look
         text = read_text(Path(path))
         super().__init__(parse_policy(text, str(path)))
-        self._in_force = self._told = digest_of(text.encode())
+        self._in_force: str | None = digest_of(text.encode())
+        self._told: str | None = self._in_force
         self._settling: str | None = None
 
     def look(self) -> Note | None:
         """Follow the file, and what was handed over; what changed, for the ledger."""
         handed_over = super().look()
         if handed_over is not None:
+            self._in_force = self._told = (
+                None  # whatever is written from now on takes over, also the same again
+            )
             return handed_over
         signature = self._stat()
         if signature == self._signature and self._settling is None:
@@ -90,7 +94,7 @@ class PolicyFile(PolicyInForce):
         }
         return Note(
             text=f"policy {self.path.name} not replaced, the old one stays in force: {error}",
-            inputs={"policy": str(self.path), "sha256": self._told, **wrong},
+            inputs={"policy": str(self.path), "sha256": self._told or "", **wrong},
         )
 
     def _missing(self, error: OSError) -> Note | None:

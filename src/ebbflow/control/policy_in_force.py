@@ -6,6 +6,7 @@ import logging
 import threading
 
 from ebbflow.control.loop import Note
+from ebbflow.errors import InputError
 from ebbflow.policy.model import Policy
 from ebbflow.strategies.rules import Rules
 
@@ -23,6 +24,8 @@ class PolicyInForce:
 
     def use(self, policy: Policy) -> None:
         """Another policy from the next cycle on. One that cannot be meant raises, and changes nothing."""
+        if not isinstance(policy, Policy):
+            raise InputError(f"{policy!r} is no policy; give a Policy(…), or load_policy(FILE)")
         Rules(policy)
         with self._handing_over:
             self._next = policy

@@ -226,3 +226,6 @@ AT_MOST_ONE = frozenset(
     }
 )
 """Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
+
+AT_LEAST_ONE = frozenset({Metric.NODES, Metric.NODES_REQUESTED, Metric.SLOTS})
+"""Counts of what no pipeline runs without."""

@@ -69,6 +69,16 @@ class Guard(Protocol):
         ...
 
 
+@runtime_checkable
+class StartsOver(Protocol):
+    """A strategy or guard that remembers times, and can be told that the clock was set back."""
+
+    def start_over(self, now_s: float) -> None:
+        """It is earlier than at the last look. What was read before counts for nothing, and what was done
+        before counts as done now: nothing is to wait for a time that has been already."""
+        ...
+
+
 class Target(Protocol):
     """What is scaled: a monitor and an actuator behind one door."""
 

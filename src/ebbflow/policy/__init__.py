@@ -1,17 +1,17 @@
 """Scaling policies that read like English: ``from ebbflow.policy import *``.
 
-==============  =================================================================================
+==============  ============================================================================================
 ``words``       the words: operators, units, factors, limits, thresholds
 ``builder``     their grammar: an editor completes what may follow, and mypy rejects what may not
-``model``       a policy as plain frozen values; ``quantities`` and ``values`` are its small ones
+``model``       a policy as plain frozen values; ``conditions`` of rules; ``quantities``, ``values``: its small ones
 ``english``     a policy as sentences
 ``files``       a policy as TOML or YAML, both ways; ``schema``: what editors know of it
 ``calendar``    when bounds hold
-``checks``      rules that never fire, that fight each other, limits that contradict
+``checks``      rules that never fire; ``fights`` of rules, ``bounds_checks``: limits that contradict
 ``measures``    means, percentiles and trends at a constant cost per reading
 ``evaluation``  triggers and rules that follow the readings; ``router`` brings them there
 ``needs``       which series a policy needs: what a collector subscribes to
-==============  =================================================================================
+==============  ============================================================================================
 """
 
 from __future__ import annotations

@@ -227,11 +227,14 @@ class Within(Buildable):
 
     def on(self, *days: str) -> Within:
         """``weekdays``, ``weekends``, or days by name; those on which the hours begin."""
+        for day in days:
+            fitting("on", day, str, 'on("monday", "friday") or on("weekdays")')
         return Within({**self._known, "on": days_named(days)})
 
     def in_timezone(self, zone: str) -> Within:
         """Whose hours and days, like ``Europe/Berlin``."""
-        return Within({**self._known, "timezone": zone})
+        right = 'in_timezone("Europe/Berlin")'
+        return Within({**self._known, "timezone": fitting("in_timezone", zone, str, right)})
 
     def build(self) -> Bounds:
         """The bounds as a plain value."""

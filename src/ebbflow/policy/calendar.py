@@ -29,8 +29,19 @@ def holds(bounds: Bounds, now_s: float) -> bool:
 
 
 def always_holds(bounds: Bounds) -> bool:
-    """Whether they hold at every hour of every day."""
-    return bounds.from_ is None and (not bounds.on or set(bounds.on) == set(Day))
+    """Whether they hold at every hour of every day.
+
+    >>> from ebbflow.policy import bounds as named, cluster
+    >>> kept = named("b").keep(cluster(), at_most=2)
+    >>> [always_holds(kept.between("00:00", until).build()) for until in ("24:00", "23:59")]
+    [True, False]
+    """
+    covered_min = 0
+    for start, end in sorted(_spans(bounds)):
+        if start > covered_min:
+            return False
+        covered_min = max(covered_min, end)
+    return covered_min >= WEEK_MIN
 
 
 @lru_cache(maxsize=256)

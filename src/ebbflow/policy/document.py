@@ -14,6 +14,7 @@ import msgspec
 
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.policy.builder import DAYS, days_named
+from ebbflow.policy.half_read import HalfRead, NotReadError
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Condition, Day, Policy, Rule, Trigger
 from ebbflow.policy.quantities import Clock, Quantity, Span, shown
 from ebbflow.policy.values import Limit, Measure, Often, Step
@@ -153,6 +154,7 @@ class _Reader:
                 self._note(path, f"'{field.encode_name}' is missing; write {example or field.encode_name}")
                 whole = False
         if not whole:
+            self._look_at_the_rest(kind, table, read, meant, path)
             raise _UnreadableError
         try:
             return kind(**read)
@@ -160,6 +162,23 @@ class _Reader:
             for key, text in zip(error.keys, error.problems, strict=True):
                 self._note((*path, key) if key in table else path, text)
             raise _UnreadableError from None
+
+    def _look_at_the_rest(
+        self, kind: type[PART], table: Mapping[str, object], read: dict[str, Any], meant: set[str], path: Path
+    ) -> None:
+        """What is wrong with those values of a table that could be read."""
+        left_out = {
+            field.name: field.default
+            for key, field in _fields(kind).items()
+            if not field.required and key not in table and key not in meant
+        }
+        half: Any = HalfRead(kind, {**left_out, **read})
+        for check in kind.CHECKS:
+            try:
+                for key, text in check(half):
+                    self._note((*path, key) if key in table else path, text)
+            except NotReadError:
+                continue
 
     def _value(self, kind: Any, value: object, path: Path) -> Any:
         if kind in SCALARS:
@@ -208,6 +227,11 @@ class _Reader:
 
     def _condition(self, table: object, path: Path) -> Condition:
         if isinstance(table, Mapping):
+            if "all-of" in table and "any-of" in table:
+                raise self._fail(
+                    (*path, "any-of"),
+                    "all-of and any-of in one table; write one, and the other as a condition in it",
+                )
             if "all-of" in table:
                 return self._part(AllOf, table, path)
             if "any-of" in table:

@@ -39,8 +39,8 @@ def policy_in_english(policy: Policy) -> str:
     """
     if not policy.rules and not policy.bounds:
         return "Nothing is ever scaled: the policy has no rules."
-    parts = [f"{rule.name}\n  " + ",\n  ".join(_rule_lines(rule)) + "." for rule in policy.rules]
-    parts += [f"{bounds.name}\n  {bounds_in_english(bounds)}." for bounds in policy.bounds]
+    parts = [f"{_one_line(rule.name)}\n  " + ",\n  ".join(_rule_lines(rule)) + "." for rule in policy.rules]
+    parts += [f"{_one_line(bounds.name)}\n  {bounds_in_english(bounds)}." for bounds in policy.bounds]
     return "\n\n".join(parts)
 
 
@@ -111,6 +111,11 @@ def measured_in_english(trigger: Trigger) -> str:
     if measure.kind is MeasureKind.FORECAST:
         return f"the forecast of {name} {measure.span} ahead"
     return name
+
+
+def _one_line(name: str) -> str:
+    """Names of files may have line breaks; then the next line would look like what the rule says."""
+    return " ".join(name.split())
 
 
 def _named(trigger: Trigger) -> str:

@@ -7,23 +7,44 @@ Field names are the keys of the file form, with ``-`` for ``_``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import PolicyError
-from ebbflow.policy.fitting import check_fit
-from ebbflow.policy.quantities import Clock, Quantity, Span
-from ebbflow.policy.values import LARGEST_SIZE, Limit, Measure, MeasureKind, Often, Step
+from ebbflow.policy.conditions import AllOf, AnyOf, Condition, Part, Trigger, Wrong, triggers_of
+from ebbflow.policy.quantities import Clock, Span
+from ebbflow.policy.values import LARGEST_SIZE, Limit, Step
+
+__all__ = [
+    "EACH_OPERATOR",
+    "NODES",
+    "Action",
+    "AllOf",
+    "AnyOf",
+    "Bounds",
+    "Buildable",
+    "Condition",
+    "Day",
+    "Policy",
+    "Rule",
+    "Trigger",
+    "Unfinished",
+    "triggers_of",
+]
 
 EACH_OPERATOR = "*"
 """In place of an operator's name: the rule applies to each operator, by its own readings."""
 NODES = ""
 """No operator: the rule applies to the nodes of the cluster."""
+
+
+MINUTES_OF_DAY = 1440
 
 
 class Action(StrEnum):
@@ -45,98 +66,7 @@ class Day(StrEnum):
     SUNDAY = "sunday"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.strip("_").replace("_", "-")):
-    """A table of the file form."""
-
-    def __post_init__(self) -> None:
-        found = list(self._wrong())
-        if found:
-            raise PolicyError(*(text for _, text in found), keys=[key for key, _ in found])
-
-    def _wrong(self) -> Iterator[tuple[str, str]]:
-        """All that cannot be meant: the key, and what would be right."""
-        return iter(())
-
-
-class Trigger(_Part, frozen=True, kw_only=True):
-    """A metric, a threshold (above: strictly; below: or equal) and how long or how often."""
-
-    metric: Annotated[str, msgspec.Meta(description="key of the catalogue (`ebbflow metrics`), or cpu")]
-    of: Annotated[str, msgspec.Meta(description="operator, query or node; the rule's own if not told")] = ""
-    measure: Annotated[Measure, msgspec.Meta(description="what of the metric is compared")] = Measure()
-    above: Annotated[Quantity | None, msgspec.Meta(description="it must be greater than this")] = None
-    below: Annotated[Quantity | None, msgspec.Meta(description="it must be this or less")] = None
-    for_at_least: Annotated[
-        Span | None, msgspec.Meta(description="every reading of that time must be past the threshold")
-    ] = None
-    in_at_least: Annotated[
-        Often | None, msgspec.Meta(description="so many of the last readings must be past the threshold")
-    ] = None
-
-    def _wrong(self) -> Iterator[tuple[str, str]]:
-        if (self.above is None) == (self.below is None):
-            yield "metric", f"metric {self.metric}: write either above or below"
-        else:
-            try:
-                check_fit(self.metric, self.measure, self.threshold, "above" if self.is_above else "below")
-            except PolicyError as error:
-                yield error.keys[0], error.problems[0]
-        if self.of and not self.of.strip():
-            yield "of", "of a name of blanks; write an operator, a query or a node, or leave it out"
-        if self.for_at_least is not None and self.in_at_least is not None:
-            yield "in-at-least", "write either for-at-least or in-at-least, not both"
-        if self.measure.kind is MeasureKind.EACH and self.for_at_least is None and self.in_at_least is None:
-            yield (
-                "metric",
-                "one reading alone fires no rule; add for-at-least, like 30s, or in-at-least, like 4 of 5",
-            )
-
-    @property
-    def threshold(self) -> Quantity:
-        """What it is compared with."""
-        found = self.below if self.above is None else self.above
-        assert found is not None
-        return found
-
-    @property
-    def is_above(self) -> bool:
-        """Whether it must be greater, not less."""
-        return self.above is not None
-
-
-class AllOf(_Part, frozen=True, kw_only=True):
-    """All of these must hold."""
-
-    all_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="all must hold")]
-
-    def _wrong(self) -> Iterator[tuple[str, str]]:
-        if not self.all_of:
-            yield "all-of", "all-of without conditions; write at least one"
-
-
-class AnyOf(_Part, frozen=True, kw_only=True):
-    """One of these must hold."""
-
-    any_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="one of them must hold")]
-
-    def _wrong(self) -> Iterator[tuple[str, str]]:
-        if not self.any_of:
-            yield "any-of", "any-of without conditions; write at least one"
-
-
-Condition: TypeAlias = Trigger | AllOf | AnyOf
-
-
-def triggers_of(condition: Condition) -> Iterator[Trigger]:
-    """The leaves."""
-    if isinstance(condition, Trigger):
-        yield condition
-        return
-    for part in condition.all_of if isinstance(condition, AllOf) else condition.any_of:
-        yield from triggers_of(part)
-
-
-class Rule(_Part, frozen=True, kw_only=True):
+class Rule(Part, frozen=True, kw_only=True):
     """When its conditions hold, and nothing forbids it, a size changes by a step, up to a limit."""
 
     name: Annotated[str, msgspec.Meta(description="for people; the ledger tells which rule fired")]
@@ -156,22 +86,32 @@ class Rule(_Part, frozen=True, kw_only=True):
         Span | None, msgspec.Meta(description="guard time: not so soon after a scale-in")
     ] = None
 
-    def _wrong(self) -> Iterator[tuple[str, str]]:
+    def _wrong_name(self) -> Iterator[Wrong]:
         if not self.name.strip():
             yield "name", "a rule needs a name, by which the ledger can tell that it fired"
-        yield from _wrong_operator(self.operator)
+
+    def _wrong_operator(self) -> Iterator[Wrong]:
+        yield from _wrong_subject(self.operator)
+
+    def _wrong_step(self) -> Iterator[Wrong]:
         if (self.by is None) == (self.to is None):
             yield "name", f"rule '{self.name}': write either by, like 1, or to, like 4"
+
+    def _wrong_size(self) -> Iterator[Wrong]:
         if self.to is not None and self.to < 1:
             yield "to", f"rule '{self.name}': to {self.to} leaves nothing to work; 1 or more"
         if self.to is not None and self.to > LARGEST_SIZE:
             yield "to", f"rule '{self.name}': to more than a billion; nothing is that large"
+
+    def _wrong_limit(self) -> Iterator[Wrong]:
         if self.out and self.never_below is not None:
             yield "never-below", "a scale-out has never-above, not never-below"
         if not self.out and self.never_above is not None:
             yield "never-above", "a scale-in has never-below, not never-above"
+
+    def _wrong_when(self) -> Iterator[Wrong]:
         if not self.when:
-            yield "name", f"rule '{self.name}' has no condition; add at least one to when"
+            yield "when", f"rule '{self.name}' has no condition; add at least one to when"
         if self.operator == NODES:
             for trigger in self.triggers:
                 if not trigger.of and _about_operator(trigger.metric):
@@ -179,6 +119,8 @@ class Rule(_Part, frozen=True, kw_only=True):
                         "when",
                         f"rule '{self.name}': {trigger.metric} is about an operator; say of which one",
                     )
+
+    CHECKS = (_wrong_name, _wrong_operator, _wrong_step, _wrong_size, _wrong_limit, _wrong_when)
 
     @property
     def out(self) -> bool:
@@ -191,7 +133,7 @@ class Rule(_Part, frozen=True, kw_only=True):
         return tuple(trigger for condition in self.when for trigger in triggers_of(condition))
 
 
-class Bounds(_Part, frozen=True, kw_only=True):
+class Bounds(Part, frozen=True, kw_only=True):
     """A size is kept within bounds, always or at certain hours (WASABi's constraint rules)."""
 
     name: Annotated[str, msgspec.Meta(description="for people")]
@@ -207,30 +149,34 @@ class Bounds(_Part, frozen=True, kw_only=True):
     ] = ()
     timezone: Annotated[str, msgspec.Meta(description="whose hours and days, like Europe/Berlin")] = "UTC"
 
-    def _wrong(self) -> Iterator[tuple[str, str]]:
-        yield from _wrong_operator(self.operator)
-        sizes = {"at-least": self.at_least, "at-most": self.at_most}
+    def _wrong_name(self) -> Iterator[Wrong]:
+        if not self.name.strip():
+            yield "name", "bounds need a name, by which the ledger can tell that they held something"
+
+    def _wrong_operator(self) -> Iterator[Wrong]:
+        yield from _wrong_subject(self.operator)
+
+    def _wrong_at_least(self) -> Iterator[Wrong]:
+        yield from _wrong_size("at-least", self.at_least)
+
+    def _wrong_at_most(self) -> Iterator[Wrong]:
+        yield from _wrong_size("at-most", self.at_most)
+
+    def _wrong_sizes(self) -> Iterator[Wrong]:
         if self.at_least is None and self.at_most is None:
             yield "name", f"bounds '{self.name}' bound nothing; add at-least or at-most"
-        odd = {key: size for key, size in sizes.items() if size is not None and not 1 <= size <= LARGEST_SIZE}
-        for key, size in odd.items():
-            yield (
-                key,
-                f"{key} {size}; a size is 1 or more"
-                if size < 1
-                else f"{key} of more than a billion; nothing is that large",
-            )
-        if (
-            not odd
-            and self.at_least is not None
+        elif (
+            self.at_least is not None
             and self.at_most is not None
-            and self.at_least > self.at_most
+            and 1 <= self.at_most < self.at_least <= LARGEST_SIZE
         ):
             yield (
                 "at-least",
                 f"at least {self.at_least} and at most {self.at_most} contradict each other; "
                 f"did you mean {self.at_most} to {self.at_least}?",
             )
+
+    def _wrong_hours(self) -> Iterator[Wrong]:
         if (self.from_ is None) != (self.until is None):
             yield "until" if self.until else "from", "from and until go together; write both or neither"
         if self.from_ is not None and self.from_ == self.until:
@@ -238,10 +184,24 @@ class Bounds(_Part, frozen=True, kw_only=True):
                 "until",
                 f"from {self.from_} until {self.until} is no time at all; leave both out for the whole day",
             )
+        if self.from_ is not None and self.from_.minute == MINUTES_OF_DAY:
+            yield "from", "from 24:00 is the end of a day; write 00:00 for the begin of the next"
+
+    def _wrong_timezone(self) -> Iterator[Wrong]:
         try:
             ZoneInfo(self.timezone)
         except (KeyError, ValueError, OSError):
             yield "timezone", f"unknown time zone '{self.timezone}'; write UTC or one like Europe/Berlin"
+
+    CHECKS = (
+        _wrong_name,
+        _wrong_operator,
+        _wrong_at_least,
+        _wrong_at_most,
+        _wrong_sizes,
+        _wrong_hours,
+        _wrong_timezone,
+    )
 
 
 class Policy:
@@ -273,7 +233,7 @@ class Policy:
         object.__setattr__(self, "rules", tuple(part for part in made if isinstance(part, Rule)))
         object.__setattr__(self, "bounds", tuple(part for part in made if isinstance(part, Bounds)))
         names = [rule.name for rule in self.rules] + [bounds.name for bounds in self.bounds]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise PolicyError(f"two parts of the policy are named '{twice}'; the ledger could not tell which")
 
@@ -319,7 +279,14 @@ def _no_part(part: object) -> str:
     return f"{part!r} is no part of a policy; write rule(…) or bounds(…)"
 
 
-def _wrong_operator(name: str) -> Iterator[tuple[str, str]]:
+def _wrong_size(key: str, size: int | None) -> Iterator[Wrong]:
+    if size is not None and size < 1:
+        yield key, f"{key} {size}; a size is 1 or more"
+    if size is not None and size > LARGEST_SIZE:
+        yield key, f"{key} of more than a billion; nothing is that large"
+
+
+def _wrong_subject(name: str) -> Iterator[Wrong]:
     if name and not name.strip():
         yield (
             "operator",

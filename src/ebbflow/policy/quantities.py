@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import date, time
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,7 +17,8 @@ from ebbflow.errors import DurationError, PolicyError
 
 LONGEST_MS = 366 * 86_400_000
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-POSITIVE = NUMBER.removeprefix("-?")
+SPAN = r"(?!(?:\s*0+(?:\.0+)?\s*(?:ms|s|m|h|d))+\s*$)\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d)\s*)+"
+"""A time that is not 0, for schemas."""
 
 
 def number_text(value: float) -> str:
@@ -28,17 +30,26 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
+def plain_text(value: float) -> str:
+    """The same for numbers that are written without an exponent.
+
+    >>> plain_text(2.0), plain_text(1e-7)
+    ('2', '0.0000001')
+    """
+    return str(int(value)) if value == int(value) else f"{Decimal(repr(value)):f}"
+
+
 class Span(msgspec.Struct, frozen=True, order=True):
     """A time, in whole milliseconds.
 
-    >>> str(Span.parse("90s")), Span.parse("1m30s").seconds
-    ('1m30s', 90.0)
+    >>> str(Span.parse("90s")), Span.parse("1m30s").seconds, str(Span(1500))
+    ('1m30s', 90.0, '1.5s')
     """
 
     ms: int
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$",
+        "pattern": rf"^{SPAN}$",
         "examples": ["30s", "5m", "1h30m"],
     }
 
@@ -71,10 +82,12 @@ class Span(msgspec.Struct, frozen=True, order=True):
     def plain(self) -> str:
         """As written in a file."""
         text, left = "", self.ms
-        for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
             count, left = divmod(left, size)
             text += f"{count}{unit}" if count else ""
-        return text
+        if left >= 1000:
+            return f"{text}{plain_text(left / 1000)}s"
+        return text + (f"{left}ms" if left else "")
 
     __str__ = plain
 
@@ -180,7 +193,7 @@ class Clock(msgspec.Struct, frozen=True, order=True):
     minute: int
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": r"^([01]?\d|2[0-3]):[0-5]\d$|^24:00$",
+        "pattern": r"^\s*(([01]?\d|2[0-3]):[0-5]\d|24:00)\s*$",
         "examples": ["08:00"],
     }
 

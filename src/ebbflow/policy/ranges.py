@@ -7,15 +7,15 @@ each other if that is more than there are:
     max(0, m − (n − min)) + max(0, m' − (n' − min)) > min
 
 Different measures of a metric: where every reading of a time is in a range, a mean or a percentile over no more than
-that time is in it too. And where a load stands still, a reading, its mean, its percentiles and its forecast are
-one value, and the rate of change is 0: two rules that both hold there fight.
+that time is in it too, and where every mean over s is, so is, but for the s at its begin, one over a longer S. Of two
+percentiles over the same time the higher is never less. And where a load stands still, a reading, its mean, its
+percentiles and its forecast are one value, and the rate of change is 0: two rules that both hold there fight.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ebbflow.core.metrics import Metric
@@ -66,27 +66,61 @@ class Range(NamedTuple):
         """
         if self.meets(other):
             return False
-        if self.measure != other.measure:
+        if self.measure != other.measure and not self._out_of_order(other):
             return self._decides(other) or other._decides(self)
         both = min(self.of, other.of)
         return sum(max(0, each.times - (each.of - both)) for each in (self, other)) > both
 
+    def _out_of_order(self, other: Range) -> bool:
+        """Whether these are percentiles of the same readings, and the higher would have to be the smaller one.
+
+        >>> p50, p95 = (Measure.parse(f"p{p} over 5m") for p in (50, 95))
+        >>> Range(300, math.inf, measure=p50).excludes(Range(-math.inf, 100, measure=p95))
+        True
+        >>> Range(300, math.inf, measure=p95).excludes(Range(-math.inf, 100, measure=p50))
+        False
+        """
+        kinds, spans = {self.measure.kind, other.measure.kind}, {self.measure.span, other.measure.span}
+        if kinds != {MeasureKind.PERCENTILE} or len(spans) > 1:
+            return False
+        lower, higher = sorted((self, other), key=lambda each: each.measure.percentile)
+        return higher.high <= lower.low
+
     def _decides(self, other: Range) -> bool:
-        """Whether every reading that the other was made of last is in this range.
+        """Whether every reading that the other was made of last is in this range, or in a mean that is.
 
         >>> minute = Measure.parse("mean over 1m")
         >>> [Range(300, math.inf, lasts_s=s)._decides(Range(-math.inf, 100, measure=minute)) for s in (59, 60)]
         [False, True]
+        >>> means = Range(300, math.inf, measure=minute, lasts_s=600)
+        >>> [means._decides(Range(-math.inf, most, measure=Measure.parse("mean over 5m"))) for most in (240, 241)]
+        [True, False]
         """
         made_of_readings = other.measure.kind in (MeasureKind.MEAN, MeasureKind.PERCENTILE)
-        if self.measure.kind is not MeasureKind.EACH or not made_of_readings or other.times < other.of:
+        if not made_of_readings or other.times < other.of:
             return False
         assert other.measure.span is not None
-        return self.lasts_s >= other.measure.span.seconds
+        span_s = other.measure.span.seconds
+        if self.measure.kind is MeasureKind.EACH:
+            return self.lasts_s >= span_s
+        if {self.measure.kind, other.measure.kind} != {MeasureKind.MEAN} or self.lasts_s < span_s:
+            return False
+        assert self.measure.span is not None
+        cut = (
+            self.measure.span.seconds / span_s
+        )  # of the first of these means only a part may be in the other
+        if self.low >= other.high:
+            return self.low * (1 - cut) >= other.high
+        return self.high * (1 + cut) <= other.low
 
 
 Way = dict[Compared, tuple[Range, ...]]
 """One way to satisfy conditions: all of these ranges."""
+
+
+SAME_SERIES = {Metric.OPERATOR_QUEUE: Metric.QUEUE_LENGTH}
+"""Two names of what a rule on an operator reads. (``backlog`` is a third on Spark where there is a read limit, and
+something else where there is none: nobody can tell from a policy, so it is compared with itself alone.)"""
 
 
 def resolved(trigger: Trigger, operator: str) -> Metric | None:
@@ -129,6 +163,7 @@ def _ways(condition: Condition, operator: str, only: Mapping[int, int]) -> list[
     low, high = (limit, math.inf) if condition.is_above else (-math.inf, limit)
     times, of = (often.times, often.of) if often is not None else (1, 1)
     metric = resolved(condition, operator)
+    metric = SAME_SERIES.get(metric, metric) if metric is not None else None
     compared = Compared(
         metric.key if metric is not None else condition.metric,
         "" if condition.of == operator else condition.of,
@@ -148,31 +183,69 @@ def _meet(a: Way, b: Way) -> Way | None:
     return met
 
 
-def clash(a: Way, b: Way) -> str | None:
+class Still(NamedTuple):
+    """What a way asks of one series of a load that stands still: to be greater than ``low`` and at most ``high``, and
+    the same of its rate of change."""
+
+    low: float
+    high: float
+    rate_low: float
+    rate_high: float
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it asks anything of the value."""
+        return self.low > -math.inf or self.high < math.inf
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it asks anything of the rate of change."""
+        return self.rate_low > -math.inf or self.rate_high < math.inf
+
+
+def still(way: Way) -> dict[Compared, Still] | None:
+    """What a way asks of a load that stands still; None if none such satisfies it."""
+    found = {}
+    for key, ranges in way.items():
+        values, rates = [r for r in ranges if not r.is_rate], [r for r in ranges if r.is_rate]
+        found[key] = Still(*_met(values), *_met(rates))
+        if found[key].low >= found[key].high or found[key].rate_low >= found[key].rate_high:
+            return None
+    return found
+
+
+def _met(ranges: list[Range]) -> tuple[float, float]:
+    return max((each.low for each in ranges), default=-math.inf), min(
+        (each.high for each in ranges), default=math.inf
+    )
+
+
+def clash(a: Mapping[Compared, Still], b: Mapping[Compared, Still]) -> str | None:
     """Where both hold at once although nothing moves; None if nothing in common tells, or something keeps them apart.
 
     Rates of change are compared with rates, because a load that stands still can make a queue grow at one; and
     with values where they are 0.
 
     >>> above_300, level = Range(300, math.inf), Range(-math.inf, 1, measure=Measure.parse("rate of change over 1m"))
-    >>> clash({Compared("backlog", ""): (above_300,)}, {Compared("backlog", ""): (level,)})
+    >>> high, calm = (still({Compared("backlog", ""): (each,)}) for each in (above_300, level))
+    >>> clash(high or {}, calm or {})
     'backlog stands still past the threshold'
     """
-    common = sorted(a.keys() & b.keys())
-    for key in common:
-        for rates in (False, True):
-            together = [each for each in (*a[key], *b[key]) if each.is_rate is rates]
-            if any(not one.meets(other) for one, other in itertools.combinations(together, 2)):
+    common = []
+    for key, (low, high, rate_low, rate_high) in a.items():
+        other = b.get(key)
+        if other is not None:
+            if low >= other[1] or other[0] >= high or rate_low >= other[3] or other[2] >= rate_high:
                 return None
-    for key in common:
-        if {each.is_rate for each in a[key]} & {each.is_rate for each in b[key]}:
+            common.append(key)
+    if not common:
+        return None
+    for key in sorted(common):
+        one, other = a[key], b[key]
+        if (one.has_value and other.has_value) or (one.has_rate and other.has_rate):
             return f"{_named(key)} is past both thresholds"
-    all_level = all(each.low < 0 <= each.high for way in (a, b) for each in _rates(way))
-    return f"{_named(common[0])} stands still past the threshold" if common and all_level else None
-
-
-def _rates(way: Way) -> Iterator[Range]:
-    return (each for ranges in way.values() for each in ranges if each.is_rate)
+    all_level = all(each.rate_low < 0 <= each.rate_high for way in (a, b) for each in way.values())
+    return f"{_named(min(common))} stands still past the threshold" if all_level else None
 
 
 def _named(compared: Compared) -> str:

@@ -1,4 +1,8 @@
-"""The JSON Schema of the file form, made from the model: editors complete and check policies with it."""
+"""The JSON Schema of the file form, made from the model: editors complete and check policies with it.
+
+What needs arithmetic no schema says: that 6 of 5 are too many, that a time is at most 366 days, which unit fits
+a metric, and all that ``checks`` finds. ``ebbflow policy check`` does.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,8 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         "required": required,
         "properties": {f.encode_name: _value(f.type) for f in fields},
     }
+    if "name" in schema["properties"]:
+        schema["properties"]["name"]["pattern"] = r"\S"
     for key in {"operator", "of"} & schema["properties"].keys():
         schema["properties"][key]["pattern"] = r"^$|\S"  # a name of blanks names nothing
     if part is Rule:

@@ -25,10 +25,19 @@ from typing import Any, ClassVar
 import msgspec
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.quantities import NUMBER, POSITIVE, Span, number_text, real, shown
+from ebbflow.policy.quantities import SPAN, Span, number_text, plain_text, real, shown
 
 LARGEST_SIZE = 1_000_000_000
 """Steps, limits and sizes past a billion are slips."""
+MOST_TIMES = MOST_PERCENT = 1000
+MOST_READINGS = 100_000
+
+_PLAIN = r"-?\d+(?:\.\d+)?"
+# for schemas: numbers within their ends
+_ZERO = r"0+(\.0+)?"
+_TO_1000 = r"0*(1000(\.0+)?|\d{1,3}(\.\d+)?)"
+_TO_BILLION = r"0*(1000000000(\.0+)?|\d{1,9}(\.\d+)?)"
+_SIZE = r"0*(1000000000|[1-9]\d{0,8})"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -51,8 +60,8 @@ class Step(msgspec.Struct, frozen=True):
             {
                 "type": "string",
                 # x1 and x0.5 do not change anything in the direction of the rule
-                "pattern": rf"^(?!\s*x\s*0*(0(\.\d+)?|1(\.0*)?)\s*$)\s*"
-                rf"(x\s*{POSITIVE}|{POSITIVE}\s*%|0*[1-9]\d*)\s*$",
+                "pattern": rf"^(?!\s*x\s*0*(0(\.\d+)?|1(\.0*)?)\s*$)(?!\s*{_ZERO}\s*%)\s*"
+                rf"(x\s*{_TO_1000}|{_TO_1000}\s*%|{_SIZE})\s*$",
             },
         ],
         "examples": [1, "x2", "25%"],
@@ -64,10 +73,15 @@ class Step(msgspec.Struct, frozen=True):
         ):
             most = ", at most a billion" if self.amount > 1 else ""
             raise PolicyError(f"a step of {self.amount:g}; it must be a whole number from 1 on{most}")
-        if self.kind == "relative" and not 1 < self.amount <= 1000:
-            raise PolicyError(f"a factor of {self.amount:g} changes nothing; it must be above 1, like x2")
-        if self.kind == "percent" and not 0 < self.amount <= 1000:
-            raise PolicyError(f"a step of {self.amount:g}%; it must be above 0%, like 25%")
+        if self.kind == "relative" and not 1 < self.amount <= MOST_TIMES:
+            nothing = " changes nothing" if self.amount <= 1 else ""
+            raise PolicyError(
+                f"a factor of {self.amount:g}{nothing}; it must be above 1 and at most {MOST_TIMES}, like x2"
+            )
+        if self.kind == "percent" and not 0 < self.amount <= MOST_PERCENT:
+            raise PolicyError(
+                f"a step of {self.amount:g}%; it must be above 0% and at most {MOST_PERCENT}%, like 25%"
+            )
 
     @classmethod
     def parse(cls, written: object) -> Step:
@@ -75,9 +89,10 @@ class Step(msgspec.Struct, frozen=True):
         if isinstance(written, int) and not isinstance(written, bool):
             return cls("absolute", real(written))
         match = (
-            re.fullmatch(rf"\s*(x)?\s*({NUMBER})\s*(%)?\s*", written) if isinstance(written, str) else None
+            re.fullmatch(rf"\s*(x)?\s*({_PLAIN})\s*(%)?\s*", written) if isinstance(written, str) else None
         )
-        if match is None or (match[1] and match[3]):
+        absolute = match is not None and not (match[1] or match[3])
+        if match is None or (match[1] and match[3]) or (absolute and "." in match[2]):
             raise PolicyError(f"{shown(written)} is not a step; write 1, x2 or 25%")
         kind = "relative" if match[1] else "percent" if match[3] else "absolute"
         return cls(kind, float(match[2]))
@@ -98,7 +113,7 @@ class Step(msgspec.Struct, frozen=True):
         """As written in a file."""
         if self.kind == "absolute":
             return int(self.amount)
-        return f"x{number_text(self.amount)}" if self.kind == "relative" else f"{number_text(self.amount)}%"
+        return f"x{plain_text(self.amount)}" if self.kind == "relative" else f"{plain_text(self.amount)}%"
 
     def __str__(self) -> str:
         return str(self.plain())
@@ -112,14 +127,19 @@ class Limit(msgspec.Struct, frozen=True):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [
             {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE},
-            {"type": "string", "pattern": rf"^\s*(x\s*{POSITIVE}|0*[1-9]\d*)\s*$"},
+            {
+                "type": "string",
+                "pattern": rf"^(?!\s*x\s*{_ZERO}\s*$)\s*(x\s*{_TO_BILLION}|{_SIZE})\s*$",
+            },
         ],
         "examples": [8, "x2"],
     }
 
     def __post_init__(self) -> None:
         if not 0 < self.amount <= LARGEST_SIZE:
-            raise PolicyError(f"a limit of {self.amount:g}; it must be above 0, like 8 or x2")
+            raise PolicyError(
+                f"a limit of {self.amount:g}; it must be above 0 and at most a billion, like 8 or x2"
+            )
         if not self.relative and (self.amount < 1 or self.amount != int(self.amount)):
             raise PolicyError(f"a limit of {self.amount:g}; it must be a whole number from 1 on")
 
@@ -128,8 +148,8 @@ class Limit(msgspec.Struct, frozen=True):
         """Read ``8`` or ``x2``."""
         if isinstance(written, int) and not isinstance(written, bool):
             return cls(real(written))
-        match = re.fullmatch(rf"\s*(x)?\s*({NUMBER})\s*", written) if isinstance(written, str) else None
-        if match is None:
+        match = re.fullmatch(rf"\s*(x)?\s*({_PLAIN})\s*", written) if isinstance(written, str) else None
+        if match is None or not (match[1] or "." not in match[2]):
             raise PolicyError(f"{shown(written)} is not a limit; write 8, or x2 for twice the original size")
         return cls(float(match[2]), bool(match[1]))
 
@@ -142,7 +162,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     def plain(self) -> str | int:
         """As written in a file."""
-        return f"x{number_text(self.amount)}" if self.relative else int(self.amount)
+        return f"x{plain_text(self.amount)}" if self.relative else int(self.amount)
 
     def __str__(self) -> str:
         return str(self.plain())
@@ -170,8 +190,8 @@ class Measure(msgspec.Struct, frozen=True):
     percentile: float = 0.0
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": r"^\s*(each reading|mean over .+|p\d+(\.\d+)? over .+|rate of change over .+|"
-        r"forecast .+ ahead)\s*$",
+        "pattern": rf"^\s*(each\s+reading|(mean|p(?!{_ZERO}\s)0*\d{{1,2}}(\.\d+)?|rate\s+of\s+change)\s+over\s+"
+        rf"{SPAN}|forecast\s+{SPAN.replace('$', 'ahead')}\s+ahead\s*)$",
         "examples": ["mean over 1m", "p95 over 5m", "rate of change over 1m", "forecast 5m ahead"],
     }
 
@@ -216,19 +236,27 @@ class Often(msgspec.Struct, frozen=True):
     of: int
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": r"^\s*\d+\s+of\s+\d+\s*$",
+        "pattern": r"^\s*0*[1-9]\d{0,5}\s+of\s+0*[1-9]\d{0,5}\s*$",
         "examples": ["4 of 5"],
     }
 
     def __post_init__(self) -> None:
-        if not 1 <= self.times <= self.of <= 100_000:
-            raise PolicyError(f"{self.times} of {self.of} readings; write at least 1 of at most 100000")
+        if not 1 <= self.times <= self.of <= MOST_READINGS:
+            right = (
+                f"at most {self.of} of {self.of}"
+                if self.times > self.of
+                else f"some of at most {MOST_READINGS}"
+            )
+            right = "at least 1 of them" if self.times < 1 else right
+            raise PolicyError(f"{self.times} of {self.of} readings; write {right}")
 
     @classmethod
     def parse(cls, written: object) -> Often:
         """Read ``4 of 5``."""
         match = (
-            re.fullmatch(r"\s*(\d{1,6})\s+of\s+(\d{1,6})\s*", written) if isinstance(written, str) else None
+            re.fullmatch(r"\s*0*(\d{1,6})\s+of\s+0*(\d{1,6})\s*", written)
+            if isinstance(written, str)
+            else None
         )
         if match is None:
             raise PolicyError(f"{shown(written)} does not say how often; write it like 4 of 5")

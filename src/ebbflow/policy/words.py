@@ -9,7 +9,7 @@ import msgspec
 
 from ebbflow.errors import PolicyError
 from ebbflow.policy.model import EACH_OPERATOR, NODES, AllOf, AnyOf, Condition, Trigger, Unfinished
-from ebbflow.policy.quantities import Percent, Quantity, Span
+from ebbflow.policy.quantities import Percent, Quantity, Span, real
 from ebbflow.policy.values import Limit, Step
 
 # -- wrong ones --------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ def fitting(said: str, value: Any, kinds: type | UnionType, right: str) -> Any:
     ...
     ebbflow.errors.PolicyError: by(1) does not fit; write it like by(absolute(1))
     """
-    if isinstance(value, kinds):
+    if isinstance(value, kinds) and not isinstance(value, bool):  # an int to Python, not to people
         return value
     if isinstance(value, Unfinished):
         raise PolicyError(f"{said}(…): the sentence in it is not finished; go on with {value.missing}")
@@ -31,11 +31,7 @@ def fitting(said: str, value: Any, kinds: type | UnionType, right: str) -> Any:
 
 
 def _number(said: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(
-        value, int | float
-    ):  # a bool is an int to Python, not to people
-        raise PolicyError(f"{said}({value!r}) does not fit; write it like {said}(5)")
-    return float(value)
+    return real(fitting(said, value, int | float, f"{said}(5)"))
 
 
 # -- what is scaled ----------------------------------------------------------------------------------

@@ -129,6 +129,10 @@ class Capacity:
         # What was learned of some queries says nothing of one that was not, and whose batch goes on and on.
         return doubled if doubled and doubled.wanted.main_nodes > sized.wanted.main_nodes else sized
 
+    def start_over(self, now_s: float) -> None:  # noqa: ARG002
+        """The clock was set back: how long a smaller size would do counts from now."""
+        self._would_do.clear()
+
     def _sized(self, snapshot: Snapshot, learned: Learned) -> Decision:
         now = snapshot.planned.main_nodes
         growing = self._sizing(snapshot, shrinking=False)

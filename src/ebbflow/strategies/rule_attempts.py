@@ -7,7 +7,7 @@ Each try may stop a query (another parallelism is a restart), so the same change
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
@@ -66,6 +66,10 @@ class Attempts:
         came = {subject for subject, _ in self._tried.keys() - kept.keys() if subject != NODES}
         (brought, nodes), self._brought, self._tried = self._brought, (0, 0), kept
         return brought if brought > 0 and not came and snapshot.planned.main_nodes == nodes else 0
+
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: nothing was tried later than now."""
+        self._tried = {key: replace(t, at_s=min(t.at_s, now_s)) for key, t in self._tried.items()}
 
     def waits_s(self, subject: str, size: int, now_s: float) -> float:
         """How long the same change is not asked for again."""

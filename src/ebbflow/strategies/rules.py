@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
-from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 from ebbflow.errors import PolicyError
@@ -34,9 +33,12 @@ from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.policy.needs import needs
 from ebbflow.policy.router import Router
 from ebbflow.strategies.rule_attempts import Attempts
-from ebbflow.strategies.rule_limits import InForce, bounded, kept, limited
-from ebbflow.strategies.rule_reasons import GUARD_TIME, LIMIT, RETRY, Verdict, evidence_of, formula, hold
-from ebbflow.strategies.rule_sizes import Sizes, with_sizes
+from ebbflow.strategies.rule_limits import InForce, kept
+from ebbflow.strategies.rule_names import MissingNames
+from ebbflow.strategies.rule_nodes import NodesOfInstances
+from ebbflow.strategies.rule_reasons import Verdict, evidence_of, formula, hold
+from ebbflow.strategies.rule_sizes import Sizes
+from ebbflow.strategies.rule_verdicts import judge
 
 FUTURE_S = 1.0
 """A reading from further in the future than this waits for its time."""
@@ -70,6 +72,8 @@ class Rules:
         self._looked_s = -math.inf
         """When the last look was. To rules that come later, what was read before counts for nothing."""
         self._sizes = Sizes()
+        self._nodes = NodesOfInstances()
+        self._missing = MissingNames()
         self._acting: list[tuple[RuleState, str, int]] = []
         """Rules that fired at the last look, each with the size it found."""
         self._attempts = Attempts()
@@ -100,6 +104,7 @@ class Rules:
         """Another policy from the next look on; rules that are the same keep their histories, others have none."""
         change = PolicyChange.between(self._policy, _sound(policy))
         self._policy = policy
+        self._missing.start_over()
         if self._router is not None:
             self._router.use(policy, self._looked_s)
         return change
@@ -108,11 +113,24 @@ class Rules:
         """What a ledger says was done before the start, oldest first: a restart does not end a guard time."""
         for act in acts:
             self._sizes.recall(act)
+            self._nodes.recall(act)
+
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: all conditions need a fresh full period, guard times count from now."""
+        self._router, self._looked_s, self._acting = None, -math.inf, []
+        self._sizes.start_over(now_s)
+        self._attempts.start_over(now_s)
+        self._missing.start_over()
 
     # -- the port ------------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The sizes that the rules which fire want; else a hold that tells which rule came closest."""
+        decision = self._decide(snapshot)
+        news = self._missing.news(self._policy, lambda: self.unheard, self._sizes, snapshot)
+        return replace(decision, reason="; ".join([*news, decision.reason])) if news else decision
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
         router = self._routed(snapshot)
         self._settle(snapshot)
         if snapshot.data_age_s > STALE_AFTER_S:
@@ -121,7 +139,7 @@ class Rules:
         self._feed(router, snapshot)
         in_force = list(self._in_force(snapshot))
         verdicts = [
-            self._judge(state, snapshot, in_force)
+            judge(state, snapshot, in_force, self._sizes, self._attempts)
             for state in router.states
             if self._sizes.known(state.operator, snapshot) and state.fires(snapshot.now_s)
         ]
@@ -131,7 +149,7 @@ class Rules:
         self._keep_bounds(snapshot, in_force, answer)
         if not answer.sizes:
             return hold(router.states, verdicts, self._sizes, snapshot)
-        wanted, clamps = with_sizes(
+        wanted, clamps = self._nodes.with_sizes(
             snapshot,
             answer.sizes,
             in_force,
@@ -180,6 +198,7 @@ class Rules:
         self._acting = []
         self._idle_nodes = self._attempts.settle(snapshot)
         self._sizes.look(snapshot)
+        self._nodes.look(snapshot, starting=self._sizes.starting)
 
     def _feed(self, router: Router, snapshot: Snapshot) -> None:
         newest_s = snapshot.now_s + FUTURE_S
@@ -209,36 +228,6 @@ class Rules:
             for operator in operators:
                 if self._sizes.known(operator, snapshot):
                     yield InForce(bounds, self._sizes.subject(operator, snapshot))
-
-    def _judge(self, state: RuleState, snapshot: Snapshot, in_force: list[InForce]) -> Verdict:
-        """What a rule that fires may do: guard times first, then the limit, then bounds."""
-        rule, subject = state.rule, self._sizes.subject(state.operator, snapshot)
-        now = self._sizes.now(subject, snapshot)
-        for guard, changed_s, word in (
-            (rule.no_scale_out_since, self._sizes.last_out_s.get(subject), "scale-out"),
-            (rule.no_scale_in_since, self._sizes.last_in_s.get(subject), "scale-in"),
-        ):
-            if guard is not None and changed_s is not None:
-                left_s = changed_s + guard.seconds - snapshot.now_s
-                if left_s > 0:
-                    why = f"{word} was {format_duration(snapshot.now_s - changed_s) or 'just now'} ago"
-                    why += f"; waits {format_duration(left_s)} more"
-                    return Verdict(
-                        state=state, size=now, now=now, blocked=Constraint(name=GUARD_TIME, why=why)
-                    )
-        stepped = rule.to if rule.by is None else rule.by.from_size(now, out=rule.out)
-        assert stepped is not None
-        size, clamped = limited(rule, stepped, subject, self._sizes.original.get(subject, 1), snapshot)
-        if (size <= now) if rule.out else (size >= now):
-            why = f"it is {now}, and {clamped.why}" if clamped else f"it is {now} already"
-            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=LIMIT, why=why))
-        size, held = bounded(rule, size, subject, in_force)
-        if held is not None and ((size <= now) if rule.out else (size >= now)):
-            return Verdict(state=state, size=now, now=now, blocked=held)
-        if self._attempts.waits_s(subject, size, snapshot.now_s) > 0:
-            why = self._attempts.told(subject, size, snapshot.now_s)
-            return Verdict(state=state, size=now, now=now, blocked=Constraint(name=RETRY, why=why))
-        return Verdict(state=state, size=size, now=now, clamped=held or clamped)
 
     def _act(self, verdicts: list[Verdict], answer: _Answer) -> None:
         by_subject: dict[str, list[Verdict]] = {}

@@ -189,7 +189,7 @@ QUICK = Case(
     load=Constant(level_per_s=10),
     rates_per_s={OPERATOR: 5.0},
     policy=Policy(_grows(OPERATOR, 1, 2, queue=50, time_s=10).with_no_scale_out_since(minutes(5))),
-    lasts_s=60.0,
+    lasts_s=30.0,
     seed_says="1→2 about 10 s after the queue has passed 50",
     changes=(Change(time_s=21, operator=OPERATOR, before=1, after=2),),
 )

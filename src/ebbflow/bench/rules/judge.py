@@ -42,6 +42,8 @@ class Result:
     target: str
     seen: Seen
     wrong: tuple[str, ...]
+    measured_on: str = ""
+    """The day, of a run in real time."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -67,6 +69,7 @@ class Result:
             "case": case.name,
             "section": case.section,
             "target": self.target,
+            **({"measured_on": self.measured_on} if self.measured_on else {}),
             "expected": expected,
             "measured": measured,
             "ok": not self.wrong,

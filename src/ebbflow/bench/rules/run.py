@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from ebbflow.bench.rules.cases import CASES, QUICK, Case
 from ebbflow.bench.rules.in_simulator import run_in_simulator
 from ebbflow.bench.rules.judge import SIMULATOR, SPARK, Result, judge
 from ebbflow.bench.rules.seen import Seen
+from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import TargetError, UnknownNameError
 
 TARGETS = (SIMULATOR, SPARK)
@@ -17,6 +20,7 @@ def run_cases(
     target: str = SIMULATOR,
     names: Sequence[str] = (),
     *,
+    clock: Clock | None = None,
     on_case: Callable[[Case], None] | None = None,
     on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
@@ -37,6 +41,9 @@ def run_cases(
             result = Result(
                 case=case, target=target, seen=Seen(changes=(), queues={}, sizes={}), wrong=(str(error),)
             )
+        if target == SPARK:
+            day = datetime.fromtimestamp((clock or SystemClock()).now_s(), tz=UTC)
+            result = replace(result, measured_on=f"{day:%Y-%m-%d}")
         results.append(result)
         if on_result is not None:
             on_result(result)

@@ -1,0 +1,79 @@
+"""A small world for the strategy ``rules``, looked at once a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.policy import Policy, above, absolute, below, metric, operator, rule, seconds, tuples
+from ebbflow.strategies import Rules
+
+HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
+LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
+
+
+class World:
+    """A pipeline of two operators whose plan follows what is decided, a second at a time."""
+
+    def __init__(self, policy: Policy, layout: Layout | None = None, **changes: Any) -> None:
+        self.rules = Rules(policy)
+        self.layout = layout or Layout.of(2, enrich=1, store=1)
+        self.windows = Windows(600.0)
+        self.now_s = changes.pop("now_s", 0.0)
+        self.queue = {"enrich": 0.0, "store": 0.0}
+        self.obeys = True
+        self.changes = changes
+
+    def look(self, **changes: Any) -> Decision:
+        decision = self.rules.decide(self.snapshot(**changes))
+        if self.obeys:
+            self.layout = decision.wanted
+        return decision
+
+    def snapshot(self, **changes: Any) -> Snapshot:
+        self.windows.add(
+            Reading(self.now_s, name, Metric.OPERATOR_QUEUE, rows) for name, rows in self.queue.items()
+        )
+        usual: dict[str, Any] = {
+            "now_s": self.now_s,
+            "pipeline": Pipeline.chain("words", "enrich", "store"),
+            "planned": self.layout,
+            "requested": self.layout,
+            "observed": self.layout,
+            "windows": self.windows,
+            "batches": (),
+            "under_way": (),
+            "limits": Limits(min_nodes=1, max_nodes=20),
+            "slo": Slo(freshness_s=30.0),
+            "slots_per_node": 1,
+            "lead_time_s": 12.0,
+            "data_age_s": 0.0,
+        }
+        return Snapshot(**{**usual, **self.changes, **changes})
+
+    def run(self, seconds_: int, **queues: float) -> list[tuple[float, Layout]]:
+        """Look once a second; the changes of the plan, with their times."""
+        self.queue |= queues
+        changes = []
+        for _ in range(seconds_):
+            before = self.layout
+            decision = self.look()
+            if decision.wanted.difference(before):
+                changes.append((self.now_s, decision.wanted))
+            self.now_s += 1.0
+        return changes
+
+
+def grow(by: Any = None, *, op: str = "enrich") -> Any:
+    return rule("grow").scale_out(operator(op)).by(by or absolute(1))
+
+
+def sizes(changes: list[tuple[float, Layout]], op: str = "enrich") -> list[tuple[float, int]]:
+    return [(time_s, layout.parallelism[op]) for time_s, layout in changes]
