@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
@@ -26,7 +27,7 @@ from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.policy.model import Policy
 from ebbflow.report.drawing import Detail, draw
-from ebbflow.report.numbers import seconds, share, times, whole
+from ebbflow.report.numbers import counted, seconds, share, times, whole
 
 log = logging.getLogger("ebbflow")
 
@@ -80,11 +81,18 @@ def compare(
     return done
 
 
+def tell_files(page: Path | None, results: Path | None = None) -> None:
+    """Where what was written is."""
+    for what, path in (("Page", page), ("Results", results)):
+        if path is not None:
+            errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+
+
 def end(done: Sweep, runs: int) -> None:
-    """Fail if a run did."""
+    """Fail if a run did: the last step, when what came of the others is told."""
     failed = len(done.failures)
     if failed:
-        raise SweepError(f"{failed} of {runs} runs failed, the first: {done.failures[0]}")
+        raise SweepError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
 
 
 def print_board(standings: Sequence[Standing], *, many: bool) -> None:
