@@ -378,7 +378,32 @@ def test_the_leaderboard_has_a_row_per_strategy_with_means_and_ranks(
     table = parquet.read_table(results).to_pandas()
     means = table.groupby("strategy")["node_seconds"].mean()
     assert means.to_dict() == pytest.approx({row["strategy"]: row["node_seconds"] for row in rows})
+    by_seed = table.groupby(["strategy", "seed"])["node_seconds"].mean()
+    spread = by_seed.groupby("strategy").std().to_dict()
+    assert spread == pytest.approx({row["strategy"]: row["node_seconds_sd"] for row in rows})
+    assert (spread["static"], spread["hpa"] > 0) == (0.0, True)
+    assert "<small>± 0</small>" in text
     assert ebbflow(monkeypatch, capsys, *call)[1] == out
+
+
+def test_the_terminal_tells_the_largest_spread_where_there_are_several_seeds(monkeypatch, capsys) -> None:
+    call = (
+        "bench",
+        "leaderboard",
+        "--loads",
+        "constant(900)",
+        "--seconds",
+        "5m",
+        "--strategies",
+        "static,hpa",
+    )
+    told = {}
+    for seeds in ("1", "2"):
+        _, out, err = ebbflow(monkeypatch, capsys, *call, "--seeds", seeds)
+        told[seeds] = err
+        assert max(len(line) for line in out.splitlines()) <= 120
+    assert "Standard deviation over the seeds: node-s at most" in told["2"]
+    assert "Standard deviation" not in told["1"]
 
 
 def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsys) -> None:

@@ -18,7 +18,7 @@ from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.bench.spec import Spec, amended, strategy_names
 from ebbflow.bench.spec_file import read_spec
-from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
+from ebbflow.cli.comparison import check_workers, compare, end, print_board, spread_told, tell_files
 from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.scenario_options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
@@ -147,6 +147,8 @@ def leaderboard_command(
         print_board(standings, many=True)
         told = f"{RULE} {APART}" if standings[0].apart else RULE
         errors.print(f"\n[dim]{told}[/dim]", soft_wrap=True)
+        if spread := spread_told(standings):
+            errors.print(f"[dim]{escape(spread)}[/dim]", soft_wrap=True)
         if page is not None:
             errors.print(f"[bold]{escape(headline(page.rows))}[/bold]", soft_wrap=True)
     if report is not None and page is not None:

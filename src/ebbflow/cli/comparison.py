@@ -27,7 +27,7 @@ from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.policy.model import Policy
 from ebbflow.report.drawing import Detail, draw
-from ebbflow.report.numbers import counted, seconds, share, times, whole
+from ebbflow.report.numbers import counted, number, seconds, share, times, whole
 
 log = logging.getLogger("ebbflow")
 
@@ -103,6 +103,24 @@ def print_board(standings: Sequence[Standing], *, many: bool) -> None:
     if apart:
         console.print("\non coarser loads, in the same order", style="dim")
         console.print(_table(apart, many=many))
+
+
+def spread_told(standings: Sequence[Standing]) -> str:
+    """How far the means of the table move with the seed, at most; empty with one seed."""
+    cost, late = [], []
+    for row in standings:
+        means = row.judged
+        held, held_sd = means.scores["node_seconds"], means.spread["node_seconds"]
+        if held and held_sd is not None:
+            cost.append(held_sd / held)
+        if (late_sd := means.spread["violation"]) is not None:
+            late.append(late_sd)
+    if not cost or not late:
+        return ""
+    return (
+        f"Standard deviation over the seeds: node-s at most {share(max(cost))} of a row's mean, late at most "
+        f"{number(100 * max(late))} points; of each row in --json and on the page."
+    )
 
 
 def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:

@@ -65,6 +65,7 @@ def _board_row(row: Standing, means: Means, past: Set[str]) -> BoardRow:
         infeasible=means.infeasible,
         scores=means.scores,
         past=row.strategy in past,
+        spread=means.spread,
     )
 
 
