@@ -1,8 +1,9 @@
-"""``capacity`` beside what people have today, on the busiest day of each of a dozen real traces.
+"""``capacity`` beside all others, on the busiest day of each of a dozen real traces, on both engines.
 
 ``python -m benchmarks traces`` holds the means to bars: fewer node-seconds than Spark's two allocations,
 Elastic-Scaling and the HPA, and no more late rows than the last three (``spark-dra`` is never late: it holds nearly
-all the nodes it may). ``python -m benchmarks.traces`` prints each load, in Markdown: the table of docs/leaderboard.md.
+all the nodes it may). ``python -m benchmarks.traces`` prints, in Markdown, the tables of docs/leaderboard.md: the means
+of every strategy on each engine, the loads on which another is first, and each load for those five.
 
 Everything is as `ebbflow bench leaderboard --loads FOLDER --seeds 1` has it. The traces are not part of the project:
 they are looked for in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of ``shared/data`` beside the checkout.
@@ -10,18 +11,22 @@ they are looked for in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of ``shar
 
 from __future__ import annotations
 
-import math
+import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from ebbflow.bench.leaderboard.ranking import COARSE, FINE, sampling
-from ebbflow.bench.leaderboard.sweep import Result, Scene, mean, sweep
+from ebbflow.bench.leaderboard.ranking import COARSE, FINE, Means, Standing, leaderboard, sampling
+from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep, sweep
 from ebbflow.bench.loads import NamedLoad, read_loads
-from ebbflow.bench.spec import Spec
+from ebbflow.bench.spec import Spec, strategy_names
 from ebbflow.core.duration import format_duration
+from ebbflow.errors import EbbflowError
+from ebbflow.report.numbers import counted, whole
+from ebbflow.strategies import STRATEGIES
+from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -29,6 +34,11 @@ FOLDER = Path(os.environ.get("EBBFLOW_SHARED_DATA", BESIDE)) / "loads"
 MINE = "capacity"
 LESS_LATE_THAN = ("spark-legacy", "elastic-scaling", "hpa")
 CHEAPER_THAN = ("spark-dra", *LESS_LATE_THAN)
+ENGINES = (MICRO_BATCH, CONTINUOUS)
+EACH_LOAD = (MINE, *CHEAPER_THAN)
+"""Those that are shown load by load."""
+ONLY_BATCHES = ("spark-dra", "spark-legacy", "elastic-scaling")
+"""They know nothing but batches and hold on the continuous engine, where comparing them says nothing."""
 DAY_S = 86_400.0
 PEAK_SHARE, JITTER = 0.75, 0.05
 SECTIONS = {"twitter_1s": "start=5d, end=5d23h30m"}
@@ -41,23 +51,29 @@ def measure() -> list[Figure]:
     found = Figure(what=f"traces in {FOLDER}", value=len(loads), unit="", bar=1, at_least=True)
     if not loads:
         return [found]
-    results = play(loads)
-    cost = _means(results, lambda run: run.scores.node_seconds)
-    late = _means(results, lambda run: run.scores.violation)
+    means = {row.strategy: row.overall.scores for row in board(play(loads, EACH_LOAD))}
+
+    def of(strategy: str, score: str) -> float:
+        value = means[strategy][score]
+        assert value is not None, f"no {score} of {strategy}"
+        return value
+
     figures = [found]
     for peer in CHEAPER_THAN:
         what = f"node-seconds of {MINE} ÷ those of {peer}, mean of {len(loads)} traces"
-        figures.append(Figure(what=what, value=cost[MINE] / cost[peer], unit="×", bar=1.0))
+        ratio = of(MINE, "node_seconds") / of(peer, "node_seconds")
+        figures.append(Figure(what=what, value=ratio, unit="×", bar=1.0))
     for peer in LESS_LATE_THAN:
         what = f"late rows of {MINE} − those of {peer}, mean of {len(loads)} traces"
-        figures.append(Figure(what=what, value=100 * (late[MINE] - late[peer]), unit="points", bar=0.0))
+        points = 100 * (of(MINE, "violation") - of(peer, "violation"))
+        figures.append(Figure(what=what, value=points, unit="points", bar=0.0))
     return figures
 
 
-def read(folder: Path) -> list[NamedLoad]:
-    """The busiest day of every trace in a folder."""
+def read(folder: Path, engine: str = MICRO_BATCH) -> list[NamedLoad]:
+    """The busiest day of every trace in a folder, stretched to a peak that the most nodes of an engine can serve."""
     files = sorted(folder.glob("*.csv.gz")) if folder.is_dir() else []
-    probe = Spec().scenario(Constant(level_per_s=1.0))
+    probe = Spec(engine=engine).scenario(Constant(level_per_s=1.0))
     peak_per_s = round(PEAK_SHARE * float(probe.usual_rows_per_s(probe.engine)[-1]), 1)
     texts = []
     for file in files:
@@ -66,50 +82,127 @@ def read(folder: Path) -> list[NamedLoad]:
     return read_loads(texts, peak_per_s=peak_per_s, speed=1.0, seconds=DAY_S)
 
 
-def play(loads: Sequence[NamedLoad]) -> tuple[Result, ...]:
+def play(
+    loads: Sequence[NamedLoad], strategies: Sequence[str], engine: str = MICRO_BATCH
+) -> tuple[Result, ...]:
     """Every strategy on every load, with one seed."""
     scenes = []
     for load in loads:
-        spec = Spec(seed=1, seconds=min(DAY_S, load.load.duration_s))
+        spec = Spec(engine=engine, seed=1, seconds=min(DAY_S, load.load.duration_s))
         scenes.append(Scene(load=load.name, scenario=spec.scenario(load.with_jitter(JITTER, 1))))
-    done = sweep(scenes, [MINE, *CHEAPER_THAN])
+    done = sweep(scenes, strategies)
     assert not done.failures, done.failures[0]
     return done.results
 
 
-def markdown(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each load, then the means: node-seconds, and the share of late rows."""
-    names = [MINE, *CHEAPER_THAN]
-    yield f"| load | a sample every | {' | '.join(f'`{name}`' for name in names)} |"
-    yield f"|---|---|{'---:|' * len(names)}"
-    by_load: dict[str, list[Result]] = {}
-    for run in sorted(results, key=lambda run: (sampling(run.step_s) == COARSE, run.load)):
-        by_load.setdefault(run.load, []).append(run)
-    for load, runs in by_load.items():
-        yield f"| {load} | {format_duration(runs[0].step_s)} | {_cells(runs, names)} |"
+def comparable(strategies: Sequence[str], engine: str) -> list[str]:
+    """Those of the strategies that decide anything on an engine."""
+    return [name for name in strategies if engine == MICRO_BATCH or name not in ONLY_BATCHES]
+
+
+def board(results: Sequence[Result]) -> list[Standing]:
+    """The strategies, those that kept the SLO first and the cheapest of them before the others."""
+    return leaderboard(Sweep(results=tuple(results), failures=()), quantile=Spec().objective.quantile)
+
+
+def means_table(results: Sequence[Result]) -> Iterator[str]:
+    """A line for each strategy: its means over all loads, over the fine ones and over the coarse ones."""
+    loads = len({run.load for run in results})
+    heads = ("all", "fine", "coarse", "changes", "SLO kept on", "first on")
+    yield f"| # | strategy | {' | '.join(heads)} |"
+    yield f"|---:|---|{'---:|' * len(heads)}"
+    for row in board(results):
+        means = (row.overall, row.by_step.get(FINE), row.by_step.get(COARSE))
+        cells = [
+            str(row.rank),
+            f"`{row.strategy}`",
+            *(_cell(some) for some in means),
+            whole(row.overall.scores["reconfigurations"]),
+            f"{row.overall.kept_runs} of {loads}",
+            str(row.overall.wins) if row.overall.wins else "–",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def beaten_table(results: Sequence[Result]) -> Iterator[str]:
+    """A line for each load on which somebody else is first, by the rule of the ranking."""
+    yield f"| load | first | | `{MINE}` |"
+    yield "|---|---|---:|---:|"
+    for load, runs in _by_load(results).items():
+        order = board(runs)
+        mine = next(row for row in order if row.strategy == MINE)
+        if order[0] is not mine:
+            yield f"| {load} | `{order[0].strategy}` | {_cell(order[0].overall)} | {_cell(mine.overall)} |"
+
+
+def loads_table(results: Sequence[Result], strategies: Sequence[str]) -> Iterator[str]:
+    """A line for each load, fine ones first, then the means."""
+    yield f"| load | a sample every | {' | '.join(f'`{name}`' for name in strategies)} |"
+    yield f"|---|---|{'---:|' * len(strategies)}"
+    for load, runs in _by_load(results).items():
+        yield f"| {load} | {format_duration(runs[0].step_s)} | {_cells(runs, strategies)} |"
     groups = {kind: [run for run in results if sampling(run.step_s) == kind] for kind in (FINE, COARSE)}
-    for title, runs in {
-        **{f"mean of the {k} ones": g for k, g in groups.items()},
-        "mean": list(results),
-    }.items():
-        if runs:
-            yield f"| **{title}** | | {_cells(runs, names)} |"
+    titled = {f"mean of the {kind} ones": some for kind, some in groups.items() if some}
+    for title, runs in {**titled, "mean": list(results)}.items():
+        yield f"| **{title}** | | {_cells(runs, strategies)} |"
 
 
-def _cells(runs: Sequence[Result], names: Sequence[str]) -> str:
-    cost = _means(runs, lambda run: run.scores.node_seconds)
-    late = _means(runs, lambda run: run.scores.violation)
-    return " | ".join(f"{cost[name]:,.0f}, {100 * late[name]:.2f} %" for name in names)
-
-
-def _means(runs: Sequence[Result], of: Callable[[Result], float | None]) -> dict[str, float]:
-    found = {}
-    for name in dict.fromkeys(run.strategy for run in runs):
-        value = mean([of(run) for run in runs if run.strategy == name])
-        found[name] = math.nan if value is None else value
+def _by_load(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Fine loads first."""
+    found: dict[str, list[Result]] = {}
+    for run in sorted(results, key=lambda run: (sampling(run.step_s) == COARSE, run.load)):
+        found.setdefault(run.load, []).append(run)
     return found
 
 
+def _cells(runs: Sequence[Result], strategies: Sequence[str]) -> str:
+    means = {row.strategy: row.overall for row in board(runs)}
+    return " | ".join(_cell(means[name]) for name in strategies)
+
+
+def _cell(means: Means | None) -> str:
+    """Node-seconds and the share of late rows."""
+    late = None if means is None else means.scores["violation"]
+    if means is None or late is None:
+        return "–"
+    return f"{whole(means.scores['node_seconds'])}, {100 * late:.2f} %"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.traces", description=__doc__.split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="where the traces are")
+    parser.add_argument("--strategies", metavar="A,B,…", help="which; all if not told")
+    parser.add_argument("--engine", choices=ENGINES, help="which; both if not told")
+    options = parser.parse_args(arguments)
+    try:
+        names = (
+            list(STRATEGIES) if options.strategies is None else strategy_names(options.strategies.split(","))
+        )
+    except EbbflowError as error:
+        parser.error(str(error))
+    if not read(options.folder):
+        parser.error(f"no *.csv.gz in {options.folder}")
+    for engine in ENGINES if options.engine is None else [options.engine]:
+        loads, chosen = read(options.folder, engine), comparable(names, engine)
+        if not chosen:
+            continue
+        sizes = f"{counted(len(chosen), 'strategy', 'strategies')} × {counted(len(loads), 'load')}"
+        print(f"· {engine}: {sizes}", file=sys.stderr, flush=True)
+        results = play(loads, chosen, engine)
+        _print(f"{engine} engine, means over {counted(len(loads), 'load')}", means_table(results))
+        if MINE in chosen:
+            _print(f"{engine} engine, loads on which {MINE} is not first", beaten_table(results))
+        shown = [name for name in EACH_LOAD if name in chosen]
+        if engine == MICRO_BATCH and shown:
+            some = [run for run in results if run.strategy in shown]
+            _print(f"{engine} engine, each load", loads_table(some, shown))
+    return 0
+
+
+def _print(title: str, lines: Iterator[str]) -> None:
+    print(f"**{title}**\n", *lines, "", sep="\n", flush=True)
+
+
 if __name__ == "__main__":
-    for line in markdown(play(read(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))):
-        print(line)
+    sys.exit(main())

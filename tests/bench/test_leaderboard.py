@@ -41,6 +41,33 @@ def test_means_are_over_all_runs_of_a_strategy() -> None:
     assert (row.overall.runs, row.overall.kept_runs, row.overall.kept) == (3, 2, True)
 
 
+def test_the_spread_is_over_the_seeds_and_not_over_the_loads() -> None:
+    # Means over the loads a and b: (10 + 100) / 2 = 55 with seed 1, (14 + 100) / 2 = 57 with seed 2, 59 with seed 3:
+    # s² = (4 + 0 + 4) / 2 = 4. Late rows 0, 0.02 and 0.04 on a and none on b: means 0, 0.01, 0.02, s = 0.01.
+    (row,) = ranked(
+        *(result("s", 10.0 + 4 * k, 0.02 * k, seed=k + 1) for k in range(3)),
+        *(result("s", 100.0, 0.0, load="b", seed=k + 1) for k in range(3)),
+    )
+    told = row.to_json()
+    assert told["node_seconds_sd"] == 2.0
+    assert abs(told["violation_sd"] - 0.01) < 1e-12
+    assert told["by_step"]["fine"]["node_seconds_sd"] == 2.0
+
+
+def test_with_one_seed_there_is_no_spread_and_seeds_that_lack_a_load_have_no_say() -> None:
+    (row,) = ranked(result("s", 10.0), result("s", 90.0, load="b"))
+    assert (row.to_json()["node_seconds_sd"], row.to_json()["violation_sd"]) == (None, None)
+    both = [
+        result("s", cost, load=load, seed=seed)
+        for load, cost in (("a", 10.0), ("b", 90.0))
+        for seed in (1, 2)
+    ]
+    (row,) = ranked(*both, result("s", 10.0, seed=3))
+    assert row.overall.spread["node_seconds"] == 0.0, "seed 3 has had only the cheap load"
+    (row,) = ranked(result("s", 10.0, None), result("s", 12.0, None, seed=2))
+    assert row.overall.spread["violation"] is None, "no rows, no share of them"
+
+
 def test_each_load_is_won_by_the_first_on_it_by_the_same_rule() -> None:
     board = ranked(
         result("x", 50.0, 0.0, load="a"), result("y", 60.0, 0.0, load="a"),

@@ -46,6 +46,7 @@ load = "constant(1)"
 pipeline = "sentiment"
 nodes = "1:9"
 cycle = "20s"
+at = "2026-11-16T08:00"
 lead-time = "40s"
 lead-noise = 0.3
 trigger = "7s"
@@ -72,6 +73,7 @@ def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
     write_results(tmp_path / "r.parquet", done, scenes, spec, policies)
     for row, result in zip(parquet.read_table(tmp_path / "r.parquet").to_pylist(), done.results, strict=True):
         again = spec_of(row).scenario()
+        assert again.begins_at_s == scenes[0].scenario.begins_at_s > 0, "calendars ask"
         strategy = strategy_for(row["strategy"], again) if row["policy"] is None else rules_of(row["policy"])
         scores = score(play(again, strategy).run, oracle_node_seconds=row["oracle_node_seconds"])
         assert scores == result.scores

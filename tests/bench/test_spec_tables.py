@@ -161,7 +161,7 @@ BAD = [
     ),
     (
         '[[fault]]\nkind = "metrics-missing"\nfrom = "5m"\nuntil = "4m"',
-        "fault 1: until is 4m, which must be later than from, 5m",
+        "fault 1: missing metrics from 300 s until 240 s; until must be later than from",
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\nfactor = 2',

@@ -13,12 +13,16 @@ from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
+from ebbflow.bench.leaderboard.results_file import spec_of
 from ebbflow.bench.leaderboard.sweep import Sweep, SweepInterrupted, sweep
+from ebbflow.bench.score import score
+from ebbflow.bench.simulation import play, strategy_for
 from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
 from ebbflow.cli.scenario_options import SHARED
 from ebbflow.core.decision import Decision
-from ebbflow.strategies import STRATEGIES
+from ebbflow.policy.files import parse_policy
+from ebbflow.strategies import STRATEGIES, Rules
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 RUSH = EXAMPLES / "rush.toml"
@@ -104,6 +108,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--initial-nodes", "0"], "outside the limits 1:16"),
         (["--engine", "continuous", "--trigger", "5s"], "has no trigger"),
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
+        (["--parquet", "/no/such/x.parquet"], "there is no folder"),
         (["--workers", "0"], "the fewest is 1"),
         (["--policy", "none.toml"], "none.toml:1:1: cannot be read"),
         (["--policy", str(QUEUE)], "names operator 'enrich', which pipeline top-words does not have"),
@@ -138,7 +143,6 @@ def test_bad_options_are_one_line_for_both_commands(
         (["bench", "leaderboard", "--peak", "0"], "rows per second above 0"),
         (["bench", "leaderboard", "--speed", "-1"], "above 0, like 60"),
         (["bench", "leaderboard", "--jitter", "9"], "a spread from 0 to 2"),
-        (["bench", "leaderboard", "--parquet", "/no/such/x.parquet"], "there is no folder"),
         (["bench", "leaderboard", "--master", "mesos://x"], "is not a master"),
         (["bench", "leaderboard", "--master", "local[0]"], "no executors to scale"),
     ],
@@ -331,7 +335,7 @@ def test_both_commands_have_the_same_options_for_what_is_simulated() -> None:
         CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).output
         for command in (["simulate"], ["bench", "leaderboard"])
     ]
-    for option in (*SHARED, "policy", "workers", "report"):
+    for option in (*SHARED, "policy", "workers", "report", "parquet"):
         assert all(f"--{option}" in text for text in told), option
 
 
@@ -374,7 +378,32 @@ def test_the_leaderboard_has_a_row_per_strategy_with_means_and_ranks(
     table = parquet.read_table(results).to_pandas()
     means = table.groupby("strategy")["node_seconds"].mean()
     assert means.to_dict() == pytest.approx({row["strategy"]: row["node_seconds"] for row in rows})
+    by_seed = table.groupby(["strategy", "seed"])["node_seconds"].mean()
+    spread = by_seed.groupby("strategy").std().to_dict()
+    assert spread == pytest.approx({row["strategy"]: row["node_seconds_sd"] for row in rows})
+    assert (spread["static"], spread["hpa"] > 0) == (0.0, True)
+    assert "<small>± 0</small>" in text
     assert ebbflow(monkeypatch, capsys, *call)[1] == out
+
+
+def test_the_terminal_tells_the_largest_spread_where_there_are_several_seeds(monkeypatch, capsys) -> None:
+    call = (
+        "bench",
+        "leaderboard",
+        "--loads",
+        "constant(900)",
+        "--seconds",
+        "5m",
+        "--strategies",
+        "static,hpa",
+    )
+    told = {}
+    for seeds in ("1", "2"):
+        _, out, err = ebbflow(monkeypatch, capsys, *call, "--seeds", seeds)
+        told[seeds] = err
+        assert max(len(line) for line in out.splitlines()) <= 120
+    assert "Standard deviation over the seeds: node-s at most" in told["2"]
+    assert "Standard deviation" not in told["1"]
 
 
 def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsys) -> None:
@@ -390,6 +419,78 @@ def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsy
     ]
     assert "broken on constant(100), seed 1: ZeroDivisionError" in err
     assert "1 of 2 runs failed" in err
+
+
+def test_simulate_goes_on_with_the_others_too_and_a_failed_run_has_its_row_in_parquet(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    from pyarrow import parquet
+
+    monkeypatch.setitem(STRATEGIES, "broken", Broken)
+    page, results = tmp_path / "p.html", tmp_path / "r.parquet"
+    call = ("simulate", "--load", "constant(100)", "--seconds", "5m", "--strategy", "broken,static")
+    code, out, err = ebbflow(
+        monkeypatch, capsys, *call, "--report", str(page), "--parquet", str(results), "--json"
+    )
+    assert code == 1
+    (row,) = json.loads(out)
+    assert (row["strategy"], row["node_seconds"]) == ("static", 4800.0)
+    assert "broken on constant(100), seed 1: ZeroDivisionError" in err
+    assert err.count("1 of 2 runs failed") == 1
+    assert "Failed: broken on constant(100), seed 1: ZeroDivisionError" in page.read_text()
+    kept, failed = parquet.read_table(results).to_pylist()
+    assert (kept["strategy"], kept["node_seconds"], kept["error"]) == ("static", 4800.0, None)
+    assert (failed["strategy"], failed["node_seconds"]) == ("broken", None)
+    assert "no rows, no rate" in failed["error"]
+    code, out, err = ebbflow(monkeypatch, capsys, *call)
+    assert code == 1
+    assert re.search(r"1\s+static.*\n\s*2\s+broken", out)
+    assert "static kept freshness p95 <= 30s" in err
+
+
+def test_where_every_run_fails_nobody_is_said_to_be_best(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setitem(STRATEGIES, "broken", Broken)
+    call = ("simulate", "--load", "constant(100)", "--seconds", "5m", "--strategy", "broken")
+    code, _, err = ebbflow(monkeypatch, capsys, *call, "--report", str(tmp_path / "p.html"))
+    assert code == 1
+    assert "1 of 1 run failed, the first: broken on constant(100)" in err
+    assert "missed" not in err
+    code, out, _ = ebbflow(monkeypatch, capsys, *call, "--json")
+    assert (code, json.loads(out)) == (1, [])
+
+
+def test_the_results_of_simulate_can_be_played_again(monkeypatch, capsys, tmp_path) -> None:
+    from pyarrow import parquet
+
+    results = tmp_path / "r.parquet"
+    code, _, err = ebbflow(
+        monkeypatch, capsys, "simulate", *SHORT, "--strategy", "static,hpa", "--policy", str(OFFICE), "--seed", "4",
+        "--at", "2026-11-16T08:00", "--parquet", str(results),
+    )  # fmt: skip
+    assert code == 0
+    assert f"Results: {results}" in err
+    rows = parquet.read_table(results).to_pylist()
+    assert [row["strategy"] for row in rows] == ["static", "hpa", "office_hours.yaml"]
+    for row in rows:
+        again = spec_of(row).scenario()
+        strategy = (
+            strategy_for(row["strategy"], again)
+            if row["policy"] is None
+            else Rules(parse_policy(row["policy"], "row.toml"), begins_at_s=again.begins_at_s)
+        )
+        assert score(play(again, strategy).run, oracle_node_seconds=None).node_seconds == row["node_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "size"),
+    [("1", "1 strategy × 1 load × 1 seed = 1 run"), ("2", "1 strategy × 1 load × 2 seeds = 2 runs")],
+)
+def test_one_run_is_no_runs(monkeypatch, capsys, seeds, size) -> None:
+    _, _, err = ebbflow(
+        monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(50)", "--seeds", seeds,
+        "--seconds", "2m", "--strategies", "static", "--json",
+    )  # fmt: skip
+    assert err.strip() == f"· {size}"
 
 
 @pytest.fixture

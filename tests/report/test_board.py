@@ -73,6 +73,15 @@ def data(text: str):
     return json.loads(found)
 
 
+def test_the_spread_over_the_seeds_stands_beside_its_mean() -> None:
+    several = row("x", scores={"node_seconds": 5000.0, "violation": 0.02})
+    several = replace(several, spread={"node_seconds": 123.4, "violation": 0.0031})
+    page = board_page(replace(board("x"), rows=[several]))
+    assert ">5,000 <small>± 123</small></td>" in page
+    assert ">2 % <small>± 0.3 %</small></td>" in page
+    assert "<small>±" not in without_plotly(board_page(board("x"))), "one seed has none"
+
+
 def test_the_page_loads_nothing_from_anywhere(tmp_path) -> None:
     write_board(tmp_path / "b.html", board("x", "y"))
     rest = without_plotly((tmp_path / "b.html").read_text())

@@ -45,6 +45,12 @@ def rates(trace: Trace, *times_s: float) -> list[float]:
         ("time_ms,events\n1700000000000,1\n1700000000500,2\n1700000001000,3\n", 0.5),
         ("day,events\n0,1\n1,2\n2,3\n", 86400),
         ("second of the day,events\n0,1\n1,2\n2,3\n", 1),
+        ("epoch_millis,events\n0,1\n500,2\n1000,3\n", 0.5),
+        ("elapsed_h,events\n0,1\n1,2\n2,3\n", 3600),
+        ("daytime,events\n0,1\n1,2\n2,3\n", 1),
+        ("minimum lag,events\n0,1\n1,2\n2,3\n", 1),
+        ("hourly reading,events\n0,1\n1,2\n2,3\n", 1),
+        ("secondary clock (minutes),events\n0,1\n1,2\n2,3\n", 60),
     ],
 )
 def test_times_may_be_seconds_minutes_or_timestamps(text: str, step_s: float, trace_file: Write) -> None:

@@ -26,7 +26,7 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.scenario_options import Workers
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.report.elysium_page import write_elysium_page
-from ebbflow.report.numbers import number, seconds, share
+from ebbflow.report.numbers import counted, number, seconds, share
 from ebbflow.targets.spark.java import check_java
 
 
@@ -116,7 +116,8 @@ def elysium(
 def _simulated(
     chosen: Sequence[Case], trace: Path | None, *, seeds: int, workers: int | None, studies: bool
 ) -> tuple[list[Result], Studies | None]:
-    say(f"{len(chosen)} rows × {seeds} seeds = {len(chosen) * seeds} runs")
+    runs = counted(len(chosen) * seeds, "run")
+    say(f"{counted(len(chosen), 'row')} × {counted(seeds, 'seed')} = {runs}")
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=errors, transient=True, disable=not errors.is_terminal,

@@ -18,14 +18,15 @@ from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.bench.spec import Spec, amended, strategy_names
 from ebbflow.bench.spec_file import read_spec
-from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison import check_workers, compare, end, print_board, spread_told, tell_files
 from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
-from ebbflow.cli.scenario_options import Policies, ScenarioFile, Workers, takes_shared_options
+from ebbflow.cli.scenario_options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
 from ebbflow.report.board import Board, headline, write_board
 from ebbflow.report.drawing import MOST_RUNS
+from ebbflow.report.numbers import counted
 from ebbflow.strategies import STRATEGIES
 from ebbflow.workloads import Constant
 
@@ -87,10 +88,7 @@ def leaderboard_command(
         str | None, typer.Option(help="Work on a Spark cluster instead: spark://HOST:PORT, yarn, local[*].")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with every load and run there.")] = None,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(help="Write one row per run there: a file, or a folder for results.parquet."),
-    ] = None,
+    parquet: Parquet = None,
     json: Json = False,
 ) -> None:
     """Rank strategies on loads: strategies × loads × seeds, in parallel.
@@ -119,12 +117,12 @@ def leaderboard_command(
         check_master(master)
     runs = len(scenes) * len(names)
     parts = (
-        (len(names), "strategy", "strategies"),
-        (len(found), "load", "loads"),
-        (seeds, "seed", "seeds"),
+        counted(len(names), "strategy", "strategies"),
+        counted(len(found), "load"),
+        counted(seeds, "seed"),
     )
-    size = " × ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts)
-    say(f"{size} = {runs} runs" + ("" if master is None else f" on {master}"))
+    size = " × ".join(parts)
+    say(f"{size} = {counted(runs, 'run')}" + ("" if master is None else f" on {master}"))
     interrupted: SweepInterrupted | None = None
     try:
         done = compare(scenes, names, policies=policies, workers=workers, master=master)
@@ -149,13 +147,14 @@ def leaderboard_command(
         print_board(standings, many=True)
         told = f"{RULE} {APART}" if standings[0].apart else RULE
         errors.print(f"\n[dim]{told}[/dim]", soft_wrap=True)
+        if spread := spread_told(standings):
+            errors.print(f"[dim]{escape(spread)}[/dim]", soft_wrap=True)
         if page is not None:
             errors.print(f"[bold]{escape(headline(page.rows))}[/bold]", soft_wrap=True)
     if report is not None and page is not None:
         write_board(report, page)
-    for what, path in (("Page", report), ("Results", target)):
-        if path is not None and standings and not json:
-            errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+    if standings and not json:
+        tell_files(report, target)
     if interrupted is not None:
         for note in partial:
             say(note)
@@ -182,7 +181,7 @@ def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
     if not done.undone:
         return []
     over, ranked = runs - done.undone, done.comparable(names)
-    text = f"Partial: interrupted after {over} of {runs} runs"
+    text = f"Partial: interrupted after {over} of {counted(runs, 'run')}"
     if not over:
         text += "; there is nothing to show"
     elif len(ranked.results) < len(done.results):

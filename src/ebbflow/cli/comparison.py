@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
@@ -26,7 +27,7 @@ from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.policy.model import Policy
 from ebbflow.report.drawing import Detail, draw
-from ebbflow.report.numbers import seconds, share, times, whole
+from ebbflow.report.numbers import counted, number, seconds, share, times, whole
 
 log = logging.getLogger("ebbflow")
 
@@ -80,11 +81,18 @@ def compare(
     return done
 
 
+def tell_files(page: Path | None, results: Path | None = None) -> None:
+    """Where what was written is."""
+    for what, path in (("Page", page), ("Results", results)):
+        if path is not None:
+            errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+
+
 def end(done: Sweep, runs: int) -> None:
-    """Fail if a run did."""
+    """Fail if a run did: the last step, when what came of the others is told."""
     failed = len(done.failures)
     if failed:
-        raise SweepError(f"{failed} of {runs} runs failed, the first: {done.failures[0]}")
+        raise SweepError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
 
 
 def print_board(standings: Sequence[Standing], *, many: bool) -> None:
@@ -95,6 +103,24 @@ def print_board(standings: Sequence[Standing], *, many: bool) -> None:
     if apart:
         console.print("\non coarser loads, in the same order", style="dim")
         console.print(_table(apart, many=many))
+
+
+def spread_told(standings: Sequence[Standing]) -> str:
+    """How far the means of the table move with the seed, at most; empty with one seed."""
+    cost, late = [], []
+    for row in standings:
+        means = row.judged
+        held, held_sd = means.scores["node_seconds"], means.spread["node_seconds"]
+        if held and held_sd is not None:
+            cost.append(held_sd / held)
+        if (late_sd := means.spread["violation"]) is not None:
+            late.append(late_sd)
+    if not cost or not late:
+        return ""
+    return (
+        f"Standard deviation over the seeds: node-s at most {share(max(cost))} of a row's mean, late at most "
+        f"{number(100 * max(late))} points; of each row in --json and on the page."
+    )
 
 
 def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:

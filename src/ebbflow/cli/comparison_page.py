@@ -65,6 +65,7 @@ def _board_row(row: Standing, means: Means, past: Set[str]) -> BoardRow:
         infeasible=means.infeasible,
         scores=means.scores,
         past=row.strategy in past,
+        spread=means.spread,
     )
 
 
@@ -82,7 +83,8 @@ def _surroundings(made: Scenario) -> list[str]:
     if not made.alone:
         notes.append("Hindsight knows one pipeline on one cluster, so here there is none to compare with.")
     if made.faults:
-        notes.append(f"{len(made.faults)} faults happen. Hindsight meets none.")
+        happen = "1 fault happens" if len(made.faults) == 1 else f"{len(made.faults)} faults happen"
+        notes.append(f"{happen}. Hindsight meets none.")
     return notes
 
 

@@ -10,6 +10,7 @@ from ebbflow.bench.elysium.result import Curves, Measured, Result
 from ebbflow.bench.elysium.studies import Studies
 from ebbflow.bench.elysium.verdict import Verdict
 from ebbflow.report.elysium_page import ElysiumPage, Finding, Row
+from ebbflow.report.numbers import counted
 from ebbflow.report.panels import Line, Panel, Picture
 
 HEAVIEST = (STOP_WORDS, "features")
@@ -36,7 +37,7 @@ def elysium_report(
             for v in judged
         ],
         pictures=pictures,
-        facts=("4 nodes of 4 cores", "assessed every minute", f"means of {runs} runs"),
+        facts=("4 nodes of 4 cores", "assessed every minute", f"means of {counted(runs, 'run')}"),
         data={
             "rows": [result.to_json() for result in results],
             "verdicts": [verdict.to_json() for verdict in judged],

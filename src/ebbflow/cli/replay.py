@@ -16,7 +16,7 @@ from ebbflow.bench.replay.progress_log import written
 from ebbflow.bench.replay.scene import RECORDED, kept_up, scene_of
 from ebbflow.bench.spec import strategy_names
 from ebbflow.cli import scenario_options as options
-from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
 from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
@@ -134,8 +134,7 @@ def replay_command(
         typer.echo("\n" + "\n".join(sentences))
         for doubt in doubts:
             _line(f"Careful: {doubt}", style="yellow")
-        if report is not None:
-            _line(f"Page with pictures and decisions: {report}")
+        tell_files(report)
     end(done, len(scene.runs(names)))
 
 

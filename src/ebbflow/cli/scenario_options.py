@@ -53,6 +53,10 @@ Policies = Annotated[
         metavar="FILE",
     ),
 ]
+Parquet = Annotated[
+    Path | None,
+    typer.Option(help="Write one row per run there: a file, or a folder for results.parquet."),
+]
 Workers = Annotated[
     int | None,
     typer.Option(help="Processes to work with.", show_default="one per core; one for a short comparison"),

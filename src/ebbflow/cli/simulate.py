@@ -10,13 +10,14 @@ from rich.markup import escape
 
 from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import Standing, leaderboard
+from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
 from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep
 from ebbflow.bench.spec import USUAL_STRATEGY, Spec, amended
 from ebbflow.bench.spec_file import read_spec
-from ebbflow.cli.comparison import check_workers, compare, end, print_board
+from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
 from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
-from ebbflow.cli.scenario_options import Policies, ScenarioFile, Workers, takes_shared_options
+from ebbflow.cli.scenario_options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.report.board import write_board
 from ebbflow.report.numbers import share, times, whole
@@ -48,6 +49,7 @@ def simulate(
     ] = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    parquet: Parquet = None,
     json: Json = False,
 ) -> None:
     """Try strategies on a load without a cluster: same loop, same strategies, simulated pipeline.
@@ -63,9 +65,11 @@ def simulate(
         check_operators(each, made)
     check_writable(report)
     check_workers(workers)
+    target = None if parquet is None else check_results_path(parquet)
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
     done = compare([scene], names, policies=policies, workers=workers)
-    end(done, len(names))
+    if target is not None:
+        write_results(target, done, [scene], spec, policies)
     if json:
         print_json([_document(result, spec) for result in done.results])
     else:
@@ -79,10 +83,9 @@ def simulate(
                 written=lambda one: one.load,
             ),
         )  # fmt: skip
-        if not json:
-            errors.print(
-                f"Page with pictures and decisions: [bold]{escape(str(report))}[/bold]", soft_wrap=True
-            )
+    if not json:
+        tell_files(report, target)
+    end(done, len(names))
 
 
 SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
@@ -117,7 +120,8 @@ def _facts(spec: Spec, made: Scenario) -> list[str]:
 def _tell(done: Sweep, made: Scenario) -> None:
     standings = leaderboard(done, quantile=made.slo.quantile)
     print_board(standings, many=False)
-    errors.print(f"\n{_summary(standings, made, done)}", soft_wrap=True)
+    if done.results:
+        errors.print(f"\n{_summary(standings, made, done)}", soft_wrap=True)
 
 
 def _summary(standings: list[Standing], made: Scenario, done: Sweep) -> str:

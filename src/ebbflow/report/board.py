@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class BoardRow:
     """Whether it is no strategy but a run that was; that is always drawn."""
     infeasible: int = 0
     """Loads on which nobody can keep the SLO."""
+    spread: Scores = field(default_factory=dict)
+    """Of some scores the standard deviation over the seeds, where there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,10 +168,20 @@ def _header(board: Board) -> str:
 
 
 _COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("Node-seconds", "Nodes held × seconds, from asking for each until it was gone. Mean over the runs.", ""),
+    (
+        "Node-seconds",
+        "Nodes held × seconds, from asking for each until it was gone. Mean over the runs; ± its standard "
+        "deviation over the seeds.",
+        "",
+    ),
     ("× hindsight", "Node-seconds ÷ those of the cheapest schedule with hindsight that keeps the SLO.", ""),
     ("Saved", "Node-seconds saved against holding the maximum throughout.", ""),
-    ("Late rows", "Share of the rows that were later than the SLO allows, or lost.", ""),
+    (
+        "Late rows",
+        "Share of the rows that were later than the SLO allows, or lost. Mean over the runs; ± its standard deviation "
+        "over the seeds.",
+        "",
+    ),
     ("p50", "Half of the rows were processed within this time of their arrival.", "narrow"),
     ("p95", "95 % of the rows were processed within this time of their arrival.", "narrow"),
     ("Worst", "The longest wait of a row; mean over the runs.", "narrow"),
@@ -224,10 +236,10 @@ def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
     kept = f"{row.kept_runs} of {row.runs}" + (f", {row.failed} failed" if row.failed else "")
     lost = scores.get("rows_lost")
     cells = (
-        (whole(scores.get("node_seconds")), "strong"),
+        (whole(scores.get("node_seconds")), "strong", _spread(whole, row, "node_seconds")),
         (times(scores.get("cost_ratio")), ""),
         (share(scores.get("nodes_saved")), ""),
-        (share(scores.get("violation")), "" if row.kept else "bad"),
+        (share(scores.get("violation")), "" if row.kept else "bad", _spread(share, row, "violation")),
         (seconds(scores.get("latency_p50_s")), "narrow"),
         (seconds(scores.get("latency_p95_s")), "narrow"),
         (seconds(scores.get("latency_max_s")), "narrow"),
@@ -237,9 +249,17 @@ def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
         (str(row.wins) if row.wins else "–", ""),
         (str(row.infeasible) if row.infeasible else "–", "narrow"),
     )
-    written = "".join(f'<td class="{kind}">{html.escape(text)}</td>' for text, kind in cells)
+    written = "".join(
+        f'<td class="{kind}">{html.escape(text)}{"".join(more)}</td>' for text, kind, *more in cells
+    )
     name = f'<i class="dot" style="background:{look[0]}"></i>{html.escape(row.strategy)}'
     return f'<tr class="{"kept" if row.kept else "late"}"><td>{row.rank}</td><th scope="row">{name}</th>{written}</tr>'
+
+
+def _spread(written: Callable[[float | None], str], row: BoardRow, score: str) -> str:
+    """Beside a mean over several seeds."""
+    value = row.spread.get(score)
+    return "" if value is None else f" <small>± {html.escape(written(value))}</small>"
 
 
 def _matrix(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:

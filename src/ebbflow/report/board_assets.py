@@ -9,7 +9,9 @@ STYLE = """
 .board td:first-child, .board thead th:first-child { text-align: left; padding: 0 12px 0 0; color: var(--muted); }
 .board tbody th, .matrix tbody th { font-weight: 600; white-space: nowrap; padding-right: 10px; }
 .board tbody tr > * { padding-top: 5px; padding-bottom: 5px; border-bottom: 1px solid var(--faint); }
-.board .strong { font-weight: 650; } .board .bad, .matrix .bad { color: var(--bad); }
+.board .strong { font-weight: 650; }
+.board small { font-size: 11.5px; font-weight: 400; color: var(--muted); }
+.board .bad, .matrix .bad { color: var(--bad); }
 .board tr.late td:not(.bad), .board tr.late th { color: var(--muted); }
 .board tr.rule th { font-size: 12px; color: var(--muted); padding: 12px 0 3px; letter-spacing: 0.02em;
   font-weight: 400; }

@@ -30,8 +30,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_UNITS_S = {"ms": 1e-3, "milli": 1e-3, "sec": 1.0, "min": 60.0, "hour": 3600.0, "day": 86400.0}
-"""By the beginning of a word of the heading."""
+_UNITS_S = {
+    **dict.fromkeys(("ms", "msec", "msecs", "milli", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+"""Seconds by words of the heading: whole words, so that a daytime is no day."""
 _LATEST_S = 1e11
 """Numbers above are no seconds: the year would be 5138."""
 _FORM = "a trace has two columns, time,events, like 60,1250"
@@ -202,8 +208,7 @@ def _heading(fields: list[str]) -> tuple[bool, float]:
     if len(fields) != 2 or _time_s(fields[0], 1.0)[0] is not None or _number(fields[1]) is not None:
         return False, 1.0
     words = re.findall("[a-z]+", fields[0].lower())
-    named = (seconds for word in words for unit, seconds in _UNITS_S.items() if word.startswith(unit))
-    return True, next(named, 1.0)
+    return True, next((_UNITS_S[word] for word in words if word in _UNITS_S), 1.0)
 
 
 def _time_s(text: str, unit_s: float) -> tuple[float | None, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from peer_worlds import Operators, batch, stage, world
 
@@ -74,15 +76,22 @@ def test_a_step_is_taken_once_however_often_it_is_looked_at() -> None:
     assert strategy.decide(world(21.8, 2, queries={"q": 20.0})).wanted.main_nodes == 2
 
 
-def idle_after(*stages_of_a_batch: int, shuffle_tracking: bool = True) -> list[int]:
-    """Sizes over two minutes, from 8 nodes; a batch with these task counts every 30 s."""
-    strategy, nodes, sizes = SparkDra(shuffle_tracking=shuffle_tracking), 8, []
+def sizes(batches: Mapping[int, Sequence[int]], *, shuffle_tracking: bool = True) -> list[int]:
+    """Sizes at 10, 20 … 130 s, from 8 nodes. Batches by the second at which they end, as the task counts of their
+    stages; the query has nothing to do in between."""
+    strategy, nodes, found = SparkDra(shuffle_tracking=shuffle_tracking), 8, []
     for now_s in range(10, 140, 10):
-        stages = [stage(tasks, 0.1, 0.1, i) for i, tasks in enumerate(stages_of_a_batch)]
-        batches = [batch(float(now_s), 0.5, *stages, slots=8)] if now_s % 30 == 10 else []
-        nodes = strategy.decide(world(float(now_s), nodes, batches, queries={"q": None})).wanted.main_nodes
-        sizes.append(nodes)
-    return sizes
+        stages = [stage(tasks, 0.1, 0.1, i) for i, tasks in enumerate(batches.get(now_s, ()))]
+        ended = [batch(float(now_s), 0.5, *stages, slots=8)] if stages else []
+        nodes = strategy.decide(world(float(now_s), nodes, ended, queries={"q": None})).wanted.main_nodes
+        found.append(nodes)
+    return found
+
+
+def idle_after(*stages_of_a_batch: int, shuffle_tracking: bool = True) -> list[int]:
+    """The same with such a batch every 30 s."""
+    batches = dict.fromkeys(range(10, 140, 30), stages_of_a_batch)
+    return sizes(batches, shuffle_tracking=shuffle_tracking)
 
 
 def test_executors_without_a_task_for_a_minute_leave() -> None:
@@ -95,13 +104,24 @@ def test_batches_that_touch_every_executor_within_the_minute_keep_all() -> None:
     assert idle_after(4) == [8] * 13
 
 
-def test_shuffle_tracking_pins_what_a_shuffle_touched() -> None:
-    # Two stages of 1 task: each batch writes shuffle data on one executor. By 70 s three batches pinned 3,
-    # while (40, 70 s) 2 · 2 tasks touched 4; at 100 s 4 are pinned, at 130 s 5, but the 4 are what is left.
-    assert idle_after(1, 1) == [8] * 6 + [4] * 7
-    assert idle_after(4, 1) == [8] * 13
-    # Without tracking and with a single task nothing is pinned: 2 batches touch 2.
-    assert idle_after(1, shuffle_tracking=False) == [8] * 6 + [2] * 7
+def test_shuffle_tracking_pins_what_a_shuffle_touched_for_good() -> None:
+    # One batch of 4 tasks, which write shuffle data, and 1 that reads it; then 1 task every 30 s. At 70 s a minute has
+    # been watched, in which 2 tasks touched 2 of the 8: without tracking 6 go, with it the 4 that hold data stay.
+    batches = {10: (4, 1), 40: (1,), 70: (1,), 100: (1,), 130: (1,)}
+    assert sizes(batches, shuffle_tracking=False) == [8] * 6 + [2] * 7
+    assert sizes(batches) == [8] * 6 + [4] * 7
+
+
+def test_each_shuffle_pins_one_more_and_the_last_stage_none() -> None:
+    # Four batches of 1 + 1 tasks, then nothing to do. Touched in the last minute: 6 at 70 s, 4 at 80 s, 2 at 90 s, none
+    # at 100 s. Each first stage pinned one executor, so that 4 stay for good; without tracking all go but one.
+    batches = dict.fromkeys((10, 20, 30, 40), (1, 1))
+    assert sizes(batches) == [8] * 6 + [6, 4, 4, 4, 4, 4, 4]
+    assert sizes(batches, shuffle_tracking=False) == [8] * 6 + [6, 4, 2, 1, 1, 1, 1]
+
+
+def test_a_batch_without_a_shuffle_pins_nobody() -> None:
+    assert idle_after(1) == idle_after(1, shuffle_tracking=False) == [8] * 6 + [2] * 7
 
 
 def test_nothing_is_done_on_nothing() -> None:

@@ -123,6 +123,16 @@ def test_lead_times_scatter_around_their_median_and_are_learned() -> None:
     assert 12.0 < target.observe().lead_time_s < 40.0
 
 
+def test_the_replacement_of_a_dead_node_comes_after_a_lead_time_like_any_other() -> None:
+    deaths = [NodeDies(at_s=1000.0 * turn) for turn in range(1, 41)]
+    pool = NodePool(NodeKind(lead_time_s=20.0, lead_noise=0.3), 1, np.random.default_rng(1), deaths)
+    pool.advance(50_000.0)
+    leads = [node.join_s - node.asked_s for node in pool._history[1:]]
+    assert len(leads) == 40
+    assert np.median(leads) == pytest.approx(20.0, rel=0.2)
+    assert np.std(np.log(leads)) == pytest.approx(0.3, rel=0.4)
+
+
 def test_a_node_told_to_leave_goes_with_its_last_task_and_not_before_the_batch_needs_it() -> None:
     ten = query(Stage(tasks=10, per_task_s=2.0), driver_s=0.0)
     target, clock = world(ten, "constant(10)", 2, kind=NodeKind(drain_s=3.0))

@@ -13,6 +13,7 @@ rank is by the runs on the fine ones (a sample a minute or more often, and shape
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -27,6 +28,9 @@ RULE = (
 APART = "Ranked by the runs on loads with a sample a minute or more often; coarser ones are told apart."
 
 SCORE_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Scores))
+
+SPREAD_OF = ("node_seconds", "violation")
+"""Scores of which the spread over the seeds is told: those that the rank is by."""
 
 FINE_S = 60.0
 """Samples no further apart than this make a load fine."""
@@ -47,11 +51,14 @@ class Means:
     infeasible: int
     """Loads of its runs on which no schedule within the limits keeps the SLO: ``cost_ratio`` is against a best effort
     there, and in the mean all the same."""
+    spread: Mapping[str, float | None]
+    """Of some scores the standard deviation over the seeds (see ``spread_over_seeds``)."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
             **self.scores,
+            **{f"{name}_sd": value for name, value in self.spread.items()},
             "slo_kept": self.kept,
             "runs": self.runs,
             "runs_kept": self.kept_runs,
@@ -127,6 +134,7 @@ def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
             kept_runs=sum(result.kept for result in mine),
             wins=sum(winners[load] == strategy for load in {result.load for result in some}),
             infeasible=len({result.load for result in mine if result.oracle_feasible is False}),
+            spread={name: spread_over_seeds(mine, name) for name in SPREAD_OF},
         )
 
     judged = next(iter(groups.values()), [])
@@ -151,6 +159,22 @@ def mean_scores(results: Sequence[Result]) -> dict[str, float | None]:
     True
     """
     return {name: mean([getattr(result.scores, name) for result in results]) for name in SCORE_NAMES}
+
+
+def spread_over_seeds(results: Sequence[Result], score: str) -> float | None:
+    """How far a mean over the loads moves with the seed: its standard deviation s over n seeds,
+    s² = Σ (m_k − m)² / (n − 1), m_k the mean over the loads with seed k and m that of all m_k.
+
+    Seeds that lack a load are left out: their means are of other things. None with fewer than two seeds.
+    """
+    loads = {result.load for result in results}
+    by_seed: dict[int, list[Result]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, []).append(result)
+    whole = [mine for mine in by_seed.values() if {result.load for result in mine} == loads]
+    means = [mean([getattr(result.scores, score) for result in mine]) for mine in whole]
+    known = [value for value in means if value is not None]
+    return statistics.stdev(known) if len(known) > 1 else None
 
 
 def _order(results: Sequence[Result], failures: Iterable[Failure], quantile: float) -> list[str]:

@@ -21,7 +21,7 @@ from ebbflow.targets.simulator import MicroBatch
 
 FILE_NAME = "results.parquet"
 
-TABLES = ("node-speeds", "drain", "fault", "tenant", "cluster", "placement", "link", "queues")
+TABLES = ("at", "node-speeds", "drain", "fault", "tenant", "cluster", "placement", "link", "queues")
 """Keys of a scenario that have no column of their own."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ebbflow.core.layout import MAIN
@@ -17,6 +18,10 @@ class NodeDies:
     """Which of those that work then, oldest first; counted round where there are fewer."""
     cluster: str = MAIN
 
+    def __post_init__(self) -> None:
+        _check_time("a node that dies", "at", self.at_s)
+        _check_node(self.node)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SlowNode:
@@ -30,6 +35,7 @@ class SlowNode:
 
     def __post_init__(self) -> None:
         _check_span("a slow node", self.from_s, self.until_s)
+        _check_node(self.node)
         if not 0 < self.factor <= 1:
             raise InputError(f"a slow node at {self.factor:g} times its speed; write a factor in (0, 1]")
 
@@ -55,11 +61,23 @@ class LateMetrics:
 
     def __post_init__(self) -> None:
         _check_span("late metrics", self.from_s, self.until_s)
+        _check_time("late metrics", "the delay", self.delay_s)
+
+
+def _check_time(what: str, which: str, time_s: float) -> None:
+    if not 0 <= time_s < math.inf:
+        raise InputError(f"{what}: {which} is {time_s:g} s; it must be 0 s or more")
 
 
 def _check_span(what: str, from_s: float, until_s: float) -> None:
+    _check_time(what, "from", from_s)
     if not from_s < until_s:
-        raise InputError(f"{what} from {from_s:g} s until {until_s:g} s would be over before; swap the two")
+        raise InputError(f"{what} from {from_s:g} s until {until_s:g} s; until must be later than from")
+
+
+def _check_node(node: int) -> None:
+    if node < 0:
+        raise InputError(f"node is {node}; it must be a whole number from 0 up, 0 for the oldest")
 
 
 Fault = NodeDies | SlowNode | MissingMetrics | LateMetrics

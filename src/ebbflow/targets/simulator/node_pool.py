@@ -155,10 +155,7 @@ class NodePool:
             leaver.stop_s = math.inf
             staying.append(leaver)
         for _ in range(wanted - len(staying)):
-            median_s = self.kind.lead_time_s
-            noise = self.kind.lead_noise
-            lead_s = median_s * math.exp(noise * self._rng.standard_normal()) if noise else median_s
-            self._leads_unseen.append(self._add(now_s, now_s + lead_s))
+            self._ask(now_s)
         surplus = sorted(staying, key=lambda n: (n.join_s > now_s, n.asked_s, n.number), reverse=True)
         for node in surplus[: max(0, len(staying) - wanted)]:
             here = node.join_s <= now_s
@@ -198,6 +195,13 @@ class NodePool:
         """Nodes that were there and could work, over time."""
         return count_over_time((n.join_s, n.gone_s) for n in self._history if n.join_s < n.gone_s)
 
+    def _ask(self, now_s: float) -> None:
+        """For one more node, which comes after a lead time."""
+        lead_s, noise = self.kind.lead_time_s, self.kind.lead_noise
+        if noise:
+            lead_s *= math.exp(noise * self._rng.standard_normal())
+        self._leads_unseen.append(self._add(now_s, now_s + lead_s))
+
     def _add(self, asked_s: float, join_s: float) -> Node:
         number = len(self._history)
         self._last_change_s = max(self._last_change_s, join_s)
@@ -216,7 +220,7 @@ class NodePool:
             node.stop_s = fault.at_s
             self._last_change_s = max(self._last_change_s, fault.at_s)
             node.gone_s = fault.at_s  # it stays in sight until the stage that it was in is accounted for
-            self._leads_unseen.append(self._add(fault.at_s, fault.at_s + self.kind.lead_time_s))
+            self._ask(fault.at_s)
         self._changed()
 
     def _gone(self, node: Node, time_s: float) -> None:
