@@ -177,3 +177,24 @@ def test_a_speed_that_makes_no_sense_is_told(text) -> None:
 def test_options_of_the_source_that_make_no_sense_are_told(options, words) -> None:
     with pytest.raises(InputError, match=words):
         TaskEventSource(options).streamReader(None)
+
+
+def test_another_folder_is_refused_and_none_of_its_rows_is_read(folder, tmp_path) -> None:
+    trace = ClusterTrace(TraceSpec(events=3_000, machines=20, span_s=3600, seed=2, parts=2))
+    for number in range(trace.parts):
+        trace.write(number, tmp_path / "other")
+    query = OneProcess(folder, tmp_path / "out", {"max_parts": 1})
+    query.batch()
+    start, query.folder = query.offset, tmp_path / "other"
+    with pytest.raises(InputError, match=r"begun with other parts than .*other has now"):
+        query.batch()
+    reader = TaskEventReader(path=str(query.folder), speed=None, max_parts=None, max_trace_us=None)
+    with pytest.raises(InputError, match="begun with other parts"):  # a batch that was planned and not ended
+        reader.partitions(reader.initialOffset(), start)
+
+
+@pytest.mark.parametrize("speed", [None, 1000.0])
+def test_no_offset_is_before_the_one_it_starts_from(folder, speed) -> None:
+    reader = TaskEventReader(path=str(folder), speed=speed, max_parts=1, max_trace_us=10)
+    late = {**reader.initialOffset(), "part": "77", "us": 10**15}
+    assert reader.latestOffset(late, reader.getDefaultReadLimit()) == late

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ebbflow.bench.google_cluster.job import _events_by_batch
 from ebbflow.bench.source_start import source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
@@ -186,7 +185,7 @@ def run_dynamic(
             attached.stop()
             managed.stop()
             progress |= {each["batchId"]: each for each in managed.query.recentProgress}
-        by_batch = _events_by_batch(output)
+        by_batch = sink.events_by_batch(output)
         table = sink.read_table(output, sink.CLUSTER).to_pydict()
     return DynamicResult(
         speed=speed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ebbflow.core.scratch import scratch_folder
-from ebbflow.errors import TargetError
+from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.pipelines.google_cluster import sink
+from ebbflow.pipelines.google_cluster.checkpoint import Begun, begun
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
+from ebbflow.pipelines.google_cluster.source import another_folder
 from ebbflow.pipelines.google_cluster.writing import write_trace
 from ebbflow.targets.spark.session import local_session
-from ebbflow.workloads.google_cluster.folder import part_files
+from ebbflow.workloads.google_cluster.folder import fingerprint, part_files
 from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, TraceSpec
 
 if TYPE_CHECKING:
@@ -67,6 +70,18 @@ class Figures:
         }
 
 
+def resumed(*, input: Path, output: Path, checkpoint: Path | None = None) -> Begun | None:
+    """How the run was begun that would go on here, None for a new one; told at once if it cannot go on."""
+    sink.check_output(output)
+    before = begun(checkpoint or output / sink.CHECKPOINT)
+    if before is None:
+        if any((output / table).exists() for table in sink.TABLES):
+            raise InputError(f"{output} has results, but not their checkpoint; name a new or empty folder")
+    elif before.folder != fingerprint(part_files(input)):
+        raise another_folder(str(input))
+    return before
+
+
 def run_job(
     *,
     input: Path,
@@ -78,19 +93,24 @@ def run_job(
     conf: dict[str, str] | None = None,
     warm_up: bool = False,
 ) -> Figures:
-    """Run the query over the folder; a run that was broken off goes on where it was.
+    """Run the query over the folder; a run that was broken off goes on where it was, with the instances it had.
 
     ``warm_up``: run it over the first parts before, in the same Spark. A query that runs for hours does not notice
     that its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
     """
+    before = resumed(input=input, output=output, checkpoint=checkpoint)
+    if before is not None:
+        instances = before.instances or instances
     sink.prepare_output(output)
     query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
     own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     elsewhere = not master.startswith("local")
-    with local_session(master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere) as spark:
+    with local_session(
+        master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere, apart=True
+    ) as spark:
         if warm_up:
             _warm_up(spark, input, instances)
-        running = query.start(spark, checkpoint or output / ".checkpoint", instances, to_the_end=True)
+        running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)
         progress = run_to_the_end(running)
     return figures(output, progress)
 
@@ -110,7 +130,7 @@ def figures(output: Path, progress: list[Any]) -> Figures:
     """What the tables and the progress of the batches say."""
     read = sink.read_table(output, sink.READ).to_pydict()
     cluster = sink.read_table(output, sink.CLUSTER, ["trace_s", "machines"]).to_pydict()
-    by_batch = _events_by_batch(output)
+    by_batch = sink.events_by_batch(output)
     spans = [
         (_started_s(each), each["durationMs"]["triggerExecution"] / 1000, by_batch.get(each["batchId"], 0))
         for each in progress
@@ -133,16 +153,6 @@ def figures(output: Path, progress: list[Any]) -> Figures:
 def quantiles(rates: list[float]) -> tuple[float, ...]:
     """At the median, the 75th, 90th and 95th percentile."""
     return tuple(np.percentile(rates, QUANTILES).tolist()) if rates else ()
-
-
-def _events_by_batch(output: Path) -> dict[int, int]:
-    import pyarrow.parquet as pq
-
-    files = sorted((output / sink.READ).glob("batch-*.parquet"))
-    return {
-        int(each.stem.split("-")[1]): sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
-        for each in files
-    }
 
 
 def _started_s(progress: Any) -> float:
@@ -180,28 +190,36 @@ def _in_a_process(*words: str) -> dict[str, Any]:
     if told.returncode != 0:
         raise TargetError(f"the Spark process failed (code {told.returncode}); its words are above")
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    if "wrong" in found:
+        raise (InputError if found["input"] else TargetError)(found["wrong"])
     return found
 
 
 def main() -> None:
     """``run FOLDER INSTANCES`` or ``make SPEC FOLDER``."""
-    what, first, second = sys.argv[1:4]
-    if what == "make":
-        result: dict[str, Any] = {
-            "events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)
-        }
-    else:
-        with scratch_folder("google") as folder:
-            found = run_job(
-                input=Path(first),
-                output=Path(folder) / "out",
-                master=f"local[{second}]",
-                instances=int(second),
-                conf={"spark.ui.enabled": "false"},
-                warm_up=True,
-            )
-            result = asdict(found)
+    try:
+        result = _answer(*sys.argv[1:4])
+    except EbbflowError as error:  # who started us tells it
+        result = {"wrong": str(error), "input": isinstance(error, InputError)}
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     sys.stdout.write(json.dumps(result) + "\n")
+
+
+def _answer(what: str, first: str, second: str) -> dict[str, Any]:
+    if what == "make":
+        return {"events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)}
+    with scratch_folder("google") as folder:
+        found = run_job(
+            input=Path(first),
+            output=Path(folder) / "out",
+            master=f"local[{second}]",
+            instances=int(second),
+            max_parts=1,  # as many batches as there are parts: quantiles of a handful say little
+            conf={"spark.ui.enabled": "false"},
+            warm_up=True,
+        )
+    return asdict(found)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 ==================  =======  ==========================================================================
 option              default  meaning
 ==================  =======  ==========================================================================
-path                needed   a folder of parts (.csv or .csv.gz, 13 columns, no header), or one file
+path                needed   a folder of parts (.csv, .csv.gz or .parquet, 13 columns), or one file
 speed               max      trace seconds a second: 1 is real time, 1000 faster; max: as fast as possible
 maxPartsPerTrigger  none     read limit, in files
 maxTracePerTrigger  none     read limit, in time of the trace: ``15m``, ``6h``
@@ -27,8 +27,9 @@ REJECTED    a row of the file that is no event; the note tells part, line, reaso
 COUNTED     what was read of a part in this batch; the note tells events, without_machine, rejected
 ==========  ========================================================================================
 
-An offset is a place in the folder (``folder.py``) with the moment at which the replay began. It says
-nothing of rows, so none have to be counted before they are read, and the folder must not change under a checkpoint.
+An offset is a place in the folder (``folder.py``) with the moment at which the replay began. It says nothing of rows,
+so none have to be counted before they are read. It names the folder by a fingerprint: another one, or one that has
+changed, is refused under the same checkpoint.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ PACKED_SCHEMA = "bucket int, event int, time_us long, events binary, note string
 PACKED = 0
 """The event of a row that holds many."""
 MARK, REJECTED, COUNTED = -1, -2, -3
+FOLDER = "folder"
+"""The key of an offset under which the fingerprint stands."""
 _ARROW_ROWS = 50_000
 _PACKED_ROWS = 20_000
 _PART_SHIFT = 40
@@ -127,6 +130,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_trace_us: int | None,
         packed: bool = False,
     ) -> None:
+        self._path = path
         self._folder = TraceFolder(Path(path).resolve())
         self._speed = speed
         self._max_parts = max_parts
@@ -136,7 +140,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The beginning of the folder, and of the replay."""
-        return _offset(self._folder.start, int(time.time() * 1000))
+        return self._offset(self._folder.start, int(time.time() * 1000))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """All there is: the options of this source are looked at in ``latestOffset``."""
@@ -149,19 +153,19 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """What the replay has reached, as far as the options let."""
-        place, start_ms = _place(start), int(start["startMs"])
+        place, start_ms = self._place(start), int(start["startMs"])
         if self._speed is None:
             reached = self._folder.end
         else:
             elapsed_us = max(0.0, time.time() - start_ms / 1000) * 1e6 * self._speed
-            reached = max(place, self._folder.at(START_US + int(elapsed_us)))
-        self._newest = _offset(reached, start_ms)
+            reached = self._folder.at(START_US + int(elapsed_us))
+        self._newest = self._offset(max(place, reached), start_ms)
         if self._max_parts is not None:
             reached = min(reached, self._folder.parts_on(place, self._max_parts))
         if self._max_trace_us is not None:
             from_us = max(place.time_us, START_US)
-            reached = min(reached, max(place, self._folder.at(from_us + self._max_trace_us)))
-        return _offset(reached, start_ms)
+            reached = min(reached, self._folder.at(from_us + self._max_trace_us))
+        return self._offset(max(place, reached), start_ms)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What the replay had reached when the last batch was planned, whatever the limits."""
@@ -169,7 +173,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[PartSlice]:
         """A task for each part that the batch touches."""
-        first, last = _place(start), _place(end)
+        first, last = self._place(start), self._place(end)
         mark_us = last.time_us if last.reports > first.reports else None
         pieces = self._folder.slices(first, last)
         return [PartSlice(piece, mark_us if i == 0 else None) for i, piece in enumerate(pieces)]
@@ -182,6 +186,24 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         part = part.between(piece.from_us, piece.until_us)
         yield from (_packed if self._packed else _event_batches)(part, piece.part)
         yield _beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
+
+    def _offset(self, place: Place, start_ms: int) -> dict[str, Any]:
+        """Only the time is a number: who measures a backlog by offsets then measures it in time of the trace."""
+        told = {"startMs": str(start_ms), "part": str(place.part), "us": place.time_us}
+        return {**told, FOLDER: self._folder.fingerprint}
+
+    def _place(self, offset: dict[str, Any]) -> Place:
+        if offset.get(FOLDER) != self._folder.fingerprint:
+            raise another_folder(self._path)
+        return Place(int(offset["part"]), int(offset["us"]))
+
+
+def another_folder(path: str) -> InputError:
+    """What is said of a folder that a checkpoint was not begun with."""
+    return InputError(
+        f"the run that is to go on was begun with other parts than {path} has now (names, sizes or bytes differ); "
+        "give it that folder as it was, or begin anew with a new output and checkpoint"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -301,15 +323,6 @@ def names(schema: str) -> list[str]:
 def _whole(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise InputError(f"maxPartsPerTrigger must be a whole number of at least 1, not '{text}'")
     return int(text)
-
-
-def _offset(place: Place, start_ms: int) -> dict[str, Any]:
-    """Only the time is a number: who measures a backlog by offsets then measures it in time of the trace."""
-    return {"startMs": str(start_ms), "part": str(place.part), "us": place.time_us}
-
-
-def _place(offset: dict[str, Any]) -> Place:
-    return Place(int(offset["part"]), int(offset["us"]))
