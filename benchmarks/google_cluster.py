@@ -235,7 +235,7 @@ def _batch_query(spark: Any, folder: Path, output: Path) -> None:
 
 def make(folder: Path, ending: str) -> dict[str, float]:
     from ebbflow.bench.google_cluster.job import make_trace
-    from ebbflow.workloads.google_cluster.generator import TraceSpec
+    from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
     began_s = time.perf_counter()
     make_trace(TraceSpec(events=EVENTS), folder, cores=CORES, ending=ending)

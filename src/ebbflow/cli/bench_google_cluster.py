@@ -26,8 +26,8 @@ from ebbflow.report.google_cluster_page import (
 )
 from ebbflow.targets.spark.java import check_java
 from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import TraceSpec
 from ebbflow.workloads.google_cluster.published import MEAN_RATE_PER_S
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 app = typer.Typer(
     help="Scale the Google cluster query (Rules seed, §5.3): statically, or by its policy.",

@@ -19,7 +19,8 @@ from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
 from ebbflow.targets.spark.java import check_java
 from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 

@@ -160,6 +160,7 @@ def run_dynamic(
                 output=output,
                 speed=str(speed),
                 max_parts=None,
+                max_trace=None,
                 trigger_s=TRIGGER_S,
                 packed=packed,
             )

@@ -27,7 +27,8 @@ from ebbflow.pipelines.google_cluster.source import another_folder
 from ebbflow.pipelines.google_cluster.writing import write_trace
 from ebbflow.targets.spark.session import local_session
 from ebbflow.workloads.google_cluster.folder import fingerprint, part_files
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

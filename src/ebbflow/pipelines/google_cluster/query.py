@@ -49,7 +49,8 @@ class GoogleClusterQuery:
     output: Path
     speed: str = "max"
     max_parts: int | None = 4
-    max_trace: str | None = None
+    max_trace: str | None = "1d"
+    """A day makes 96 reports of every machine: a batch of a trace with few events would have no bound without it."""
     trigger_s: float = 0.0
     packed: bool = True
     """Whether events travel as columns; else each is a row, as a tuple of the seed's was. Results are the same."""
