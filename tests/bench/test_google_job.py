@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +16,17 @@ from ebbflow.bench.google_cluster import job
 from ebbflow.bench.google_cluster.job import resumed, run_in_a_process, run_job
 from ebbflow.errors import InputError, TargetError
 from ebbflow.pipelines.google_cluster.checkpoint import begun
+from ebbflow.pipelines.google_cluster.query import settings
 from ebbflow.pipelines.google_cluster.source import TaskEventReader
+from ebbflow.workloads.google_cluster.generator import ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+sys.path.append(str(Path(__file__).parent.parent / "pipelines"))
+from google_cluster_results import holds
+from plain_google_cluster import plain_query
 
 EVENT = "{time},,1,1,5,1,u,0,0,0.5,0.5,0.5,0\n"
 
@@ -101,3 +115,53 @@ def test_what_goes_wrong_in_a_process_is_told_here_in_its_words(monkeypatch, is_
     monkeypatch.setattr(job.subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(kind, match=r"^cannot read a\.csv\.gz$"):
         run_in_a_process(input=Path("a"), instances=1)
+
+
+@pytest.mark.spark
+def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(
+    spark, tmp_path, monkeypatch, wait
+) -> None:
+    """``stats`` in two halves: broken off after two batches, and gone on with by a run that asks for more instances."""
+    monkeypatch.setattr(job, "local_session", lambda *_, **__: contextlib.nullcontext(spark))
+    folder, output = tmp_path / "trace", tmp_path / "out"
+    made = ClusterTrace(TraceSpec(events=4_000, machines=25, span_s=4_000, seed=11, parts=4))
+    for number in range(made.parts):
+        made.write(number, folder)
+    expected = plain_query(folder)
+
+    def broken_off(query: StreamingQuery) -> list[Any]:
+        wait(lambda: (last := query.lastProgress) is not None and last["batchId"] >= 1, "two batches", 120)
+        query.stop()
+        return []
+
+    before = {key: spark.conf.get(key, None) for key in settings(1) if key != "spark.ui.showConsoleProgress"}
+    try:
+        for key in before:
+            spark.conf.set(key, settings(2)[key])
+        with monkeypatch.context() as first:
+            first.setattr(job, "run_to_the_end", broken_off)
+            run_job(input=folder, output=output, master="local[2]", instances=2, max_parts=1)
+        found = run_job(input=folder, output=output, master="local[2]", instances=3, max_parts=1)
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    holds(output, expected)
+    assert found.events == 4_000
+    assert found.reports == len(expected.cluster)
+    before_it = begun(output / ".checkpoint")
+    assert before_it is not None
+    assert before_it.instances == 2, "Spark keeps the partitions of the state"
+    (folder / made.name(3)).unlink()
+    with pytest.raises(InputError, match="begun with other parts"):
+        run_job(input=folder, output=output, master="local[2]", instances=2)
+
+
+@pytest.mark.spark
+def test_a_broken_archive_is_named_through_spark(spark, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(job, "local_session", lambda *_, **__: contextlib.nullcontext(spark))
+    (tmp_path / "trace").mkdir()
+    lines = "".join(EVENT.format(time=600_000_000 + number) for number in range(20_000))
+    (tmp_path / "trace" / "part-0.csv.gz").write_bytes(gzip.compress(lines.encode())[:-500])
+    (tmp_path / "trace" / "part-1.csv").write_text(EVENT.format(time=700_000_000))
+    with pytest.raises(InputError, match=r"^cannot read .*part-0\.csv\.gz"):
+        run_job(input=tmp_path / "trace", output=tmp_path / "out", master="local[2]", instances=1)

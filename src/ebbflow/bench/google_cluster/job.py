@@ -7,7 +7,6 @@ settings. It prints its figures as one line of JSON.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ebbflow.bench.leaderboard.workforce import cores as cores_here
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.pipelines.google_cluster import sink
@@ -162,7 +162,7 @@ def _started_s(progress: Any) -> float:
 
 def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, ending: str = CSV) -> int:
     """Write a generated trace with a Spark of this machine; returns its events."""
-    master = f"local[{cores or os.cpu_count() or 1}]"
+    master = f"local[{cores or cores_here()}]"
     with local_session(
         master,
         {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},

@@ -41,7 +41,7 @@ def check_master(master: str) -> None:
     from ebbflow.targets.spark.java import check_java
     from ebbflow.targets.spark.submit import check_master as check
 
-    if re.fullmatch(r"local(\[(\*|[1-9]\d*)\])?", master) is None:
+    if re.fullmatch(r"local(\[(\*|[1-9][0-9]*)\])?", master) is None:
         check(master)
     check_java()
 

@@ -28,7 +28,8 @@ def local_session(
 
     # The JVM first, the settings after: it would get them on its command line, secrets included.
     if apart and SparkContext._gateway is None:
-        SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs={"start_new_session": True}))
+        launched = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=launched)
     else:
         SparkContext._ensure_initialized()
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(name)

@@ -89,4 +89,5 @@ def _fitted(wanted: Ints, least: Ints, total: int) -> Ints:
     # Whole shares of what is missing, and one more for those whose share was cut the most: none exceeds its room.
     shares, cut = np.divmod(abs(missing) * room, int(room.sum()))
     shares[np.argsort(-cut, kind="stable")[: abs(missing) - int(shares.sum())]] += 1
-    return fitted + np.sign(missing) * shares
+    exact: Ints = fitted + (shares if missing > 0 else -shares)
+    return exact
