@@ -19,7 +19,8 @@ from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.machine import Events, in_units
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, REJECTS
-from ebbflow.pipelines.google_cluster.source import PACKED, TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.source import TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.source_rows import PACKED
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.cluster import COLUMNS
 from ebbflow.pipelines.google_cluster.machine import Reports
-from ebbflow.pipelines.google_cluster.source import COUNTED, REJECTED
+from ebbflow.pipelines.google_cluster.source_rows import COUNTED, REJECTED
 from ebbflow.pipelines.google_cluster.steps import CLUSTER_ROW, MACHINE_ROWS
 from ebbflow.workloads.google_cluster.events import REPORT_US, UNITS
 
