@@ -124,7 +124,7 @@ def _same_tables(ours: Path, other: Path) -> None:
 
 def streaming(folder: Path, output: Path) -> dict[str, float]:
     """The query, as `ebbflow google-cluster stats` runs it."""
-    from ebbflow.bench.google_cluster.job import run_job
+    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES, run_job
 
     found = run_job(
         input=folder,
@@ -132,7 +132,7 @@ def streaming(folder: Path, output: Path) -> dict[str, float]:
         master=f"local[{CORES}]",
         instances=CORES,
         conf={"spark.ui.enabled": "false"},
-        warm_up=True,
+        warm_up_parts=WARM_UP_BATCHES,
     )
     return {"seconds": found.seconds, "median_batch": found.rates_per_s[0]}
 
@@ -186,7 +186,7 @@ def _written(output: Path, machines: Any, cluster: Any) -> None:
 
 def spark_batch(folder: Path, output: Path) -> dict[str, float]:
     """The same in DataFrames, run once over a few parts before."""
-    from ebbflow.bench.google_cluster.job import WARM_UP_PARTS
+    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES
     from ebbflow.targets.spark.session import local_session
 
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(4 * CORES)}
@@ -196,7 +196,7 @@ def spark_batch(folder: Path, output: Path) -> dict[str, float]:
     ):
         few = Path(scratch) / "few"
         few.mkdir()
-        for path in sorted(folder.iterdir())[:WARM_UP_PARTS]:
+        for path in sorted(folder.iterdir())[:WARM_UP_BATCHES]:
             (few / path.name).symlink_to(path)
         _batch_query(spark, few, Path(scratch) / "out")
         began_s = time.perf_counter()

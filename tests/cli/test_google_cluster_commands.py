@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from console import ebbflow
 
-from ebbflow.bench.google_cluster.job import Figures
-from ebbflow.bench.google_cluster.static import FEWEST_BATCHES
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, parts_a_batch
 from ebbflow.cli.bench_google_cluster import _in_small_parts
 from ebbflow.pipelines.google_cluster.checkpoint import Begun
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
@@ -122,7 +121,8 @@ def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsy
 
 
 def test_the_static_test_is_made_of_enough_batches() -> None:
-    for events in (300_000, 5_000_000, 20_000_000):
-        spec = _in_small_parts(TraceSpec(events=events))
-        assert (spec.parts or 0) >= FEWEST_BATCHES
-    assert _in_small_parts(TraceSpec(events=20_000_000)).parts == 69
+    for events, a_batch in ((400_000, 3), (5_000_000, 8), (80_000_000, 8)):
+        parts = _in_small_parts(TraceSpec(events=events)).parts or 0
+        assert parts_a_batch(parts) == a_batch, "as many parts as eight instances read at once"
+        assert parts / a_batch >= FEWEST_BATCHES
+    assert _in_small_parts(TraceSpec(events=80_000_000)).parts == 277

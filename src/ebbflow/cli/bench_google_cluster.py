@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.bench.google_cluster.dynamic import DynamicResult, run_dynamic
-from ebbflow.bench.google_cluster.job import make_trace_in_a_process
-from ebbflow.bench.google_cluster.static import FEWEST_BATCHES, INSTANCES, MEASURED, StaticResult, run_static
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, MOST_PARTS, make_trace_in_a_process
+from ebbflow.bench.google_cluster.static import INSTANCES, MEASURED, StaticResult, run_static
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
 from ebbflow.core.duration import format_duration
 from ebbflow.core.scratch import scratch_folder
@@ -126,9 +126,9 @@ def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
 
 
 def _in_small_parts(spec: TraceSpec) -> TraceSpec:
-    """A batch of the static test is a part: there must be enough of them."""
+    """Enough for the batches of the static test, and for instances that read at once."""
     usual = round(spec.events * PARTS / EVENTS)
-    return replace(spec, parts=min(spec.minutes, max(usual, FEWEST_BATCHES + 5)))
+    return replace(spec, parts=min(spec.minutes, max(usual, (FEWEST_BATCHES + 5) * MOST_PARTS)))
 
 
 def _sizes(text: str) -> list[int]:

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUANTILES = (50, 75, 90, 95)
-WARM_UP_PARTS = 5
+WARM_UP_BATCHES = 5
+FEWEST_BATCHES = 15
+"""Of fewer a 95th percentile is a guess."""
+MOST_PARTS = 8
+"""A part is read by one task: a batch of the static test has one for each of eight instances, if there are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +96,12 @@ def run_job(
     checkpoint: Path | None = None,
     max_parts: int = 4,
     conf: dict[str, str] | None = None,
-    warm_up: bool = False,
+    warm_up_parts: int = 0,
 ) -> Figures:
     """Run the query over the folder; a run that was broken off goes on where it was, with the instances it had.
 
-    ``warm_up``: run it over the first parts before, in the same Spark. A query that runs for hours does not notice
-    that its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
+    ``warm_up_parts``: run it over so many before, in the same Spark. A query that runs for hours does not notice that
+    its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
     """
     before = resumed(input=input, output=output, checkpoint=checkpoint)
     if before is not None:
@@ -109,21 +113,21 @@ def run_job(
     with local_session(
         master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere, apart=True
     ) as spark:
-        if warm_up:
-            _warm_up(spark, input, instances)
+        if warm_up_parts:
+            _warm_up(spark, input, instances, warm_up_parts)
         running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)
         progress = run_to_the_end(running)
     return figures(output, progress)
 
 
-def _warm_up(spark: SparkSession, input: Path, instances: int) -> None:
+def _warm_up(spark: SparkSession, input: Path, instances: int, parts: int) -> None:
     with scratch_folder("google") as scratch:
         few, output = Path(scratch) / "few", Path(scratch) / "out"
         few.mkdir()
-        for path in part_files(input)[:WARM_UP_PARTS]:
+        for path in part_files(input)[:parts]:
             (few / path.name).symlink_to(path.resolve())
         sink.prepare_output(output)
-        query = GoogleClusterQuery(input=few, output=output, max_parts=1)
+        query = GoogleClusterQuery(input=few, output=output, max_parts=max(1, parts // WARM_UP_BATCHES))
         run_to_the_end(query.start(spark, Path(scratch) / "checkpoint", instances, to_the_end=True))
 
 
@@ -174,6 +178,15 @@ def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, endin
 # -- in a process of its own -------------------------------------------------------------------------
 
 
+def parts_a_batch(parts: int) -> int:
+    """As many as instances can read at once, but few enough that there are batches to take quantiles of.
+
+    >>> [parts_a_batch(parts) for parts in (3, 17, 60, 160, 500)]
+    [1, 1, 4, 8, 8]
+    """
+    return max(1, min(MOST_PARTS, parts // FEWEST_BATCHES))
+
+
 def run_in_a_process(*, input: Path, instances: int) -> Figures:
     """The query on ``instances`` slots of this machine."""
     told = _in_a_process("run", str(input), str(instances))
@@ -210,15 +223,16 @@ def main() -> None:
 def _answer(what: str, first: str, second: str) -> dict[str, Any]:
     if what == "make":
         return {"events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)}
+    a_batch = parts_a_batch(len(part_files(Path(first))))
     with scratch_folder("google") as folder:
         found = run_job(
             input=Path(first),
             output=Path(folder) / "out",
             master=f"local[{second}]",
             instances=int(second),
-            max_parts=1,  # as many batches as there are parts: quantiles of a handful say little
+            max_parts=a_batch,
             conf={"spark.ui.enabled": "false"},
-            warm_up=True,
+            warm_up_parts=WARM_UP_BATCHES * a_batch,
         )
     return asdict(found)
 

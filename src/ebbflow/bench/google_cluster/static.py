@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbflow.bench.google_cluster.job import Figures, quantiles, run_in_a_process
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, quantiles, run_in_a_process
 from ebbflow.bench.leaderboard.workforce import cores as cores_here
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
@@ -22,8 +22,6 @@ from ebbflow.workloads.google_cluster.published import STATIC_MINUTES, STATIC_RA
 
 MEASURED, CROWDED, SIMULATED = "measured", "measured on too few cores", "simulated"
 INSTANCES = (1, 2, 4, 8)
-FEWEST_BATCHES = 15
-"""Of fewer a 95th percentile is a guess."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,8 @@ def run_to_the_end(query: StreamingQuery) -> list[Any]:
     with held_interrupts() as interrupted:
         while query.isActive:
             if interrupted():
-                query.stop()
+                with suppress(Exception):  # whatever is wrong with it, it was to be left
+                    query.stop()
                 raise KeyboardInterrupt
             pause.wait(_LOOK_EVERY_S)
         try:

@@ -67,18 +67,32 @@ def _opened(path: Path) -> Any:
 def clean_table(path: Path) -> pa.Table | None:
     """The columns, or None where a row of the file cannot be read."""
     import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
+        return _clean(stream)
+
+
+def events_of(lines: list[bytes]) -> pa.Table:
+    """The events among lines, as columns; quickly if all are."""
+    import pyarrow as pa
+
+    clean = _clean(pa.BufferReader(b"\n".join(lines) + b"\n")) if lines else None
+    return with_problems(lines)[0] if clean is None else clean
+
+
+def _clean(stream: Any) -> pa.Table | None:
+    import pyarrow as pa
     from pyarrow import csv
 
     try:
-        with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
-            table = csv.read_csv(
-                stream,
-                read_options=csv.ReadOptions(column_names=COLUMNS, use_threads=False, block_size=4 << 20),
-                parse_options=csv.ParseOptions(quote_char=False),
-                convert_options=csv.ConvertOptions(
-                    column_types=types(), include_columns=READ, null_values=[""], check_utf8=False
-                ),
-            )
+        table = csv.read_csv(
+            stream,
+            read_options=csv.ReadOptions(column_names=COLUMNS, use_threads=False, block_size=4 << 20),
+            parse_options=csv.ParseOptions(quote_char=False),
+            convert_options=csv.ConvertOptions(
+                column_types=types(), include_columns=READ, null_values=[""], check_utf8=False
+            ),
+        )
     except pa.ArrowInvalid:
         return None
     return table if is_clean(table) else None

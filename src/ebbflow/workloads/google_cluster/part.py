@@ -101,7 +101,7 @@ def first_time_us(path: Path) -> int | None:
         while True:
             piece = list(islice(stream, more))
             lines += piece
-            table, _, _ = csv_rows.with_problems(lines)
+            table = csv_rows.events_of(lines)
             # Two, because a row is also judged by the one after it.
             if table.num_rows > 1 or len(piece) < more:
                 return int(ints(table, "time")[0]) if table.num_rows else None
