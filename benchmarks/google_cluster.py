@@ -3,7 +3,8 @@
 All read the same generated trace in Parquet, the query also in gzip CSV, and write the same two tables; their cluster
 tables are compared. Each is a process of its own, timed from its first read to its last write. Both Sparks have run
 the query over a few parts before, as a job that runs day and night has; what a cold start costs is told beside it.
-Memory is that of the whole process tree: driver, JVM, Python workers.
+Memory is that of the whole process tree: driver, JVM, Python workers. State is what the bar says: 12,000 machines and
+150,000 tasks that run, all the time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.figures import Figure
 
 EVENTS = int(os.environ.get("EBBFLOW_BENCH_EVENTS", "5000000"))
 CORES = 2
+MACHINES, TASKS = 12_000, 150_000
 QUANTITIES = ("tasks", "cpu", "memory", "disk")
 PERCENTS = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 COLUMNS = ["time", "job", "task", "machine", "event", "cpu", "memory", "disk"]
@@ -41,7 +43,8 @@ def measure() -> list[Figure]:
         for kind in ("streaming", "streaming-csv", "pandas", "spark"):
             output = Path(scratch) / kind
             found[kind] = _run(kind, traces["csv" if kind == "streaming-csv" else "parquet"], output)
-            _same_cluster(Path(scratch) / "streaming", output)
+            if kind != "streaming":
+                _same_tables(Path(scratch) / "streaming", output)
     ours, from_csv = found["streaming"], found["streaming-csv"]
     return [
         *figures,
@@ -81,31 +84,39 @@ def _run(kind: str, folder: Path, output: Path) -> dict[str, Any]:
 
 
 def _watch(process: subprocess.Popen[bytes], peak: list[float]) -> None:
-    """The largest sum of the processes' own memory; pages they share count once (USS)."""
+    """The largest sum of the processes' memory; a page that n of them share is an n-th in each (PSS)."""
     pause = threading.Event()
     while process.poll() is None:
-        total = 0
         try:
             tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         except psutil.Error:
             return
-        for each in tree:
-            try:
-                total += each.memory_full_info().uss
-            except psutil.Error:
-                continue
-        peak[0] = max(peak[0], total / 1e9)
-        pause.wait(1.0)
+        peak[0] = max(peak[0], sum(pss_bytes(each.pid) for each in tree) / 1e9)
+        pause.wait(0.2)
 
 
-def _same_cluster(ours: Path, other: Path) -> None:
+def pss_bytes(pid: int) -> int:
+    """What ``/proc/PID/smaps_rollup`` says; 0 for a process that is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def _same_tables(ours: Path, other: Path) -> None:
+    """What the query wrote, held against what another one wrote: every machine at every report, and the cluster."""
     import pandas as pd
 
-    def table(folder: Path) -> Any:
-        return pd.read_parquet(folder / "cluster").sort_values("trace_s").reset_index(drop=True)
-
-    one, two = table(ours), table(other)
-    pd.testing.assert_frame_equal(one, two[list(one.columns)], check_dtype=False, rtol=1e-9, atol=1e-9)
+    for name, key in (("machines", ["trace_s", "machine"]), ("cluster", ["trace_s"])):
+        one, two = (pd.read_parquet(folder / name) for folder in (ours, other))
+        if "report" in two:
+            two = two.rename(columns={"report": "trace_s"}).assign(
+                trace_s=lambda table: table["trace_s"] * 900
+            )
+        one, two = (table.sort_values(key).reset_index(drop=True) for table in (one, two))
+        two = two[list(one.columns)]
+        pd.testing.assert_frame_equal(one, two, check_dtype=False, rtol=1e-9, atol=1e-9)
 
 
 # -- the three, each in a process --------------------------------------------------------------------
@@ -113,7 +124,7 @@ def _same_cluster(ours: Path, other: Path) -> None:
 
 def streaming(folder: Path, output: Path) -> dict[str, float]:
     """The query, as `ebbflow google-cluster stats` runs it."""
-    from ebbflow.bench.google_cluster.job import run_job
+    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES, run_job
 
     found = run_job(
         input=folder,
@@ -121,7 +132,7 @@ def streaming(folder: Path, output: Path) -> dict[str, float]:
         master=f"local[{CORES}]",
         instances=CORES,
         conf={"spark.ui.enabled": "false"},
-        warm_up=True,
+        warm_up_parts=WARM_UP_BATCHES,
     )
     return {"seconds": found.seconds, "median_batch": found.rates_per_s[0]}
 
@@ -175,7 +186,7 @@ def _written(output: Path, machines: Any, cluster: Any) -> None:
 
 def spark_batch(folder: Path, output: Path) -> dict[str, float]:
     """The same in DataFrames, run once over a few parts before."""
-    from ebbflow.bench.google_cluster.job import WARM_UP_PARTS
+    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES
     from ebbflow.targets.spark.session import local_session
 
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(4 * CORES)}
@@ -185,7 +196,7 @@ def spark_batch(folder: Path, output: Path) -> dict[str, float]:
     ):
         few = Path(scratch) / "few"
         few.mkdir()
-        for path in sorted(folder.iterdir())[:WARM_UP_PARTS]:
+        for path in sorted(folder.iterdir())[:WARM_UP_BATCHES]:
             (few / path.name).symlink_to(path)
         _batch_query(spark, few, Path(scratch) / "out")
         began_s = time.perf_counter()
@@ -235,10 +246,11 @@ def _batch_query(spark: Any, folder: Path, output: Path) -> None:
 
 def make(folder: Path, ending: str) -> dict[str, float]:
     from ebbflow.bench.google_cluster.job import make_trace
-    from ebbflow.workloads.google_cluster.generator import TraceSpec
+    from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
     began_s = time.perf_counter()
-    make_trace(TraceSpec(events=EVENTS), folder, cores=CORES, ending=ending)
+    spec = TraceSpec(events=EVENTS, machines=MACHINES, first_tasks=TASKS, last_tasks=TASKS)
+    make_trace(spec, folder, cores=CORES, ending=ending)
     return {"seconds": time.perf_counter() - began_s}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ebbflow.bench.google_cluster.dynamic import seed_policy
 from ebbflow.bench.google_cluster.job import Figures
-from ebbflow.bench.google_cluster.static import MEASURED, SIMULATED, run_static
+from ebbflow.bench.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
 from ebbflow.errors import InputError
 
 
@@ -43,6 +43,20 @@ def test_what_needs_more_cores_than_there_are_is_simulated_and_says_so() -> None
     median, _, p90, _ = result.rows[3].rates_per_s
     assert median == pytest.approx((small + large) / 2)
     assert p90 == pytest.approx(large)
+
+
+def test_on_one_core_two_instances_are_run_and_marked() -> None:
+    result, ran = table(cores=1)
+    assert ran == [1, 2]
+    assert [row.source for row in result.rows] == [MEASURED, CROWDED, SIMULATED, SIMULATED]
+    assert "1 core: n = 2, 4, 8 are beyond; n = 2 was run all the same" in result.to_json()["note"]
+
+
+def test_the_number_of_batches_is_told() -> None:
+    assert "those of 10 batches: few" in table(cores=2)[0].note
+    assert table(cores=2)[0].to_json()["batches"] == 10
+    many = dataclasses.replace(figures(1.0), batches=15)
+    assert run_static(Path(), (1,), cores=2, run=lambda n: many).note.endswith("those of 15 batches")
 
 
 def test_with_enough_cores_all_is_measured() -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from console import ebbflow
 
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, parts_a_batch
+from ebbflow.cli.bench_google_cluster import _in_small_parts
+from ebbflow.pipelines.google_cluster.checkpoint import Begun
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch):
@@ -33,7 +38,36 @@ def nothing_starts(monkeypatch):
             ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "mesos"],
             "not a master",
         ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "localhost:7077"],
+            "'localhost:7077' is not a master",
+        ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "local[abc]"],
+            "'local[abc]' is not a master",
+        ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "local[0]"],
+            "master",
+        ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "spark://a:²"],
+            "write spark://HOST:PORT",
+        ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "TRACE"],
+            "a.csv in it is none of our results",
+        ),
         (["google-cluster", "stats", "--input", "EMPTY", "--output", "out"], "no task-event files"),
+        (["google-cluster", "generate", "--output", "out", "--events", "1000"], "ask for"),
+        (["google-cluster", "generate", "--output", "out", "--seed", "-1"], "0 or more, not -1"),
+        (
+            ["google-cluster", "generate", "--output", "out", "--span", "8m", "--parts", "20"],
+            "the trace has 8: 20 parts are too many",
+        ),
+        (["bench", "google-cluster", "static", "--instances", "1,²"], "write whole numbers"),
+        (["bench", "google-cluster", "static", "--events", "1000"], "ask for"),
+        (["bench", "google-cluster", "static", "--seed", "-1"], "0 or more, not -1"),
         (["google-cluster", "generate", "--output", "TRACE"], "new or empty folder"),
         (["google-cluster", "generate", "--output", "out", "--events", "0"], "at least 1 of events"),
         (["google-cluster", "generate", "--output", "out", "--span", "1 week"], "write it like"),
@@ -55,3 +89,40 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     assert words in err
     assert len(err.strip().splitlines()) == 1
     assert out == ""
+
+
+def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("")
+    ran: dict[str, object] = {}
+
+    def run_job(**options: object) -> Figures:
+        ran.update(options)
+        return Figures(
+            events=0,
+            without_machine=0,
+            rejected=0,
+            reports=0,
+            machines=0,
+            batches=0,
+            seconds=0.0,
+            rates_per_s=(),
+        )
+
+    monkeypatch.setattr("ebbflow.cli.google_cluster.run_job", run_job)
+    monkeypatch.setattr("ebbflow.cli.google_cluster.check_java", lambda: None)
+    monkeypatch.setattr("ebbflow.cli.google_cluster.resumed", lambda **_: Begun(folder="", instances=3))
+    words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
+    code, _, err = ebbflow(monkeypatch, capsys, *words, "--instances", "5")
+    assert code == 0
+    assert "goes on with the 3 instance(s) it was begun with, not 5" in err
+    assert "1 parts with 3 instance(s)" in err
+    assert ran["instances"] == 3
+    assert "not 5" not in ebbflow(monkeypatch, capsys, *words)[2]
+
+
+def test_the_static_test_is_made_of_enough_batches() -> None:
+    for events, a_batch in ((400_000, 3), (5_000_000, 8), (80_000_000, 8)):
+        parts = _in_small_parts(TraceSpec(events=events)).parts or 0
+        assert parts_a_batch(parts) == a_batch, "as many parts as eight instances read at once"
+        assert parts / a_batch >= FEWEST_BATCHES
+    assert _in_small_parts(TraceSpec(events=80_000_000)).parts == 277

@@ -63,7 +63,7 @@ def _event(line: str):
         requests = tuple(Decimal(fields[i] or 0) for i in (9, 10, 11))
     except (ValueError, InvalidOperation):
         return None
-    if not 0 <= kind <= 8 or time_us == 2**63 - 1 or any(each < 0 for each in requests):
+    if not 0 <= kind <= 8 or time_us == 2**63 - 1 or not all(0 <= each <= 100 for each in requests):
         return None
     return time_us, (job, task), machine, kind, requests
 

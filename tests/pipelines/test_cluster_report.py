@@ -44,3 +44,9 @@ def test_each_report_gets_a_row_of_its_own_in_order() -> None:
 
 def test_no_rows_make_no_report() -> None:
     assert list(cluster_reports(Reports())) == []
+
+
+def test_a_total_beyond_what_64_bits_hold_is_exact() -> None:
+    total, mean, *_ = over_machines(np.array([2**62, 2**62 + 1, 2**62]), 1)
+    assert total == float(3 * 2**62 + 1)
+    assert mean == float(Fraction(3 * 2**62 + 1, 3))

@@ -18,7 +18,8 @@ from ebbflow.pipelines.google_cluster.sink import prepare_output
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.progress import Progress, operator_runs
 from ebbflow.targets.spark.stopping import stop_between_batches
-from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 pytestmark = pytest.mark.spark
 SPEC = TraceSpec(events=9_000, machines=60, span_s=2.2 * 3600, seed=3, parts=4)

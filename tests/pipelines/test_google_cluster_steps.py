@@ -8,21 +8,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from google_cluster_results import holds, rows
 from one_process import OneProcess
 from plain_google_cluster import plain_query
 
+from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.machine import Events, in_units
-from ebbflow.pipelines.google_cluster.sink import MACHINES, REJECTS
-from ebbflow.pipelines.google_cluster.source import PACKED, TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery
+from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, REJECTS
+from ebbflow.pipelines.google_cluster.source import TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.source_rows import PACKED
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 SPEC = TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3)
-REAL = Path("/work/shared/data/google-cluster")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,21 @@ def test_batches_and_how_events_travel_change_nothing(folder, expected, tmp_path
     query = OneProcess(folder, tmp_path, options).to_the_end()
     holds(tmp_path, expected)
     assert query.batches == {"": 1, "max_parts": 3, "max_trace_us": 21}.get("+".join(options), query.batches)
+
+
+def test_a_batch_has_no_more_reports_than_a_day_has_however_few_events_there_are(tmp_path) -> None:
+    (tmp_path / "trace").mkdir()
+    hours = range(0, 4 * 24, 6)
+    lines = [f"{START_US + 3_600_000_000 * hour},,1,{hour},5,1,u,0,0,0.5,,,0\n" for hour in hours]
+    (tmp_path / "trace" / "part-0.csv").write_text("".join(lines[:2]))
+    (tmp_path / "trace" / "part-1.csv").write_text("".join(lines[2:]))
+    usual = GoogleClusterQuery(input=tmp_path / "trace", output=tmp_path / "out")
+    assert usual.max_trace is not None
+    options = {"max_parts": usual.max_parts, "max_trace_us": round(parse_duration_s(usual.max_trace) * 1e6)}
+    OneProcess(usual.input, usual.output, options).to_the_end()
+    reports = [pq.read_metadata(file).num_rows for file in (usual.output / CLUSTER).iterdir()]
+    assert sum(reports) == hours[-1] * 4 + 1
+    assert max(reports) <= 97
 
 
 def test_parquet_gives_what_csv_gives(folder, expected, tmp_path) -> None:
@@ -105,11 +124,11 @@ def test_rejected_rows_come_with_part_line_reason_and_text(folder, tmp_path) -> 
     ]
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real part file is not here")
-def test_the_real_part_gives_what_the_plain_loop_gives(tmp_path) -> None:
+def test_the_real_part_gives_what_the_plain_loop_gives(shared_data, tmp_path) -> None:
+    real = shared_data / "google-cluster"
     (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "part.csv.gz").symlink_to(next(REAL.glob("task_events*")))
-    OneProcess(REAL, tmp_path / "out", {"max_trace_us": 1_200_000_000}).to_the_end()
+    (tmp_path / "real" / "part.csv.gz").symlink_to(next(real.glob("task_events*")))
+    OneProcess(real, tmp_path / "out", {"max_trace_us": 1_200_000_000}).to_the_end()
     expected = plain_query(tmp_path / "real")
     assert len(expected.cluster) == 6
     holds(tmp_path / "out", expected)
@@ -177,3 +196,24 @@ def test_a_speed_that_makes_no_sense_is_told(text) -> None:
 def test_options_of_the_source_that_make_no_sense_are_told(options, words) -> None:
     with pytest.raises(InputError, match=words):
         TaskEventSource(options).streamReader(None)
+
+
+def test_another_folder_is_refused_and_none_of_its_rows_is_read(folder, tmp_path) -> None:
+    trace = ClusterTrace(TraceSpec(events=3_000, machines=20, span_s=3600, seed=2, parts=2))
+    for number in range(trace.parts):
+        trace.write(number, tmp_path / "other")
+    query = OneProcess(folder, tmp_path / "out", {"max_parts": 1})
+    query.batch()
+    start, query.folder = query.offset, tmp_path / "other"
+    with pytest.raises(InputError, match=r"begun with other parts than .*other has now"):
+        query.batch()
+    reader = TaskEventReader(path=str(query.folder), speed=None, max_parts=None, max_trace_us=None)
+    with pytest.raises(InputError, match="begun with other parts"):  # a batch that was planned and not ended
+        reader.partitions(reader.initialOffset(), start)
+
+
+@pytest.mark.parametrize("speed", [None, 1000.0])
+def test_no_offset_is_before_the_one_it_starts_from(folder, speed) -> None:
+    reader = TaskEventReader(path=str(folder), speed=speed, max_parts=1, max_trace_us=10)
+    late = {**reader.initialOffset(), "part": "77", "us": 10**15}
+    assert reader.latestOffset(late, reader.getDefaultReadLimit()) == late

@@ -101,6 +101,12 @@ def test_nothing_is_told_without_a_mark_and_nothing_is_told_twice() -> None:
     assert rows(state.advance(events(), 1)[1]) == []
 
 
+def test_sums_beyond_what_a_float_holds_are_exact() -> None:
+    odd = tuple((1, SCHEDULE, A, task, 100 - 1e-12) for task in range(999))
+    state, _ = MachineState().advance(events(*odd, (2, SCHEDULE, A, 1000, 1e-12)))
+    assert state.advance(events(), 1)[1].cpu.tolist() == [999 * (100 * 10**12 - 1) + 1]
+
+
 one_event = st.tuples(
     st.integers(0, 5_000), st.sampled_from(list(EventType)), st.integers(1, 4), st.integers(0, 3),
     st.sampled_from([0.0, 0.125, 0.02499, 3.815e-07]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ebbflow.report.google_cluster_page import (
     DynamicPicture,
     StaticPoint,
+    cpu_figure,
     dynamic_page,
+    rate_figure,
     rolling_mean,
     speed_up_figure,
     throughput_figure,
@@ -52,6 +54,17 @@ def test_the_dynamic_page_shows_cpu_size_rates_and_results() -> None:
         dynamic_page(DynamicPicture(speed=1, cpu=[], sizes=[], rates=[], changes=[])).count('class="chart"')
         == 2
     )
+
+
+def test_lines_break_where_the_query_was_stopped_and_the_time_is_told() -> None:
+    picture = DynamicPicture(
+        speed=1000, cpu=[(1, 0.05), (2, 0.2), (40, 0.1)], sizes=[(0, 1), (2, 2)], rates=[(1, 100.0), (40, 300.0)],
+        changes=[(3, "1→2: a rule")], stops=[(3.0, 12.0), (50.0, 9.0)],
+    )  # fmt: skip
+    assert "stopped for 21s in all" in dynamic_page(picture)
+    cpu = cpu_figure(picture).data[0]
+    assert list(zip(cpu.x, cpu.y, strict=True)) == [(1, 5.0), (2, 20.0), (3, None), (40, 10.0), (50, None)]
+    assert rate_figure(picture).data[0].y[1] is None
 
 
 def test_a_rolling_mean_looks_back_and_not_ahead() -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.events import START_US, EventType
 from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
 from ebbflow.workloads.google_cluster.lasting import NO_MACHINE, TaskEvents
 from ebbflow.workloads.google_cluster.part import read_part
-from ebbflow.workloads.google_cluster.published import EVENTS, RATES_PER_S
+from ebbflow.workloads.google_cluster.published import EVENTS, MACHINES, RATES_PER_S
+from ebbflow.workloads.google_cluster.rates import _fitted
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
-JOBS = Path("/work/shared/data/loads/google_jobs_1min.csv.gz")
 LASTS = (0.42, 0.30, 0.19, 0.25)
-REAL = Path("/work/shared/data/google-cluster/task_events_part-00000-of-00500.csv.gz")
+REAL = "google-cluster/task_events_part-00000-of-00500.csv.gz"
 SMALL = TraceSpec(events=30_000, machines=100, span_s=6 * 3600, seed=5, parts=7)
 
 
@@ -119,11 +122,13 @@ def correlations(per_minute: np.ndarray) -> np.ndarray:
     return np.array([(five[:-lag] * five[lag:]).mean() / five.var() for lag in (12, 48, 144, 288)])
 
 
+def test_the_real_month_is_what_the_generator_is_held_to(shared_data) -> None:
+    with gzip.open(shared_data / "loads" / "google_jobs_1min.csv.gz", "rt") as lines:
+        real = np.array([float(line.split(",")[1]) for line in list(lines)[1:]])
+    assert correlations(real) == pytest.approx(LASTS, abs=0.01)
+
+
 def test_high_rates_last_as_long_as_in_the_real_month() -> None:
-    if JOBS.exists():
-        with gzip.open(JOBS, "rt") as lines:
-            real = np.array([float(line.split(",")[1]) for line in list(lines)[1:]])
-        assert correlations(real) == pytest.approx(LASTS, abs=0.01), "what rates.py says of the real month"
     for seed in (0, 1):
         made = ClusterTrace(TraceSpec(machines=500, seed=seed)).events_by_minute
         assert correlations(made) == pytest.approx(LASTS, abs=0.2)
@@ -153,6 +158,9 @@ def test_files_hold_what_was_made(trace, tmp_path, ending) -> None:
         ({"machines": -1}, "at least 1 of machines"),
         ({"span_s": 10}, "at least a minute"),
         ({"parts": 0}, "at least 1 part"),
+        ({"seed": -1}, "a seed is a whole number of 0 or more, not -1"),
+        ({"parts": 20, "span_s": 480}, "the trace has 8: 20 parts are too many"),
+        ({"first_tasks": 5, "last_tasks": 6}, "they do not fall"),
     ],
 )
 def test_a_trace_that_cannot_be_meant_is_told(options, words) -> None:
@@ -160,14 +168,61 @@ def test_a_trace_that_cannot_be_meant_is_told(options, words) -> None:
         TraceSpec(**options)
 
 
-def test_too_few_events_for_the_machines_are_told() -> None:
-    with pytest.raises(InputError, match="too few"):
-        ClusterTrace(TraceSpec(events=500, machines=1000)).part_edges  # noqa: B018
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"events": 500, "machines": 1000},
+        {"events": 1000, "machines": 3000, "seed": 4},
+        {"events": 20_000, "machines": 2000, "span_s": 29 * 86_400},
+        {"events": 3_000, "machines": 300},
+        {"events": 999, "machines": 50, "first_tasks": 900},
+    ],
+)
+def test_too_few_events_are_told_with_numbers_that_would_do(spec) -> None:
+    with pytest.raises(InputError, match="too few") as told:
+        ClusterTrace(TraceSpec(**spec)).parts  # noqa: B018
+    events, machines = re.findall(r"ask for (\d+) events, or for (\d+) machines", str(told.value))[0]
+    assert int(events) > spec["events"]
+    assert int(machines) < spec["machines"]
+    ClusterTrace(TraceSpec(**spec | {"events": int(events)})).parts  # noqa: B018
+    if "first_tasks" not in spec:
+        ClusterTrace(TraceSpec(**spec | {"machines": int(machines)})).parts  # noqa: B018
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real part file is not here")
-def test_the_first_part_of_a_month_looks_like_the_real_one() -> None:
-    real = read_part(REAL)
+@pytest.mark.parametrize("seed", [0, 3, 7])
+@pytest.mark.parametrize(
+    ("machines", "events"), [(500, EVENTS), (MACHINES, EVENTS), (20, 5_003), (12_000, 1_000_000)]
+)
+def test_it_has_exactly_the_events_that_were_asked_for(seed, machines, events) -> None:
+    trace = ClusterTrace(TraceSpec(machines=machines, events=events, seed=seed))
+    assert trace._initial + trace.events_by_minute.sum() == events
+    assert (trace.events_by_minute >= trace._lasting_by_minute).all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**4)), min_size=1, max_size=30),
+    st.integers(0, 10**8),
+)
+def test_minutes_are_fitted_to_any_total_exactly_and_none_falls_below_its_least(minutes, more) -> None:
+    wanted, least = (np.array(column) for column in zip(*minutes, strict=True))
+    fitted = _fitted(wanted, least, int(least.sum()) + more)
+    assert fitted.sum() == least.sum() + more
+    assert (fitted >= least).all()
+
+
+def test_as_many_tasks_run_as_were_asked_for() -> None:
+    trace = ClusterTrace(
+        TraceSpec(events=9_000, machines=100, span_s=3600, first_tasks=1500, last_tasks=1500)
+    )
+    events = TaskEvents.together(*(trace.part(number) for number in range(trace.parts)))
+    assert len(events.time_us) == 9_000
+    _, counts = running(events)
+    assert counts[np.searchsorted(events.time_us, START_US) - 1] == 1500
+    assert counts[-1] == pytest.approx(1500, abs=100), "some move at the end"
+
+
+def test_the_first_part_of_a_month_looks_like_the_real_one(shared_data) -> None:
+    real = read_part(shared_data / REAL)
     month = ClusterTrace(TraceSpec(seed=1)).part(0)
     has = month.machine != NO_MACHINE
     made = month.take(has)

@@ -43,7 +43,10 @@ def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -
     [
         ("600000001,,42,3,17,1", "6 columns instead of 13"),
         (GOOD.replace("600000001", "soon"), "time 'soon' is not a whole number"),
-        (GOOD.replace("600000001", "-5"), "time '-5' is not a whole number"),
+        (GOOD.replace("600000001", "-5"), "time '-5' is not a whole number of 0 or more"),
+        (GOOD.replace("600000001", "5.5"), "time '5.5' is not a whole number of 0 or more"),
+        (GOOD.replace(",42,", ",9223372036854775808,"), "job '9223372036854775808' is not a whole number"),
+        (GOOD.replace(",17,", ",-1,"), "machine '-1' is not a whole number of 0 or more"),
         (GOOD.replace("600000001", ""), "no time"),
         (GOOD.replace("600000001", "9223372036854775807"), "after the end of the trace"),
         (GOOD.replace("600000001", "99999999999999999"), "more than a year"),
@@ -54,7 +57,12 @@ def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -
         (GOOD.replace("0.0625", "much"), "cpu 'much' is not a request of 0 or more"),
         (GOOD.replace("0.0625", "-0.5"), "cpu '-0.5' is not a request of 0 or more"),
         (GOOD.replace("0.0625", "nan"), "cpu 'nan' is not a request of 0 or more"),
-        (GOOD.replace("0.0625", "1e999"), "endless request"),
+        (GOOD.replace("0.0625", "inf"), "cpu inf is more than 100; the largest machine has 1"),
+        (GOOD.replace("0.0625", "1e999"), "cpu inf is more than 100"),
+        (GOOD.replace("0.0625", "10000000"), "cpu 10000000.0 is more than 100"),
+        (GOOD.replace("0.03", "100.5"), "memory 100.5 is more than 100"),
+        (GOOD.replace("someone", "some\rone"), "a line end within it"),
+        (GOOD.replace("600000001", "9600000001000"), "a time more than 2 days after the rows around it"),
         ("\x00\x01", "1 columns instead of 13"),
     ],
 )
@@ -96,6 +104,54 @@ def test_a_broken_archive_is_an_error_that_names_the_file(tmp_path) -> None:
     path.write_bytes(gzip.compress((GOOD + "\n").encode() * 5000)[:-20])
     with pytest.raises(InputError, match=r"part\.csv\.gz"):
         read_part(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [
+        ("time", ("0600000001", " 600000001\t", "0x23C34601")),
+        ("job", ("9223372036854775807", "007", "-0", "0x1F", " 5 ", "000000000000000000000000000042")),
+        ("machine", ("9223372036854775807", "0")),
+        ("event", ("08", " 8", "0x8")),
+        ("cpu", ("100", "5.", ".5", "1E-3", "-0.0", "+0.5", "1e-400", " 0.5 ")),
+    ],
+)
+def test_a_row_is_read_the_same_whether_or_not_another_one_can_be(tmp_path, column, texts) -> None:
+    for text in texts:
+        fields = GOOD.split(",")
+        fields[COLUMNS.index(column)] = text
+        line = ",".join(fields)
+        alone = read_part(written(tmp_path / "part.csv", GOOD, line))
+        beside = read_part(written(tmp_path / "part.csv", GOOD, line, "no event"))
+        assert not alone.rejected, text
+        assert [bad.line for bad in beside.rejected] == [3]
+        for name in ("time_us", "job", "task", "machine", "event", "cpu", "memory", "disk"):
+            assert getattr(alone, name).tolist() == getattr(beside, name).tolist(), text
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_part_begins_with_its_first_event_and_not_with_a_row_that_is_none(tmp_path, ending) -> None:
+    bad = GOOD.replace("600000001", "77000000000").replace(",17,1,", ",17,9,")
+    huge = GOOD.replace("600000001", "88000000000").replace("0.0625", "1e7")
+    ahead = GOOD.replace("600000001", "9600000001000")
+    first = GOOD.replace("600000001", "600000009")
+    for lines in (
+        (bad, first),
+        (*(huge,) * 50, first),
+        (ahead, first, first),
+        (*(bad,) * 31, ahead, first, first),
+    ):
+        path = tmp_path / f"part{ending}"
+        (in_parquet if ending == ".parquet" else written)(path, *lines)
+        assert first_time_us(path) == 600_000_009
+        assert read_part(path).time_us.tolist() == [600_000_009] * lines.count(first)
+
+
+def test_a_trace_may_pause_for_days(tmp_path) -> None:
+    late = GOOD.replace("600000001", "9600000001000")
+    part = read_part(written(tmp_path / "part.csv", GOOD, late, late))
+    assert part.rejected == ()
+    assert first_time_us(written(tmp_path / "one.csv", late)) == 9_600_000_001_000
 
 
 # -- Parquet -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.bench.google_cluster.dynamic import DynamicResult, run_dynamic
-from ebbflow.bench.google_cluster.job import make_trace_in_a_process
-from ebbflow.bench.google_cluster.static import INSTANCES, MEASURED, StaticResult, beyond_note, run_static
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, MOST_PARTS, make_trace_in_a_process
+from ebbflow.bench.google_cluster.static import INSTANCES, MEASURED, StaticResult, run_static
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
+from ebbflow.core.duration import format_duration
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import InputError
 from ebbflow.report.google_cluster_page import (
@@ -26,8 +28,9 @@ from ebbflow.report.google_cluster_page import (
 )
 from ebbflow.targets.spark.java import check_java
 from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import TraceSpec
-from ebbflow.workloads.google_cluster.published import MEAN_RATE_PER_S
+from ebbflow.workloads.google_cluster.generator import ClusterTrace
+from ebbflow.workloads.google_cluster.published import EVENTS, MEAN_RATE_PER_S, PARTS
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 app = typer.Typer(
     help="Scale the Google cluster query (Rules seed, §5.3): statically, or by its policy.",
@@ -60,7 +63,7 @@ def static(
     """The trace as fast as possible with 1, 2, 4, 8 instances: time, speed-up, efficiency, throughput."""
     check_writable(report)
     sizes = _sizes(instances)
-    with _trace(input, TraceSpec(events=events, seed=seed)) as folder:
+    with _trace(input, _in_small_parts(TraceSpec(events=events, seed=seed))) as folder:
         result = run_static(
             folder, sizes, on_run=lambda n: say(f"n = {n}: in a process of its own, on {n} slot(s)")
         )
@@ -114,6 +117,7 @@ def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
         check_java()
         yield input
         return
+    ClusterTrace(spec).parts  # noqa: B018  # whether it can be made
     check_java()
     with scratch_folder("trace") as folder:
         say(f"making a trace of {spec.events:,} events")
@@ -121,15 +125,21 @@ def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _in_small_parts(spec: TraceSpec) -> TraceSpec:
+    """Enough for the batches of the static test, and for instances that read at once."""
+    usual = round(spec.events * PARTS / EVENTS)
+    return replace(spec, parts=min(spec.minutes, max(usual, (FEWEST_BATCHES + 5) * MOST_PARTS)))
+
+
 def _sizes(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
-    if not words or not all(word.isdigit() and 1 <= int(word) <= 48 for word in words):
+    if not words or not all(word.isdecimal() and 1 <= int(word) <= 48 for word in words):
         raise InputError(f"--instances {text} makes no sense; write whole numbers from 1 to 48, like 1,2,4,8")
     return [int(word) for word in words]
 
 
 def _note(result: StaticResult) -> str:
-    return beyond_note(result.cores, [row.instances for row in result.rows])
+    return result.note
 
 
 def _table(result: StaticResult) -> Table:
@@ -168,6 +178,7 @@ def _picture(result: DynamicResult) -> DynamicPicture:
         sizes=result.sizes,
         rates=result.rates,
         changes=[(c.time_s, f"{c.before}→{c.after}: {c.rule}") for c in result.changes],
+        stops=result.stops,
         cluster=result.cluster,
     )
 
@@ -179,4 +190,7 @@ def _show(result: DynamicResult) -> None:
             f"{change.time_s:6.0f} s  machine {change.before}→{change.after}  {escape(change.rule)}"
         )
     reports = len(result.cluster.get("trace_s", ()))
-    console.print(f"{result.events:,} events, {len(result.changes)} changes of size, {reports} reports")
+    console.print(
+        f"{result.events:,} events, {len(result.changes)} changes of size "
+        f"({format_duration(result.stopped_s)} stopped for them), {reports} reports"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,16 +10,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.google_cluster.job import Figures, make_trace, run_job
+from ebbflow.bench.google_cluster.job import Figures, make_trace, resumed, run_job
+from ebbflow.bench.leaderboard.workforce import check_master, cores
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
 from ebbflow.targets.spark.java import check_java
-from ebbflow.targets.spark.submit import check_master
-from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.folder import TraceFolder
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 
@@ -56,22 +56,25 @@ def stats(
 
     A run that was broken off goes on where it was; one that has ended has nothing left to do.
     """
-    parts = part_files(input)
+    parts = TraceFolder(input).paths
     if instances is not None and not 1 <= instances <= 48:
         raise InputError(f"{instances} instances make no sense; 1 to 48")
     settings = spark_conf(conf or [])
-    if master is not None and not master.startswith("local"):
+    if master is not None:
         check_master(master)
-    if output.exists() and not output.is_dir():
-        raise InputError(f"cannot write to {output}: it is a file; name a folder")
+    before = resumed(input=input, output=output)
     check_java()
-    count = instances or os.cpu_count() or 1
+    count = instances or cores()
+    if before is not None and before.instances not in (None, count):
+        if instances is not None:
+            say(f"the run goes on with the {before.instances} instance(s) it was begun with, not {instances}")
+        count = before.instances or count
     say(f"{len(parts)} parts with {count} instance(s) of the machine operator")
     with standard_output_to_error():
         figures = run_job(
             input=input,
             output=output,
-            master=master or f"local[{os.cpu_count() or 1}]",
+            master=master or f"local[{cores()}]",
             instances=count,
             conf=settings,
         )

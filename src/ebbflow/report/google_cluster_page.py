@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ebbflow.core.duration import format_duration
 from ebbflow.report.embed import script_json
 from ebbflow.report.figures import COLOURS, FAINT, FONT, MUTED
 from ebbflow.report.page_assets import SCRIPT
@@ -38,6 +39,8 @@ class DynamicPicture:
     sizes: Sequence[tuple[float, int]]
     rates: Sequence[tuple[float, float]]
     changes: Sequence[tuple[float, str]]
+    stops: Sequence[tuple[float, float]] = ()
+    """(when, seconds) in which the query was down for a resize."""
     cluster: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
@@ -63,6 +66,9 @@ def dynamic_page(picture: DynamicPicture) -> str:
     count = len(picture.changes)
     title = f"Google cluster ×{picture.speed:g}: the machine operator was resized {count} times"
     told = "; ".join(f"{time_s:.0f} s: {text}" for time_s, text in picture.changes) or "It was never resized."
+    if picture.stops:
+        stopped_s = sum(seconds for _, seconds in picture.stops)
+        told += f". The query was stopped for {format_duration(stopped_s)} in all for that: there the lines break."
     sections = [
         ("CPU of the machine operator against its size", told, cpu_figure(picture)),
         ("Event rate", "Events a second of real time that the batches took.", rate_figure(picture)),
@@ -96,6 +102,7 @@ def dynamic_page(picture: DynamicPicture) -> str:
         "sizes": [list(p) for p in picture.sizes],
         "rates": [list(p) for p in picture.rates],
         "changes": [list(p) for p in picture.changes],
+        "stops": [list(p) for p in picture.stops],
         "cluster": {name: list(values) for name, values in cluster.items()},
     }
     return _page(title, sections, data)
@@ -104,7 +111,7 @@ def dynamic_page(picture: DynamicPicture) -> str:
 def cpu_figure(picture: DynamicPicture) -> Any:
     """Figure 5.31: CPU of an instance (left) and instances (right) over time."""
     figure = _figure("seconds", "CPU of an instance, % of a core")
-    _line(figure, [(t, 100 * v) for t, v in picture.cpu], "CPU", COLOURS[0])
+    _line(figure, broken([(t, 100 * v) for t, v in picture.cpu], picture.stops), "CPU", COLOURS[0])
     _line(figure, picture.sizes, "size", COLOURS[1], yaxis="y2", shape="hv", dash="dot")
     most = max((n for _, n in picture.sizes), default=1)
     figure.update_layout(
@@ -119,9 +126,21 @@ def cpu_figure(picture: DynamicPicture) -> Any:
 def rate_figure(picture: DynamicPicture) -> Any:
     """Figures 5.29 and 5.30: the rate, and its rolling mean of a minute."""
     figure = _figure("seconds", "events/s")
-    _line(figure, picture.rates, "rate of each batch", "rgba(0,114,178,0.45)")
+    _line(figure, broken(picture.rates, picture.stops), "rate of each batch", "rgba(0,114,178,0.45)")
     _line(figure, rolling_mean(picture.rates, 60.0), "1-minute mean", COLOURS[1])
     return figure
+
+
+def broken(
+    points: Sequence[tuple[float, float]], stops: Sequence[tuple[float, float]]
+) -> list[tuple[float, float | None]]:
+    """Points with a gap wherever nothing was to be seen.
+
+    >>> broken([(0, 1.0), (5, 1.0), (30, 2.0)], [(6, 20.0)])
+    [(0, 1.0), (5, 1.0), (6, None), (30, 2.0)]
+    """
+    gaps: list[tuple[float, float | None]] = [(time_s, None) for time_s, _ in stops]
+    return sorted([*points, *gaps], key=lambda point: point[0])
 
 
 def rolling_mean(points: Sequence[tuple[float, float]], over_s: float) -> list[tuple[float, float]]:
@@ -202,7 +221,7 @@ def _percentiles(quantity: str) -> dict[str, str]:
 
 def _line(
     figure: Any,
-    points: Sequence[tuple[float, float]],
+    points: Sequence[tuple[float, float | None]],
     name: str,
     colour: str,
     *,
@@ -217,8 +236,8 @@ def _line(
     kept = points[::step]
     figure.add_trace(
         graph.Scatter(
-            x=[round(x, 3) for x, _ in kept], y=[round(y, 6) for _, y in kept], name=name, mode=mode,
-            yaxis=yaxis, line={"color": colour, "width": 1.8, "shape": shape, "dash": dash},
+            x=[round(x, 3) for x, _ in kept], y=[None if y is None else round(y, 6) for _, y in kept],
+            name=name, mode=mode, yaxis=yaxis, line={"color": colour, "width": 1.8, "shape": shape, "dash": dash},
         )
     )  # fmt: skip
 

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ebbflow.bench.google_cluster.job import _events_by_batch
 from ebbflow.bench.source_start import source_start_s
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
@@ -41,6 +40,7 @@ from ebbflow.policy import (
     seconds,
 )
 from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.restart import RestartTimes
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
@@ -90,9 +90,16 @@ class DynamicResult:
     rates: list[tuple[float, float]]
     """Events a second of real time that batches took, with and without a machine."""
     changes: tuple[Change, ...]
+    stops: list[tuple[float, float]] = field(default_factory=list)
+    """(when, seconds) in which the query was down for a resize."""
     cluster: dict[str, list[float]] = field(default_factory=dict)
     """The query's own results: columns of its cluster table."""
     events: int = 0
+
+    @property
+    def stopped_s(self) -> float:
+        """In which nothing was processed."""
+        return sum(seconds for _, seconds in self.stops)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; the query's results only as first and last report."""
@@ -104,6 +111,8 @@ class DynamicResult:
                 {"time_s": round(c.time_s, 1), "from": c.before, "to": c.after, "rule": c.rule}
                 for c in self.changes
             ],
+            "stopped_s": round(self.stopped_s, 1),
+            "stops": [[round(t, 1), round(s, 1)] for t, s in self.stops],
             "cpu": [[round(t, 1), round(v, 4)] for t, v in self.cpu],
             "sizes": [[round(t, 1), n] for t, n in self.sizes],
             "events_per_s": [[round(t, 1), round(v)] for t, v in self.rates],
@@ -128,11 +137,15 @@ def run_dynamic(
     time, ended = clock or SystemClock(), stop or threading.Event()
     cpu: list[tuple[float, float]] = []
     sizes: list[tuple[float, int]] = []
+    restarts: list[tuple[float, RestartTimes]] = []
 
     def seen(report: CycleReport) -> None:
         observation = report.observation
         if observation is None:
             return
+        last = managed.last_restart
+        if last is not None and (not restarts or restarts[-1][1] is not last):
+            restarts.append((observation.time_s, last))
         for reading in observation.readings:
             if reading.subject == MACHINE and reading.metric is Metric.INSTANCE_CPU:
                 cpu.append((reading.time_s, reading.value))
@@ -161,6 +174,7 @@ def run_dynamic(
                 output=output,
                 speed=str(speed),
                 max_parts=None,
+                max_trace=None,
                 trigger_s=TRIGGER_S,
                 packed=packed,
             )
@@ -182,11 +196,11 @@ def run_dynamic(
                 progress |= {each["batchId"]: each for each in managed.query.recentProgress}
                 if not attached.active:
                     raise TargetError("the loop has ended before its time; see the log")
-            decisions = list(attached.decisions)
+            decisions = list(attached.history().entries)
             attached.stop()
             managed.stop()
             progress |= {each["batchId"]: each for each in managed.query.recentProgress}
-        by_batch = _events_by_batch(output)
+        by_batch = sink.events_by_batch(output)
         table = sink.read_table(output, sink.CLUSTER).to_pydict()
     return DynamicResult(
         speed=speed,
@@ -194,6 +208,7 @@ def run_dynamic(
         sizes=[(t - started_s, n) for t, n in sizes],
         rates=_rates(progress, by_batch, started_s),
         changes=tuple(_changes(decisions, started_s)),
+        stops=[(t - started_s, sum(times)) for t, times in restarts],
         cluster=table,
         events=sum(by_batch.values()),
     )

@@ -7,7 +7,7 @@ settings. It prints its figures as one line of JSON.
 from __future__ import annotations
 
 import json
-import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -17,20 +17,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ebbflow.bench.leaderboard.workforce import cores as cores_here
 from ebbflow.core.scratch import scratch_folder
-from ebbflow.errors import TargetError
+from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.pipelines.google_cluster import sink
+from ebbflow.pipelines.google_cluster.checkpoint import Begun, begun
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
+from ebbflow.pipelines.google_cluster.source import another_folder
 from ebbflow.pipelines.google_cluster.writing import write_trace
 from ebbflow.targets.spark.session import local_session
-from ebbflow.workloads.google_cluster.folder import part_files
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, TraceSpec
+from ebbflow.workloads.google_cluster.folder import fingerprint, part_files
+from ebbflow.workloads.google_cluster.generator import CSV, PARQUET
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUANTILES = (50, 75, 90, 95)
-WARM_UP_PARTS = 5
+WARM_UP_BATCHES = 5
+FEWEST_BATCHES = 15
+"""Of fewer a 95th percentile is a guess."""
+MOST_PARTS = 8
+"""A part is read by one task: a batch of the static test has one for each of eight instances, if there are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +75,18 @@ class Figures:
         }
 
 
+def resumed(*, input: Path, output: Path, checkpoint: Path | None = None) -> Begun | None:
+    """How the run was begun that would go on here, None for a new one; told at once if it cannot go on."""
+    sink.check_output(output)
+    before = begun(checkpoint or output / sink.CHECKPOINT)
+    if before is None:
+        if any((output / table).exists() for table in sink.TABLES):
+            raise InputError(f"{output} has results, but not their checkpoint; name a new or empty folder")
+    elif before.folder != fingerprint(part_files(input)):
+        raise another_folder(str(input))
+    return before
+
+
 def run_job(
     *,
     input: Path,
@@ -76,33 +96,38 @@ def run_job(
     checkpoint: Path | None = None,
     max_parts: int = 4,
     conf: dict[str, str] | None = None,
-    warm_up: bool = False,
+    warm_up_parts: int = 0,
 ) -> Figures:
-    """Run the query over the folder; a run that was broken off goes on where it was.
+    """Run the query over the folder; a run that was broken off goes on where it was, with the instances it had.
 
-    ``warm_up``: run it over the first parts before, in the same Spark. A query that runs for hours does not notice
-    that its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
+    ``warm_up_parts``: run it over so many before, in the same Spark. A query that runs for hours does not notice that
+    its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
     """
+    before = resumed(input=input, output=output, checkpoint=checkpoint)
+    if before is not None:
+        instances = before.instances or instances
     sink.prepare_output(output)
     query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
     own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     elsewhere = not master.startswith("local")
-    with local_session(master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere) as spark:
-        if warm_up:
-            _warm_up(spark, input, instances)
-        running = query.start(spark, checkpoint or output / ".checkpoint", instances, to_the_end=True)
+    with local_session(
+        master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere, apart=True
+    ) as spark:
+        if warm_up_parts:
+            _warm_up(spark, input, instances, warm_up_parts)
+        running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)
         progress = run_to_the_end(running)
     return figures(output, progress)
 
 
-def _warm_up(spark: SparkSession, input: Path, instances: int) -> None:
+def _warm_up(spark: SparkSession, input: Path, instances: int, parts: int) -> None:
     with scratch_folder("google") as scratch:
         few, output = Path(scratch) / "few", Path(scratch) / "out"
         few.mkdir()
-        for path in part_files(input)[:WARM_UP_PARTS]:
+        for path in part_files(input)[:parts]:
             (few / path.name).symlink_to(path.resolve())
         sink.prepare_output(output)
-        query = GoogleClusterQuery(input=few, output=output, max_parts=1)
+        query = GoogleClusterQuery(input=few, output=output, max_parts=max(1, parts // WARM_UP_BATCHES))
         run_to_the_end(query.start(spark, Path(scratch) / "checkpoint", instances, to_the_end=True))
 
 
@@ -110,7 +135,7 @@ def figures(output: Path, progress: list[Any]) -> Figures:
     """What the tables and the progress of the batches say."""
     read = sink.read_table(output, sink.READ).to_pydict()
     cluster = sink.read_table(output, sink.CLUSTER, ["trace_s", "machines"]).to_pydict()
-    by_batch = _events_by_batch(output)
+    by_batch = sink.events_by_batch(output)
     spans = [
         (_started_s(each), each["durationMs"]["triggerExecution"] / 1000, by_batch.get(each["batchId"], 0))
         for each in progress
@@ -135,23 +160,13 @@ def quantiles(rates: list[float]) -> tuple[float, ...]:
     return tuple(np.percentile(rates, QUANTILES).tolist()) if rates else ()
 
 
-def _events_by_batch(output: Path) -> dict[int, int]:
-    import pyarrow.parquet as pq
-
-    files = sorted((output / sink.READ).glob("batch-*.parquet"))
-    return {
-        int(each.stem.split("-")[1]): sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
-        for each in files
-    }
-
-
 def _started_s(progress: Any) -> float:
     return datetime.fromisoformat(progress["timestamp"]).timestamp()
 
 
 def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, ending: str = CSV) -> int:
     """Write a generated trace with a Spark of this machine; returns its events."""
-    master = f"local[{cores or os.cpu_count() or 1}]"
+    master = f"local[{cores or cores_here()}]"
     with local_session(
         master,
         {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
@@ -161,6 +176,15 @@ def make_trace(spec: TraceSpec, folder: Path, *, cores: int | None = None, endin
 
 
 # -- in a process of its own -------------------------------------------------------------------------
+
+
+def parts_a_batch(parts: int) -> int:
+    """As many as instances can read at once, but few enough that there are batches to take quantiles of.
+
+    >>> [parts_a_batch(parts) for parts in (3, 17, 60, 160, 500)]
+    [1, 1, 4, 8, 8]
+    """
+    return max(1, min(MOST_PARTS, parts // FEWEST_BATCHES))
 
 
 def run_in_a_process(*, input: Path, instances: int) -> Figures:
@@ -180,28 +204,37 @@ def _in_a_process(*words: str) -> dict[str, Any]:
     if told.returncode != 0:
         raise TargetError(f"the Spark process failed (code {told.returncode}); its words are above")
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    if "wrong" in found:
+        raise (InputError if found["input"] else TargetError)(found["wrong"])
     return found
 
 
 def main() -> None:
     """``run FOLDER INSTANCES`` or ``make SPEC FOLDER``."""
-    what, first, second = sys.argv[1:4]
-    if what == "make":
-        result: dict[str, Any] = {
-            "events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)
-        }
-    else:
-        with scratch_folder("google") as folder:
-            found = run_job(
-                input=Path(first),
-                output=Path(folder) / "out",
-                master=f"local[{second}]",
-                instances=int(second),
-                conf={"spark.ui.enabled": "false"},
-                warm_up=True,
-            )
-            result = asdict(found)
+    try:
+        result = _answer(*sys.argv[1:4])
+    except EbbflowError as error:  # who started us tells it
+        result = {"wrong": str(error), "input": isinstance(error, InputError)}
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     sys.stdout.write(json.dumps(result) + "\n")
+
+
+def _answer(what: str, first: str, second: str) -> dict[str, Any]:
+    if what == "make":
+        return {"events": make_trace(TraceSpec(**json.loads(first)), Path(second), ending=PARQUET)}
+    a_batch = parts_a_batch(len(part_files(Path(first))))
+    with scratch_folder("google") as folder:
+        found = run_job(
+            input=Path(first),
+            output=Path(folder) / "out",
+            master=f"local[{second}]",
+            instances=int(second),
+            max_parts=a_batch,
+            conf={"spark.ui.enabled": "false"},
+            warm_up_parts=WARM_UP_BATCHES * a_batch,
+        )
+    return asdict(found)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,19 @@ cluster operator, sink), from T(n) = d + c · events / n.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbflow.bench.google_cluster.job import Figures, quantiles, run_in_a_process
+from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, quantiles, run_in_a_process
+from ebbflow.bench.leaderboard.workforce import cores as cores_here
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, Stage
 from ebbflow.workloads.google_cluster.published import STATIC_MINUTES, STATIC_RATES_PER_S
 
-MEASURED, SIMULATED = "measured", "simulated"
+MEASURED, CROWDED, SIMULATED = "measured", "measured on too few cores", "simulated"
 INSTANCES = (1, 2, 4, 8)
 
 
@@ -30,7 +30,7 @@ class Row:
 
     instances: int
     source: str
-    """``measured``, or ``simulated`` where this machine has too few cores."""
+    """``measured``, or where this machine has too few cores ``simulated``; n = 2 is always run, for the simulator."""
     seconds: float
     speed_up: float
     rates_per_s: tuple[float, ...]
@@ -69,6 +69,14 @@ class StaticResult:
     runs: dict[int, Figures]
     rows: tuple[Row, ...]
 
+    @property
+    def note(self) -> str:
+        """What is to be known of the table."""
+        batches = min(run.batches for run in self.runs.values())
+        few = "" if batches >= FEWEST_BATCHES else ": few, so the higher ones say little"
+        beyond = beyond_note(self.cores, [row.instances for row in self.rows])
+        return f"{beyond}; quantiles are those of {batches} batches{few}"
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         any_run = next(iter(self.runs.values()))
@@ -78,7 +86,8 @@ class StaticResult:
             "reports": any_run.reports,
             "machines": any_run.machines,
             "cores": self.cores,
-            "note": beyond_note(self.cores, [row.instances for row in self.rows]),
+            "batches": any_run.batches,
+            "note": self.note,
             "rows": [row.to_json() for row in self.rows],
             "runs": {str(n): figures.to_json() for n, figures in self.runs.items()},
         }
@@ -90,13 +99,14 @@ def beyond_note(cores: int, instances: Sequence[int]) -> str:
     >>> beyond_note(2, (1, 2, 4, 8))
     'this machine has 2 cores: n = 4, 8 are beyond them, and simulated from the measured n = 1 and 2'
     """
-    beyond = [str(n) for n in instances if n > max(cores, 2)]
+    has = f"this machine has {cores} core{'s' if cores > 1 else ''}"
+    beyond = [str(n) for n in instances if n > cores]
     if not beyond:
-        return f"this machine has {cores} cores: all measured"
-    return (
-        f"this machine has {cores} cores: n = {', '.join(beyond)} are beyond them, "
-        "and simulated from the measured n = 1 and 2"
-    )
+        return f"{has}: all measured"
+    told = f"{has}: n = {', '.join(beyond)} {'are' if len(beyond) > 1 else 'is'} beyond"
+    if cores < 2:
+        return f"{told}; n = 2 was run all the same, and what is simulated from it shows no speed-up of more cores"
+    return f"{told} them, and simulated from the measured n = 1 and 2"
 
 
 def run_static(
@@ -110,18 +120,18 @@ def run_static(
     """Run each n in a process of its own as far as there are cores; n = 1 and 2 always, for the simulator."""
     if not instances or min(instances) < 1:
         raise InputError(f"instances {list(instances)} make no sense; write 1,2,4,8")
-    cores = cores or os.cpu_count() or 1
+    cores = cores or cores_here()
     runs: dict[int, Figures] = {}
     for n in sorted({1, 2, *(n for n in instances if n <= cores)}):
         if on_run is not None:
             on_run(n)
         runs[n] = run(n) if run is not None else run_in_a_process(input=folder, instances=n)
-    return StaticResult(cores=cores, runs=runs, rows=tuple(_row(n, runs) for n in instances))
+    return StaticResult(cores=cores, runs=runs, rows=tuple(_row(n, runs, cores) for n in instances))
 
 
-def _row(n: int, runs: dict[int, Figures]) -> Row:
+def _row(n: int, runs: dict[int, Figures], cores: int) -> Row:
     if n in runs:
-        seconds, source, rates = runs[n].seconds, MEASURED, runs[n].rates_per_s
+        seconds, source, rates = runs[n].seconds, MEASURED if n <= cores else CROWDED, runs[n].rates_per_s
     else:
         source, (seconds, rates) = SIMULATED, simulated(runs[1], runs[2], n)
     first_s = runs[1].seconds

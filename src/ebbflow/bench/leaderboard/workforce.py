@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any
 
+from ebbflow.errors import InputError
+
 Task = Callable[[Any, Any], Any]
 OnDone = Callable[[int, Any], None]
 """Told which item is done, and the answer."""
@@ -41,7 +43,11 @@ def check_master(master: str) -> None:
     from ebbflow.targets.spark.java import check_java
     from ebbflow.targets.spark.submit import check_master as check
 
-    if re.fullmatch(r"local(\[(\*|[1-9]\d*)\])?", master) is None:
+    if re.fullmatch(r"local(\[(\*|[1-9][0-9]*)\])?", master) is None:
+        if master.startswith("local"):  # localhost:7077, local[two]
+            raise InputError(
+                f"'{master}' is not a master; write local[2], local[*], spark://HOST:PORT, yarn or k8s://…"
+            )
         check(master)
     check_java()
 

@@ -48,7 +48,8 @@ def quantile(ordered: Ints, percent: int, units: int) -> float:
 def over_machines(values: Ints, units: int) -> tuple[float, ...]:
     """Total, mean and the quantiles."""
     ordered = np.sort(values)
-    total = int(ordered.sum())
+    # in two halves: machines that each have room for their sum may have none for that of all
+    total = (int((ordered >> 32).sum()) << 32) + int((ordered & 0xFFFFFFFF).sum())
     quantiles = (quantile(ordered, percent, units) for percent in PERCENTS.values())
     return (total / units, total / (units * len(ordered)), *quantiles)
 

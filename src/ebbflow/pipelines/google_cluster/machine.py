@@ -196,9 +196,11 @@ class MachineState:
         told = known[None, :] <= at
         columns = {}
         for name in QUANTITIES:
-            # Sums of whole numbers far below 2^53: exact although bincount adds them as floats.
-            sums = np.bincount(cell, weights=change[name], minlength=(count + 2) * width)
-            levels = np.cumsum(sums.astype(np.int64).reshape(count + 2, width), axis=0)
+            sums = np.zeros((count + 2) * width, np.int64)
+            np.add.at(
+                sums, cell, change[name]
+            )  # not bincount: it adds floats, which are whole only up to 2^53
+            levels = np.cumsum(sums.reshape(count + 2, width), axis=0)
             columns[name] = levels[1 : count + 1][told]
         report = np.broadcast_to(at + self.reported, told.shape)[told]
         machine = np.broadcast_to(machines[None, :], told.shape)[told]
@@ -206,7 +208,7 @@ class MachineState:
 
 
 def in_units(requests: npt.NDArray[np.float64]) -> Ints:
-    """Requests as whole numbers.
+    """Requests as whole numbers. Rows with more than ``MOST_REQUEST`` are none that come here.
 
     >>> in_units(np.array([0.02499, 3.815e-07, 0.0]))
     array([24990000000,      381500,           0])

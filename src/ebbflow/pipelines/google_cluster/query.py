@@ -7,13 +7,16 @@ Results depend on the trace alone: not on parallelism, batches, speed, restarts 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebbflow.errors import TargetError
 from ebbflow.pipelines.google_cluster import sink, source, steps
+from ebbflow.targets.spark.failure import failure_of
+from ebbflow.targets.spark.interrupts import held_interrupts
 from ebbflow.targets.spark.keyed_step import measured
 from ebbflow.targets.spark.operator import operator
 from ebbflow.targets.spark.restart import ManagedQuery
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "google-cluster"
 SOURCE, MACHINE, CLUSTER, SINK = "source", "machine", "cluster", "sink"
+_LOOK_EVERY_S = 0.1
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -46,7 +50,8 @@ class GoogleClusterQuery:
     output: Path
     speed: str = "max"
     max_parts: int | None = 4
-    max_trace: str | None = None
+    max_trace: str | None = "1d"
+    """A day makes 96 reports of every machine: a batch of a trace with few events would have no bound without it."""
     trigger_s: float = 0.0
     packed: bool = True
     """Whether events travel as columns; else each is a row, as a tuple of the seed's was. Results are the same."""
@@ -107,10 +112,17 @@ class GoogleClusterQuery:
 
 
 def run_to_the_end(query: StreamingQuery) -> list[Any]:
-    """Wait until the folder has been read; returns the progress of every batch with events."""
-    try:
-        query.awaitTermination()
-    except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TargetError(f"the query failed: {first}") from error
+    """Wait until the folder has been read; returns the progress of every batch with events. Ctrl-C stops the query."""
+    pause = threading.Event()
+    with held_interrupts() as interrupted:
+        while query.isActive:
+            if interrupted():
+                with suppress(Exception):  # whatever is wrong with it, it was to be left
+                    query.stop()
+                raise KeyboardInterrupt
+            pause.wait(_LOOK_EVERY_S)
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            raise failure_of(error) from error
     return [each for each in query.recentProgress if each["numInputRows"]]

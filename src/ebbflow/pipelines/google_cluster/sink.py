@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.cluster import COLUMNS
 from ebbflow.pipelines.google_cluster.machine import Reports
-from ebbflow.pipelines.google_cluster.source import COUNTED, REJECTED
+from ebbflow.pipelines.google_cluster.source_rows import COUNTED, REJECTED
 from ebbflow.pipelines.google_cluster.steps import CLUSTER_ROW, MACHINE_ROWS
 from ebbflow.workloads.google_cluster.events import REPORT_US, UNITS
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FORMAT = "google-cluster-results"
 MACHINES, CLUSTER, REJECTS, READ = "machines", "cluster", "rejected", "read"
 TABLES = (MACHINES, CLUSTER, REJECTS, READ)
+CHECKPOINT = ".checkpoint"
 _STAGING = ".staging"
 
 
@@ -133,10 +134,22 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield name, pa.Table.from_pylist(notes)
 
 
+def check_output(folder: Path) -> None:
+    """Results go to a folder that is new, empty, or holds results and nothing else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"cannot write to {folder}: it is a file; name a folder")
+    foreign = sorted({each.name for each in folder.iterdir()} - {*TABLES, CHECKPOINT, _STAGING})
+    if foreign:
+        raise InputError(
+            f"cannot write to {folder}: {foreign[0]} in it is none of our results; name a new or empty folder"
+        )
+
+
 def prepare_output(folder: Path) -> None:
     """Make the folder, or take one that holds results; what a killed run left half-written goes."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"cannot write to {folder}: it is a file; name a folder")
+    check_output(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
 
@@ -150,3 +163,14 @@ def read_table(folder: Path, table: str, columns: list[str] | None = None) -> pa
     if not files:
         return pa.table({})
     return pa.concat_tables([pq.read_table(each, columns=columns) for each in files])
+
+
+def events_by_batch(folder: Path) -> dict[int, int]:
+    """Events that each batch read, with and without a machine."""
+    import pyarrow.parquet as pq
+
+    files = sorted((folder / READ).glob("batch-*.parquet"))
+    return {
+        int(each.stem.split("-")[1]): sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
+        for each in files
+    }

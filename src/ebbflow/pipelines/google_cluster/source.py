@@ -9,7 +9,7 @@
 ==================  =======  ==========================================================================
 option              default  meaning
 ==================  =======  ==========================================================================
-path                needed   a folder of parts (.csv or .csv.gz, 13 columns, no header), or one file
+path                needed   a folder of parts (.csv, .csv.gz or .parquet, 13 columns), or one file
 speed               max      trace seconds a second: 1 is real time, 1000 faster; max: as fast as possible
 maxPartsPerTrigger  none     read limit, in files
 maxTracePerTrigger  none     read limit, in time of the trace: ``15m``, ``6h``
@@ -27,17 +27,16 @@ REJECTED    a row of the file that is no event; the note tells part, line, reaso
 COUNTED     what was read of a part in this batch; the note tells events, without_machine, rejected
 ==========  ========================================================================================
 
-An offset is a place in the folder (``folder.py``) with the moment at which the replay began. It says
-nothing of rows, so none have to be counted before they are read, and the folder must not change under a checkpoint.
+An offset is a place in the folder (``folder.py``) with the moment at which the replay began. It says nothing of rows,
+so none have to be counted before they are read. It names the folder by a fingerprint: another one, or one that has
+changed, is refused under the same checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +45,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster.source_rows import PACKED_SCHEMA, SCHEMA, as_columns, as_rows, beside
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import Place, Slice, TraceFolder
 from ebbflow.workloads.google_cluster.part import Part, read_part
@@ -57,18 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "google-task-events"
-SCHEMA = (
-    "bucket int, position long, time_us long, machine long, job long, task long, event int, "
-    "cpu double, memory double, disk double, note string"
-)
-PACKED_SCHEMA = "bucket int, event int, time_us long, events binary, note string"
-PACKED = 0
-"""The event of a row that holds many."""
-MARK, REJECTED, COUNTED = -1, -2, -3
-_ARROW_ROWS = 50_000
-_PACKED_ROWS = 20_000
-_PART_SHIFT = 40
-"""A position is the part and, in the lower bits, the row within it."""
+FOLDER = "folder"
+"""The key of an offset under which the fingerprint stands."""
 
 
 def register(spark: SparkSession) -> None:
@@ -127,6 +117,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_trace_us: int | None,
         packed: bool = False,
     ) -> None:
+        self._path = path
         self._folder = TraceFolder(Path(path).resolve())
         self._speed = speed
         self._max_parts = max_parts
@@ -136,7 +127,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The beginning of the folder, and of the replay."""
-        return _offset(self._folder.start, int(time.time() * 1000))
+        return self._offset(self._folder.start, int(time.time() * 1000))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """All there is: the options of this source are looked at in ``latestOffset``."""
@@ -149,19 +140,19 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """What the replay has reached, as far as the options let."""
-        place, start_ms = _place(start), int(start["startMs"])
+        place, start_ms = self._place(start), int(start["startMs"])
         if self._speed is None:
             reached = self._folder.end
         else:
             elapsed_us = max(0.0, time.time() - start_ms / 1000) * 1e6 * self._speed
-            reached = max(place, self._folder.at(START_US + int(elapsed_us)))
-        self._newest = _offset(reached, start_ms)
+            reached = self._folder.at(START_US + int(elapsed_us))
+        self._newest = self._offset(max(place, reached), start_ms)
         if self._max_parts is not None:
             reached = min(reached, self._folder.parts_on(place, self._max_parts))
         if self._max_trace_us is not None:
             from_us = max(place.time_us, START_US)
-            reached = min(reached, max(place, self._folder.at(from_us + self._max_trace_us)))
-        return _offset(reached, start_ms)
+            reached = min(reached, self._folder.at(from_us + self._max_trace_us))
+        return self._offset(max(place, reached), start_ms)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """What the replay had reached when the last batch was planned, whatever the limits."""
@@ -169,7 +160,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[PartSlice]:
         """A task for each part that the batch touches."""
-        first, last = _place(start), _place(end)
+        first, last = self._place(start), self._place(end)
         mark_us = last.time_us if last.reports > first.reports else None
         pieces = self._folder.slices(first, last)
         return [PartSlice(piece, mark_us if i == 0 else None) for i, piece in enumerate(pieces)]
@@ -180,100 +171,32 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         piece = partition.piece
         part = _read(piece.path, piece.floor_us, piece.ceiling_us)
         part = part.between(piece.from_us, piece.until_us)
-        yield from (_packed if self._packed else _event_batches)(part, piece.part)
-        yield _beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
+        yield from (as_columns if self._packed else as_rows)(part, piece.part)
+        yield beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
+
+    def _offset(self, place: Place, start_ms: int) -> dict[str, Any]:
+        """Only the time is a number: who measures a backlog by offsets then measures it in time of the trace."""
+        told = {"startMs": str(start_ms), "part": str(place.part), "us": place.time_us}
+        return {**told, FOLDER: self._folder.fingerprint}
+
+    def _place(self, offset: dict[str, Any]) -> Place:
+        if offset.get(FOLDER) != self._folder.fingerprint:
+            raise another_folder(self._path)
+        return Place(int(offset["part"]), int(offset["us"]))
+
+
+def another_folder(path: str) -> InputError:
+    """What is said of a folder that a checkpoint was not begun with."""
+    return InputError(
+        f"the run that is to go on was begun with other parts than {path} has now (names, sizes or bytes differ); "
+        "give it that folder as it was, or begin anew with a new output and checkpoint"
+    )
 
 
 @lru_cache(maxsize=1)
 def _read(path: str, floor_us: int, ceiling_us: int) -> Part:
     """Kept in the Python worker: a slow replay takes a part in many small slices."""
     return read_part(Path(path), floor_us, ceiling_us)
-
-
-def _event_batches(part: Part, number: int) -> Iterator[pa.RecordBatch]:
-    import numpy as np
-    import pyarrow as pa
-
-    from ebbflow.pipelines.google_cluster.buckets import bucket_of
-
-    for first in range(0, len(part.row), _ARROW_ROWS):
-        cut = slice(first, first + _ARROW_ROWS)
-        machine = part.machine[cut]
-        columns = [
-            pa.array(bucket_of(machine)),
-            pa.array(part.row[cut] + (number << _PART_SHIFT)),
-            *(pa.array(each[cut]) for each in (part.time_us, part.machine, part.job, part.task)),
-            pa.array(part.event[cut].astype(np.int32)),
-            *(pa.array(each[cut]) for each in (part.cpu, part.memory, part.disk)),
-            pa.nulls(len(machine), pa.string()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, names(SCHEMA))
-
-
-def _packed(part: Part, number: int) -> Iterator[pa.RecordBatch]:
-    """One row for each bucket, with the columns of its events."""
-    import numpy as np
-    import pyarrow as pa
-
-    from ebbflow.pipelines.google_cluster.buckets import bucket_of
-    from ebbflow.pipelines.google_cluster.machine import Events, in_units
-
-    bucket = bucket_of(part.machine)
-    order = np.argsort(bucket, kind="stable")
-    events = Events(
-        position=part.row + (number << _PART_SHIFT),
-        **{name: getattr(part, name) for name in ("time_us", "machine", "job", "task", "event")},
-        **{name: in_units(getattr(part, name)) for name in ("cpu", "memory", "disk")},
-    ).take(order)
-    bucket = bucket[order]
-    edges = np.flatnonzero(np.diff(bucket)) + 1
-    rows = []
-    for first, end in pairwise((0, *edges.tolist(), len(bucket))):
-        for cut in range(first, end, _PACKED_ROWS):
-            piece = events.take(slice(cut, min(cut + _PACKED_ROWS, end)))
-            rows.append((int(bucket[first]), PACKED, int(piece.time_us[0]), piece.to_bytes(), None))
-    if rows:
-        types = (pa.int32(), pa.int32(), pa.int64(), pa.binary(), pa.string())
-        columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, names(PACKED_SCHEMA))
-
-
-def _beside(part: Part, piece: Slice, mark_us: int | None, schema: str) -> pa.RecordBatch:
-    """Marks, rejected rows and counts, as rows."""
-    import numpy as np
-    import pyarrow as pa
-
-    from ebbflow.pipelines.google_cluster.buckets import bucket_of, labels
-
-    name = Path(piece.path).name
-    rows: list[tuple[int, int, int, str | None]] = []
-    if mark_us is not None:
-        rows += [(int(label), MARK, mark_us, None) for label in labels()]
-    own = int(bucket_of(np.array([piece.part]))[0])
-    for bad in part.rejected:
-        why = {"part": name, "line": bad.line, "reason": bad.reason, "text": bad.text}
-        rows.append((own, REJECTED, bad.time_us, json.dumps(why)))
-    counted = {
-        "part": name,
-        "from_us": piece.from_us,
-        "events": len(part.row) + len(part.elsewhere_us),
-        "without_machine": len(part.elsewhere_us),
-        "rejected": len(part.rejected),
-    }
-    rows.append((own, COUNTED, piece.from_us, json.dumps(counted)))
-    bucket, event, time_us, note = zip(*rows, strict=True)
-    told = {
-        "bucket": pa.array(bucket, pa.int32()),
-        "event": pa.array(event, pa.int32()),
-        "time_us": pa.array(time_us, pa.int64()),
-        "events": pa.nulls(len(rows), pa.binary()),
-        "note": pa.array(note, pa.string()),
-    }
-    whole, part_of_one = pa.array(np.zeros(len(rows), np.int64)), pa.array(np.zeros(len(rows)))
-    columns = [
-        told.get(name, part_of_one if name in ("cpu", "memory", "disk") else whole) for name in names(schema)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names(schema))
 
 
 def read_speed(text: str) -> float | None:
@@ -293,23 +216,9 @@ def read_speed(text: str) -> float | None:
     return speed
 
 
-def names(schema: str) -> list[str]:
-    """The columns of a schema as it is written here."""
-    return [field.split()[0] for field in schema.split(", ")]
-
-
 def _whole(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise InputError(f"maxPartsPerTrigger must be a whole number of at least 1, not '{text}'")
     return int(text)
-
-
-def _offset(place: Place, start_ms: int) -> dict[str, Any]:
-    """Only the time is a number: who measures a backlog by offsets then measures it in time of the trace."""
-    return {"startMs": str(start_ms), "part": str(place.part), "us": place.time_us}
-
-
-def _place(offset: dict[str, Any]) -> Place:
-    return Place(int(offset["part"]), int(offset["us"]))

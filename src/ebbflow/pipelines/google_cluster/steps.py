@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ebbflow.pipelines.google_cluster.cluster import cluster_reports
 from ebbflow.pipelines.google_cluster.machine import Events, MachineState, Reports, in_units
-from ebbflow.pipelines.google_cluster.source import MARK, PACKED, names
+from ebbflow.pipelines.google_cluster.source_rows import MARK, PACKED, names
 from ebbflow.targets.spark.keyed_step import IS_RESULT, MEASURES, measures
 from ebbflow.workloads.google_cluster.events import REPORT_US, reports_until
 

@@ -6,7 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebbflow.workloads.google_cluster.generator import CSV, ClusterTrace, TraceSpec
+from ebbflow.workloads.google_cluster.generator import CSV, ClusterTrace
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

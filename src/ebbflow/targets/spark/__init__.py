@@ -14,6 +14,8 @@ seen and done
 ``room``               how many more executors the cluster has room for
 ``restart``            a query restarted from its checkpoint with another parallelism
 ``stopping``           a query stopped between two batches
+``failure``            what went wrong in a query, in our own words where they are ours
+``interrupts``         Ctrl-C while a thread talks to the JVM
 ``driver``             every call into the driver's JVM, in one place, typed
 ---------------------  -----------------------------------------------------------------------
 in a pipeline

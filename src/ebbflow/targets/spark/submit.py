@@ -58,7 +58,7 @@ def check_master(master: str, within_s: float = 3.0) -> None:
     failures = []
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal():
             raise InputError(f"'{master}' is not a master; write spark://HOST:PORT")
         try:
             with socket.create_connection((host, int(port)), timeout=within_s):

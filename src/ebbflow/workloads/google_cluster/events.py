@@ -19,6 +19,11 @@ AFTER_THE_TRACE_US = 2**63 - 1
 """How the trace writes "later than its end"."""
 LATEST_US = 366 * 86_400 * 1_000_000
 """No trace is longer than a year; a later time is a mistake, and would make reports without end."""
+JUMP_US = 2 * 86_400 * 1_000_000
+"""A row that is so much later than the rows before and after it has a wrong time."""
+MOST_REQUEST = 100.0
+"""1 is the largest machine, and the trace asks for 0.96 at most. In ``UNITS`` a machine's sum has room for 92,000 tasks
+that ask for this."""
 UNITS = 10**12
 """Requests are added up as whole billionths of a thousandth, so that a sum is the same in every order.
 The trace writes four digits; the smallest of its requests is still a whole number of these."""

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ebbflow.workloads.google_cluster.part import first_time_us, read_part
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 TASK_EVENTS = "task_events"
+_END_BYTES = 4096
 
 
 @dataclass(frozen=True, order=True)
@@ -53,6 +55,11 @@ class TraceFolder:
         self.paths = part_files(Path(path))
         self._floors_us = _floors_us([first_time_us(each) for each in self.paths])
         self._last = max((i for i, floor in enumerate(self._floors_us) if floor < LATEST_US), default=0)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See ``fingerprint``."""
+        return fingerprint(self.paths)
 
     @property
     def start(self) -> Place:
@@ -130,9 +137,21 @@ def part_files(path: Path) -> list[Path]:
     return sorted(named or files, key=lambda each: _in_order(each.name))
 
 
+def fingerprint(paths: list[Path]) -> str:
+    """Tells a folder from another one, wherever it lies: by the names, the sizes and both ends of its parts."""
+    found = sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            found.update(f"{path.name}/{size}/".encode() + file.read(_END_BYTES))
+            file.seek(max(0, size - _END_BYTES))
+            found.update(file.read())
+    return f"parts-{found.hexdigest()[:16]}"
+
+
 def _endings() -> str:
     return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
-    return [(int(word), "") if word.isdigit() else (-1, word) for word in re.split(r"(\d+)", name)]
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)]

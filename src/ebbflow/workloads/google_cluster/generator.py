@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.events import START_US, EventType
 from ebbflow.workloads.google_cluster.lasting import (
     NO_MACHINE,
@@ -30,8 +28,9 @@ from ebbflow.workloads.google_cluster.lasting import (
     make_machines,
     requests,
 )
-from ebbflow.workloads.google_cluster.published import EVENTS, MACHINES, MEAN_RATE_PER_S, PARTS
+from ebbflow.workloads.google_cluster.published import EVENTS, PARTS
 from ebbflow.workloads.google_cluster.rates import minute_events
+from ebbflow.workloads.google_cluster.trace_spec import TraceSpec, too_few
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,33 +50,6 @@ _GIVEN_UP = 0.03
 """Tasks that are killed before a machine was found."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceSpec:
-    """What is made. Without a span it is as long as so many events are at the published mean rate."""
-
-    events: int = EVENTS
-    seed: int = 0
-    machines: int = MACHINES
-    span_s: float | None = None
-    parts: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("events", "machines"):
-            if getattr(self, name) < 1:
-                raise InputError(f"a trace needs at least 1 of {name}, not {getattr(self, name)}")
-        if self.span_s is not None and not self.span_s >= 60:
-            raise InputError(f"a trace lasts at least a minute, not {self.span_s:g} s")
-        if self.parts is not None and self.parts < 1:
-            raise InputError(f"a trace needs at least 1 part, not {self.parts}")
-
-    @property
-    def minutes(self) -> int:
-        """How long it is; what runs at the start is in the file too, but takes no time."""
-        initial = self.machines * 16
-        span_s = self.span_s or (self.events - min(initial, self.events // 2)) / MEAN_RATE_PER_S
-        return max(2, round(span_s / 60))
-
-
 class ClusterTrace:
     """The trace of a spec."""
 
@@ -92,6 +64,9 @@ class ClusterTrace:
     @cached_property
     def events_by_minute(self) -> Ints:
         """Events of each minute, those at time 0 not counted."""
+        needed = self._initial + int(self._lasting_by_minute.sum())
+        if needed > self.spec.events:
+            raise too_few(self.spec, needed)
         wanted = self.spec.events - self._initial
         return minute_events(self.spec.minutes, wanted, self._lasting_by_minute, self._rng(3))
 
@@ -160,7 +135,8 @@ class ClusterTrace:
 
     @cached_property
     def _lasting(self) -> TaskEvents:
-        return lasting_events(self.machines, self._span_us, self._rng(2))
+        first, last = self.spec.tasks_first, self.spec.tasks_last
+        return lasting_events(self.machines, self._span_us, self._rng(2), first, last)
 
     @cached_property
     def _lasting_minute(self) -> Ints:

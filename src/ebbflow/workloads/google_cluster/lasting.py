@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.workloads.google_cluster.events import START_US, EventType
-from ebbflow.workloads.google_cluster.published import FIRST_TASKS, LAST_TASKS, MACHINES
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -104,11 +103,12 @@ def _four_digits(values: Floats) -> Floats:
     return rounded
 
 
-def lasting_events(machines: Machines, span_us: int, rng: np.random.Generator) -> TaskEvents:
-    """All events of the tasks that last, not sorted; those at time 0 are the state before the trace."""
+def lasting_events(
+    machines: Machines, span_us: int, rng: np.random.Generator, first: int, last: int
+) -> TaskEvents:
+    """All events of the tasks that last, not sorted; those at time 0 are the state before the trace: ``first`` tasks,
+    of which ``last`` run to the end."""
     count = len(machines.ids)
-    first = round(count * FIRST_TASKS / MACHINES)
-    last = round(count * LAST_TASKS / MACHINES)
     end_us = START_US + span_us
     waves = round(0.5 * count * span_us / _DAY_US)
     tasks = first + waves

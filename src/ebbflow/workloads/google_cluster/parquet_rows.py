@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebbflow.errors import InputError
-from ebbflow.workloads.google_cluster.csv_rows import READ, is_clean, types
+from ebbflow.workloads.google_cluster.csv_rows import READ, types
 from ebbflow.workloads.google_cluster.events import COLUMNS
+from ebbflow.workloads.google_cluster.row_checks import is_clean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,18 +36,26 @@ def clean_table(path: Path) -> pa.Table | None:
 
 def lines_of(path: Path) -> list[bytes]:
     """The rows as lines of CSV; columns that are not read are left empty."""
-    table = _table(path, READ)
-    empty = [""] * table.num_rows
-    columns = [_texts(table.column(name), path, name) if name in READ else empty for name in COLUMNS]
-    return [",".join(row).encode() for row in zip(*columns, strict=True)]
+    return _lines(_table(path, READ), path)
 
 
 def first_lines(path: Path) -> Iterator[bytes]:
-    """The times of the rows, each as a line of CSV with nothing else in it; reads no further than is asked for."""
-    file = _file(path)
-    rest = b"," * (len(COLUMNS) - 1)
-    for batch in file.iter_batches(batch_size=1024, columns=file.schema_arrow.names[:1]):
-        yield from (text.encode() + rest for text in _texts(batch.column(0), path, COLUMNS[0]))
+    """The same, read no further than is asked for."""
+    import pyarrow as pa
+
+    file = _file(path, memory_map=True)
+    own = file.schema_arrow.names
+    for batch in file.iter_batches(batch_size=64, columns=[own[COLUMNS.index(name)] for name in READ]):
+        table = pa.Table.from_batches([batch])
+        yield from _lines(
+            table.rename_columns([COLUMNS[own.index(name)] for name in table.column_names]), path
+        )
+
+
+def _lines(table: pa.Table, path: Path) -> list[bytes]:
+    empty = [""] * table.num_rows
+    columns = [_texts(table.column(name), path, name) if name in READ else empty for name in COLUMNS]
+    return [",".join(row).encode() for row in zip(*columns, strict=True)]
 
 
 def _texts(column: Any, path: Path, name: str) -> list[str]:
@@ -72,12 +81,12 @@ def _table(path: Path, names: tuple[str, ...]) -> pa.Table:
     return table.rename_columns(list(names))
 
 
-def _file(path: Path) -> Any:
+def _file(path: Path, *, memory_map: bool = False) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, memory_map=memory_map)
     except pa.ArrowInvalid as error:
         raise InputError(f"cannot read {path}: {error}") from None
     count = len(file.schema_arrow.names)

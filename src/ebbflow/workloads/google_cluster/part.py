@@ -9,9 +9,10 @@ bounds, which the folder knows from the first rows of the parts. A trace in orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,14 @@ import numpy.typing as npt
 
 from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster import csv_rows, parquet_rows
-from ebbflow.workloads.google_cluster.csv_rows import Floats, Ints, Problem, floats, ints
-from ebbflow.workloads.google_cluster.events import COLUMNS, LATEST_US
+from ebbflow.workloads.google_cluster.csv_rows import Problem
+from ebbflow.workloads.google_cluster.events import LATEST_US
+from ebbflow.workloads.google_cluster.row_checks import Floats, Ints, floats, ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_FIRST_LINES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +83,7 @@ class Part:
 
 def read_part(path: Path, floor_us: int = 0, ceiling_us: int = LATEST_US) -> Part:
     """Read a file; times are kept within the bounds."""
-    reading = parquet_rows if path.suffix == parquet_rows.ENDING else csv_rows
+    reading = _reading(path)
     try:
         table = reading.clean_table(path)
         if table is not None:
@@ -91,22 +95,23 @@ def read_part(path: Path, floor_us: int = 0, ceiling_us: int = LATEST_US) -> Par
 
 
 def first_time_us(path: Path) -> int | None:
-    """Time of the first row that has one, None without; reads no further."""
+    """Time of the first row that is an event, None without; reads little further."""
+    stream, lines, more = _reading(path).first_lines(path), [], _FIRST_LINES
     try:
-        if path.suffix == parquet_rows.ENDING:
-            return _first_us(parquet_rows.first_lines(path))
-        with csv_rows.opened(path) as lines:
-            return _first_us(lines)
+        while True:
+            piece = list(islice(stream, more))
+            lines += piece
+            table = csv_rows.events_of(lines)
+            # Two, because a row is also judged by the one after it.
+            if table.num_rows > 1 or len(piece) < more:
+                return int(ints(table, "time")[0]) if table.num_rows else None
+            more *= 4
     except (OSError, EOFError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
 
 
-def _first_us(lines: Iterable[bytes]) -> int | None:
-    for line in lines:
-        time = line.split(b",", 1)[0].strip()
-        if line.count(b",") + 1 == len(COLUMNS) and time.isdigit() and int(time) <= LATEST_US:
-            return int(time)
-    return None
+def _reading(path: Path) -> ModuleType:
+    return parquet_rows if path.suffix == parquet_rows.ENDING else csv_rows
 
 
 def _part(table: pa.Table, rows: Ints, problems: list[Problem], floor_us: int, ceiling_us: int) -> Part:

@@ -15,7 +15,6 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.published import MEAN_RATE_PER_S, RATES_PER_S
 
 Ints = npt.NDArray[np.int64]
@@ -76,24 +75,19 @@ def _wander(minutes: int, lasts_minutes: float, rng: np.random.Generator) -> Flo
 
 
 def _fitted(wanted: Ints, least: Ints, total: int) -> Ints:
-    """The wanted numbers, raised to the least and then fitted to the total, the most from those with most room.
+    """The wanted numbers, raised to the least and then fitted to the total, which is no less: each changes by its share
+    of the room that there is.
 
     >>> _fitted(np.array([5, 10, 100]), np.array([8, 0, 0]), 110).tolist()
-    [8, 10, 92]
+    [8, 9, 93]
     """
-    if least.sum() > total:
-        raise InputError(
-            f"{total} events are too few for so many machines and so long a trace: "
-            f"its lasting tasks alone make {least.sum()}"
-        )
     fitted = np.maximum(wanted, least)
-    for _ in range(100):
-        missing = total - int(fitted.sum())
-        if missing == 0:
-            break
-        room = (fitted - least if missing < 0 else fitted + 1).astype(np.float64)
-        step = np.trunc(missing * room / room.sum()).astype(np.int64)
-        if not step.any():
-            step[np.argsort(room, kind="stable")[-abs(missing) :]] = np.sign(missing)
-        fitted = np.maximum(fitted + step, least)
-    return fitted
+    missing = total - int(fitted.sum())
+    if missing == 0:
+        return fitted
+    room = fitted - least if missing < 0 else fitted + 1
+    # Whole shares of what is missing, and one more for those whose share was cut the most: none exceeds its room.
+    shares, cut = np.divmod(abs(missing) * room, int(room.sum()))
+    shares[np.argsort(-cut, kind="stable")[: abs(missing) - int(shares.sum())]] += 1
+    exact: Ints = fitted + (shares if missing > 0 else -shares)
+    return exact
