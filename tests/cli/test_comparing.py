@@ -144,7 +144,7 @@ def test_bad_options_are_one_line_for_both_commands(
         (["bench", "leaderboard", "--speed", "-1"], "above 0, like 60"),
         (["bench", "leaderboard", "--jitter", "9"], "a spread from 0 to 2"),
         (["bench", "leaderboard", "--master", "mesos://x"], "is not a master"),
-        (["bench", "leaderboard", "--master", "local[0]"], "no executors to scale"),
+        (["bench", "leaderboard", "--master", "local[0]"], "is not a master"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_starts(
