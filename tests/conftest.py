@@ -26,6 +26,9 @@ SHARED_DATA = Path(
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("default" if os.environ.get("EBBFLOW_RANDOM_TESTS") else "same")
 
+# Drivers of tests live for seconds: what the second compiler would gain them they do not live to see.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto")
+
 
 def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.0) -> None:
     """Wait for a condition, not for a time; say what did not come."""
