@@ -129,7 +129,7 @@ FAULTS = st.lists(
     st.sampled_from(
         [
             NodeDies(at_s=120.0),
-            NodeDies(at_s=121.0, node=1),
+            NodeDies(at_s=121.6, node=1),
             SlowNode(from_s=80.0, until_s=200.0, factor=0.3),
             MissingMetrics(from_s=100.0, until_s=160.0),
             LateMetrics(from_s=100.0, until_s=200.0, delay_s=20.0),
@@ -187,6 +187,26 @@ def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float 
     oracle = oracle_of(replace(scenario, nodes=lucky, slo=kept), run)
     assert oracle is not None
     assert run.nodes.integral(0.0, SECONDS) >= oracle.node_seconds * (1 - 1e-6)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), much=st.sampled_from([0.3, 1.0, 20.0]))
+def test_no_branch_or_sink_left_behind_makes_a_run_cheaper(data, much: float) -> None:
+    pipeline = data.draw(st.sampled_from(graphs(much)))
+    slow = data.draw(st.sampled_from(pipeline.order))
+    costs_s = dict.fromkeys(pipeline.order, 1e-5) | {slow: data.draw(st.sampled_from([0.011, 0.02, 0.03]))}
+    scenario = Scenario(
+        engine=Continuous(
+            pipeline=pipeline,
+            row_cost_s=costs_s,
+            queue_bound_rows=data.draw(st.sampled_from([None, 2_000.0])),
+        ),
+        load=parse_load(data.draw(st.sampled_from(["constant(100)", "sine(base=0, peak=200, period=3m)"]))),
+        limits=Limits(min_nodes=1, max_nodes=12),
+        slo=Slo(freshness_s=30.0, quantile=0.9),
+        seconds=SECONDS,
+    )
+    held_to_what_it_kept(scenario, StaticMean(nodes=1))
 
 
 def more_tasks(most: int) -> Rules:
