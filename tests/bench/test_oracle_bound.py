@@ -20,12 +20,12 @@ from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
-from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy import Policy, above, metric, nodes, operator, relative, rule, seconds, tuples
-from ebbflow.strategies import STRATEGIES, Rules
+from ebbflow.strategies import STRATEGIES, Rules, StaticMean
 from ebbflow.targets.simulator import (
     Continuous,
     LateMetrics,
@@ -42,6 +42,33 @@ from ebbflow.workloads import parse_load
 
 SECONDS = 400.0
 PIPELINE = Pipeline.chain("p", "read", Operator(name="work", boundary=True))
+
+
+def graph(*streams: str, selectivity: float = 1.0) -> Pipeline:
+    """Operators by their streams, like ``read>work``; the first has a selectivity."""
+    ends = [tuple(stream.split(">")) for stream in streams]
+    return Pipeline(
+        name="p",
+        operators=tuple(Operator(name=name) for name in dict.fromkeys(end for pair in ends for end in pair)),
+        streams=tuple(
+            Stream(source=source, target=target, selectivity=1.0 if k else selectivity)
+            for k, (source, target) in enumerate(ends)
+        ),
+    )
+
+
+def graphs(selectivity: float) -> list[Pipeline]:
+    """A diamond, one with a way past it, two sinks, two sources, and a sink at a join and one beside it."""
+    return [
+        graph(*streams, selectivity=selectivity)
+        for streams in (
+            ("side>sink", "read>side", "read>work", "work>sink"),
+            ("side>join", "read>side", "read>work", "work>join", "join>sink", "read>sink"),
+            ("read>side", "read>work"),
+            ("side>work", "read>work", "work>sink"),
+            ("side>sink", "read>side", "read>work", "work>sink", "work>other"),
+        )
+    ]
 
 
 @st.composite
@@ -84,10 +111,13 @@ def micro_batch(draw: st.DrawFn) -> MicroBatch:
 
 @st.composite
 def continuous(draw: st.DrawFn) -> Continuous:
+    pipeline = draw(st.sampled_from([PIPELINE, PIPELINE, *graphs(1.0), *graphs(10.0)]))
+    costs_s = {name: draw(st.sampled_from([0.0001, 0.002])) for name in pipeline.order}
     return Continuous(
-        pipeline=PIPELINE,
-        row_cost_s={"read": 0.001, "work": draw(st.sampled_from([0.002, 0.01]))},
-        parallelism={"read": draw(st.integers(1, 8)), "work": draw(st.integers(1, 12))},
+        pipeline=pipeline,
+        row_cost_s=costs_s | {"read": 0.001, "work": draw(st.sampled_from([0.002, 0.01]))},
+        parallelism={name: draw(st.integers(1, 8)) for name in pipeline.order}
+        | {"work": draw(st.integers(1, 12))},
         max_pending_rows=draw(st.sampled_from([None, 5_000.0])),
         queue_bound_rows=draw(st.sampled_from([None, 20_000.0])),
         pause_s=draw(st.sampled_from([(0.0, 0.0), (5.0, 8.0)])),
@@ -99,7 +129,7 @@ FAULTS = st.lists(
     st.sampled_from(
         [
             NodeDies(at_s=120.0),
-            NodeDies(at_s=121.0, node=1),
+            NodeDies(at_s=121.6, node=1),
             SlowNode(from_s=80.0, until_s=200.0, factor=0.3),
             MissingMetrics(from_s=100.0, until_s=160.0),
             LateMetrics(from_s=100.0, until_s=200.0, delay_s=20.0),
@@ -157,6 +187,26 @@ def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float 
     oracle = oracle_of(replace(scenario, nodes=lucky, slo=kept), run)
     assert oracle is not None
     assert run.nodes.integral(0.0, SECONDS) >= oracle.node_seconds * (1 - 1e-6)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), much=st.sampled_from([0.3, 1.0, 20.0]))
+def test_no_branch_or_sink_left_behind_makes_a_run_cheaper(data, much: float) -> None:
+    pipeline = data.draw(st.sampled_from(graphs(much)))
+    slow = data.draw(st.sampled_from(pipeline.order))
+    costs_s = dict.fromkeys(pipeline.order, 1e-5) | {slow: data.draw(st.sampled_from([0.011, 0.02, 0.03]))}
+    scenario = Scenario(
+        engine=Continuous(
+            pipeline=pipeline,
+            row_cost_s=costs_s,
+            queue_bound_rows=data.draw(st.sampled_from([None, 2_000.0])),
+        ),
+        load=parse_load(data.draw(st.sampled_from(["constant(100)", "sine(base=0, peak=200, period=3m)"]))),
+        limits=Limits(min_nodes=1, max_nodes=12),
+        slo=Slo(freshness_s=30.0, quantile=0.9),
+        seconds=SECONDS,
+    )
+    held_to_what_it_kept(scenario, StaticMean(nodes=1))
 
 
 def more_tasks(most: int) -> Rules:
@@ -247,6 +297,26 @@ def test_who_has_other_nodes_for_each_stage_of_a_batch_is_no_cheaper(lead_s: flo
         lead_time_s=lead_s,
     )
     assert scores.node_seconds < one_size.node_seconds, "it is a way around one size for a batch"
+
+
+@pytest.mark.parametrize(("much", "quantile"), [(10.0, 0.9), (20.0, 0.95), (1.0, 1.0)])
+def test_a_branch_that_is_left_behind_at_a_join_is_no_saving(much: float, quantile: float) -> None:
+    # 100 rows/s; side is quick and sends on much, work does 50 a second on the only node: two are needed
+    engine = Continuous(
+        pipeline=graph("side>sink", "read>side", "read>work", "work>sink", selectivity=much),
+        row_cost_s={"read": 1e-5, "side": 1e-5, "sink": 1e-5, "work": 0.02},
+    )
+    scenario = Scenario(
+        engine=engine,
+        load=parse_load("constant(100)"),
+        limits=Limits(min_nodes=1, max_nodes=8),
+        slo=Slo(freshness_s=30.0, quantile=quantile),
+        seconds=SECONDS,
+    )
+    held_to_what_it_kept(scenario, StaticMean(nodes=1))
+    scores = score(play(scenario, StaticMean(nodes=1)).run, oracle_node_seconds=None)
+    assert scores.rows_out <= 50 * SECONDS
+    assert scores.violation > 0.7
 
 
 def test_with_clusters_of_other_nodes_there_is_no_ratio() -> None:

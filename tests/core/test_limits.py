@@ -32,6 +32,11 @@ def test_what_is_no_range_says_how_to_write_one(text: str) -> None:
     assert isinstance(caught.value, InputError)
 
 
+def test_a_range_that_is_too_large_is_called_that() -> None:
+    with pytest.raises(LimitsError, match="'1:1000000' is too large; the most is 999,999 nodes"):
+        Limits.parse("1:1000000")
+
+
 @given(low=st.integers(1, 500), more=st.integers(0, 500), nodes=st.integers(-1000, 2000))
 def test_clamping_gives_the_nearest_allowed_size(low: int, more: int, nodes: int) -> None:
     limits = Limits(min_nodes=low, max_nodes=low + more)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ebbflow.errors import LimitsError
 
+_MOST_DIGITS = 6
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -37,9 +39,11 @@ class Limits:
     @classmethod
     def parse(cls, text: str) -> Limits:
         """Read ``MIN:MAX``."""
-        match = re.fullmatch(r"\s*(\d{1,6})\s*:\s*(\d{1,6})\s*", text)
+        match = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", text)
         if match is None:
             raise LimitsError(f"'{text}' is not a range; write it like 1:20 (fewest:most)")
+        if max(len(match[1]), len(match[2])) > _MOST_DIGITS:
+            raise LimitsError(f"'{text}' is too large; the most is {10**_MOST_DIGITS - 1:,} nodes")
         return cls(min_nodes=int(match[1]), max_nodes=int(match[2]))
 
     def clamp(self, nodes: int) -> int:

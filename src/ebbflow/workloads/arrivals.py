@@ -19,9 +19,9 @@ _TICKS_PER_ROW = 1 << _TICK_BITS
 _MOST_TICKS = 1 << 62
 _CHUNK_S = 4096
 _KEPT_CHUNKS = 64
-_HORIZON_S = 5 * 365 * 86400
+HORIZON_S = 5 * 365 * 86400
 """How far a load is followed. Further than any run, and near enough to be reached in seconds."""
-_FAR_S = 2.0 * _HORIZON_S
+_FAR_S = 2.0 * HORIZON_S
 """Where an endless load would end: beyond the horizon, so never reached."""
 
 
@@ -173,7 +173,7 @@ class Arrivals:
         return table
 
     def _follow_to_chunk(self, chunk: int) -> None:
-        if chunk * _CHUNK_S > _HORIZON_S:
+        if chunk * _CHUNK_S > HORIZON_S:
             raise self._too_far()
         while len(self._bases) <= chunk:
             self._extend()
@@ -193,7 +193,7 @@ class Arrivals:
     def _extend(self) -> None:
         with self._lock:
             chunk = len(self._bases) - 1
-            if chunk * _CHUNK_S > _HORIZON_S:
+            if chunk * _CHUNK_S > HORIZON_S:
                 raise self._too_far()
             _, base, silent = self._compute(chunk)
             if not silent:

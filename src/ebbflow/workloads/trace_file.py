@@ -133,7 +133,9 @@ def _fast(content: bytes) -> tuple[Floats, Floats]:
     table = arrow_csv.read_csv(
         pa.BufferReader(content),
         read_options=arrow_csv.ReadOptions(
-            column_names=["time", "events"], skip_rows_after_names=int(heading)
+            column_names=["time", "events"],
+            skip_rows_after_names=int(heading),
+            use_threads=False,  # a small file; threads of its own may still be there when the interpreter ends
         ),
         convert_options=arrow_csv.ConvertOptions(
             column_types={"time": pa.timestamp("us") if stamped else pa.float64(), "events": pa.float64()},

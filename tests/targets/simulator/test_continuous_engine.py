@@ -149,6 +149,59 @@ def test_a_row_that_one_of_two_sinks_lost_is_not_processed() -> None:
     assert target.lost(100.0).values[-1] == pytest.approx(450.0)
 
 
+@pytest.mark.parametrize(
+    ("bound", "at_the_end"), [(None, (5000.0, 5000.0, 0.0)), (100.0, (5000.0, 100.0, 4900.0))]
+)
+@pytest.mark.parametrize("much", [1.0, 10.0])
+def test_a_row_is_through_a_join_when_its_slowest_branch_is(bound, at_the_end, much) -> None:
+    # 100 rows/s; slow does 50 of them, fast all, and sends on one row or ten for each
+    engine = Continuous(
+        pipeline=Pipeline(
+            name="join",
+            operators=tuple(Operator(name=n) for n in ("read", "fast", "slow", "sink")),
+            streams=(
+                Stream(source="read", target="fast"),
+                Stream(source="read", target="slow"),
+                Stream(source="fast", target="sink", selectivity=much),
+                Stream(source="slow", target="sink"),
+            ),
+        ),
+        row_cost_s={"read": 1e-5, "fast": 1e-5, "slow": 0.02, "sink": 1e-5},
+        queue_bound_rows=bound,
+    )
+    target, clock = world(engine, "constant(100)", kind=NodeKind(slots=4))
+    clock.advance(100.0)
+    work = target.work()
+    assert (work.processed, work.waiting, work.failed) == pytest.approx(at_the_end)
+    assert target.processed().values.tolist() == pytest.approx([50.0 * s for s in range(101)])
+    assert target.lost(100.0).values[-1] == pytest.approx(at_the_end[2])
+
+
+def test_behind_a_join_that_is_slow_the_join_tells() -> None:
+    # two rows at the sink for each of 10 source rows/s, of which it does 10 a second
+    engine = Continuous(
+        pipeline=diamond_of(1.0, 1.0), row_cost_s={"a": 0.001, "b": 0.001, "c": 0.001, "d": 0.1}
+    )
+    target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
+    clock.advance(100.0)
+    assert target.work().processed == pytest.approx(500.0)
+
+
+def test_of_two_sources_the_slow_one_tells() -> None:
+    engine = Continuous(
+        pipeline=Pipeline(
+            name="two",
+            operators=tuple(Operator(name=n) for n in ("left", "right", "sink")),
+            streams=(Stream(source="left", target="sink"), Stream(source="right", target="sink")),
+        ),
+        row_cost_s={"left": 0.001, "right": 0.2, "sink": 0.001},
+    )
+    target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
+    clock.advance(100.0)
+    work = target.work()
+    assert (work.processed, work.waiting) == pytest.approx((500.0, 500.0))
+
+
 def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
     engine = Continuous(
         pipeline=Pipeline.chain("p", "work"),
@@ -166,16 +219,20 @@ def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
     assert left[120] - left[110] == pytest.approx(200.0)  # a replacement has come
 
 
-diamond = Pipeline(
-    name="diamond",
-    operators=tuple(Operator(name=n) for n in "abcd"),
-    streams=(
-        Stream(source="a", target="b", selectivity=2.0),
-        Stream(source="a", target="c", selectivity=0.5),
-        Stream(source="b", target="d"),
-        Stream(source="c", target="d"),
-    ),
-)
+def diamond_of(left: float, right: float) -> Pipeline:
+    return Pipeline(
+        name="diamond",
+        operators=tuple(Operator(name=n) for n in "abcd"),
+        streams=(
+            Stream(source="a", target="b", selectivity=left),
+            Stream(source="a", target="c", selectivity=right),
+            Stream(source="b", target="d"),
+            Stream(source="c", target="d"),
+        ),
+    )
+
+
+diamond = diamond_of(2.0, 0.5)
 
 
 @given(
@@ -201,6 +258,9 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
     flow, work = target._world.flow, target.work()
     arrived = target.arrived(clock.now_s()).values[-1]
     assert work.processed + work.waiting + work.failed == pytest.approx(arrived)
+    # no operator has done less than its share of what is through
+    for done, vertex in zip(flow.done, flow.vertices, strict=True):
+        assert done >= work.processed * vertex.per_source_row - 1e-6
     # at every operator: what entered is done, waits or failed
     for i, vertex in enumerate(flow.vertices):
         entered = sum(flow.done[j] * selectivity for j, selectivity in vertex.streams)
@@ -211,6 +271,7 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
     survived = target.arrived(clock.now_s()).minus(lost)
     assert done.values[-1] == pytest.approx(work.processed)
     assert lost.values[-1] == pytest.approx(work.failed, abs=1e-6)
+    assert (np.diff(done.values) >= 0).all()
     assert (np.diff(lost.values) >= -1e-6).all()
     assert (np.diff(survived.values) >= -1e-6).all()
     assert (done.values <= survived.interpolated(done.times_s) + 1e-6).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError
 from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
 from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
@@ -94,6 +96,55 @@ def test_changes_are_those_of_all_nodes_that_ever_worked(asked, spans) -> None:
     for start_s, length_s in spans:
         end_s = start_s + length_s
         assert pool.changed_between(start_s, end_s) == any(start_s < t <= end_s for t in changes_s)
+
+
+def test_a_node_that_dies_within_a_second_is_paid_for_the_work_of_that_second() -> None:
+    # at 10.25 s: the continuous engine works whole seconds, a batch ends where it ends
+    dies = (NodeDies(at_s=10.25),)
+    fluid = named_operator("p", cost_s=0.1, parallelism={"work": 2})
+    target, clock = world(fluid, "constant(100)", 2, faults=dies)
+    clock.advance(20.0)
+    target.observe()
+    assert target.processed().values[10:13].tolist() == pytest.approx([200.0, 220.0, 230.0])
+    # the one that replaces it is asked for, and paid, at once
+    assert target.held().integral(10.0, 12.0) == pytest.approx(3.0 + 0.75 + 1.0)
+    batches, clock = world(query(Stage(tasks=2, per_task_s=1.0)), "constant(100)", 2, faults=dies)
+    clock.advance(20.0)
+    batches.observe()
+    assert batches.held().integral(10.0, 12.0) == pytest.approx(4.0)
+
+
+def test_a_node_that_comes_and_goes_within_a_second_is_not_paid_back() -> None:
+    target, clock = world(named_operator("p"), "constant(5)", 1, kind=NodeKind(lead_time_s=0.0, drain_s=0.0))
+    for second in range(10):
+        clock.advance(second + 0.9 - clock.now_s())
+        target.apply(Layout.of(5))
+        clock.advance(0.05)
+        target.apply(Layout.of(1))
+    clock.advance(20.0 - clock.now_s())
+    target.observe()
+    assert target.held().values.min() >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"drain_s": -1.0}, "drain for -1 s; it must be 0s or more"),
+        ({"drain_s": math.nan}, "drain for nan s"),
+        ({"lead_noise": -0.1}, "a lead noise of -0.1; it must be 0 or more"),
+        ({"lead_noise": math.nan}, "a lead noise of nan"),
+        ({"lead_noise": math.inf}, "a lead noise of inf"),
+        ({"lead_time_s": math.inf}, "a lead time of inf s would be never over"),
+        ({"speeds": (1.0, math.nan)}, "all above 0 and finite"),
+        ({"speeds": (math.nan, 1.0)}, "all above 0 and finite"),
+        ({"speeds": (math.inf,)}, "all above 0 and finite"),
+        ({"speeds": ()}, "at least one"),
+    ],
+)
+def test_nodes_that_cannot_be_are_refused(fields, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        NodeKind(**fields)
+    assert words in str(refused.value)
 
 
 def test_an_instance_is_as_quick_as_its_node() -> None:

@@ -160,6 +160,8 @@ def test_what_makes_no_sense_is_said_at_once() -> None:
         built_in_engine("top-word")
     with pytest.raises(InputError, match="must last"):
         scenario(seconds=0.0)
+    with pytest.raises(InputError, match=r"a scenario of 1e\+12 s is too long; the most is 5 years"):
+        scenario(seconds=1e12)
     with pytest.raises(InputError, match="lead time"):
         NodeKind(lead_time_s=-1.0)
 

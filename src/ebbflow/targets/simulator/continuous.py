@@ -22,7 +22,9 @@ under way for the link's latency; they then wait before the wire, without a boun
 rebalance in which all of its state goes over the link.
 
 Rows are counted in source rows where operators are compared: rows of operator i ÷ its input rate per source
-row.
+row. So many source rows are through as every operator has done its share of: the least of done_i ÷ rate_i. In a chain
+that is the sink; where streams join, it is the slowest branch. Of the rows that wait before a join, those are taken
+to be served first that complete a source row, which is a little early where the join itself falls behind.
 """
 
 from __future__ import annotations

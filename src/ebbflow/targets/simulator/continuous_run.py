@@ -261,7 +261,7 @@ class ContinuousRun:
         return readings
 
     def work(self, now_s: float) -> Work:
-        """Where the rows are: processed at all of the sinks, failed before any of them."""
+        """Where the rows are: processed at all operators, failed at any of them."""
         processed, failed = self._flow.through(self.number)
         arrived = self.inflow.rows_by(now_s)
         return Work(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)

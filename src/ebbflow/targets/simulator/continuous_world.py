@@ -48,15 +48,16 @@ class ContinuousWorld:
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None
     ) -> None:
         self.pools = pools
+        for pool in pools.values():
+            pool.step_s = STEP_S
         self.link = link or Link()
         vertices: list[Vertex] = []
-        sinks: list[list[int]] = []
         self.runs: list[ContinuousRun] = []
         for number, start in enumerate(starts):
             self.runs.append(ContinuousRun(self, start, number, len(vertices)))
-            sinks.append(_add_vertices(vertices, start, number))
+            _add_vertices(vertices, start, number)
         pending = [start.engine.max_pending_rows for start in starts]
-        self.flow = Flow(vertices, sinks, [math.inf if most is None else most for most in pending])
+        self.flow = Flow(vertices, [math.inf if most is None else most for most in pending])
         self.busy_meter = BusyMeter(self.flow)
         self._noisy = any(start.engine.noise for start in starts)
         self._now = 0
@@ -239,12 +240,11 @@ class ContinuousWorld:
         return [Reading(now_s, name, Metric.NODE_CPU, shares[kind]) for name, kind in self._by_node]
 
 
-def _add_vertices(vertices: list[Vertex], start: Start, number: int) -> list[int]:
-    """Append the operators of a pipeline; returns its sinks."""
+def _add_vertices(vertices: list[Vertex], start: Start, number: int) -> None:
+    """Append the operators of a pipeline."""
     engine, first = start.engine, len(vertices)
     order = engine.pipeline.order
     at = {name: first + k for k, name in enumerate(order)}
-    feeding = {stream.source for stream in engine.pipeline.streams}
     for name in order:
         streams = [(at[s.source], s.selectivity) for s in engine.pipeline.streams if s.target == name]
         vertices.append(
@@ -256,4 +256,3 @@ def _add_vertices(vertices: list[Vertex], start: Start, number: int) -> list[int
                 queue_bound_rows=engine.queue_bound_rows,
             )
         )
-    return [at[name] for name in order if name not in feeding]

@@ -77,13 +77,12 @@ class Crowd:
 class Flow:
     """Rows in, at and through every operator."""
 
-    def __init__(
-        self, vertices: Sequence[Vertex], sinks: Sequence[Sequence[int]], pending: Sequence[float]
-    ) -> None:
-        """``sinks`` and ``pending`` (most source rows under way) of each pipeline."""
+    def __init__(self, vertices: Sequence[Vertex], pending: Sequence[float]) -> None:
+        """``pending``: most source rows under way, of each pipeline."""
         count = len(vertices)
         self.vertices = vertices
-        self._sinks, self._most_pending = sinks, pending
+        self._most_pending = pending
+        self._last = _last(vertices, len(pending))
         self._source_of = [v.pipeline if not v.streams else -1 for v in vertices]
         self._streams = [v.streams for v in vertices]
         self._rate = [v.per_source_row for v in vertices]
@@ -93,8 +92,8 @@ class Flow:
         self.failed = [0.0] * count
         self.lost = [0.0] * count
         """Source rows that operator i will never see or finish, because they failed here or upstream."""
-        self._losses: dict[int, list[tuple[float, float]]] = {i: [] for each in sinks for i in each}
-        """For each sink, every loss: (source rows that had come to where it happened, source rows lost)."""
+        self._losses: dict[int, list[tuple[float, float]]] = {i: [] for each in self._last for i in each}
+        """For each of the last, every loss: (source rows that had come to where it happened, source rows lost)."""
         self.spent_s = [0.0] * count
         self.crowded_s = [0.0] * count
         """Instance-seconds with rows in hand on nodes that had too few cores, and the rows finished there."""
@@ -107,12 +106,12 @@ class Flow:
         self._bounds = [math.inf] * count
         self._crowds: list[tuple[float, list[tuple[int, float, float, int]]]] = []
         self._tightest: list[tuple[float, list[tuple[int, float]]]] = []
-        self.reads = [True] * len(sinks)
+        self.reads = [True] * len(pending)
         """Whether the sources of each pipeline read."""
-        self.settled = [0.0] * len(sinks)
-        """Source rows that are through or lost, at the slowest of the sinks of each pipeline."""
+        self.settled = [0.0] * len(pending)
+        """Source rows that are through or lost, at the slowest of the operators of each pipeline."""
         self.processed = self.settled
-        """Source rows that are through at all of the sinks of each pipeline."""
+        """Source rows that are through at all of the operators of each pipeline."""
 
     @property
     def calm(self) -> bool:
@@ -180,7 +179,7 @@ class Flow:
                 if not self.reads[source]:
                     offered = 0.0
                 elif (most := self._most_pending[source]) < math.inf:
-                    # source rows that it has passed on and the slowest sink has not finished
+                    # source rows that it has passed on and the slowest operator has not finished
                     offered = min(offered, max(0.0, most - (self.done[i] - self.settled[source])))
             elif wires:
                 for j, selectivity in streams[i]:
@@ -265,26 +264,26 @@ class Flow:
             self._fail(i, over)
         rate, lost = self._rate, self.lost
         self.settled = [
-            done[sinks[0]] / rate[sinks[0]] + lost[sinks[0]]
-            if len(sinks) == 1
-            else min([done[i] / rate[i] + lost[i] for i in sinks])
-            for sinks in self._sinks
+            done[last[0]] / rate[last[0]] + lost[last[0]]
+            if len(last) == 1
+            else min([done[i] / rate[i] + lost[i] for i in last])
+            for last in self._last
         ]
         self.processed = self.settled
         if any(lost):
-            self.processed = [min([done[i] / rate[i] for i in sinks]) for sinks in self._sinks]
+            self.processed = [min([done[i] / rate[i] for i in last]) for last in self._last]
 
     def through(self, pipeline: int) -> tuple[float, float]:
-        """(source rows processed, source rows lost): through at all of its sinks, lost to at least one.
+        """(source rows processed, source rows lost): through at all of its operators, lost to at least one.
 
-        Which rows two sinks lost nobody knows; they are taken to be the same ones, so the larger number counts.
+        Which rows two branches lost nobody knows; they are taken to be the same ones, so the larger number counts.
         """
-        return self.processed[pipeline], max([self.lost[i] for i in self._sinks[pipeline]])
+        return self.processed[pipeline], max([self.lost[i] for i in self._last[pipeline]])
 
     def losses(self, pipeline: int) -> list[list[tuple[float, float]]]:
-        """For each sink of a pipeline, every loss: (source rows that had come to where it happened, source rows
-        lost). Of those that had come, the last ones were lost: a full queue takes no more."""
-        return [self._losses[i] for i in self._sinks[pipeline]]
+        """For each of the last operators of a pipeline, every loss: (source rows that had come to where it happened,
+        source rows lost). Of those that had come, the last ones were lost: a full queue takes no more."""
+        return [self._losses[i] for i in self._last[pipeline]]
 
     def _fail(self, at: int, rows: float) -> None:
         """Rows that failed at an operator never come to those downstream of it."""
@@ -292,7 +291,7 @@ class Flow:
         lost_here = [0.0] * len(self.vertices)
         lost_here[at] = rows / self._rate[at]
         for i in range(at + 1, len(self.vertices)):
-            for j, selectivity in self._streams[i]:
+            for j, selectivity in self._streams[i] if self._rate[i] else ():
                 lost_here[i] += lost_here[j] * self._rate[j] * selectivity / self._rate[i]
         self.lost = [a + b for a, b in zip(self.lost, lost_here, strict=True)]
         came = (self.done[at] + self.queue[at]) / self._rate[at] + self.lost[at]
@@ -326,10 +325,10 @@ class Flow:
         done = _running_sums(self.done, outs)
         service = np.asarray(self._service)[:, None]
         settled, processed = [], []
-        for pipeline, sinks in enumerate(self._sinks):
-            through = np.min([done[i] / self._rate[i] + self.lost[i] for i in sinks], axis=0)
+        for pipeline, last in enumerate(self._last):
+            through = np.min([done[i] / self._rate[i] + self.lost[i] for i in last], axis=0)
             settled.append(through)
-            processed.append(np.min([done[i] / self._rate[i] for i in sinks], axis=0))
+            processed.append(np.min([done[i] / self._rate[i] for i in last], axis=0))
             if self._most_pending[pipeline] < math.inf:
                 for i, source in enumerate(self._source_of):
                     if source == pipeline:
@@ -362,6 +361,25 @@ class Stretch:
     """Source rows through or lost, for each pipeline."""
     processed: Sequence[Floats]
     """Source rows through, for each pipeline."""
+
+
+def _last(vertices: Sequence[Vertex], pipelines: int) -> list[list[int]]:
+    """Of each pipeline, the operators that tell how many source rows all of its operators have done.
+
+    Who takes in one stream only has done no more than the operator that it comes from. So sinks tell, and who feeds
+    nothing but joins: a join has done the mean of its branches, and a row is through when all of them are.
+
+    >>> read, left, right = (Vertex(0, streams, 1.0, 1.0, None) for streams in ((), ((0, 1.0),), ((0, 1.0),)))
+    >>> join = Vertex(0, ((1, 1.0), (2, 1.0)), 1.0, 2.0, None)
+    >>> _last([read, left, right], 1), _last([read, left, right, join], 1)
+    ([[1, 2]], [[1, 2, 3]])
+    """
+    sees = [v.per_source_row > 0 for v in vertices]
+    before = {v.streams[0][0] for v, some in zip(vertices, sees, strict=True) if some and len(v.streams) == 1}
+    return [
+        [i for i, v in enumerate(vertices) if v.pipeline == pipeline and sees[i] and i not in before]
+        for pipeline in range(pipelines)
+    ]
 
 
 def _running_sums(start: Sequence[float], more: Floats) -> Floats:

@@ -5,8 +5,8 @@ when x_k source rows had come, in the order of x, and L_k = l_1 + … + l_k, the
 
     S(x) = min( x − L_before(x), min over x_k ≥ x of (x_k − L_k) )
 
-to be processed: it rises by one for each row, and stands still over those that are lost. Where a pipeline has several
-sinks, a row must be through at all of them: S is the least of theirs.
+to be processed: it rises by one for each row, and stands still over those that are lost. Where a pipeline has
+branches, a row must be through at all of them: S is the least of theirs.
 
 Exact for losses at one operator. Of rows lost upstream, those that had not come yet to a second operator that loses
 rows count as come there: its losses are then put that many rows too late.
@@ -22,7 +22,7 @@ from ebbflow.core.curve import Curve, Floats
 
 
 def lost_by_arrival(arrived: Curve, losses: Sequence[Sequence[tuple[float, float]]]) -> Curve:
-    """Rows lost among those that had arrived by a time; ``losses``: (x, l) for each sink.
+    """Rows lost among those that had arrived by a time; ``losses``: (x, l) for each branch.
 
     10 rows/s; 15 rows were lost when 40 had come: rows 25 to 40, which arrived from 2.5 s to 4 s.
 

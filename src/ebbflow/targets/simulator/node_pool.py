@@ -23,6 +23,8 @@ class NodePool:
         self.kind = kind
         self.version = 0
         """Changes whenever a plan made for the future may no longer hold."""
+        self.step_s = 0.0
+        """Where nodes work whole steps, how long one is: then a dead node is paid to the end of its last."""
         self._rng = rng
         self._history: list[Node] = []
         self._alive: list[Node] = []
@@ -219,12 +221,15 @@ class NodePool:
             node.died = self.some_leave = True
             node.stop_s = fault.at_s
             self._last_change_s = max(self._last_change_s, fault.at_s)
-            node.gone_s = fault.at_s  # it stays in sight until the stage that it was in is accounted for
+            step_s = self.step_s
+            node.gone_s = math.ceil(fault.at_s / step_s) * step_s if step_s else fault.at_s
+            # it stays in sight until the stage that it was in is accounted for
             self._ask(fault.at_s)
         self._changed()
 
     def _gone(self, node: Node, time_s: float) -> None:
-        node.gone_s = min(node.gone_s, time_s)
+        # a world that works whole steps looks back to the start of one: a node may have come and gone since
+        node.gone_s = min(node.gone_s, max(time_s, node.asked_s))
         self._alive.remove(node)
         if node.join_s < node.stop_s:
             insort(self._past_changes_s, node.join_s)

@@ -36,12 +36,15 @@ class NodeKind:
     def __post_init__(self) -> None:
         if self.slots < 1:
             raise InputError(f"nodes of {self.slots} slots cannot work; the fewest is 1")
-        if not self.lead_time_s >= 0:
-            raise InputError(
-                f"a lead time of {self.lead_time_s:g} s would be in the past; it must be 0s or more"
-            )
-        if not self.speeds or min(self.speeds) <= 0:
-            raise InputError(f"speeds {self.speeds}; there must be at least one, all above 0")
+        if not 0 <= self.lead_time_s < math.inf:
+            when = "in the past" if self.lead_time_s < 0 else "never over"
+            raise InputError(f"a lead time of {self.lead_time_s:g} s would be {when}; it must be 0s or more")
+        if not 0 <= self.lead_noise < math.inf:
+            raise InputError(f"a lead noise of {self.lead_noise:g}; it must be 0 or more, and finite")
+        if not self.speeds or not all(0 < speed < math.inf for speed in self.speeds):
+            raise InputError(f"speeds {self.speeds}; there must be at least one, all above 0 and finite")
+        if not self.drain_s >= 0:
+            raise InputError(f"nodes that drain for {self.drain_s:g} s; it must be 0s or more")
         if not self.left_cores > 0:
             raise InputError(
                 f"an overhead of {self.overhead.idle_cores:g} cores leaves nothing of {self.slots}; it must be less"

@@ -20,7 +20,7 @@ from ebbflow.targets.simulator.engine import Engine
 from ebbflow.targets.simulator.faults import Fault
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.target import SimulatorTarget
-from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.arrivals import HORIZON_S, Arrivals
 from ebbflow.workloads.load import Load
 
 MICRO_BATCH, CONTINUOUS = "micro-batch", "continuous"
@@ -88,6 +88,8 @@ class Scenario:
     def __post_init__(self) -> None:
         if not (self.duration_s > 0 and math.isfinite(self.duration_s)):
             raise InputError(f"a scenario of {self.duration_s:g} s; it must last some seconds, and end")
+        if self.duration_s > HORIZON_S:
+            raise InputError(f"a scenario of {self.duration_s:g} s is too long; the most is 5 years")
         if not self.cycle_s > 0:
             raise InputError(f"a cycle of {self.cycle_s:g} s never ends; it must be above 0s")
         first = self.first_nodes
