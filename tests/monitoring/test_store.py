@@ -105,6 +105,18 @@ def in_store(store: Store) -> list[tuple[float, float]]:
         return other.execute("SELECT time_s, value FROM readings ORDER BY time_s").fetchall()
 
 
+def test_readings_are_on_disk_when_the_clock_was_set_back(tmp_path: Path) -> None:
+    now_s = [7200.0]
+    clock = ManualClock()
+    clock.now_s = lambda: now_s[0]  # type: ignore[method-assign]
+    store = Store(tmp_path / "back.sqlite", clock)
+    for now_s[0] in (7200.0, 3600.0, 3600.5):
+        store.add([Reading(now_s[0], "q", Metric.BACKLOG, 1.0)])
+    with sqlite3.connect(store.path) as other:
+        assert other.execute("SELECT count(*) FROM readings").fetchone() == (2,)
+    store.close()
+
+
 def test_a_call_with_nothing_new_still_writes_what_has_waited(store: Store, clock: ManualClock) -> None:
     store.add([nodes(clock.now_s(), 1.0)])
     clock.advance(1.0)

@@ -89,11 +89,14 @@ def test_nodes_that_came_before_a_restart_go_after_it() -> None:
     assert stepped(world, out=False) == (2, 1)
 
 
-def test_rules_about_nodes_decide_on_nodes_also_on_those_that_came_for_instances() -> None:
-    policy = Policy(*up_and_down().rules, rule("n").scale_out(cluster()).by(absolute(1)).when(HIGH))
-    world = World(policy, Layout.of(1, enrich=1), **WIDE)
-    assert stepped(world, out=True) == (2, 2)
-    assert stepped(world, out=False) == (1, 2)
+def test_rules_that_scale_nodes_in_decide_also_on_those_that_came_for_instances() -> None:
+    fewer = rule("n").scale_in(cluster()).by(absolute(1)).when(HIGH)
+    more = rule("n").scale_out(cluster()).by(absolute(1)).when(HIGH)
+    for added, left in ((fewer, 2), (more, 1)):
+        world = World(up_and_down(), Layout.of(1, enrich=1), **WIDE)
+        assert stepped(world, out=True) == (2, 2)
+        world.rules.use(Policy(*up_and_down().rules, added))
+        assert stepped(world, out=False) == (1, left)
 
 
 @given(

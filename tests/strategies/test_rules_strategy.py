@@ -346,9 +346,12 @@ def test_instances_that_go_leave_with_the_nodes_they_filled() -> None:
     assert full.run(11, enrich=0)[-1][1].main_nodes == 2
     roomy = World(policy, Layout.of(9, enrich=3, store=1))
     assert roomy.run(11, enrich=0)[-1][1].main_nodes == 9
-    both = Policy(*policy.rules, rule("n").scale_out(cluster()).by(absolute(1)).when(HIGH))
-    theirs = World(both, Layout.of(4, enrich=3, store=1))
-    assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules about nodes decide on nodes"
+    more = Policy(*policy.rules, rule("n").scale_out(cluster()).by(absolute(1)).when(HIGH))
+    ours = World(more, Layout.of(4, enrich=3, store=1))
+    assert ours.run(11, enrich=0)[-1][1].main_nodes == 2, "nobody else would let them go"
+    fewer = Policy(*policy.rules, rule("n").scale_in(cluster()).by(absolute(1)).when(HIGH))
+    theirs = World(fewer, Layout.of(4, enrich=3, store=1))
+    assert theirs.run(11, enrich=0)[-1][1].main_nodes == 4, "rules that scale nodes in decide on nodes"
 
 
 @pytest.mark.parametrize(

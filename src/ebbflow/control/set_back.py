@@ -12,23 +12,28 @@ SET_BACK_S = 5.0
 
 
 class SetBack:
-    """Sees it from one look to the next.
+    """Sees it against the latest time there was: many small steps back are one large one.
 
     >>> times = SetBack()
     >>> [times.by_s(now_s) for now_s in (100.0, 101.0, 97.0, 20.0, 21.0)]
-    [0.0, 0.0, 0.0, 77.0, 0.0]
+    [0.0, 0.0, 0.0, 81.0, 0.0]
+    >>> [times.by_s(now_s) for now_s in (18.0, 15.0, 12.0)]
+    [0.0, 6.0, 0.0]
     """
 
     def __init__(self) -> None:
-        self._now_s = self._from_s = -math.inf
+        self._now_s = self._latest_s = self._from_s = -math.inf
 
     def by_s(self, now_s: float) -> float:
-        """By how much the clock was set back since the last look; 0 if it was not."""
-        back_s = self._now_s - now_s
-        if back_s > SET_BACK_S:
-            self._from_s = max(self._now_s, self._from_s)
+        """By how much the clock was set back, told once; 0 if it was not."""
         self._now_s = now_s
-        return back_s if back_s > SET_BACK_S else 0.0
+        back_s = self._latest_s - now_s
+        if back_s <= SET_BACK_S:
+            self._latest_s = max(self._latest_s, now_s)
+            return 0.0
+        self._from_s = max(self._latest_s, self._from_s)
+        self._latest_s = now_s
+        return back_s
 
     def of_now(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         """Without those dated before it was set back: a batch may end after it that began before."""

@@ -101,7 +101,9 @@ class Store:
                 for r in readings
                 if r.value == r.value
             ]
-            if self._clock.now_s() - self._flushed_s >= FLUSH_EVERY_S:
+            if (
+                not 0.0 <= self._clock.now_s() - self._flushed_s < FLUSH_EVERY_S
+            ):  # below 0: the clock was set back
                 self.flush()
 
     def flush(self) -> None:
@@ -119,7 +121,7 @@ class Store:
                     raise
                 self._buffer.clear()
             self._flushed_s = now_s
-            if now_s >= self._prune_at_s:
+            if not 0.0 < self._prune_at_s - now_s <= PRUNE_EVERY_S:
                 self._prune(now_s)
 
     def readings(

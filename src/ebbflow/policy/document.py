@@ -97,18 +97,18 @@ class _Reader:
         for key in document:
             if key not in (RULE, BOUNDS):
                 self._note((key,), _unknown(key, (RULE, BOUNDS)))
-        parts: list[Rule | Bounds] = []
+        parts: dict[str, Rule | Bounds] = {}
         for key, kind in ((RULE, Rule), (BOUNDS, Bounds)):
             for index, table in self._items(document.get(key, ()), (key,), f"a list of {key} tables"):
                 part = self._attempt(self._part, kind, table, (key, index))
                 if part is not None:
-                    if any(part.name == other.name for other in parts):
+                    if part.name in parts:
                         self._note(
                             (key, index, "name"), f"a second part named '{part.name}'; names tell them apart"
                         )
                     else:
-                        parts.append(part)
-        return Policy(*parts)
+                        parts[part.name] = part
+        return Policy(*parts.values())
 
     def _attempt(self, read: Callable[..., Any], *arguments: Any) -> Any:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.places: Places = {(): (1, 1)}
         self._counts: dict[Path, int] = {}
         table: Path = ()
@@ -174,7 +176,8 @@ class _Scanner:
         self.places.setdefault(path, self._place(at))
 
     def _place(self, at: int) -> tuple[int, int]:
-        return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
+        line = bisect_right(self._line_starts, at)
+        return line, at - self._line_starts[line - 1] + 1
 
 
 def write_toml(document: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ class NodesOfInstances:
     ) -> tuple[Layout, list[Constraint]]:
         """The plan with other sizes, and the nodes that go with them, within the limits and the bounds on nodes.
 
-        ``gives_back``: shrinking operators leave with their nodes; not where rules about nodes decide on those.
+        ``gives_back``: shrinking operators leave with their nodes; not where rules scale nodes in.
         """
         planned = snapshot.planned
         parallelism = {**planned.parallelism, **{name: size for name, size in sizes.items() if name != NODES}}

@@ -153,7 +153,7 @@ class Rules:
             snapshot,
             answer.sizes,
             in_force,
-            gives_back=not any(r.operator == NODES for r in self._policy.rules),
+            gives_back=not any(r.operator == NODES and not r.out for r in self._policy.rules),
         )
         if not wanted.difference(snapshot.planned):
             return hold(router.states, verdicts, self._sizes, snapshot)
