@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ebbflow.targets.simulator.continuous_run import STEP_S
-from ebbflow.targets.simulator.flow import Crowd, Flow
+from ebbflow.targets.simulator.flow import Flow
+from ebbflow.targets.simulator.flow_parts import Crowd
 
 
 class BusyMeter:

@@ -18,7 +18,8 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.placement import even, state_moved
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
-from ebbflow.targets.simulator.flow import Flow, Wire
+from ebbflow.targets.simulator.flow import Flow
+from ebbflow.targets.simulator.flow_parts import Wire
 from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 

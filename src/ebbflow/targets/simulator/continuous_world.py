@@ -16,7 +16,8 @@ from ebbflow.targets.simulator.busy_meter import BusyMeter
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
-from ebbflow.targets.simulator.flow import Crowd, Flow, Stretch, Vertex
+from ebbflow.targets.simulator.flow import Flow, Stretch
+from ebbflow.targets.simulator.flow_parts import Crowd, Vertex
 from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import Node, NodeKind, Strength
 
