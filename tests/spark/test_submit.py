@@ -86,7 +86,8 @@ def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> Non
     assert "| ebb|" in text, "it counted"
     document = json.loads(report.read_text())
     assert document["strategy"] == "capacity"
-    assert document["executors"][0][1] == 1
+    # The first look may come before the first executor has: none is then what was seen.
+    assert next(size for _, size in document["executors"] if size) == 1
     assert document["rows_in"] > 0
     assert document["decisions"]
     assert document["exit_code"] == 128 + signal.SIGTERM
