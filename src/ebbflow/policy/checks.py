@@ -22,7 +22,7 @@ from ebbflow.policy.bounds_checks import bounds_findings
 from ebbflow.policy.document import RULE, Problem
 from ebbflow.policy.fights import fights, limits
 from ebbflow.policy.model import AllOf, AnyOf, Condition, Policy, Rule, Trigger
-from ebbflow.policy.ranges import resolved, ways
+from ebbflow.policy.ranges import can_hold, resolved, ways
 from ebbflow.policy.values import MeasureKind
 
 _Path = tuple[str | int, ...]
@@ -103,7 +103,7 @@ def _dead_ends(here: _Path, rule: Rule) -> Iterator[Problem]:
         if not isinstance(condition, AnyOf) or any(path[: len(each)] == each for each in dead):
             continue
         for index in range(len(condition.any_of)):
-            if ways(rule.when, rule.operator, {id(condition): index}) == []:
+            if not can_hold(rule.when, rule.operator, {id(condition): index}):
                 place = (*path, "any-of", index)
                 dead.append(place)
                 yield Problem(

@@ -12,6 +12,8 @@ from ebbflow.policy.ranges import Compared, Still, clash, still, ways
 
 MOST_PAIRS = 4096
 """Pairs of ways that are looked at for two rules: one in which they fight is found among so many, or not at all."""
+MOST_PAIRS_IN_ALL = 100_000
+"""Pairs of ways that are looked at in a policy: about a second. A running job may wait for the answer."""
 MOST_TOLD = 50
 """Fights that are told. Where thresholds are mixed up there are as many as pairs of rules."""
 
@@ -31,11 +33,14 @@ def fights(rules: tuple[Rule, ...]) -> Iterator[Problem]:
         found = ways(rules[index].when, operator) or ()
         return tuple(level for way in found if (level := still(way)) is not None)
 
-    told = 0
+    told, left = 0, MOST_PAIRS_IN_ALL
     for i, j in _opposed(rules):
         one, other = rules[i], rules[j]
         operator = other.operator if one.operator == EACH_OPERATOR else one.operator
-        where = _clash(ways_of(i, operator), ways_of(j, operator))
+        ours, theirs = ways_of(i, operator), ways_of(j, operator)
+        most = min(MOST_PAIRS, left)
+        left -= min(most, len(ours) * len(theirs))
+        where = _clash(ours, theirs, most)
         if where is not None and not _end_together(one, other):
             yield Problem(
                 (RULE, j, "when"),
@@ -47,8 +52,8 @@ def fights(rules: tuple[Rule, ...]) -> Iterator[Problem]:
                 return
 
 
-def _clash(ours: _Ways, theirs: _Ways) -> str | None:
-    for a, b in itertools.islice(itertools.product(ours, theirs), MOST_PAIRS):
+def _clash(ours: _Ways, theirs: _Ways, most: int) -> str | None:
+    for a, b in itertools.islice(itertools.product(ours, theirs), most):
         if found := clash(a, b):
             return found
     return None

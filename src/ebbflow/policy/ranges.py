@@ -15,7 +15,7 @@ percentiles and its forecast are one value, and the rate of change is 0: two rul
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ebbflow.core.metrics import Metric
@@ -132,14 +132,39 @@ def resolved(trigger: Trigger, operator: str) -> Metric | None:
     return Metric.NODE_CPU if operator == NODES else Metric.INSTANCE_CPU
 
 
-def ways(
-    conditions: tuple[Condition, ...], operator: str, only: Mapping[int, int] | None = None
-) -> list[Way] | None:
+def ways(conditions: tuple[Condition, ...], operator: str) -> list[Way] | None:
     """The ways in which all conditions of a rule on an operator can hold together: an empty list if there is none,
-    None if they are too many to look at. ``only``: of an any-of (by its id) no other part than this one."""
+    None if they are too many to look at."""
+    return _all_of(conditions, operator, {})
+
+
+def can_hold(conditions: tuple[Condition, ...], operator: str, only: Mapping[int, int]) -> bool:
+    """Whether there is any such way. ``only``: of an any-of (by its id) no other part than this one."""
+    choices = [_ways(condition, operator, only) for condition in _flat(conditions)]
+
+    def fits(index: int, so_far: Way) -> bool:
+        if index == len(choices):
+            return True
+        own = choices[index]
+        return own is None or any(
+            (both := _meet(so_far, each)) is not None and fits(index + 1, both) for each in own
+        )
+
+    return fits(0, {})
+
+
+def _flat(conditions: tuple[Condition, ...]) -> Iterator[Condition]:
+    for condition in conditions:
+        if isinstance(condition, AllOf):
+            yield from _flat(condition.all_of)
+        else:
+            yield condition
+
+
+def _all_of(conditions: tuple[Condition, ...], operator: str, only: Mapping[int, int]) -> list[Way] | None:
     found: list[Way] = [{}]
     for condition in conditions:
-        own = _ways(condition, operator, only or {})
+        own = _ways(condition, operator, only)
         if own is None or len(found) * len(own) > _MOST_BRANCHES:
             return None
         found = [both for a in found for b in own if (both := _meet(a, b)) is not None]
@@ -148,7 +173,7 @@ def ways(
 
 def _ways(condition: Condition, operator: str, only: Mapping[int, int]) -> list[Way] | None:
     if isinstance(condition, AllOf):
-        return ways(condition.all_of, operator, only)
+        return _all_of(condition.all_of, operator, only)
     if isinstance(condition, AnyOf):
         found: list[Way] = []
         for index, part in enumerate(condition.any_of):
