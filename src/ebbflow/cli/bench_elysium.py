@@ -16,6 +16,7 @@ from rich.table import Table
 from ebbflow.bench.elysium.cases import Case, cases, on_spark
 from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SIMULATOR, SPARK, TARGETS
+from ebbflow.bench.elysium.reordered import explained
 from ebbflow.bench.elysium.result import Result
 from ebbflow.bench.elysium.run import run_cases
 from ebbflow.bench.elysium.studies import Studies
@@ -95,14 +96,15 @@ def elysium(
     real = on_spark(chosen) if SPARK in targets else []
     results: list[Result] = []
     studied: Studies | None = None
+    judged: list[Verdict] = []
     if SIMULATOR in targets:
-        found, studied = _simulated(chosen, trace, seeds=seeds, workers=workers, studies=studies)
-        results += found
+        results, judged, studied = _simulated(chosen, trace, seeds=seeds, workers=workers, studies=studies)
     if SPARK in targets:
         from ebbflow.bench.elysium.on_spark import run_selection
 
-        results += run_selection(real, say=lambda text: say(escape(text)))
-    judged = verdicts(results)
+        found = run_selection(real, say=lambda text: say(escape(text)))
+        results += found
+        judged += verdicts(found)
     if json:
         print_json([result.to_json() for result in results])
     else:
@@ -115,7 +117,7 @@ def elysium(
 
 def _simulated(
     chosen: Sequence[Case], trace: Path | None, *, seeds: int, workers: int | None, studies: bool
-) -> tuple[list[Result], Studies | None]:
+) -> tuple[list[Result], list[Verdict], Studies | None]:
     runs = counted(len(chosen) * seeds, "run")
     say(f"{counted(len(chosen), 'row')} × {counted(seeds, 'seed')} = {runs}")
     bar = Progress(
@@ -127,11 +129,13 @@ def _simulated(
         kit = Kit.learned(chosen, trace=None if trace is None else str(trace), workers=workers)
         bar.update(task, description="runs")
         results = run_cases(chosen, kit, seeds=seeds, workers=workers, on_done=lambda: bar.advance(task))
+        bar.update(task, description="verdicts")
+        judged = explained(verdicts(results), chosen, kit, seeds=seeds, workers=workers)
         studied = None
         if studies:
             bar.update(task, description="studies")
             studied = Studies.made(kit, workers=workers)
-    return results, studied
+    return results, judged, studied
 
 
 def _tell(judged: Sequence[Verdict]) -> None:
