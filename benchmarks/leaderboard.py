@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks.figures import Figure, show
 from ebbflow.bench.leaderboard.sweep import Scene, sweep
-from ebbflow.bench.leaderboard.workforce import cores
 from ebbflow.bench.loads import NamedLoad, built_in_loads
 from ebbflow.bench.simulation import oracle_of
 from ebbflow.bench.spec import Spec
+from ebbflow.core.machine import cores
 from ebbflow.report.drawing import draw
 from ebbflow.strategies import Capacity, Static, StaticMean, peers
 from ebbflow.workloads import parse_load

@@ -13,10 +13,10 @@ from swept import result, scene
 
 from ebbflow.bench.leaderboard import sweep as sweep_module
 from ebbflow.bench.leaderboard.sweep import HINDSIGHT, Failure, Sweep, SweepInterrupted, sweep
-from ebbflow.bench.leaderboard.workforce import workforce
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.spec_tables import TenantTable
+from ebbflow.bench.workforce import workforce
 from ebbflow.core.decision import Decision
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for

@@ -69,7 +69,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return 0
 
     script.write_text("")
-    for name in ("check_java", "check_master", "use_this_python"):
+    for name in ("check_java", "check_master_to_scale", "use_this_python"):
         monkeypatch.setattr(module, name, lambda *arguments: None)
     monkeypatch.setattr(module, "SystemClock", lambda: clock)
     monkeypatch.setattr(module, "attach", attach)

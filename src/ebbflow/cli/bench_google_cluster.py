@@ -117,7 +117,7 @@ def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
         check_java()
         yield input
         return
-    ClusterTrace(spec).parts  # noqa: B018  # whether it can be made
+    ClusterTrace(spec).check()
     check_java()
     with scratch_folder("trace") as folder:
         say(f"making a trace of {spec.events:,} events")

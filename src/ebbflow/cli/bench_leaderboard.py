@@ -14,7 +14,6 @@ from ebbflow.bench.leaderboard.policies import check_operators, read_policies
 from ebbflow.bench.leaderboard.ranking import APART, RULE, leaderboard
 from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
 from ebbflow.bench.leaderboard.sweep import Scene, Sweep, SweepInterrupted
-from ebbflow.bench.leaderboard.workforce import check_master
 from ebbflow.bench.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.bench.spec import Spec, amended, strategy_names
 from ebbflow.bench.spec_file import read_spec
@@ -28,6 +27,8 @@ from ebbflow.report.board import Board, headline, write_board
 from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.report.numbers import counted
 from ebbflow.strategies import STRATEGIES
+from ebbflow.targets.spark.java import check_java
+from ebbflow.targets.spark.masters import check_master
 from ebbflow.workloads import Constant
 
 PEAK_SHARE = 0.75
@@ -115,6 +116,7 @@ def leaderboard_command(
     target = None if parquet is None else check_results_path(parquet)
     if master is not None:
         check_master(master)
+        check_java()
     runs = len(scenes) * len(names)
     parts = (
         counted(len(names), "strategy", "strategies"),

@@ -11,13 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.bench.google_cluster.job import Figures, make_trace, resumed, run_job
-from ebbflow.bench.leaderboard.workforce import check_master, cores
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
+from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
 from ebbflow.targets.spark.java import check_java
+from ebbflow.targets.spark.masters import check_master
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec

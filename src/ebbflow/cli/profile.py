@@ -129,11 +129,11 @@ def _on_spark(
     from ebbflow.bench.profiling.applications import application
     from ebbflow.bench.profiling.on_spark import SparkPhase
     from ebbflow.targets.spark.java import check_java
-    from ebbflow.targets.spark.submit import check_master
+    from ebbflow.targets.spark.masters import check_master_to_scale
 
     application(pipeline)
     if master is not None:
-        check_master(master)
+        check_master_to_scale(master)
     check_java()
     usual = SparkPhase(pipeline=pipeline)
     made = SparkPhase(

@@ -26,6 +26,7 @@ from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.local_cluster import LocalCluster
+from ebbflow.targets.spark.masters import check_master_to_scale, is_on_this_machine
 from ebbflow.targets.spark.settings import (
     cores_of_an_executor,
     local_settings,
@@ -34,7 +35,7 @@ from ebbflow.targets.spark.settings import (
     use_python_of,
     use_this_python,
 )
-from ebbflow.targets.spark.submit import check_master, check_script, is_on_this_machine, run_script
+from ebbflow.targets.spark.submit import check_script, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def submit(
         path and path.absolute() for path in (json_report, report, store, policy, agent_keys)
     )
     if master is not None:
-        check_master(master)
+        check_master_to_scale(master)
     agents = tuple(agent or ())
     check_agents(agents, agent_keys)
     check_java()

@@ -23,10 +23,11 @@ from ebbflow.bench.elysium.names import (
     SYMBIOTIC,
     Key,
 )
-from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.profiling.phase import Schedule
 from ebbflow.bench.simulation import play
+from ebbflow.bench.workforce import workforce
 from ebbflow.control.loop import CycleReport
+from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import UnknownNameError
 from ebbflow.forecasting.load_net import LoadNet

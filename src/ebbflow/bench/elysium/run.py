@@ -10,9 +10,10 @@ from ebbflow.bench.elysium.cases import Case
 from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SIMULATOR
 from ebbflow.bench.elysium.result import Curves, Measured, Points, Result, curves_of
-from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.simulation import play
+from ebbflow.bench.workforce import workforce
 from ebbflow.control.loop import CycleReport
+from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import EbbflowError, InputError
 

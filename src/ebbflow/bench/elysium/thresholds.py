@@ -24,7 +24,8 @@ from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SYMBIOTIC, T1, Key
 from ebbflow.bench.elysium.result import Measured
 from ebbflow.bench.elysium.run import play_case
-from ebbflow.bench.leaderboard.workforce import cores, workforce
+from ebbflow.bench.workforce import workforce
+from ebbflow.core.machine import cores
 from ebbflow.strategies.algorithm_one import Thresholds
 from ebbflow.strategies.learning.thresholds import TABLE_1, LearnedThreshold, ThresholdLearner
 from ebbflow.workloads import parse_load

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ebbflow.bench.leaderboard.workforce import cores as cores_here
+from ebbflow.core.machine import cores as cores_here
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.pipelines.google_cluster import sink

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, quantiles, run_in_a_process
-from ebbflow.bench.leaderboard.workforce import cores as cores_here
+from ebbflow.core.machine import cores as cores_here
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, Stage

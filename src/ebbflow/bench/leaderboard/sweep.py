@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ebbflow.bench.leaderboard.workforce import cores, workforce
 from ebbflow.bench.oracle import Oracle
 from ebbflow.bench.score import Scores, score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
 from ebbflow.bench.together import score_together
+from ebbflow.bench.workforce import workforce
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.machine import cores
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
 from ebbflow.policy.model import Policy

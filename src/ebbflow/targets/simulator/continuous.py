@@ -39,6 +39,7 @@ from ebbflow.core.curve import Floats
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
+from ebbflow.targets.simulator.continuous_run import STEP_S
 from ebbflow.targets.simulator.continuous_world import ContinuousWorld
 from ebbflow.targets.simulator.engine import Start, named_apart
 from ebbflow.targets.simulator.node_pool import NodePool
@@ -98,6 +99,11 @@ class Continuous:
         return np.arange(max_nodes + 1, dtype=np.float64) * float(
             kind.left_cores * max(kind.speeds) / per_row_s
         )
+
+    @property
+    def step_s(self) -> float:
+        """It works whole seconds."""
+        return STEP_S
 
     @property
     def operators_named_apart(self) -> Continuous:

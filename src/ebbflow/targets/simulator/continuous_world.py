@@ -49,8 +49,6 @@ class ContinuousWorld:
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None
     ) -> None:
         self.pools = pools
-        for pool in pools.values():
-            pool.step_s = STEP_S
         self.link = link or Link()
         vertices: list[Vertex] = []
         self.runs: list[ContinuousRun] = []

@@ -116,6 +116,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def step_s(self) -> float:
+        """Where nodes work whole steps, how long one is; else 0."""
+        ...
+
+    @property
     def operators_named_apart(self) -> Engine:
         """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
         ...

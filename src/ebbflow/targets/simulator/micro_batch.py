@@ -153,6 +153,11 @@ class MicroBatch:
             return np.asarray(1.0 / (1.0 / self.stages_rows_per_s(kind, max_nodes)).sum(axis=0))
 
     @property
+    def step_s(self) -> float:
+        """It works tasks, not steps."""
+        return 0.0
+
+    @property
     def operators_named_apart(self) -> MicroBatch:
         """The same with its operators named ``pipeline/operator``, for where several pipelines are."""
         stages = [

@@ -18,13 +18,14 @@ class NodePool:
     """The nodes of one cluster. ``advance`` lets time pass; ``set_nodes`` asks for more or lets some go."""
 
     def __init__(
-        self, kind: NodeKind, initial: int, rng: np.random.Generator, faults: Sequence[Fault] = ()
-    ) -> None:
+        self, kind: NodeKind, initial: int, rng: np.random.Generator, faults: Sequence[Fault] = (),
+        *, step_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        """``step_s``: where nodes work whole steps, how long one is: a dead node is paid to the end of its last."""
         self.kind = kind
         self.version = 0
         """Changes whenever a plan made for the future may no longer hold."""
-        self.step_s = 0.0
-        """Where nodes work whole steps, how long one is: then a dead node is paid to the end of its last."""
+        self._step_s = step_s
         self._rng = rng
         self._history: list[Node] = []
         self._alive: list[Node] = []
@@ -221,7 +222,7 @@ class NodePool:
             node.died = self.some_leave = True
             node.stop_s = fault.at_s
             self._last_change_s = max(self._last_change_s, fault.at_s)
-            step_s = self.step_s
+            step_s = self._step_s
             node.gone_s = math.ceil(fault.at_s / step_s) * step_s if step_s else fault.at_s
             # it stays in sight until the stage that it was in is accounted for
             self._ask(fault.at_s)

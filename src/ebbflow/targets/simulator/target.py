@@ -79,6 +79,7 @@ class SimulatorTarget:
             name: NodePool(
                 cluster.nodes, cluster.initial_nodes, for_nodes if name == MAIN else next(luck),
                 [f for f in faults if isinstance(f, NodeDies | SlowNode) and f.cluster == name],
+                step_s=engine.step_s,
             )
             for name, cluster in all_clusters.items()
         }  # fmt: skip

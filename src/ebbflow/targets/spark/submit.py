@@ -12,7 +12,6 @@ import os
 import runpy
 import shlex
 import signal
-import socket
 import sys
 import threading
 import traceback
@@ -21,9 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from ebbflow.errors import InputError, UnreachableError
+from ebbflow.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,64 +35,6 @@ def check_script(script: Path) -> None:
         raise InputError(f"there is no script {script}; name a PySpark script to run")
     if script.is_dir():
         raise InputError(f"{script} is a folder; name a PySpark script to run")
-
-
-def check_master(master: str, within_s: float = 3.0) -> None:
-    """A master must be one with executors, and a standalone one must answer."""
-    if master.startswith("local"):
-        raise InputError(
-            f"master '{master}' runs everything in one process and has no executors to scale; "
-            "leave --master out for a cluster on this machine, or name spark://HOST:PORT, yarn or k8s://…"
-        )
-    if master == "yarn":
-        if not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
-            raise InputError("master yarn is found by HADOOP_CONF_DIR or YARN_CONF_DIR; set one of them")
-        return
-    if master.startswith("k8s://"):
-        _check_kubernetes(master, within_s)
-        return
-    if not master.startswith("spark://"):
-        raise InputError(f"'{master}' is not a master; write spark://HOST:PORT, yarn or k8s://HOST:PORT")
-    failures = []
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
-            raise InputError(f"'{master}' is not a master; write spark://HOST:PORT")
-        try:
-            with socket.create_connection((host, int(port)), timeout=within_s):
-                return
-        except (OSError, OverflowError) as error:
-            failures.append(str(error))
-    raise UnreachableError(
-        f"no Spark master answers at {master} ({failures[0]}); is it running, is the port right?"
-    )
-
-
-def is_on_this_machine(master: str) -> bool:
-    """Whether a standalone master is here, and its workers most likely too.
-
-    >>> is_on_this_machine("spark://127.0.0.1:7077"), is_on_this_machine("yarn")
-    (True, False)
-    """
-    host = master.removeprefix("spark://").rpartition(":")[0]
-    return master.startswith("spark://") and host in ("localhost", "127.0.0.1", "[::1]", socket.gethostname())
-
-
-def _check_kubernetes(master: str, within_s: float) -> None:
-    """The API server must answer; Spark takes ``k8s://HOST:PORT`` for HTTPS, and 443 where there is no port."""
-    address = master.removeprefix("k8s://")
-    parts = urlsplit(address if "://" in address else f"https://{address}")
-    try:
-        port = parts.port or (80 if parts.scheme == "http" else 443)
-    except ValueError:
-        port = 0
-    if not parts.hostname or not port or parts.scheme not in ("http", "https"):
-        raise InputError(f"'{master}' is not a master; write k8s://HOST:PORT or k8s://https://HOST:PORT")
-    try:
-        with socket.create_connection((parts.hostname, port), timeout=within_s):
-            pass
-    except OSError as error:
-        raise UnreachableError(f"no Kubernetes API server answers at {master} ({error})") from None
 
 
 def run_script(

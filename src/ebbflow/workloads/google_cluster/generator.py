@@ -84,6 +84,10 @@ class ClusterTrace:
         inner = np.minimum(inner, self.spec.minutes - parts + np.arange(1, parts))
         return [0, *(int(edge) for edge in inner), self.spec.minutes]
 
+    def check(self) -> None:
+        """Whether it can be made: the events must be enough for its tasks."""
+        _ = self.events_by_minute
+
     @property
     def parts(self) -> int:
         """How many files it is."""

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are worked off: in this process, on the cores of this machine, or on a Spark cluster.
+"""Where many runs are worked off: in this process, on the cores of this machine, or on a Spark cluster.
 
 All three do the same with ``task(shared, item)`` for a list of items: the answers come back in the order of
 the items, whoever was done first. What is ``shared`` (the scenarios with their loads) is sent to each worker
@@ -8,8 +8,6 @@ what is under way: it is ended.
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -17,8 +15,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any
-
-from ebbflow.errors import InputError
 
 Task = Callable[[Any, Any], Any]
 OnDone = Callable[[int, Any], None]
@@ -36,27 +32,6 @@ def workforce(shared: Any, *, workers: int, master: str | None = None) -> Abstra
 
         return on_cluster(shared, master=master)
     return _here(shared) if workers <= 1 else _on_cores(shared, workers)
-
-
-def check_master(master: str) -> None:
-    """A master must be one, and answer, before anything is started. Unlike a job, a sweep may run locally."""
-    from ebbflow.targets.spark.java import check_java
-    from ebbflow.targets.spark.submit import check_master as check
-
-    if re.fullmatch(r"local(\[(\*|[1-9][0-9]*)\])?", master) is None:
-        if master.startswith("local"):  # localhost:7077, local[two]
-            raise InputError(
-                f"'{master}' is not a master; write local[2], local[*], spark://HOST:PORT, yarn or k8s://…"
-            )
-        check(master)
-    check_java()
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
