@@ -28,7 +28,7 @@ demo: setup  ## A pipeline that resizes itself: about four minutes, ends with a 
 # Spark's tests wait for most of their time, so two run at once, each with a cluster of its own; a test that
 # measures times runs alone.
 test: setup lint unit  ## All tests, with real Spark clusters; under ten minutes on two cores
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "spark and not alone" tests
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" tests
 	$(BIN)/pytest -q -m "spark and alone" tests
 
 unit: setup  ## The tests that need no Spark, on all cores

@@ -141,7 +141,7 @@ def submitted(cluster, *job: str) -> list[str]:
 
 def test_the_plain_example_runs(cluster, spark) -> None:
     done = subprocess.run(
-        submitted(cluster, str(ROOT / "examples" / "plain_job.py"), "8"),
+        submitted(cluster, str(ROOT / "examples" / "plain_job.py"), "4"),
         capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
