@@ -172,7 +172,7 @@ def test_a_stream_that_is_told_twice_is_told_in_one_line() -> None:
 
 
 def test_an_operator_without_a_name_is_told_in_one_line() -> None:
-    with pytest.raises(ProfileError, match='cpu."" has no name; write that of an operator'):
+    with pytest.raises(ProfileError, match=r'cpu."" has no name; write that of an operator'):
         Profile.from_text(full().to_text().replace('cpu."op 0"', 'cpu.""'), "a.toml")
 
 

@@ -284,7 +284,7 @@ def _facts(learned: Profile) -> list[str]:
     if not learned.cpu:
         lines.append("the CPU of operators was not read")
     costs = learned.costs
-    if costs is None or not costs.stages:
+    if learned.target == SPARK and (costs is None or not costs.stages):
         lines.append("what batches, tasks and rows cost was not read")
     if costs is None:
         return lines

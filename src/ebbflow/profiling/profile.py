@@ -130,8 +130,8 @@ class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True):
     state_s: Spread
     """State is repartitioned or moved."""
     restart_s: Spread
-    """From there until it is started again. On Spark that is when ``start()`` returns; what its first batch takes longer
-    than others is ``reload_s`` of the costs, and not in here."""
+    """From there until it is started again. On Spark that is when ``start()`` returns; what its first batch takes
+    longer than others is ``reload_s`` of the costs, and not in here."""
     drain_s: Spread
     """From there until no more rows wait than did before."""
 
