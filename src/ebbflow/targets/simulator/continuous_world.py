@@ -60,6 +60,8 @@ class ContinuousWorld:
         self.busy_meter = BusyMeter(self.flow)
         self._noisy = any(start.engine.noise for start in starts)
         self._now = 0
+        self._looked = -1
+        """The last second that nodes and rebalances were looked at for."""
         self._arrived = [0] * len(starts)
         self._known: dict[str, Strength] = {}
         self._seen: tuple[float, list[float]] = (0.0, list(self.flow.spent_s))
@@ -78,14 +80,19 @@ class ContinuousWorld:
         self._weigh(0.0)
 
     def advance(self, until_s: float) -> None:
-        """Run whole steps up to a time."""
-        while self._now + STEP_S <= until_s + 1e-9:
-            now_s = float(self._now)
-            self._look(now_s)
-            if self._ahead is None and not self._rest and self.flow.calm:
+        """Run whole steps up to a time. One that has begun by then is looked at already: what is ordered while it
+        runs, the next one sees."""
+        while self._now < until_s - 1e-9:
+            now_s, begun = float(self._now), self._looked == self._now
+            if not begun:
+                self._look(now_s)
+                self._looked = self._now
+            if self._now + STEP_S > until_s + 1e-9:
+                return
+            if self._ahead is None and not begun and not self._rest and self.flow.calm:
                 self._work_ahead(now_s)
             if self._ahead is not None:
-                self._play(self._ahead, until_s)
+                self._play(self._ahead, now_s + STEP_S if begun else until_s)
             else:
                 self._rest = max(0, self._rest - 1)
                 self._step(now_s)
