@@ -261,9 +261,10 @@ class ControlLoop:
         nobody waits for any more. The plan stands, so it is asked for again; but never on an old look."""
         if snapshot.data_age_s >= self._cycle_s:
             return False
-        leaving = any(action.kind is ActionKind.SHRINK for action in snapshot.under_way)
+        if snapshot.planned.difference(snapshot.requested):
+            return True
         surplus = sum(snapshot.observed.nodes.values()) > sum(snapshot.planned.nodes.values())
-        return bool(snapshot.planned.difference(snapshot.requested)) or (surplus and not leaving)
+        return surplus and all(action.kind is not ActionKind.SHRINK for action in snapshot.under_way)
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
         self._has_asked = True
