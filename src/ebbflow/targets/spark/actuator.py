@@ -3,14 +3,14 @@
 Growing is a request; what the cluster has no room for is not requested but reported. Shrinking takes
 three steps, each only as rough as it must be: wait for a moment between batches, decommission
 (running tasks finish, no new ones start), and at a deadline kill. The victims are those whose leaving
-moves the least state.
+moves the least state; one that holds cached data is none, because nobody else has it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.clock import Clock, wait_until
@@ -38,8 +38,9 @@ class ShrinkTimes:
 def choose_victims(
     executors: Sequence[ExecutorInfo], state_partitions: Mapping[str, int], count: int
 ) -> list[str]:
-    """The executors whose leaving costs least: fewest state partitions to load elsewhere, then fewest
-    cached blocks, then the youngest, whose JVM is the coldest.
+    """The executors whose leaving costs least: fewest state partitions to load elsewhere, then least
+    memory in use, then the youngest, whose JVM is the coldest. Fewer than ``count`` if others hold cached data: with
+    them went what was cached (computed again at best) or checkpointed locally (lost, and the query with it).
 
     >>> a = ExecutorInfo("a", True, 1, 1, 0, 9, 9, 0, 0, 0, 100)
     >>> b = ExecutorInfo("b", True, 1, 1, 0, 9, 9, 0, 0, 0, 200)
@@ -47,11 +48,19 @@ def choose_victims(
     ['a']
     >>> choose_victims([a, b], {}, 1)
     ['b']
+    >>> with_data = ExecutorInfo("c", True, 1, 1, 0, 9, 9, 0, 7, 0, 300)
+    >>> choose_victims([a, b, with_data], {}, 3)
+    ['b', 'a']
     """
     ranked = sorted(
-        executors, key=lambda e: (state_partitions.get(e.id, 0), e.rdd_blocks, e.memory_used, -e.add_time)
+        (e for e in executors if not e.rdd_blocks),
+        key=lambda e: (state_partitions.get(e.id, 0), e.memory_used, -e.add_time),
     )
     return [executor.id for executor in ranked[:count]]
+
+
+def _named(executor_ids: Iterable[str]) -> str:
+    return ", ".join(f"executor {executor_id}" for executor_id in executor_ids)
 
 
 class _Drain(threading.Thread):
@@ -69,13 +78,17 @@ class _Drain(threading.Thread):
     ) -> None:
         super().__init__(name="ebbflow-drain", daemon=True)
         self._total = total
-        self.victims = set(victims)
+        self.victims = frozenset(victims)
+        """Those that leave; who stays after all is taken out."""
         self.since_s = clock.now_s()
+        self.gone_by_s = float("inf")
+        """When it was over, and who is still there after it has not left."""
         self.decommissioned = False
         self._driver = driver
         self._clock = clock
         self._queries = list(monitor.queries)
         self._times = times
+        self._told: set[str] = set()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
@@ -94,9 +107,13 @@ class _Drain(threading.Thread):
             with self._lock:
                 if self._cancelled.is_set():
                     return
+                self._spare_holders()
+                if not self.victims:
+                    return
                 self.decommissioned = True
                 for victim in sorted(self.victims):
                     self._driver.decommission(victim)
+                    self._told.add(victim)
                 # Each decommissioning lowers Spark's target by one, but two in a row have been seen to
                 # leave it too high, and the leavers were replaced. So the target is said once more, outright.
                 self._driver.request_total(self._total())
@@ -107,6 +124,16 @@ class _Drain(threading.Thread):
                 self._driver.request_total(self._total())
         except TargetError as error:
             log.warning("letting executors go was cut short: %s", error)
+            self.victims = frozenset(self._told)
+        finally:
+            self.gone_by_s = self._clock.now_s() + self._times.gone_within_s
+
+    def _spare_holders(self) -> None:
+        """Those that hold cached data by now stay."""
+        holders = self.victims & {e.id for e in self._driver.executors() if e.rdd_blocks}
+        if holders:
+            log.info("%s: cached data came there meanwhile, and stays", _named(sorted(holders)))
+            self.victims -= holders
 
     def _between_batches(self) -> bool:
         return not any(
@@ -153,10 +180,14 @@ class SparkActuator:
         """Whether anything was ever asked of us; until then, others decide and we only look."""
 
     @property
-    def leaving(self) -> set[str]:
-        """Executors that have been told to leave, or are about to be."""
+    def leaving(self) -> frozenset[str]:
+        """Executors that have been told to leave, or are about to be, until a look no longer shows them."""
         drain = self._drain
-        return set(drain.victims) if drain is not None and drain.is_alive() else set()
+        if drain is None or self._clock.now_s() > drain.gone_by_s:
+            return frozenset()
+        if drain.is_alive():
+            return drain.victims
+        return drain.victims & {e.id for e in self._monitor.present}  # that look may be older than their end
 
     def staying(self) -> list[ExecutorInfo]:
         """Executors that are there and stay."""
@@ -166,9 +197,11 @@ class SparkActuator:
     def set_nodes(self, wanted: int) -> tuple[int, int, str]:
         """Ask for a number of executors. (now requested, not to be had, why)."""
         self.in_charge = True
-        if wanted > self.requested and self._drain is not None and self._drain.cancel():
+        drain = self._drain
+        if wanted > self.requested and drain is not None and drain.is_alive() and drain.cancel():
             self._drain = None
             self.requested = len(self.staying())  # those who were to leave stay
+        self._note_surplus()
         staying = len(self.staying())
         if wanted >= max(staying, self.requested):
             return self._grow(wanted)
@@ -190,24 +223,36 @@ class SparkActuator:
         return granted, missing - fit, why
 
     def _shrink(self, wanted: int, staying: int) -> tuple[int, int, str]:
-        if self._drain is not None and self._drain.is_alive():
+        if self.leaving:
             return self.requested, 0, "the last scale-in is still under way"
+        there = {e.id for e in self.staying()}
+        now_there = [e for e in self._driver.executors() if e.id in there]
         state = self._driver.state_partitions_by_executor(self._monitor.last_progress())
-        victims = choose_victims(self.staying(), state, staying - wanted)
+        too_many = max(0, len(now_there) - wanted)
+        victims = choose_victims(now_there, state, too_many)
+        kept = too_many - len(victims)
+        why = ""
+        if kept:
+            holders = [e.id for e in now_there if e.rdd_blocks]
+            why = f"{_named(holders)} hold{'s' * (len(holders) == 1)} cached data that Spark would lose"
         self._executors.gave_up(self.requested - staying)
+        if self.requested > wanted + too_many:
+            self._driver.request_total(wanted + too_many)
+        self.requested = wanted + kept
+        if not victims:
+            return self.requested, 0, why
         self._drain = _Drain(
             self._driver,
             self._clock,
             self._monitor,
             victims=victims,
-            total=lambda: self.requested,
+            total=lambda: max(self.requested, len(self.staying())),
             times=self._shrink_times,
         )
-        self.requested = wanted
         self._drain.start()
         moved = sum(state.get(victim, 0) for victim in victims)
-        who = ", ".join(f"executor {victim}" for victim in victims)
-        return wanted, 0, f"letting go {who}, with {moved} state partition(s) to load elsewhere"
+        note = f"letting go {_named(victims)}, with {moved} state partition(s) to load elsewhere"
+        return self.requested, 0, "; ".join(filter(None, [note, why]))
 
     def under_way(self) -> list[ActionUnderWay]:
         """What was asked for and is not there yet."""
@@ -215,21 +260,29 @@ class SparkActuator:
         asked = self._executors.asked_since_s
         if asked:
             actions.append(ActionUnderWay(kind=ActionKind.GROW, since_s=asked[-1], nodes=len(asked)))
-        drain = self._drain
-        if drain is not None and drain.is_alive():
+        drain, leaving = self._drain, self.leaving
+        if drain is not None and leaving:
             note = "decommissioned" if drain.decommissioned else "waiting for a moment between batches"
             actions.append(
-                ActionUnderWay(
-                    kind=ActionKind.SHRINK, since_s=drain.since_s, nodes=len(drain.victims), note=note
-                )
+                ActionUnderWay(kind=ActionKind.SHRINK, since_s=drain.since_s, nodes=len(leaving), note=note)
             )
         return actions
 
-    def note_losses(self) -> None:
-        """Executors that went without being told to: Spark replaces them, so they count as asked for."""
+    def take_stock(self) -> None:
+        """Count what others did. Executors that went without being told to are replaced by Spark, so they count as
+        asked for; and so do those that came without being waited for."""
+        self._note_surplus()
         missing = self.requested - len(self.staying()) - len(self._executors.asked_since_s)
         if missing > 0 and not self.leaving:
             self._executors.asked(self._clock.now_s(), missing)
+
+    def _note_surplus(self) -> None:
+        """More may be there than were asked for: they were starting when we came, or came when they had been taken
+        back. They count as asked for, also with Spark, or every later request would be so many too few."""
+        staying = len(self.staying())
+        if staying > self.requested:
+            self._driver.request_total(staying)
+            self.requested = staying
 
     def give_up_on_overdue(self) -> int:
         """Take back requests that were not met for long, down to the fewest nodes allowed. How many that were."""

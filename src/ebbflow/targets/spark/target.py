@@ -81,7 +81,7 @@ class SparkTarget:
         nodes = len(self._actuator.staying())
         gave_up = 0
         if self._actuator.in_charge:
-            self._actuator.note_losses()
+            self._actuator.take_stock()
             gave_up = self._actuator.give_up_on_overdue()
         else:
             self._actuator.requested = nodes
