@@ -140,7 +140,7 @@ class _Drain(threading.Thread):
             self._driver.status(query).is_trigger_active for query in self._queries if query.isActive
         )
 
-    def _still_there(self) -> set[str]:
+    def _still_there(self) -> frozenset[str]:
         return self.victims & {e.id for e in self._driver.executors() if e.is_active}
 
     def _gone(self) -> bool:
