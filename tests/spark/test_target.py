@@ -112,7 +112,7 @@ def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> No
 
 
 def test_the_victim_is_the_one_with_least_state(spark, query, wait) -> None:
-    from ebbflow.targets.spark.actuator import choose_victims
+    from ebbflow.targets.spark.draining import choose_victims
 
     target = SparkTarget(spark, SystemClock())
     eyes = Eyes(target, wait)

@@ -11,7 +11,8 @@ import pytest
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.snapshot import ActionKind
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
+from ebbflow.targets.spark.actuator import SparkActuator
+from ebbflow.targets.spark.draining import ShrinkTimes
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
