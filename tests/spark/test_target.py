@@ -137,7 +137,7 @@ def test_cached_data_keeps_its_executor_until_it_is_let_go(spark, query, wait) -
 
     target = SparkTarget(spark, SystemClock())
     eyes = Eyes(target, wait)
-    eyes.until(lambda o: o.active, "the query to run")
+    eyes.until(lambda o: o.active and eyes.batches, "the first batches")
     target.apply(Layout.of(2))  # whatever other tests left
     eyes.until(lambda o: o.layout == Layout.of(2) and not o.under_way, "two executors")
     table = spark.range(0, 80, 1, 8).mapInArrow(slowly, "id long").localCheckpoint()
