@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["submit", "--agent", "next door", JOB], "is not an address"),
         (["submit", "--conf", "shuffle=3", JOB], "write --conf spark.some.key=value"),
         (["submit", "--json-report", "/no/such/folder/x.json", JOB], "there is no folder"),
+        (["submit", "--store", "/dev/full", JOB], "it is a device or a pipe; name a file"),
         (["submit"], "Missing argument"),
         (["ledger", "no-such.sqlite"], "there is no store"),
         (["demonstrate"], "No such command"),
@@ -127,6 +129,23 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
     code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", "--json", str(tmp_path / "run.sqlite"))
     assert [entry["verdict"] for entry in json.loads(out)] == ["act"]
     store.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("inherited", [signal.SIG_IGN, signal.SIG_DFL], ids=["ignored", "not ignored"])
+def test_a_signal_that_was_ignored_at_the_start_as_under_nohup_stays_so(
+    monkeypatch, capsys, number, inherited
+) -> None:
+    before = signal.signal(number, inherited)
+    try:
+        assert ebbflow(monkeypatch, capsys, "--version")[0] == 0
+        assert (signal.getsignal(number) == signal.SIG_IGN) is (inherited == signal.SIG_IGN)
+        if inherited != signal.SIG_IGN:
+            with pytest.raises(SystemExit) as end:
+                signal.raise_signal(number)
+            assert end.value.code == 128 + number
+    finally:
+        signal.signal(number, before)
 
 
 def test_version_is_told(monkeypatch, capsys) -> None:

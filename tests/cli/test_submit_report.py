@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
+from ebbflow.errors import StoreError
 
 
 class LongJob:
@@ -46,17 +48,69 @@ def a_batch(query: str, started_s: float, rows: int, waited_s: float) -> Batch:
     )  # fmt: skip
 
 
+Submit = Callable[[Any, Callable[[Any, list[Any]], int]], tuple[int, dict[str, Any]]]
+
+
 @pytest.fixture
-def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Of a job of three minutes, with a large query that is fresh and a small one that is late."""
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
+    """Submits a script that is not run: what ``attach`` answers, and what happens meanwhile, is given."""
     script, out = tmp_path / "job.py", tmp_path / "out.json"
-    clock, watching = ManualClock(0.0), []
+    script.write_text("")
+    for name in ("check_java", "check_master_to_scale", "use_this_python"):
+        monkeypatch.setattr(module, name, lambda *arguments: None)
 
-    def attach(spark: Any, *, on_cycle: Any, **rest: Any) -> LongJob:
-        watching.append(on_cycle)
-        return LongJob()
+    def submit(loop: Any, run: Callable[[Any, list[Any]], int]) -> tuple[int, dict[str, Any]]:
+        watching: list[Any] = []
 
-    def run_script(script: Path, arguments: list[str], *, on_session: Any, **rest: Any) -> int:
+        def attach(spark: Any, *, on_cycle: Any, **rest: Any) -> Any:
+            watching.append(on_cycle)
+            return loop
+
+        def run_script(script: Path, arguments: list[str], *, on_session: Any, **rest: Any) -> int:
+            return run(on_session, watching)
+
+        monkeypatch.setattr(module, "attach", attach)
+        monkeypatch.setattr(module, "run_script", run_script)
+        code = module.submit(script, json_report=out, master="spark://host:7077")
+        return code, dict(json.loads(out.read_text()))
+
+    return submit
+
+
+@pytest.mark.parametrize("what", ["stop", "history"])
+def test_the_exit_code_is_the_jobs_own_whatever_becomes_of_our_part(
+    submitted: Submit, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(self: LongJob, *arguments: Any, **options: Any) -> None:
+        raise StoreError("store run.sqlite: database or disk is full")
+
+    monkeypatch.setattr(LongJob, what, fail)
+    code, report = submitted(LongJob(), lambda on_session, _: on_session(None) or 7)
+    assert code == report["exit_code"] == 7
+    assert report["holds_left_out"] == (6 if what == "stop" else 0)
+    assert report["reconfigurations"] == 1500
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(0, "opened no Spark session of its own"), (130, "was ended before it opened a Spark")],
+)
+def test_a_script_without_a_session_is_told_from_one_that_was_ended_before(
+    submitted: Submit, monkeypatch: pytest.MonkeyPatch, code: int, words: str
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module, "say", said.append)
+    assert submitted(None, lambda *_: code)[0] == code
+    assert words in said[0]
+
+
+@pytest.fixture
+def report(submitted: Submit, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Of a job of three minutes, with a large query that is fresh and a small one that is late."""
+    clock = ManualClock(0.0)
+    monkeypatch.setattr(module, "SystemClock", lambda: clock)
+
+    def run(on_session: Any, watching: list[Any]) -> int:
         on_session(None)
         seen = Observation(
             time_s=151.0, pipeline=Pipeline(name="job", operators=()), layout=Layout.of(1), requested=Layout.of(1),
@@ -68,14 +122,9 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         clock.advance(180.0)
         return 0
 
-    script.write_text("")
-    for name in ("check_java", "check_master_to_scale", "use_this_python"):
-        monkeypatch.setattr(module, name, lambda *arguments: None)
-    monkeypatch.setattr(module, "SystemClock", lambda: clock)
-    monkeypatch.setattr(module, "attach", attach)
-    monkeypatch.setattr(module, "run_script", run_script)
-    assert module.submit(script, json_report=out, master="spark://host:7077") == 0
-    return dict(json.loads(out.read_text()))
+    code, document = submitted(LongJob(), run)
+    assert code == 0
+    return document
 
 
 def test_every_act_is_told_and_counted_and_the_holds_that_are_not_are_named(report: dict[str, Any]) -> None:

@@ -52,6 +52,25 @@ def in_another_process(path: Path, sql: str) -> list[list[object]]:
 # -- readings ------------------------------------------------------------------------------------
 
 
+def test_series_whose_readings_are_all_forgotten_are_forgotten_too(tmp_path: Path) -> None:
+    clock = ManualClock(1000.0)
+    store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=1800.0)
+    for executor in range(50):  # each works for two minutes
+        for _ in range(2):
+            store.add([Reading(clock.now_s(), f"executor-{executor}", Metric.ACTIVE_TASKS, 1.0)])
+            clock.advance(60.0)
+    clock.advance(3600.0)
+    store.add([Reading(clock.now_s(), "executor-49", Metric.ACTIVE_TASKS, 2.0)])
+    store.flush()
+    assert in_another_process(store.path, "SELECT subject FROM series") == [["executor-49"]]
+    assert [subject for subject, _ in store._series] == ["executor-49"]
+    store.add([Reading(clock.now_s(), "executor-7", Metric.ACTIVE_TASKS, 3.0)])
+    store.flush()
+    assert store.readings("executor-7", Metric.ACTIVE_TASKS) == [(clock.now_s(), 3.0)], "it is back"
+    assert store.readings("executor-49", Metric.ACTIVE_TASKS) == [(clock.now_s(), 2.0)]
+    store.close()
+
+
 def test_the_file_is_in_wal_mode(store: Store) -> None:
     assert in_another_process(store.path, "PRAGMA journal_mode") == [["wal"]]
 
@@ -268,10 +287,10 @@ def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: M
     clock.advance(DAY_S)
     store.flush()
     deletes = [sql for sql in asked if sql.startswith("DELETE")]
-    assert {sql.split()[2] for sql in deletes} == {"ledger", "readings"}
+    assert {sql.split()[2] for sql in deletes} == {"ledger", "readings", "series"}
     for sql in deletes:
         plan = store._fast.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
-        assert all("SEARCH" in row[-1] for row in plan), (sql, plan)
+        assert not any("SCAN" in row[-1] for row in plan), (sql, plan)
 
 
 def test_old_rows_are_looked_for_after_a_minute_and_then_once_an_hour(

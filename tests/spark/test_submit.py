@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -165,3 +166,37 @@ def test_the_example_of_operators_tells_what_each_did(cluster, spark, tmp_path, 
             assert job.wait(60) == 128 + signal.SIGTERM
         finally:
             job.kill()
+
+
+def test_one_that_is_ended_while_its_jvm_is_launched_leaves_none_behind(
+    cluster, spark, tmp_path, wait
+) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate()\n")
+    running = subprocess.Popen(
+        [EBBFLOW, "submit", "--master", cluster.master_url, "--executors", "1:1", str(job)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=let_in(cluster),
+    )  # fmt: skip
+    drivers: list[psutil.Process] = []
+
+    def launching() -> bool:
+        assert running.poll() is None
+        for child in psutil.Process(running.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if re.search("spark-submit|SparkSubmit", " ".join(child.cmdline())):
+                    drivers.append(child)
+        return bool(drivers)
+
+    try:
+        wait(launching, "its JVM to be launched", 60)
+        running.send_signal(signal.SIGTERM)
+        output, _ = running.communicate(timeout=90)
+    finally:
+        running.kill()
+    assert running.returncode == 128 + signal.SIGTERM
+    assert "was ended before it opened a Spark session" in " ".join(output.split())
+    wait(
+        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in drivers),
+        "its JVM to end",
+        30,
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -10,6 +13,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.stopping import stop_between_batches
 from ebbflow.targets.spark.target import SparkTarget
 
@@ -108,8 +112,7 @@ def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> No
 
 
 def test_the_victim_is_the_one_with_least_state(spark, query, wait) -> None:
-    from ebbflow.targets.spark.actuator import choose_victims
-    from ebbflow.targets.spark.driver import Driver
+    from ebbflow.targets.spark.draining import choose_victims
 
     target = SparkTarget(spark, SystemClock())
     eyes = Eyes(target, wait)
@@ -122,6 +125,39 @@ def test_the_victim_is_the_one_with_least_state(spark, query, wait) -> None:
     assert holder in {e.id for e in executors}
     newcomer = executors[0].__class__("99", True, 1, 1, 0, 0, 0, 0, 0, 0, 1)
     assert choose_victims([*executors, newcomer], held, 1) == ["99"]
+
+
+def test_cached_data_keeps_its_executor_until_it_is_let_go(spark, query, wait) -> None:
+    """Locally checkpointed data is on executors alone: Spark could not compute it again."""
+
+    def slowly(batches):  # so that every executor gets a part
+        for batch in batches:
+            time.sleep(0.3)
+            yield batch
+
+    target = SparkTarget(spark, SystemClock())
+    eyes = Eyes(target, wait)
+    eyes.until(lambda o: o.active and eyes.batches, "the first batches")
+    target.apply(Layout.of(2))  # whatever other tests left
+    eyes.until(lambda o: o.layout == Layout.of(2) and not o.under_way, "two executors")
+    table = spark.range(0, 80, 1, 8).mapInArrow(slowly, "id long").localCheckpoint()
+    try:
+        wait(lambda: all(e.rdd_blocks for e in Driver(spark).executors()), "both to hold some of it", 30)
+        held = target.apply(Layout.of(1))
+        assert held.requested == Layout.of(2)
+        assert re.fullmatch("executor .*, executor .* hold cached data that Spark would lose", held.note)
+        seen = target.observe()
+        assert seen.layout == seen.requested == Layout.of(2)
+        assert not seen.under_way
+        assert table.count() == 80
+    finally:
+        for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
+            rdd.unpersist(True)
+    wait(lambda: not any(e.rdd_blocks for e in Driver(spark).executors()), "it to be let go", 30)
+    assert target.apply(Layout.of(1)).note.startswith("letting go executor")
+    eyes.until(lambda o: o.held_nodes == 1, "one to leave")
+    assert query.exception() is None
+    target.close()
 
 
 def test_a_master_without_executors_is_refused_with_a_reason(monkeypatch, spark) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.snapshot import ActionKind
-from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark.actuator import SparkActuator
+from ebbflow.targets.spark.draining import ShrinkTimes
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.tracking import ExecutorTracker
 
@@ -31,14 +34,19 @@ class FakeSpark:
     told: list[str] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
     state: dict[str, int] = field(default_factory=dict)
+    cached: dict[str, int] = field(default_factory=dict)
     queries: list[Any] = field(default_factory=lambda: [FakeQuery()])
+    last_look: list[ExecutorInfo] | None = None
+    """What the monitor saw last; None: it looks all the time."""
 
     def executors(self) -> list[ExecutorInfo]:
-        return [ExecutorInfo(i, True, 1, 1, 0, 1, 1, 0, 0, 0, 1000 * int(i)) for i in self.ids]
+        return [
+            ExecutorInfo(i, True, 1, 1, 0, 1, 1, 0, self.cached.get(i, 0), 0, 1000 * int(i)) for i in self.ids
+        ]
 
     @property
     def present(self) -> list[ExecutorInfo]:
-        return self.executors()
+        return self.executors() if self.last_look is None else self.last_look
 
     def last_progress(self) -> list[Any]:
         return []
@@ -85,9 +93,11 @@ class Scene:
         self.look()
 
     def look(self) -> None:
-        self.tracker.seen(self.clock.now_s(), self.spark.executors())
+        if self.spark.last_look is not None:
+            self.spark.last_look = self.spark.executors()
+        self.tracker.seen(self.clock.now_s(), self.spark.present)
         if self.actuator.in_charge:
-            self.actuator.note_losses()
+            self.actuator.take_stock()
 
     def drained(self) -> None:
         drain = self.actuator._drain
@@ -159,8 +169,9 @@ def test_growth_calls_off_a_leaving_that_has_not_begun_and_asks_only_for_the_res
     assert drain is None
 
     class Waiting:
-        victims = {"1", "2"}  # noqa: RUF012
+        victims = frozenset({"1", "2"})
         since_s = 0.0
+        gone_by_s = math.inf
         decommissioned = False
         alive = True
 
@@ -218,6 +229,145 @@ def test_those_asked_for_and_those_leaving_take_room_too() -> None:
     scene = Scene(room=4)
     scene.actuator.set_nodes(3)
     assert scene.actuator.set_nodes(6) == (4, 2, "no free cores"), "two are on their way, so one more fits"
+
+
+def test_who_has_left_does_not_count_as_staying_because_the_last_look_is_older() -> None:
+    scene = Scene(ids=["0", "1", "2"], state={"0": 2})
+    scene.spark.last_look = scene.spark.executors()
+    scene.actuator.set_nodes(2)
+    scene.drained()
+    assert scene.spark.ids == ["0", "1"]
+    assert [e.id for e in scene.actuator.staying()] == ["0", "1"], "executor 2 is in that look, and gone"
+    assert [a.kind for a in scene.actuator.under_way()] == [ActionKind.SHRINK]
+    assert scene.actuator.set_nodes(2) == (2, 0, "")
+    assert scene.actuator.set_nodes(1) == (2, 0, "the last scale-in is still under way")
+    assert scene.spark.told == ["2"], "nobody else was told to go for the one that went"
+    scene.look()
+    assert scene.actuator.under_way() == []
+    assert scene.actuator.set_nodes(1)[0] == 1
+    scene.drained()
+    assert scene.spark.told == ["2", "1"]
+
+
+def test_who_stays_in_spite_of_everything_counts_as_staying_in_the_end() -> None:
+    scene = Scene(ids=["0", "1"], obedient=False)
+    scene.spark.kill = lambda executor_ids: None  # type: ignore[method-assign]
+    scene.actuator.set_nodes(1)
+    scene.drained()
+    scene.look()
+    assert [e.id for e in scene.actuator.staying()] == ["0"]
+    scene.clock.advance(6.0)
+    scene.look()
+    assert [e.id for e in scene.actuator.staying()] == ["0", "1"]
+    assert scene.actuator.requested == 2
+
+
+def test_a_leaving_that_is_cut_short_keeps_those_who_were_not_told() -> None:
+    scene = Scene(ids=["0", "1", "2"])
+    told = scene.spark.decommission
+
+    def only_one(executor_id: str) -> bool:
+        if scene.spark.told:
+            raise TargetError("the driver does not answer")
+        return told(executor_id)
+
+    scene.spark.decommission = only_one  # type: ignore[method-assign]
+    assert scene.actuator.set_nodes(1)[0] == 1
+    scene.drained()
+    scene.look()
+    assert scene.spark.ids == ["0", "2"]
+    assert [e.id for e in scene.actuator.staying()] == ["0", "2"]
+    assert scene.actuator.requested == 2, "what is there and stays is asked for"
+
+
+def test_those_that_were_starting_when_we_came_count_as_asked_for() -> None:
+    scene = Scene(room=1)
+    assert scene.actuator.set_nodes(3) == (1, 2, "no free cores")
+    scene.spark.come("1", "2")
+    scene.look()
+    assert scene.actuator.requested == 3
+    assert scene.actuator.set_nodes(3) == (3, 0, "")
+    assert scene.spark.totals[-1] == 3, "Spark replaces what is lost up to that"
+
+
+def test_one_that_comes_when_it_was_taken_back_is_not_asked_for_again() -> None:
+    scene = Scene(ids=["0", "1"])
+    scene.actuator.set_nodes(4)
+    scene.actuator.set_nodes(2)
+    scene.spark.come("2")
+    scene.look()
+    assert scene.actuator.set_nodes(4) == (4, 0, "")
+    assert [a.nodes for a in scene.actuator.under_way()] == [1]
+    scene.spark.come("3")
+    scene.look()
+    assert scene.actuator.under_way() == []
+    scene.clock.advance(130.0)
+    assert scene.actuator.give_up_on_overdue() == 0
+
+
+def test_a_surplus_is_let_go_when_fewer_are_wanted() -> None:
+    scene = Scene(ids=["0", "1"])
+    scene.actuator.set_nodes(2)
+    scene.spark.come("2")
+    scene.look()
+    assert scene.actuator.set_nodes(2)[2].startswith("letting go executor 2")
+    scene.drained()
+    scene.look()
+    assert (scene.actuator.requested, scene.spark.totals[-1]) == (2, 2)
+
+
+def test_who_holds_cached_data_stays_while_another_can_leave() -> None:
+    scene = Scene(ids=["0", "1", "2"], cached={"2": 4}, state={"0": 9, "1": 9})
+    requested, infeasible, note = scene.actuator.set_nodes(2)
+    assert (requested, infeasible) == (2, 0)
+    assert note == "letting go executor 1, with 9 state partition(s) to load elsewhere"
+    scene.drained()
+    assert scene.spark.ids == ["0", "2"]
+
+
+def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so() -> None:
+    scene = Scene(ids=["0", "1", "2"], cached={"0": 1, "2": 4})
+    held = "executor 0, executor 2 hold cached data that Spark would lose"
+    requested, infeasible, note = scene.actuator.set_nodes(1)
+    assert (requested, infeasible) == (2, 0)
+    assert note == f"letting go executor 1, with 0 state partition(s) to load elsewhere; {held}"
+    scene.drained()
+    scene.look()
+    assert scene.spark.totals[-1] == 2
+    assert scene.actuator.set_nodes(1) == (2, 0, held)
+    assert scene.actuator.set_nodes(1) == (2, 0, held)
+    assert scene.actuator.under_way() == []
+    assert (scene.spark.told, scene.spark.killed) == (["1"], [])
+    scene.spark.cached.clear()
+    assert scene.actuator.set_nodes(1)[0] == 1, "it was unpersisted"
+    scene.drained()
+    assert scene.spark.ids == ["0"]
+
+
+def test_requests_are_taken_back_even_if_nobody_can_leave() -> None:
+    scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
+    scene.actuator.set_nodes(4)
+    assert scene.actuator.set_nodes(1)[0] == 2
+    assert scene.spark.totals == [4, 2]
+    assert scene.actuator.under_way() == []
+
+
+def test_who_came_to_hold_cached_data_while_a_pause_was_waited_for_stays() -> None:
+    scene = Scene(ids=["0", "1", "2"], busy=True)
+    running = scene.spark.status
+
+    def caching(query: Any) -> QueryStatus:
+        scene.spark.cached = {"2": 4}
+        return running(query)
+
+    scene.spark.status = caching  # type: ignore[method-assign]
+    assert scene.actuator.set_nodes(1)[0] == 1
+    scene.drained()
+    assert scene.spark.told == ["1"]
+    assert scene.spark.totals[-1] == 2
+    scene.look()
+    assert scene.actuator.requested == 2
+    assert [e.id for e in scene.actuator.staying()] == ["0", "2"]
 
 
 @pytest.mark.parametrize("completed", [0, 1])

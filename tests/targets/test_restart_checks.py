@@ -1,4 +1,4 @@
-"""What cannot be had is told before a query is stopped for it."""
+"""What cannot be had is told before a query is stopped for it; one that was stopped for a restart is started."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Started:
     """A query; ``kept`` is the state store that its checkpoint was made with."""
 
     def __init__(self, kept: str | None = None) -> None:
+        self.isActive = True
         self.lastProgress: dict[str, Any] = {"stateOperators": [{"numShufflePartitions": 2}]}
         if kept is not None:
             option = SimpleNamespace(isDefined=lambda: True, get=lambda: kept)
@@ -40,13 +41,20 @@ class Started:
             execution = SimpleNamespace(offsetSeqMetadata=lambda: metadata)
             self._jsq = SimpleNamespace(streamingQuery=lambda: execution)
 
+    def awaitTermination(self) -> None:  # noqa: N802
+        self.isActive = False
+
 
 @pytest.fixture
 def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     stopped: list[object] = []
-    monkeypatch.setattr(
-        restart, "stop_between_batches", lambda query, within_s: stopped.append(query) is None
-    )
+
+    def stop(query: Any, within_s: float) -> bool:
+        stopped.append(query)
+        query.isActive = False
+        return True
+
+    monkeypatch.setattr(restart, "stop_between_batches", stop)
     monkeypatch.setattr(restart, "unfinished_batch", lambda query: -1)
     return stopped
 
@@ -122,3 +130,55 @@ def test_a_restart_tells_how_long_its_parts_took(
     query._start = lambda sizes: pass_time(6.5) and start(sizes)  # type: ignore[assignment]
     assert query.restart({"count": 3, "rank": 3}) == 10.0
     assert query.last_restart == (3.0, 0.5, 6.5)
+
+
+def running(query: ManagedQuery) -> bool:
+    return bool(query.query.isActive)
+
+
+def test_one_that_was_stopped_for_good_stays_so(stops: list[object]) -> None:
+    query = managed(Session())
+    query.stop()
+    with pytest.raises(TargetError, match="query words has ended"):
+        query.restart({"tag": 4})
+    assert not running(query)
+    assert query.parallelism["tag"] == 1
+
+
+def test_one_that_ended_by_itself_stays_so(stops: list[object]) -> None:
+    query = managed(Session())
+    query.query.isActive = False  # type: ignore[misc]
+    with pytest.raises(TargetError, match="query words has ended"):
+        query.restart({"tag": 4})
+    assert stops == []
+    assert not running(query)
+
+
+def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_out(query: Any, within_s: float) -> bool:
+        raise TimeoutError("Stream Execution thread for stream words failed to stop within 500 milliseconds")
+
+    monkeypatch.setattr(restart, "stop_between_batches", time_out)
+    query = managed(Session())
+    before: Any = query.query
+    query.restart({"tag": 4})
+    assert not before.isActive, "it was told to end, and its end was waited for"
+    assert query.query is not before
+    assert running(query)
+    assert query.parallelism["tag"] == 4
+
+
+def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_restart(
+    stops: list[object],
+) -> None:
+    query = managed(Session())
+    start, query._start = query._start, lambda sizes: {}["no executors"]
+    with pytest.raises(
+        TargetError, match=r"cannot run with .*; nor does it start as it was, so it is stopped"
+    ):
+        query.restart({"tag": 4})
+    assert not running(query)
+    query._start = start
+    query.restart({"tag": 2})
+    assert running(query)
+    assert query.parallelism["tag"] == 2

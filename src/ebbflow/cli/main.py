@@ -84,7 +84,10 @@ def _options(
 def main() -> None:
     """The console script."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)  # a polite kill ends like an exit: clusters are stopped on the way out
+        # A polite kill ends like an exit: clusters are stopped on the way out. One that was ignored when we were
+        # started, as a hang-up is under nohup, stays so.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
     try:
         code = app(standalone_mode=False)
     except (InputError, UnreachableError) as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as json_module
 import logging
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from ebbflow.cli.output import check_writable, print_json, say, standard_output_
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.cli.profile_option import ProfileOption, profiles_on_spark
 from ebbflow.cli.spark_conf import spark_conf
-from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
+from ebbflow.control.attach import DEFAULT_SLO, Attached, History, attach, check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
@@ -94,11 +95,7 @@ def submit(
     check_script(script)
     for path in (json_report, report, store):
         check_writable(path)
-    if store is not None and store.exists() and store.stat().st_size:
-        try:
-            Store.read_ledger(store, last=1)
-        except StoreError as error:
-            raise InputError(f"{store} is not a store of Ebbflow; name another file ({error})") from None
+    _check_store(store)
     # The script may change its folder; what was named here is meant from here.
     json_report, report, store, policy, agent_keys = (
         path and path.absolute() for path in (json_report, report, store, policy, agent_keys)
@@ -163,12 +160,16 @@ def submit(
             on_session=on_session,
         )
         ended_s = clock.now_s()
-        history = [each.history() for each in attached]
+        history: list[History] = []
         for each in attached:
-            each.stop(within_s=5.0)
+            with _not_the_jobs_fault("the decisions could not be told"):
+                history.append(each.history())
+            with _not_the_jobs_fault("scaling could not be ended"):
+                each.stop(within_s=5.0)
     if not attached:
-        say(f"{script.name} opened no Spark session of its own; there was nothing to scale")
-    try:
+        why = "was ended before it opened a" if code > 128 else "opened no"
+        say(f"{script.name} {why} Spark session of its own; there was nothing to scale")
+    with _not_the_jobs_fault("the report could not be written"):
         run = recorder.run(
             strategy=strategy,
             pipeline=script.name,
@@ -208,10 +209,29 @@ def submit(
             f"{script.name} ended with code {code}: {whole(scores.node_seconds)} executor-seconds, "
             f"{scores.reconfigurations} changes of size"
         )
-    except Exception:
-        # The job is done and its exit code is its own, whatever becomes of our report.
-        log.exception("the report could not be written")
     return code
+
+
+@contextmanager
+def _not_the_jobs_fault(what: str) -> Iterator[None]:
+    """The job is done and its exit code is its own, whatever becomes of our part."""
+    try:
+        yield
+    except Exception:
+        log.exception(what)
+
+
+def _check_store(path: Path | None) -> None:
+    """A store is a file of its own, or not there yet."""
+    if path is None or not path.exists():
+        return
+    if not path.is_file():
+        raise InputError(f"cannot keep a store in {path}: it is a device or a pipe; name a file")
+    if path.stat().st_size:
+        try:
+            Store.read_ledger(path, last=1)
+        except StoreError as error:
+            raise InputError(f"{path} is not a store of Ebbflow; name another file ({error})") from None
 
 
 def _of_query(run: Run) -> dict[str, Any]:

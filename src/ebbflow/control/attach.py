@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +113,7 @@ class Attached:
             try:
                 acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
                 older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
-            except EbbflowError as error:
+            except (EbbflowError, LookupError, TypeError) as error:  # a full disk, or rows that were damaged
                 log.warning("only the newest decisions can be told: %s", error)
         return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
@@ -137,12 +138,18 @@ class Attached:
         self._policy.use(policy if isinstance(policy, Policy) else load_policy(policy))
 
     def stop(self, within_s: float = 40.0) -> None:
-        """End the loop; the application goes on as it is."""
+        """End the loop; the application goes on as it is, and what goes wrong at our end is logged, never raised."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(within_s)
-            self._thread = None
+        if self._thread is None:
+            return
+        self._thread.join(within_s)
+        self._thread = None
+        try:
             self._close()
+        except EbbflowError as error:
+            log.warning("scaling has ended, and not all of it was put away: %s", error)
+        except Exception:
+            log.exception("scaling has ended, and not all of it was put away; the job goes on untouched")
 
 
 def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> CollectorKeys | None:
@@ -217,11 +224,11 @@ def attach(
         chosen = followed.rules
     keys = check_agents(agents, agent_keys)
     time = clock or SystemClock()
+    opened = ExitStack()
     try:
         from ebbflow.targets.spark.target import SparkTarget
 
         application = str(spark.sparkContext.applicationId)
-        _take_over(application)
         collector = None
         target: Target = SparkTarget(
             spark,
@@ -233,21 +240,25 @@ def attach(
         if agents:
             collector = Collector(agents, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
-        folder = None if store else scratch_folder("store")
-        if folder is not None:
-            path = Path(folder.name) / "run.sqlite"
+        opened.callback(target.close)
+        if not store:
+            folder = opened.enter_context(scratch_folder("store"))
+            path = Path(folder) / "run.sqlite"
             kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
+            opened.callback(kept.close)
         else:
-            kept = Store(Path(store or ""), time)
+            kept = Store(Path(store), time)
+            opened.callback(kept.close)
             kept.set_terms({"slo": str(objective), "nodes": str(limits)})
-            if followed is not None:
-                recall_acts(followed, kept, time.now_s())
+        _take_over(application)  # not before all is there: a loop must not be ended for one that cannot begin
+        if followed is not None and store:
+            recall_acts(followed, kept, time.now_s())
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
-        return Attached(None, None, lambda: None)
+        return _not_scaling(opened)
     except Exception:
         log.exception("not scaling, because of a fault of ours; the job goes on untouched")
-        return Attached(None, None, lambda: None)
+        return _not_scaling(opened)
     loop = ControlLoop(
         target=target,
         strategy=chosen,
@@ -261,15 +272,8 @@ def attach(
         on_cycle=on_cycle,
         between=followed.look if followed is not None else None,
     )
-
-    def close() -> None:
-        target.close()
-        kept.close()
-        if folder is not None:
-            folder.cleanup()
-
     log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    return Attached(loop, kept, close, policy=followed, collector=collector, application=application)
+    return Attached(loop, kept, opened.close, policy=followed, collector=collector, application=application)
 
 
 _RUNNING: dict[str, Attached] = {}
@@ -284,6 +288,13 @@ def _take_over(application: str) -> None:
             "this application was being scaled already; that loop is ended, and the new one takes over"
         )
         before.stop()
+
+
+def _not_scaling(opened: ExitStack) -> Attached:
+    """The answer where the world was in the way, with what was opened by then put away."""
+    with suppress(Exception):  # of a disk that is full, the first word was enough
+        opened.close()
+    return Attached(None, None, lambda: None)
 
 
 def _limits(executors: tuple[int, int]) -> Limits:

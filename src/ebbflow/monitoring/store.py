@@ -2,8 +2,9 @@
 
 Two connections, because the two kinds of rows deserve different care. Readings are buffered and
 committed at most a second later without waiting for the disk; a ledger row is committed and synced
-before the call returns. So a crash at any moment loses at most the readings of the last second, and
-never a line of the ledger.
+before the call returns. So a crash of the process at any moment loses at most the readings of the last
+second, and never a line of the ledger. If the machine itself stops (power, kernel), the readings since the
+last line of the ledger may go too: that line's sync is theirs.
 
 ::
 
@@ -154,10 +155,17 @@ class Store:
                 "DELETE FROM readings WHERE series = ? AND time_s < ?",
                 [(i, now_s - self._keep_readings_s) for i in ids],
             )
+            # Executors and runs come and go, and each was a series. The newest stays: ids must not be used again.
+            self._fast.execute(
+                "DELETE FROM series WHERE id < (SELECT max(id) FROM series) "
+                "AND NOT EXISTS (SELECT 1 FROM readings WHERE readings.series = series.id)"
+            )
+            left = {row[0] for row in self._fast.execute("SELECT id FROM series")}
             # Acts are the history of the system and stay; holds are its heartbeat and may go.
             self._fast.execute(
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
             )
+        self._series = {series: known for series, known in self._series.items() if known in left}
         self._prune_at_s = now_s + PRUNE_EVERY_S
 
     # -- terms ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ is told before anything is stopped.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -67,6 +68,9 @@ class ManagedQuery:
         self._stateful = stateful
         self._stop_within_s = stop_within_s
         self._restarting = threading.RLock()
+        self._stopped_for_good = False
+        self._owed = False
+        """Whether we have stopped it and not started it again."""
         self.last_restart: RestartTimes | None = None
         self._state_partitions = next((self.parallelism[n] for n in stateful if n in self.parallelism), None)
         self.query = start(self.parallelism)
@@ -79,14 +83,17 @@ class ManagedQuery:
         """Restart with another parallelism; returns the seconds in which nothing was processed.
 
         If the new shape cannot be had, the query is not stopped; if that shows only when it starts, the old one
-        is started again: a job is never left stopped.
+        is started again. One that does not stop in time is waited for, because it was told to: a job is not left
+        stopped. If even the old shape does not start, the error says so, and the next restart tries again. A query
+        that has ended, by ``stop`` or by itself, stays so.
         """
         with self._restarting:
+            self._check_that_it_runs()
             wanted = {name: parallelism.get(name, now) for name, now in self.parallelism.items()}
             began_s = time.monotonic()
             self._note_state_partitions()
             self._check(wanted)
-            stop_between_batches(self.query, self._stop_within_s)
+            self._stop_to_start_again()
             try:
                 if self._state_partitions_wanted(wanted):
                     self._finish_its_last_batch()
@@ -95,9 +102,9 @@ class ManagedQuery:
                 moved_s = time.monotonic()
                 self.query = self._started(wanted)
             except Exception as error:
-                self._start_as_it_was()
-                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise TargetError(f"query {self.name} cannot run with {wanted}: {first}") from error
+                trouble = f"query {self.name} cannot run with {wanted}: {_first_line(error)}"
+                self._start_as_it_was(trouble)
+                raise TargetError(trouble) from error
             self.parallelism = wanted
             started_s = time.monotonic()
             self.last_restart = RestartTimes(ended_s - began_s, moved_s - ended_s, started_s - moved_s)
@@ -105,13 +112,34 @@ class ManagedQuery:
             log.info("query %s restarted in %s", self.name, format_duration(stopped_s))
             return stopped_s
 
-    def _start_as_it_was(self) -> None:
+    def _check_that_it_runs(self) -> None:
+        if self._stopped_for_good or not (self._owed or self.query.isActive):
+            raise TargetError(
+                f"query {self.name} has ended, and is not started again by a change of parallelism"
+            )
+
+    def _stop_to_start_again(self) -> None:
+        """Stop it, however long that takes: one that was told to end, and is not waited for, ends with nobody there."""
+        self._owed = True
+        try:
+            stop_between_batches(self.query, self._stop_within_s)
+        except Exception as error:  # spark.sql.streaming.stopTimeout, for one
+            log.warning("query %s does not end in time, and is waited for: %s", self.name, _first_line(error))
+            with contextlib.suppress(Exception):  # what it failed of will show again when it is started
+                self.query.awaitTermination()
+
+    def _start_as_it_was(self, trouble: str) -> None:
         try:
             self._repartition_state(self.parallelism)
         except Exception:
             # The query runs on any number of state partitions; running matters more than the number.
             log.exception("the state of query %s stays in %s partitions", self.name, self._state_partitions)
-        self.query = self._started(self.parallelism)
+        try:
+            self.query = self._started(self.parallelism)
+        except Exception as error:
+            raise TargetError(
+                f"{trouble}; nor does it start as it was, so it is stopped: {_first_line(error)}"
+            ) from error
 
     def _started(self, parallelism: Mapping[str, int]) -> StreamingQuery:
         """Start it from this thread. Spark looks formats written in Python up in the thread's active session, and the
@@ -123,7 +151,9 @@ class ManagedQuery:
             known.setActiveSession(self._spark._jsparkSession)
         except (Py4JError, AttributeError, TypeError):
             log.debug("query %s is started in whatever session is active", self.name)
-        return self._start(parallelism)
+        query = self._start(parallelism)
+        self._owed = False
+        return query
 
     def await_termination(self) -> None:
         """Return when the query has ended and is not being restarted."""
@@ -137,6 +167,7 @@ class ManagedQuery:
     def stop(self) -> None:
         """Stop it for good, between two batches."""
         with self._restarting:
+            self._stopped_for_good = True
             stop_between_batches(self.query, self._stop_within_s)
 
     def _state_partitions_wanted(self, wanted: Mapping[str, int]) -> int | None:
@@ -199,7 +230,7 @@ class ManagedQuery:
             log.info("query %s stopped in batch %d, which is finished first", self.name, unfinished)
             self.query = self._started(self.parallelism)
             await_batch(self.query, unfinished, deadline_s - time.monotonic())
-            stop_between_batches(self.query, self._stop_within_s)
+            self._stop_to_start_again()
 
     def _note_state_partitions(self) -> None:
         """Believe what the query says of itself, once it has said something."""
@@ -207,3 +238,7 @@ class ManagedQuery:
         operators = (progress or {}).get("stateOperators") or []
         if operators:
             self._state_partitions = int(operators[0]["numShufflePartitions"])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

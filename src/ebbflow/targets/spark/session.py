@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ebbflow.targets.spark.interrupts import deferred_signals
 from ebbflow.targets.spark.settings import use_loopback, use_this_python
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ def local_session(
     from pyspark.sql import SparkSession
 
     # The JVM first, the settings after: it would get them on its command line, secrets included.
-    if apart and SparkContext._gateway is None:
-        launched = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=launched)
-    else:
-        SparkContext._ensure_initialized()
+    with deferred_signals():
+        if apart and SparkContext._gateway is None:
+            launched = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=launched)
+        else:
+            SparkContext._ensure_initialized()
     builder: SparkSession.Builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -20,8 +20,8 @@ _NEVER = "3650d"
 def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
     """Settings for a session that Ebbflow scales from its first executor on.
 
-    Decommissioning is on so that a leaving executor finishes its tasks. Moving its blocks is off: between
-    batches it holds only shuffle files nobody reads again, and state lives in the checkpoint.
+    Decommissioning is on so that a leaving executor finishes its tasks. Moving its blocks is off: who is let go holds
+    only shuffle files nobody reads again. State lives in the checkpoint, and who holds cached data stays.
 
     >>> scaling_settings(initial_executors=2, master="spark://host:7077")["spark.dynamicAllocation.enabled"]
     'true'

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ebbflow.errors import InputError
+from ebbflow.targets.spark.interrupts import deferred_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,7 @@ def run_script(
     ours = set(threading.enumerate())
     with (
         _submit_arguments(master, settings, settings_file),
+        _launched_whole(),
         _session_hook(on_session),
         _as_main(script, arguments),
         _terminable(),
@@ -120,6 +122,25 @@ def _users_words(text: str) -> list[str]:
 
 
 @contextmanager
+def _launched_whole() -> Iterator[None]:
+    """Let nobody end us while the script's session launches its JVM: half launched, it would be left behind."""
+    from pyspark import SparkContext
+
+    where: Any = sys.modules[SparkContext.__module__]
+    original = where.launch_gateway
+
+    def launch(*arguments: Any, **options: Any) -> Any:
+        with deferred_signals():
+            return original(*arguments, **options)
+
+    where.launch_gateway = launch
+    try:
+        yield
+    finally:
+        where.launch_gateway = original
+
+
+@contextmanager
 def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
     """Be told of every application the script opens. Nothing that goes wrong there reaches the script."""
     from pyspark.sql import SparkSession
@@ -131,13 +152,13 @@ def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
     # Both the builder and SparkSession(context) come through here.
     def opened(session: SparkSession, *arguments: Any, **options: Any) -> None:
         original(session, *arguments, **options)
-        application = str(session.sparkContext.applicationId)
-        if application not in told:
-            told.add(application)
-            try:
+        try:
+            application = str(session.sparkContext.applicationId)
+            if application not in told:
+                told.add(application)
                 on_session(session)
-            except Exception:
-                log.exception("not scaling, because of a fault of ours; the job goes on untouched")
+        except Exception:
+            log.exception("not scaling, because of a fault of ours; the job goes on untouched")
 
     hooked.__init__ = opened
     try:
@@ -165,16 +186,18 @@ def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a polite kill end the script like an exit, so that reports are written and clusters stopped."""
+    """Let a polite kill or a hang-up end the script like an exit: reports are written, and clusters stopped."""
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise _Terminated(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    heeded = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit_code(end: SystemExit) -> int:

@@ -18,6 +18,7 @@ from pyspark.accumulators import AccumulatorParam
 import ebbflow
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.interrupts import deferred_signals
 from ebbflow.targets.spark.settings import use_loopback, use_this_python
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def on_cluster(shared: Any, *, master: str) -> Iterator[Work]:
         "spark.task.maxFailures": "2",
     }
     conf = SparkConf().setMaster(master).setAppName("ebbflow sweep").setAll(list(settings.items()))
+    with deferred_signals():
+        SparkContext._ensure_initialized(conf=conf)  # the JVM
     context = SparkContext(conf=conf)
     context.setLogLevel("OFF")
     with scratch_folder("sweep") as folder:

@@ -12,7 +12,8 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
-from ebbflow.targets.spark.actuator import ShrinkTimes, SparkActuator
+from ebbflow.targets.spark.actuator import SparkActuator
+from ebbflow.targets.spark.draining import ShrinkTimes
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.restart import ManagedQuery
@@ -81,7 +82,7 @@ class SparkTarget:
         nodes = len(self._actuator.staying())
         gave_up = 0
         if self._actuator.in_charge:
-            self._actuator.note_losses()
+            self._actuator.take_stock()
             gave_up = self._actuator.give_up_on_overdue()
         else:
             self._actuator.requested = nodes
