@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 
@@ -16,14 +17,16 @@ from plain_google_cluster import plain_query
 
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster import source
 from ebbflow.pipelines.google_cluster.machine import Events, in_units
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, REJECTS
-from ebbflow.pipelines.google_cluster.source import TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.source import PartSlice, TaskEventReader, TaskEventSource, read_speed
 from ebbflow.pipelines.google_cluster.source_rows import PACKED
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.part import Part, read_part
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 SPEC = TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3)
@@ -155,6 +158,42 @@ def test_rows_of_events_are_what_is_packed(folder) -> None:
         for table in (plain, packed)
     ]
     assert beside[0].equals(beside[1])
+
+
+def test_a_file_that_was_replaced_is_read_anew_by_a_worker_that_has_read_it(tmp_path) -> None:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    told = []
+    for run, (tasks, cpu) in enumerate(((3, "0.50"), (3, "0.25"), (7, "0.25"))):
+        lines = [f"{START_US + 1},,42,{task},17,1,u,0,0,{cpu},,,0\n" for task in range(tasks)]
+        new = tmp_path / "new.csv"
+        new.write_text("".join(lines))
+        new.replace(folder / "part-0.csv")
+        OneProcess(folder, tmp_path / f"out-{run}").to_the_end()
+        told += rows(tmp_path / f"out-{run}", MACHINES, "tasks", "cpu")
+    assert told == [(3, 1.5), (3, 0.75), (7, 1.75)]
+
+
+def test_a_part_is_read_once_for_all_slices_of_it(folder, tmp_path, monkeypatch) -> None:
+    read: list[str] = []
+
+    def counting(path: Path, *bounds: int) -> Part:
+        read.append(path.name)
+        return read_part(path, *bounds)
+
+    monkeypatch.setattr("ebbflow.pipelines.google_cluster.source.read_part", counting)
+    source._read.cache_clear()
+    OneProcess(folder, tmp_path, {"max_trace_us": 400_000_000}).to_the_end()
+    assert len(read) == len(set(read)) == SPEC.parts + 1
+
+
+def test_a_file_that_went_away_is_named(folder) -> None:
+    reader = TaskEventReader(path=str(folder), speed=None, max_parts=None, max_trace_us=None)
+    start = reader.initialOffset()
+    piece = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))[0]
+    gone = PartSlice(dataclasses.replace(piece.piece, path=str(folder / "gone.csv")), None)
+    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: No such file"):
+        list(reader.read(gone))
 
 
 # -- offsets and speed -------------------------------------------------------------------------------
