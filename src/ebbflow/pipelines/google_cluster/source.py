@@ -199,14 +199,14 @@ def _part(piece: Slice) -> Part:
     except OSError as error:
         raise InputError(f"cannot read {piece.path}: {error.strerror}") from None
     version = (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
-    return _read(piece.path, version, piece.floor_us, piece.ceiling_us)
+    return _read(piece.path, version, piece.floor_us, piece.ceiling_us, piece.next_us)
 
 
 @lru_cache(maxsize=1)
-def _read(path: str, version: tuple[int, ...], floor_us: int, ceiling_us: int) -> Part:
+def _read(path: str, version: tuple[int, ...], floor_us: int, ceiling_us: int, next_us: int | None) -> Part:
     """Kept in the Python worker: a slow replay takes a part in many small slices."""
     del version
-    return read_part(Path(path), floor_us, ceiling_us)
+    return read_part(Path(path), floor_us, ceiling_us, next_us)
 
 
 def read_speed(text: str) -> float | None:
