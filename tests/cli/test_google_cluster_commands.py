@@ -74,6 +74,15 @@ def nothing_starts(monkeypatch):
         (["bench", "google-cluster", "static", "--instances", "1,many"], "write whole numbers"),
         (["bench", "google-cluster", "static", "--input", "/no/such"], "there is no folder"),
         (["bench", "google-cluster", "static", "--report", "/no/such/page.html"], "there is no folder"),
+        (["google-cluster", "generate", "--output", "out", "--span", "5000000d"], "365 days at most"),
+        (["google-cluster", "generate", "--output", "out", "--events", "9" * 23], "more than 365 days"),
+        (["bench", "google-cluster", "static", "--events", "9" * 23], "more than 365 days"),
+        (["bench", "google-cluster", "static", "--input", "TRACE"], "has no events"),
+        (["bench", "google-cluster", "dynamic", "--input", "TRACE"], "has no events"),
+        (
+            ["bench", "google-cluster", "dynamic", "--minutes", "60", "--speed", "10000"],
+            "would replay 431 days, and a trace has 365 at most",
+        ),
         (["bench", "google-cluster", "dynamic", "--minutes", "0"], "write 0.5 to 1440"),
         (["bench", "google-cluster", "dynamic", "--speed", "0"], "write 1 for real time"),
     ],
@@ -82,6 +91,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     monkeypatch, capsys, tmp_path, tmp_path_factory, arguments, words
 ) -> None:
     (tmp_path / "a.csv").write_text("")
+    (tmp_path / "b.csv").write_text("bad\n")
     empty = tmp_path_factory.mktemp("empty")
     replaced = [a.replace("TRACE", str(tmp_path)).replace("EMPTY", str(empty)) for a in arguments]
     code, out, err = ebbflow(monkeypatch, capsys, *replaced)
@@ -89,6 +99,21 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     assert words in err
     assert len(err.strip().splitlines()) == 1
     assert out == ""
+
+
+def test_the_static_test_does_not_speak_of_machines_that_it_cannot_be_asked_for(monkeypatch, capsys) -> None:
+    code, _, err = ebbflow(monkeypatch, capsys, "bench", "google-cluster", "static", "--events", "300000")
+    assert code == 2
+    assert err.endswith(" events\n")
+    assert "or for" not in err
+
+
+def test_a_folder_that_is_named_needs_no_trace_to_be_made(monkeypatch, capsys, tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("600000001,,42,3,17,1,someone,2,9,0.0625,0.03,3.815e-05,0\n")
+    monkeypatch.setattr("ebbflow.cli.bench_google_cluster.check_java", lambda: None)
+    words = ("--input", str(tmp_path), "--minutes", "60", "--speed", "10000")
+    with pytest.raises(AssertionError, match="something was started"):
+        ebbflow(monkeypatch, capsys, "bench", "google-cluster", "dynamic", *words)
 
 
 def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path) -> None:

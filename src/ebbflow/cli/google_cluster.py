@@ -118,8 +118,8 @@ def generate(
     )
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"cannot write to {output}: it must be a new or empty folder")
-    check_java()
     count = ClusterTrace(spec).parts
+    check_java()
     say(f"writing {events:,} events of {machines:,} machines in {count} parts")
     with standard_output_to_error():
         written = make_trace(spec, output, ending=PARQUET if parquet else CSV)
