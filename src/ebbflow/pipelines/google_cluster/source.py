@@ -102,7 +102,10 @@ class TaskEventSource(DataSource):
         )
 
     def _packed(self) -> bool:
-        return self.options.get("packed", "false").lower() == "true"
+        text = self.options.get("packed", "false").lower()
+        if text not in ("true", "false"):
+            raise InputError(f"packed must be true or false, not '{text}'")
+        return text == "true"
 
 
 class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
