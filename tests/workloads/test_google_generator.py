@@ -130,9 +130,10 @@ def test_the_real_month_is_what_the_generator_is_held_to(shared_data) -> None:
 
 
 def test_high_rates_last_as_long_as_in_the_real_month() -> None:
-    for seed in (0, 1):
-        made = ClusterTrace(TraceSpec(machines=500, seed=seed)).events_by_minute
-        assert correlations(made) == pytest.approx(LASTS, abs=0.2)
+    """One month says little: its correlations differ by 0.06 to 0.08 from seed to seed. The mean of twelve says more."""
+    months = [ClusterTrace(TraceSpec(machines=20, seed=seed)).events_by_minute for seed in range(12)]
+    assert np.mean([correlations(made) for made in months], axis=0) == pytest.approx(LASTS, abs=0.06)
+    for made in months[:2]:
         part = np.log(made[: len(made) // 84 * 84].reshape(-1, 84))  # as long as the real part
         part = part - part.mean(axis=1, keepdims=True)
         assert (part[:, 1:] * part[:, :-1]).mean() / part.var() < 0.2, "minutes hardly know of each other"
