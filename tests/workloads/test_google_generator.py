@@ -130,7 +130,7 @@ def test_the_real_month_is_what_the_generator_is_held_to(shared_data) -> None:
 
 
 def test_high_rates_last_as_long_as_in_the_real_month() -> None:
-    """One month says little: its correlations differ by 0.06 to 0.08 from seed to seed. The mean of twelve says more."""
+    """One month says little: its correlations differ by 0.06 to 0.08 by the seed. The mean of twelve says more."""
     months = [ClusterTrace(TraceSpec(machines=20, seed=seed)).events_by_minute for seed in range(12)]
     assert np.mean([correlations(made) for made in months], axis=0) == pytest.approx(LASTS, abs=0.06)
     for made in months[:2]:

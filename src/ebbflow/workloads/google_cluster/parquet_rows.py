@@ -1,8 +1,8 @@
 """Rows of task events as columns, out of Parquet: the 13 columns of the trace in its order, whatever their names.
 
 A column must be of a type that can hold its numbers as they are: a moment, a truth value or a decimal fraction is no
-whole number, and such a file is refused. A row that is no event is found as in CSV: rows are written out as lines, of
-the columns that are read, and these are looked through.
+whole number, a 32-bit float rounds them, and such a file is refused. A row that is no event is found as in CSV: rows
+are written out as lines, of the columns that are read, and these are looked through.
 """
 
 from __future__ import annotations
@@ -142,8 +142,10 @@ def _holds(kind: Any, name: str) -> bool:
         kind = kind.value_type
     if pa.types.is_decimal(kind):
         return name in REQUESTS or kind.scale == 0
+    if pa.types.is_floating(kind):
+        return name in REQUESTS or kind == pa.float64()  # a shorter one has rounded ids and times
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null, _is_bytes)
-    return any(is_it(kind) for is_it in (pa.types.is_integer, pa.types.is_floating, *texts))
+    return any(is_it(kind) for is_it in (pa.types.is_integer, *texts))
 
 
 def _is_bytes(kind: Any) -> bool:
