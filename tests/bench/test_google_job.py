@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,35 @@ def test_a_checkpoint_of_another_query_is_no_beginning_of_ours(tmp_path) -> None
     assert before.folder == ""
     (tmp_path / "offsets" / "0").write_text("v7")
     assert begun(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "elsewhere", "python"),
+    [
+        ("local[1]", {}, False, None),
+        ("local-cluster[2,1,1024]", {}, False, None),
+        ("spark://127.0.0.1:7077", {}, True, sys.executable),
+        ("spark://far-away:7077", {}, True, None),
+        ("spark://far-away:7077", {"spark.pyspark.python": "/opt/python"}, True, "/opt/python"),
+    ],
+)
+def test_executors_on_this_machine_get_the_python_that_has_ebbflow(
+    tmp_path, monkeypatch, master, conf, elsewhere, python
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def session(*_: object, **options: object) -> None:
+        seen.update(options, python=os.environ.get("PYSPARK_PYTHON"))
+        raise InputError("that will do")
+
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(job, "local_session", session)
+    with pytest.raises(InputError, match="that will do"):
+        run_job(input=trace(tmp_path / "a"), output=tmp_path / "out", master=master, instances=1, conf=conf)
+    assert seen["elsewhere"] is elsewhere
+    assert seen["python"] == python
 
 
 @pytest.mark.parametrize(("is_input", "kind"), [(True, InputError), (False, TargetError)])

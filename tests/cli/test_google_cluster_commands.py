@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from console import ebbflow
 
 from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, parts_a_batch
-from ebbflow.cli.bench_google_cluster import _in_small_parts
+from ebbflow.bench.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
+from ebbflow.cli.bench_google_cluster import _in_small_parts, _point
 from ebbflow.pipelines.google_cluster.checkpoint import Begun
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
@@ -33,6 +36,19 @@ def nothing_starts(monkeypatch):
         (
             ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--conf", "x"],
             "not a Spark setting",
+        ),
+        (
+            [
+                "google-cluster",
+                "stats",
+                "--input",
+                "TRACE",
+                "--output",
+                "out",
+                "--conf",
+                "spark.driver.memory=4g",
+            ],
+            "PYSPARK_SUBMIT_ARGS='--conf spark.driver.memory=4g pyspark-shell'",
         ),
         (
             ["google-cluster", "stats", "--input", "TRACE", "--output", "out", "--master", "mesos"],
@@ -74,6 +90,15 @@ def nothing_starts(monkeypatch):
         (["bench", "google-cluster", "static", "--instances", "1,many"], "write whole numbers"),
         (["bench", "google-cluster", "static", "--input", "/no/such"], "there is no folder"),
         (["bench", "google-cluster", "static", "--report", "/no/such/page.html"], "there is no folder"),
+        (["google-cluster", "generate", "--output", "out", "--span", "5000000d"], "365 days at most"),
+        (["google-cluster", "generate", "--output", "out", "--events", "9" * 23], "more than 365 days"),
+        (["bench", "google-cluster", "static", "--events", "9" * 23], "more than 365 days"),
+        (["bench", "google-cluster", "static", "--input", "TRACE"], "has no events"),
+        (["bench", "google-cluster", "dynamic", "--input", "TRACE"], "has no events"),
+        (
+            ["bench", "google-cluster", "dynamic", "--minutes", "60", "--speed", "10000"],
+            "would replay 431 days, and a trace has 365 at most",
+        ),
         (["bench", "google-cluster", "dynamic", "--minutes", "0"], "write 0.5 to 1440"),
         (["bench", "google-cluster", "dynamic", "--speed", "0"], "write 1 for real time"),
     ],
@@ -82,6 +107,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     monkeypatch, capsys, tmp_path, tmp_path_factory, arguments, words
 ) -> None:
     (tmp_path / "a.csv").write_text("")
+    (tmp_path / "b.csv").write_text("bad\n")
     empty = tmp_path_factory.mktemp("empty")
     replaced = [a.replace("TRACE", str(tmp_path)).replace("EMPTY", str(empty)) for a in arguments]
     code, out, err = ebbflow(monkeypatch, capsys, *replaced)
@@ -91,25 +117,84 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     assert out == ""
 
 
-def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path) -> None:
-    (tmp_path / "a.csv").write_text("")
+def test_the_static_test_does_not_speak_of_machines_that_it_cannot_be_asked_for(monkeypatch, capsys) -> None:
+    code, _, err = ebbflow(monkeypatch, capsys, "bench", "google-cluster", "static", "--events", "300000")
+    assert code == 2
+    assert err.endswith(" events\n")
+    assert "or for" not in err
+
+
+def test_a_folder_that_is_named_needs_no_trace_to_be_made(monkeypatch, capsys, tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("600000001,,42,3,17,1,someone,2,9,0.0625,0.03,3.815e-05,0\n")
+    monkeypatch.setattr("ebbflow.cli.bench_google_cluster.check_java", lambda: None)
+    words = ("--input", str(tmp_path), "--minutes", "60", "--speed", "10000")
+    with pytest.raises(AssertionError, match="something was started"):
+        ebbflow(monkeypatch, capsys, "bench", "google-cluster", "dynamic", *words)
+
+
+@pytest.fixture
+def ran(monkeypatch) -> dict[str, object]:
+    """What a job was started with."""
     ran: dict[str, object] = {}
+    nothing = Figures(
+        events=0, without_machine=0, rejected=0, reports=0, machines=0, batches=0, seconds=0.0, rates_per_s=()
+    )  # fmt: skip
 
     def run_job(**options: object) -> Figures:
         ran.update(options)
-        return Figures(
-            events=0,
-            without_machine=0,
-            rejected=0,
-            reports=0,
-            machines=0,
-            batches=0,
-            seconds=0.0,
-            rates_per_s=(),
-        )
+        return nothing
 
     monkeypatch.setattr("ebbflow.cli.google_cluster.run_job", run_job)
     monkeypatch.setattr("ebbflow.cli.google_cluster.check_java", lambda: None)
+    monkeypatch.setattr("ebbflow.cli.google_cluster.check_master", lambda _: None)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("words", "instances", "told"),
+    [
+        ([], 3, False),
+        (["--master", "local"], 1, False),
+        (["--master", "local[7,2]"], 7, False),
+        (["--master", "local-cluster[2,5,1024]"], 10, False),
+        (["--master", "local[90]"], 48, False),
+        (["--master", "spark://far:1"], 3, True),
+        (["--master", "spark://far:1", "--conf", "spark.cores.max=9"], 9, False),
+        (["--master", "yarn", "--conf", "spark.executor.instances=4", "--conf", "spark.executor.cores=2"], 8, False),
+        (["--master", "spark://far:1", "--instances", "5"], 5, False),
+    ],
+)  # fmt: skip
+def test_there_are_as_many_instances_as_the_master_runs_at_once(
+    monkeypatch, capsys, tmp_path, ran, words, instances, told
+) -> None:
+    (tmp_path / "a.csv").write_text("")
+    monkeypatch.setattr("ebbflow.cli.google_cluster.cores", lambda: 3)
+    own = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
+    code, _, err = ebbflow(monkeypatch, capsys, *own, *words)
+    assert code == 0
+    assert ran["instances"] == instances
+    assert ("--instances can say" in " ".join(err.split())) is told
+
+
+def test_a_group_without_a_command_shows_its_help_and_nothing_else(monkeypatch, capsys) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, "google-cluster")
+    assert code == 2
+    assert "generate" in out + err
+    assert "ebbflow:" not in err
+
+
+def test_a_run_on_too_few_cores_is_drawn_as_the_measured_one_that_it_is() -> None:
+    run = Figures(
+        events=100, without_machine=0, rejected=0, reports=1, machines=1, batches=2, seconds=4.0,
+        rates_per_s=(1.0, 2.0, 3.0, 4.0), batch_events=(50, 50),
+    )  # fmt: skip
+    result = run_static(Path(), (1, 2, 4), cores=1, run=lambda _: run)
+    assert [row.source for row in result.rows] == [MEASURED, CROWDED, SIMULATED]
+    assert [_point(result, index).measured for index in range(3)] == [True, True, False]
+
+
+def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path, ran) -> None:
+    (tmp_path / "a.csv").write_text("")
     monkeypatch.setattr("ebbflow.cli.google_cluster.resumed", lambda **_: Begun(folder="", instances=3))
     words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
     code, _, err = ebbflow(monkeypatch, capsys, *words, "--instances", "5")

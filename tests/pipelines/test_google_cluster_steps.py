@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +18,24 @@ from plain_google_cluster import plain_query
 
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster import source
 from ebbflow.pipelines.google_cluster.machine import Events, in_units
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery
-from ebbflow.pipelines.google_cluster.sink import CLUSTER, MACHINES, REJECTS
-from ebbflow.pipelines.google_cluster.source import TaskEventReader, TaskEventSource, read_speed
+from ebbflow.pipelines.google_cluster.sink import (
+    CLUSTER,
+    MACHINES,
+    READ,
+    REJECTS,
+    TABLES,
+    events_by_batch,
+    written_s_by_batch,
+)
+from ebbflow.pipelines.google_cluster.source import PartSlice, TaskEventReader, TaskEventSource, read_speed
 from ebbflow.pipelines.google_cluster.source_rows import PACKED
 from ebbflow.workloads.google_cluster.events import START_US
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import PARQUET, ClusterTrace
+from ebbflow.workloads.google_cluster.part import Part, read_part
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 SPEC = TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3)
@@ -124,6 +136,29 @@ def test_rejected_rows_come_with_part_line_reason_and_text(folder, tmp_path) -> 
     ]
 
 
+def test_all_tables_are_there_with_their_columns_when_they_have_no_rows(tmp_path) -> None:
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "part-0.csv").write_text(f"{START_US + 1},,42,1,17,1,u,0,0,0.5,,,0\n")
+    OneProcess(tmp_path / "trace", tmp_path / "clean").to_the_end()
+    (tmp_path / "trace" / "part-0.csv").write_text("no event\n")
+    OneProcess(tmp_path / "trace", tmp_path / "empty").to_the_end()
+    for table in TABLES:
+        clean, empty = (pq.read_table(tmp_path / output / table) for output in ("clean", "empty"))
+        assert clean.schema == empty.schema
+        assert clean.num_rows == {REJECTS: 0}.get(table, 1)
+        assert empty.num_rows == {REJECTS: 1, READ: 1}.get(table, 0)
+
+
+def test_events_and_their_time_are_told_batch_by_batch(folder, tmp_path) -> None:
+    query = OneProcess(folder, tmp_path, {"max_parts": 1})
+    before_s = time.time() - 1
+    query.to_the_end()
+    written_s = written_s_by_batch(tmp_path)
+    assert list(written_s) == list(events_by_batch(tmp_path)) == list(range(query.batches))
+    assert before_s < written_s[0] <= written_s[query.batches - 1] <= time.time() + 1
+    assert sum(events_by_batch(tmp_path).values()) == SPEC.events
+
+
 def test_the_real_part_gives_what_the_plain_loop_gives(shared_data, tmp_path) -> None:
     real = shared_data / "google-cluster"
     (tmp_path / "real").mkdir()
@@ -155,6 +190,42 @@ def test_rows_of_events_are_what_is_packed(folder) -> None:
         for table in (plain, packed)
     ]
     assert beside[0].equals(beside[1])
+
+
+def test_a_file_that_was_replaced_is_read_anew_by_a_worker_that_has_read_it(tmp_path) -> None:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    told = []
+    for run, (tasks, cpu) in enumerate(((3, "0.50"), (3, "0.25"), (7, "0.25"))):
+        lines = [f"{START_US + 1},,42,{task},17,1,u,0,0,{cpu},,,0\n" for task in range(tasks)]
+        new = tmp_path / "new.csv"
+        new.write_text("".join(lines))
+        new.replace(folder / "part-0.csv")
+        OneProcess(folder, tmp_path / f"out-{run}").to_the_end()
+        told += rows(tmp_path / f"out-{run}", MACHINES, "tasks", "cpu")
+    assert told == [(3, 1.5), (3, 0.75), (7, 1.75)]
+
+
+def test_a_part_is_read_once_for_all_slices_of_it(folder, tmp_path, monkeypatch) -> None:
+    read: list[str] = []
+
+    def counting(path: Path, *bounds: int) -> Part:
+        read.append(path.name)
+        return read_part(path, *bounds)
+
+    monkeypatch.setattr("ebbflow.pipelines.google_cluster.source.read_part", counting)
+    source._read.cache_clear()
+    OneProcess(folder, tmp_path, {"max_trace_us": 1_500_000_000}).to_the_end()
+    assert len(read) == len(set(read)) == SPEC.parts + 1
+
+
+def test_a_file_that_went_away_is_named(folder) -> None:
+    reader = TaskEventReader(path=str(folder), speed=None, max_parts=None, max_trace_us=None)
+    start = reader.initialOffset()
+    piece = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))[0]
+    gone = PartSlice(dataclasses.replace(piece.piece, path=str(folder / "gone.csv")), None)
+    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: No such file"):
+        list(reader.read(gone))
 
 
 # -- offsets and speed -------------------------------------------------------------------------------
@@ -191,9 +262,11 @@ def test_a_speed_that_makes_no_sense_is_told(text) -> None:
         ({"path": "/no/such"}, "no folder"),
         ({"path": "/", "maxPartsPerTrigger": "0"}, "at least 1"),
         ({"path": "/", "maxTracePerTrigger": "long"}, "write it like"),
+        ({"path": "TRACE", "packed": "yes"}, "packed must be true or false, not 'yes'"),
     ],
 )
-def test_options_of_the_source_that_make_no_sense_are_told(options, words) -> None:
+def test_options_of_the_source_that_make_no_sense_are_told(folder, options, words) -> None:
+    options = {key: value.replace("TRACE", str(folder)) for key, value in options.items()}
     with pytest.raises(InputError, match=words):
         TaskEventSource(options).streamReader(None)
 

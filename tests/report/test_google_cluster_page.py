@@ -36,6 +36,15 @@ def test_simulated_points_are_drawn_apart_from_measured_ones(tmp_path) -> None:
     assert page.count('class="chart"') == 3
 
 
+def test_a_title_of_what_was_only_simulated_says_so(tmp_path) -> None:
+    for chosen, words in (
+        (points(), "1.80 times as fast as one<"),
+        (points()[2:], "as fast as one (simulated)<"),
+    ):
+        write_static_page(tmp_path / "page.html", chosen, "")
+        assert words in (tmp_path / "page.html").read_text()
+
+
 def test_the_dynamic_page_shows_cpu_size_rates_and_results() -> None:
     columns = {
         f"{q}_{s}": [1.0, 2.0]

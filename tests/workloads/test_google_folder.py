@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
-from ebbflow.workloads.google_cluster.events import REPORT_US, START_US
+from ebbflow.workloads.google_cluster.events import JUMP_US, REPORT_US, START_US
 from ebbflow.workloads.google_cluster.folder import Place, TraceFolder, part_files
 from ebbflow.workloads.google_cluster.part import read_part
 
@@ -33,7 +34,7 @@ def folder_of(path: Path, *parts: list[int]) -> Path:
 def tasks_between(folder: TraceFolder, start: Place, end: Place) -> list[int]:
     found: list[int] = []
     for piece in folder.slices(start, end):
-        part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us)
+        part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us, piece.next_us)
         found += part.between(piece.from_us, piece.until_us).task.tolist()
     return found
 
@@ -84,7 +85,7 @@ def test_after_a_place_no_event_is_of_a_report_that_was_complete_there(
     folder = TraceFolder(folder_of(tmp_path_factory.mktemp("trace"), *times))
     place = folder.at(cut_us)
     for piece in folder.slices(place, folder.end):
-        part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us)
+        part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us, piece.next_us)
         later = part.between(piece.from_us, piece.until_us).time_us
         assert all(time_us >= START_US + place.reports * REPORT_US or place.reports == 0 for time_us in later)
 
@@ -94,3 +95,41 @@ def test_the_last_report_is_the_first_that_counts_the_last_event(tmp_path) -> No
     assert folder.end.reports == 1
     folder = TraceFolder(folder_of(tmp_path / "b", [0], [START_US + REPORT_US], []))
     assert folder.end.reports == 2
+
+
+@st.composite
+def traces_with_wrong_times(draw) -> tuple[list[int], list[int]]:
+    """(times in order, with pauses and here and there one that is far too late; where it is cut into files)."""
+    steps = draw(st.lists(st.sampled_from((0, 60_000_000, JUMP_US, 3 * JUMP_US)), min_size=2, max_size=8))
+    times = [START_US + time_us for time_us in accumulate(steps)]
+    wrong = draw(st.lists(st.integers(0, len(times) - 1), unique=True, max_size=3))
+    latest_us = times[-1] + JUMP_US
+    made = []
+    for index, time_us in enumerate(times):
+        if index in wrong:
+            made.append(latest_us + draw(st.integers(1, JUMP_US)))
+        made.append(time_us)
+    return made, sorted(draw(st.lists(st.integers(0, len(made)), max_size=4)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(traces_with_wrong_times())
+def test_which_rows_are_events_does_not_depend_on_how_a_trace_is_cut_into_files(
+    tmp_path_factory, made
+) -> None:
+    times, cuts = made
+
+    def events(*parts: list[int]) -> list[tuple[int, int]]:
+        folder = TraceFolder(folder_of(tmp_path_factory.mktemp("trace"), *parts))
+        found: list[tuple[int, int]] = []
+        for piece in folder.slices(folder.start, folder.end):
+            part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us, piece.next_us)
+            found += zip(part.task.tolist(), part.time_us.tolist(), strict=True)
+        return found
+
+    edges = [0, *cuts, len(times)]
+    whole = events(times)
+    assert events(*(times[first:end] for first, end in pairwise(edges))) == whole
+    assert [time_us for _, time_us in whole] == sorted(times)[: len(whole)], (
+        "those that are too late are none"
+    )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import time
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -61,7 +65,6 @@ def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -
         (GOOD.replace("0.0625", "1e999"), "cpu inf is more than 100"),
         (GOOD.replace("0.0625", "10000000"), "cpu 10000000.0 is more than 100"),
         (GOOD.replace("0.03", "100.5"), "memory 100.5 is more than 100"),
-        (GOOD.replace("someone", "some\rone"), "a line end within it"),
         (GOOD.replace("600000001", "9600000001000"), "a time more than 2 days after the rows around it"),
         ("\x00\x01", "1 columns instead of 13"),
     ],
@@ -154,6 +157,41 @@ def test_a_trace_may_pause_for_days(tmp_path) -> None:
     assert first_time_us(written(tmp_path / "one.csv", late)) == 9_600_000_001_000
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_the_last_row_of_a_part_is_judged_by_the_event_that_comes_after_it(tmp_path, ending) -> None:
+    late = GOOD.replace("600000001", "9600000001000")
+    path = (in_parquet if ending == ".parquet" else written)(tmp_path / f"part{ending}", GOOD, late)
+    for next_us, rejected in ((None, []), (9_600_000_001_001, []), (600_000_002, [2])):
+        part = read_part(path, next_us=next_us)
+        assert [bad.line for bad in part.rejected] == rejected
+    alone = (in_parquet if ending == ".parquet" else written)(tmp_path / f"one{ending}", late)
+    assert first_time_us(alone, 600_000_002) is None
+    assert read_part(alone, next_us=600_000_002).last_us is None
+
+
+def test_a_line_ends_the_same_way_whether_or_not_another_one_can_be_read(tmp_path) -> None:
+    second = GOOD.replace("600000001", "600000002")
+    for end in ("\n", "\r\n", "\r", "\r\r\n"):
+        path = tmp_path / "part.csv"
+        for more in ("", f"bad{end}"):
+            path.write_bytes(f"{GOOD}{end}{second}{end}{more}".encode())
+            part = read_part(path)
+            assert part.time_us.tolist() == [600_000_001, 600_000_002]
+            assert [bad.text for bad in part.rejected] == (["bad"] if more else [])
+            assert first_time_us(path) == 600_000_001
+
+
+def test_very_many_bad_rows_and_very_long_ones_are_told_in_seconds(tmp_path) -> None:
+    began_s = time.process_time()
+    different = (GOOD.replace("600000001", f"x{number}") for number in range(20_000))
+    part = read_part(written(tmp_path / "part.csv", *different, *(GOOD.replace("0.0625", "no"),) * 20_000))
+    assert time.process_time() - began_s < 3.0, "a cast for each took 5 s"
+    assert len(part.rejected) == 40_000
+    assert part.rejected[7].reason == "time 'x7' is not a whole number of 0 or more"
+    long = GOOD.replace("someone", "y" * 70_000_000)
+    assert len(read_part(written(tmp_path / "long.csv", GOOD, long, GOOD)).row) == 3
+
+
 # -- Parquet -----------------------------------------------------------------------------------------
 
 
@@ -206,8 +244,102 @@ def test_parquet_that_holds_no_task_events_is_told(tmp_path) -> None:
         read_part(tmp_path / "other.parquet")
     lists = {name: pa.array([[1]]) for name in COLUMNS}
     pq.write_table(pa.table(lists), tmp_path / "lists.parquet")
-    with pytest.raises(InputError, match=r"column 1 is the time, a number; here it is list"):
+    with pytest.raises(InputError, match=r"column 1 is the time, a whole number; here it is list"):
         read_part(tmp_path / "lists.parquet")
     (tmp_path / "text.parquet").write_text("no")
     with pytest.raises(InputError, match="cannot read"):
         first_time_us(tmp_path / "text.parquet")
+
+
+ROWS = 100
+
+
+def columns_of(path: Path, names: list[str] | None = None, **other: Callable[[Any], Any]) -> Path:
+    """A part of a hundred events, 30 s apart, one a task; ``other`` makes something else of a column."""
+    whole = {
+        "time": [600_000_001 + 30_000_000 * row for row in range(ROWS)],
+        "job": [42] * ROWS,
+        "task": list(range(ROWS)),
+        "machine": [4_155_527_081 + row % 3 for row in range(ROWS)],
+        "event": [1] * ROWS,
+    }
+    columns: dict[str, Any] = {name: pa.array([0] * ROWS) for name in COLUMNS}
+    columns |= {name: pa.array(values) for name, values in whole.items()}
+    columns |= {name: pa.array([0.1] * ROWS) for name in ("cpu", "memory", "disk")}
+    columns |= {name: change(columns[name]) for name, change in other.items()}
+    pq.write_table(pa.table(list(columns.values()), names=names or list(columns)), path)
+    return path
+
+
+def with_one(value: Any) -> Callable[[Any], Any]:
+    """As floats, with another value in the middle."""
+    return lambda column: pa.array([*column.to_pylist()[:50], value, *column.to_pylist()[51:]], pa.float64())
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "kind"),
+    [
+        ("time", lambda c: c.cast(pa.timestamp("us")), r"column 1 is the time, a whole number; here it is timestamp"),
+        ("time", lambda c: c.cast(pa.duration("us")), r"here it is duration\[us\]; write it as integers"),
+        ("time", lambda c: c.cast(pa.decimal128(22, 2)), r"here it is decimal128\(22, 2\)"),
+        ("machine", lambda c: c.cast(pa.float32(), safe=False), "column 5 is the machine, .* here it is float"),
+        ("event", lambda c: pa.array([True] * ROWS), "column 6 is the event, a whole number; here it is bool"),
+        ("cpu", lambda c: pa.array([True] * ROWS), "column 10 is the cpu, a number; here it is bool; .* floats"),
+    ],
+)  # fmt: skip
+def test_a_column_that_cannot_hold_its_numbers_is_refused_with_its_name(
+    tmp_path, column, change, kind
+) -> None:
+    path = columns_of(tmp_path / "part.parquet", **{column: change})
+    for read in (read_part, first_time_us):
+        with pytest.raises(InputError, match=rf"cannot read .*part\.parquet: .*{kind}"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "rejected"),
+    [
+        ("time", lambda c: c.cast(pa.float64()), 0),
+        ("time", with_one(600_000_001.5), 1),
+        ("machine", with_one(17.5), 1),
+        ("machine", with_one(float("nan")), 1),
+        ("machine", with_one(None), 0),
+        ("machine", lambda c: c.cast(pa.decimal128(20, 0)), 0),
+        ("machine", lambda c: c.cast(pa.uint64()), 0),
+        ("job", lambda c: c.cast(pa.large_string()), 0),
+        ("job", lambda c: c.cast(pa.string()).dictionary_encode(), 0),
+        ("job", lambda c: c.dictionary_encode(), 0),
+        ("job", lambda c: pa.array([b"\xff", *[b"42"] * (ROWS - 1)]), 1),
+        ("job", lambda c: pa.array(["42\n", *["42"] * (ROWS - 1)]), 1),
+        ("event", lambda c: c.cast(pa.int8()), 0),
+        ("event", lambda c: pa.array([1] * 50 + [300] + [1] * 49), 1),
+        ("cpu", lambda c: c.cast(pa.float32()), 0),
+        ("cpu", lambda c: pa.array([Decimal("0.1")] * ROWS), 0),
+        ("cpu", lambda c: pa.array([1] * ROWS), 0),
+        ("missing_info", lambda c: pa.array([True] * ROWS), 0),
+    ],
+)  # fmt: skip
+def test_a_row_of_parquet_is_what_it_is_alone_in_its_beginning_and_beside_a_bad_one(
+    tmp_path, column, change, rejected
+) -> None:
+    """All rows at once, the first of them, and line by line: one judge."""
+    path = columns_of(tmp_path / "part.parquet", **{column: change})
+    whole = read_part(path)
+    assert len(whole.row) + len(whole.elsewhere_us) == ROWS - rejected
+    assert len(whole.rejected) == rejected
+    assert first_time_us(path) == min(whole.time_us)
+    bad = columns_of(
+        tmp_path / "bad.parquet", **{column: change, "task": lambda c: pa.array([*range(ROWS - 1), -1])}
+    )
+    beside = read_part(bad)
+    assert len(beside.rejected) == rejected + 1
+    for name in ("row", "time_us", "job", "task", "machine", "event", "cpu", "memory", "disk"):
+        assert getattr(whole, name)[:-1].tolist() == getattr(beside, name).tolist()
+    assert first_time_us(bad) == first_time_us(path)
+
+
+@pytest.mark.parametrize("names", [["a"] * 13, ["a", *(f"a.{i}" for i in range(12))]])
+def test_names_of_parquet_columns_need_not_tell_them_apart(tmp_path, names) -> None:
+    path = columns_of(tmp_path / "part.parquet", names)
+    assert read_part(path).task.tolist() == list(range(ROWS))
+    assert first_time_us(path) == 600_000_001

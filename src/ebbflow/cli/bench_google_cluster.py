@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ebbflow.bench.google_cluster.dynamic import DynamicResult, run_dynamic
 from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, MOST_PARTS, make_trace_in_a_process
-from ebbflow.bench.google_cluster.static import INSTANCES, MEASURED, StaticResult, run_static
+from ebbflow.bench.google_cluster.static import INSTANCES, SIMULATED, StaticResult, run_static
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
 from ebbflow.core.duration import format_duration
 from ebbflow.core.scratch import scratch_folder
@@ -27,10 +27,10 @@ from ebbflow.report.google_cluster_page import (
     write_static_page,
 )
 from ebbflow.targets.spark.java import check_java
-from ebbflow.workloads.google_cluster.folder import part_files
+from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import ClusterTrace
-from ebbflow.workloads.google_cluster.published import EVENTS, MEAN_RATE_PER_S, PARTS
-from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+from ebbflow.workloads.google_cluster.published import EVENTS, MACHINES, MEAN_RATE_PER_S, PARTS
+from ebbflow.workloads.google_cluster.trace_spec import MOST_DAYS, TooFewEventsError, TraceSpec
 
 app = typer.Typer(
     help="Scale the Google cluster query (Rules seed, §5.3): statically, or by its policy.",
@@ -63,17 +63,17 @@ def static(
     """The trace as fast as possible with 1, 2, 4, 8 instances: time, speed-up, efficiency, throughput."""
     check_writable(report)
     sizes = _sizes(instances)
-    with _trace(input, _in_small_parts(TraceSpec(events=events, seed=seed))) as folder:
+    with _trace(input, lambda: _in_small_parts(TraceSpec(events=events, seed=seed))) as folder:
         result = run_static(
             folder, sizes, on_run=lambda n: say(f"n = {n}: in a process of its own, on {n} slot(s)")
         )
     if report is not None:
-        write_static_page(report, [_point(result, i) for i in range(len(result.rows))], _note(result))
+        write_static_page(report, [_point(result, i) for i in range(len(result.rows))], result.note)
     if json:
         print_json(result.to_json())
     else:
         Console(highlight=False).print(_table(result))
-        say(_note(result))
+        say(result.note)
         if report is not None:
             say(f"pictures: {escape(str(report))}")
     return 0
@@ -94,9 +94,7 @@ def dynamic(
         raise InputError(f"--minutes {minutes:g} makes no sense; write 0.5 to 1440")
     if not 0 < speed <= 100_000:
         raise InputError(f"--speed {speed:g} makes no sense; write 1 for real time, up to 100000")
-    span_s = max(60.0, (minutes * 60 + 120) * speed)  # and what it takes to start
-    spec = TraceSpec(events=round(MEAN_RATE_PER_S * span_s) + 16 * 12_500, span_s=span_s, seed=seed)
-    with _trace(input, spec) as folder, standard_output_to_error():
+    with _trace(input, lambda: _long_enough(minutes, speed, seed)) as folder, standard_output_to_error():
         result = run_dynamic(folder, lasts_s=minutes * 60, speed=speed, say=say)
     if report is not None:
         write_dynamic_page(report, _picture(result))
@@ -110,19 +108,35 @@ def dynamic(
 
 
 @contextmanager
-def _trace(input: Path | None, spec: TraceSpec) -> Iterator[Path]:
+def _trace(input: Path | None, spec_of: Callable[[], TraceSpec]) -> Iterator[Path]:
     """The folder that was named, or one that is made for this and goes with it."""
     if input is not None:
-        part_files(input)
+        if not TraceFolder(input).has_events:
+            raise InputError(f"{input} has no events: no row of its files can be read as one")
         check_java()
         yield input
         return
-    ClusterTrace(spec).check()
+    spec = spec_of()
+    try:
+        ClusterTrace(spec).check()
+    except TooFewEventsError as few:
+        raise InputError(few.told) from None  # here nobody can ask for machines
     check_java()
     with scratch_folder("trace") as folder:
         say(f"making a trace of {spec.events:,} events")
         make_trace_in_a_process(spec, Path(folder))
         yield Path(folder)
+
+
+def _long_enough(minutes: float, speed: float, seed: int) -> TraceSpec:
+    """For a replay of so many minutes."""
+    span_s = max(60.0, (minutes * 60 + 120) * speed)  # and what it takes to start
+    if span_s > MOST_DAYS * 86_400:
+        raise InputError(
+            f"--minutes {minutes:g} at --speed {speed:g} would replay {span_s / 86_400:.0f} days, and a trace has "
+            f"{MOST_DAYS} at most; take less of one of them, or name a folder with --input"
+        )
+    return TraceSpec(events=round(MEAN_RATE_PER_S * span_s) + 16 * MACHINES, span_s=span_s, seed=seed)
 
 
 def _in_small_parts(spec: TraceSpec) -> TraceSpec:
@@ -136,10 +150,6 @@ def _sizes(text: str) -> list[int]:
     if not words or not all(word.isdecimal() and 1 <= int(word) <= 48 for word in words):
         raise InputError(f"--instances {text} makes no sense; write whole numbers from 1 to 48, like 1,2,4,8")
     return [int(word) for word in words]
-
-
-def _note(result: StaticResult) -> str:
-    return result.note
 
 
 def _table(result: StaticResult) -> Table:
@@ -163,7 +173,7 @@ def _point(result: StaticResult, index: int) -> StaticPoint:
     seed = row.to_json()["seed"]
     return StaticPoint(
         instances=row.instances,
-        measured=row.source == MEASURED,
+        measured=row.source != SIMULATED,
         seconds=row.seconds,
         speed_up=row.speed_up,
         seed_speed_up=seed["speed_up"],

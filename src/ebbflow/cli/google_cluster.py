@@ -16,15 +16,24 @@ from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
+from ebbflow.pipelines.google_cluster.buckets import BUCKETS
 from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
 from ebbflow.targets.spark.java import check_java
-from ebbflow.targets.spark.masters import check_master
+from ebbflow.targets.spark.masters import check_master, slots_here
 from ebbflow.workloads.google_cluster.folder import TraceFolder
 from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 
+_OF_THE_JVM = (
+    "spark.driver.memory",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.jars.packages",
+)
 _SHOWN = ("total", "mean", "median", "p75", "p90", "p95", "p99")
 
 
@@ -48,7 +57,11 @@ def stats(
         str | None, typer.Option(help="Any Spark master.", show_default="all cores of this machine")
     ] = None,
     instances: Annotated[
-        int | None, typer.Option(help="Instances of the machine operator.", show_default="one a core")
+        int | None,
+        typer.Option(
+            help="Instances of the machine operator.",
+            show_default="one a slot of a local master, else one a core here",
+        ),
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
     json: Json = False,
@@ -58,14 +71,15 @@ def stats(
     A run that was broken off goes on where it was; one that has ended has nothing left to do.
     """
     parts = TraceFolder(input).paths
-    if instances is not None and not 1 <= instances <= 48:
-        raise InputError(f"{instances} instances make no sense; 1 to 48")
+    if instances is not None and not 1 <= instances <= BUCKETS:
+        raise InputError(f"{instances} instances make no sense; 1 to {BUCKETS}")
     settings = spark_conf(conf or [])
+    _check_in_time(settings)
     if master is not None:
         check_master(master)
     before = resumed(input=input, output=output)
     check_java()
-    count = instances or cores()
+    count = instances or _instances(master, settings)
     if before is not None and before.instances not in (None, count):
         if instances is not None:
             say(f"the run goes on with the {before.instances} instance(s) it was begun with, not {instances}")
@@ -118,8 +132,8 @@ def generate(
     )
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"cannot write to {output}: it must be a new or empty folder")
-    check_java()
     count = ClusterTrace(spec).parts
+    check_java()
     say(f"writing {events:,} events of {machines:,} machines in {count} parts")
     with standard_output_to_error():
         written = make_trace(spec, output, ending=PARQUET if parquet else CSV)
@@ -128,6 +142,35 @@ def generate(
     else:
         say(f"{written:,} events: {escape(str(output))}")
     return 0
+
+
+def _instances(master: str | None, settings: dict[str, str]) -> int:
+    """One for each task that can run at once, as far as that is known before anything is started."""
+    if master is None:
+        slots = cores()
+    elif (here := slots_here(master)) is not None:
+        slots = here
+    else:
+        asked = [settings.get(f"spark.executor.{name}", "") for name in ("instances", "cores")]
+        most = settings.get("spark.cores.max", "")
+        if all(each.isdecimal() for each in asked):
+            slots = int(asked[0]) * int(asked[1])
+        elif most.isdecimal():
+            slots = int(most)
+        else:
+            slots = cores()
+            say("as many instances as this machine has cores; what the cluster has, --instances can say")
+    return max(1, min(slots, BUCKETS))
+
+
+def _check_in_time(settings: dict[str, str]) -> None:
+    """The driver's JVM runs before it is told the settings."""
+    for key, value in settings.items():
+        if key in _OF_THE_JVM:
+            raise InputError(
+                f"--conf {key} would come too late, the driver's JVM is running by then; set it in the environment: "
+                f"PYSPARK_SUBMIT_ARGS='--conf {key}={value} pyspark-shell'"
+            )
 
 
 def _last_report(output: Path) -> dict[str, Any] | None:

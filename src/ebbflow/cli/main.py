@@ -95,6 +95,8 @@ def main() -> None:
     except EbbflowError as error:
         _fail(str(error), 1)
     except _USAGE_ERROR as error:
+        if not error.format_message():  # a group without a command: its help has been shown
+            sys.exit(2)
         _fail(error.format_message(), 2)
     except BrokenPipeError:  # who read has heard enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

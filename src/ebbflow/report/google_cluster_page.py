@@ -24,6 +24,7 @@ class StaticPoint:
 
     instances: int
     measured: bool
+    """Else simulated."""
     seconds: float
     speed_up: float
     seed_speed_up: float | None
@@ -48,6 +49,7 @@ def write_static_page(path: Path, points: Sequence[StaticPoint], note: str) -> N
     """One HTML file that needs nothing else."""
     best = max((p for p in points if p.measured), key=lambda p: p.speed_up, default=points[0])
     title = f"Google cluster, static: {best.instances} instances are {best.speed_up:.2f} times as fast as one"
+    title += "" if best.measured else " (simulated)"
     sections = [
         ("Speed-up", f"{note}.", speed_up_figure(points)),
         ("Efficiency", "Speed-up ÷ instances.", efficiency_figure(points)),

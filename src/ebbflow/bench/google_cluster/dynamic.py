@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,6 @@ def run_dynamic(
             **local_settings(cores_per_executor=per_executor, memory="1200m"),
             **scaling_settings(initial_executors=EXECUTORS, master=cluster.master_url),
             **settings(1, packed=packed),
-            "spark.sql.streaming.numRecentProgressUpdates": "10000",
         }
         say(f"starting the query on {EXECUTORS} executors with {per_executor} slots each")
         with local_session(cluster.master_url, own, name="google-cluster") as spark:
@@ -189,24 +188,22 @@ def run_dynamic(
                 on_cycle=seen,
                 master_web_url=cluster.web_url,
             )
-            progress: dict[int, Any] = {}
             until_s = started_s + lasts_s
             while time.now_s() < until_s and not ended.is_set():
                 time.wait(min(5.0, max(0.1, until_s - time.now_s())), ended)
-                progress |= {each["batchId"]: each for each in managed.query.recentProgress}
                 if not attached.active:
                     raise TargetError("the loop has ended before its time; see the log")
             decisions = list(attached.history().entries)
             attached.stop()
             managed.stop()
-            progress |= {each["batchId"]: each for each in managed.query.recentProgress}
         by_batch = sink.events_by_batch(output)
+        ended_s = sink.written_s_by_batch(output)
         table = sink.read_table(output, sink.CLUSTER).to_pydict()
     return DynamicResult(
         speed=speed,
         cpu=[(t - started_s, v) for t, v in cpu],
         sizes=[(t - started_s, n) for t, n in sizes],
-        rates=_rates(progress, by_batch, started_s),
+        rates=rates_of(ended_s, by_batch, started_s),
         changes=tuple(_changes(decisions, started_s)),
         stops=[(t - started_s, sum(times)) for t, times in restarts],
         cluster=table,
@@ -227,17 +224,17 @@ def _changes(decisions: list[Any], started_s: float) -> list[Change]:
     return found
 
 
-def _rates(progress: dict[int, Any], events: dict[int, int], started_s: float) -> list[tuple[float, float]]:
-    """Events of each batch ÷ the time since the one before it; the first has all that was before the trace."""
-    ends = {
-        batch: datetime.fromisoformat(each["timestamp"]).timestamp()
-        + each["durationMs"]["triggerExecution"] / 1000
-        for batch, each in sorted(progress.items())
-        if batch in events
-    }
-    found, last_s = [], None
-    for batch, end_s in ends.items():
-        if last_s is not None and end_s > last_s:
-            found.append((end_s - started_s, events[batch] / (end_s - last_s)))
-        last_s = end_s
-    return found
+def rates_of(
+    ended_s: dict[int, float], events: dict[int, int], started_s: float
+) -> list[tuple[float, float]]:
+    """(when it ended, events a second since the end of the one before) of each batch; the first has all that was before
+    the trace. By what the sink wrote: Spark's progress of a query goes with it when it is stopped for a resize.
+
+    >>> rates_of({0: 100.0, 1: 105.0, 2: 115.0}, {0: 9000, 1: 50, 2: 300}, 98.0)
+    [(7.0, 10.0), (17.0, 30.0)]
+    """
+    return [
+        (ended_s[batch] - started_s, events[batch] / (ended_s[batch] - ended_s[before]))
+        for before, batch in pairwise(sorted(ended_s))
+        if ended_s[batch] > ended_s[before]
+    ]

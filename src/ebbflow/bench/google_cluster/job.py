@@ -25,7 +25,9 @@ from ebbflow.pipelines.google_cluster.checkpoint import Begun, begun
 from ebbflow.pipelines.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
 from ebbflow.pipelines.google_cluster.source import another_folder
 from ebbflow.pipelines.google_cluster.writing import write_trace
+from ebbflow.targets.spark.masters import is_on_this_machine, slots_here
 from ebbflow.targets.spark.session import local_session
+from ebbflow.targets.spark.settings import use_python_of, use_this_python
 from ebbflow.workloads.google_cluster.folder import fingerprint, part_files
 from ebbflow.workloads.google_cluster.generator import CSV, PARQUET
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
@@ -109,7 +111,10 @@ def run_job(
     sink.prepare_output(output)
     query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
     own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
-    elsewhere = not master.startswith("local")
+    elsewhere = slots_here(master) is None
+    if is_on_this_machine(master):  # its executors need what we have; its workers may still be elsewhere
+        use_this_python()
+    use_python_of(conf or {})
     with local_session(
         master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere, apart=True
     ) as spark:

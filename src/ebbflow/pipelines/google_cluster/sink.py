@@ -40,6 +40,11 @@ MACHINES, CLUSTER, REJECTS, READ = "machines", "cluster", "rejected", "read"
 TABLES = (MACHINES, CLUSTER, REJECTS, READ)
 CHECKPOINT = ".checkpoint"
 _STAGING = ".staging"
+_NOTES = {
+    REJECTS: ("part", "line", "reason", "text"),
+    READ: ("part", "from_us", "events", "without_machine", "rejected"),
+}
+_TEXTS = ("part", "reason", "text")
 
 
 def register(spark: SparkSession) -> None:
@@ -87,11 +92,10 @@ class ResultsWriter(DataSourceStreamArrowWriter):
         staging = Path(self._folder) / _STAGING
         staging.mkdir(parents=True, exist_ok=True)
         files = {}
-        for name, table in _tables(rows):
-            if table.num_rows:
-                path = staging / f"{name}-{uuid.uuid4().hex}.parquet"
-                pq.write_table(table, path, compression="zstd")
-                files[name] = str(path)
+        for name, table in _tables(rows):  # one without rows too: who reads all tables finds all of them
+            path = staging / f"{name}-{uuid.uuid4().hex}.parquet"
+            pq.write_table(table, path, compression="zstd")
+            files[name] = str(path)
         return Written(files)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -131,7 +135,8 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     yield CLUSTER, pa.table(columns)
     for name, wanted in ((REJECTS, REJECTED), (READ, COUNTED)):
         notes = [json.loads(note) for note in of(wanted).column("note").to_pylist()]
-        yield name, pa.Table.from_pylist(notes)
+        kinds = {each: pa.string() if each in _TEXTS else pa.int64() for each in _NOTES[name]}
+        yield name, pa.Table.from_pylist(notes, pa.schema(kinds))
 
 
 def check_output(folder: Path) -> None:
@@ -159,18 +164,26 @@ def read_table(folder: Path, table: str, columns: list[str] | None = None) -> pa
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = sorted((folder / table).glob("batch-*.parquet"))
+    files = _by_batch(folder, table)
     if not files:
         return pa.table({})
-    return pa.concat_tables([pq.read_table(each, columns=columns) for each in files])
+    return pa.concat_tables([pq.read_table(each, columns=columns) for each in files.values()])
 
 
 def events_by_batch(folder: Path) -> dict[int, int]:
     """Events that each batch read, with and without a machine."""
     import pyarrow.parquet as pq
 
-    files = sorted((folder / READ).glob("batch-*.parquet"))
     return {
-        int(each.stem.split("-")[1]): sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
-        for each in files
+        batch: sum(pq.read_table(each, columns=["events"]).column(0).to_pylist())
+        for batch, each in _by_batch(folder, READ).items()
     }
+
+
+def written_s_by_batch(folder: Path) -> dict[int, float]:
+    """When each batch was written, by the clock of who wrote it."""
+    return {batch: each.stat().st_mtime for batch, each in _by_batch(folder, READ).items()}
+
+
+def _by_batch(folder: Path, table: str) -> dict[int, Path]:
+    return {int(each.stem.split("-")[1]): each for each in sorted((folder / table).glob("batch-*.parquet"))}

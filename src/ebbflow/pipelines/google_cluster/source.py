@@ -102,7 +102,10 @@ class TaskEventSource(DataSource):
         )
 
     def _packed(self) -> bool:
-        return self.options.get("packed", "false").lower() == "true"
+        text = self.options.get("packed", "false").lower()
+        if text not in ("true", "false"):
+            raise InputError(f"packed must be true or false, not '{text}'")
+        return text == "true"
 
 
 class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -169,8 +172,7 @@ class TaskEventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events of a slice, and what is to be said beside them."""
         assert isinstance(partition, PartSlice)
         piece = partition.piece
-        part = _read(piece.path, piece.floor_us, piece.ceiling_us)
-        part = part.between(piece.from_us, piece.until_us)
+        part = _part(piece).between(piece.from_us, piece.until_us)
         yield from (as_columns if self._packed else as_rows)(part, piece.part)
         yield beside(part, piece, partition.mark_us, PACKED_SCHEMA if self._packed else SCHEMA)
 
@@ -193,10 +195,21 @@ def another_folder(path: str) -> InputError:
     )
 
 
+def _part(piece: Slice) -> Part:
+    """The part of a slice, as the file is now: Spark's Python workers outlive a query, and the file may not."""
+    try:
+        file = Path(piece.path).stat()
+    except OSError as error:
+        raise InputError(f"cannot read {piece.path}: {error.strerror}") from None
+    version = (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
+    return _read(piece.path, version, piece.floor_us, piece.ceiling_us, piece.next_us)
+
+
 @lru_cache(maxsize=1)
-def _read(path: str, floor_us: int, ceiling_us: int) -> Part:
+def _read(path: str, version: tuple[int, ...], floor_us: int, ceiling_us: int, next_us: int | None) -> Part:
     """Kept in the Python worker: a slow replay takes a part in many small slices."""
-    return read_part(Path(path), floor_us, ceiling_us)
+    del version
+    return read_part(Path(path), floor_us, ceiling_us, next_us)
 
 
 def read_speed(text: str) -> float | None:

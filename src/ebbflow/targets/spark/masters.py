@@ -7,6 +7,7 @@ import re
 import socket
 from urllib.parse import urlsplit
 
+from ebbflow.core.machine import cores
 from ebbflow.errors import InputError, UnreachableError
 
 
@@ -18,7 +19,7 @@ def check_master(master: str, within_s: float = 3.0) -> None:
     Traceback (most recent call last):
     ebbflow.errors.InputError: 'localhost:7077' is not a master; write local[2], local[*], spark://HOST:PORT, yarn or k8s://…
     """
-    if re.fullmatch(r"local(\[(\*|[1-9][0-9]*)\])?", master):
+    if slots_here(master) is not None:
         return
     if master.startswith("local"):
         raise InputError(
@@ -48,11 +49,35 @@ def check_master(master: str, within_s: float = 3.0) -> None:
     )
 
 
+def slots_here(master: str) -> int | None:
+    """Tasks that a master within this machine runs at once; None if it is not one of these.
+
+    >>> [slots_here(master) for master in ("local", "local[3]", "local[2,4]", "local-cluster[2,3,1024]", "yarn")]
+    [1, 3, 2, 6, None]
+    """
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\*|\d+)(?:\s*,\s*(\d+))?\]", master, re.ASCII)
+    if found is not None:
+        slots, attempts = cores() if found[1] == "*" else int(found[1]), int(found[2] or 1)
+        return slots if slots > 0 and attempts > 0 else None
+    found = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]", master, re.ASCII)
+    if found is not None:
+        workers, slots, memory_mb = (int(each) for each in found.groups())
+        return workers * slots if workers * slots * memory_mb > 0 else None
+    return None
+
+
 def check_master_to_scale(master: str, within_s: float = 3.0) -> None:
     """A master must be one with executors, and answer."""
     if master.startswith("local"):
+        what = (
+            "is for tests of Spark"
+            if master.startswith("local-cluster")
+            else "runs everything in one process"
+        )
         raise InputError(
-            f"master '{master}' runs everything in one process and has no executors to scale; "
+            f"master '{master}' {what} and has no executors to scale; "
             "leave --master out for a cluster on this machine, or name spark://HOST:PORT, yarn or k8s://…"
         )
     check_master(master, within_s)

@@ -7,7 +7,9 @@ times, and what is an event for ``row_checks``: a row is what it is whether or n
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+import re
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +31,25 @@ if TYPE_CHECKING:
 Problem = tuple[int, str, str]
 """(row, what is wrong with it, its text)"""
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What the rows of a file are."""
+
+    table: pa.Table
+    """The events as columns."""
+    rows: Ints
+    """Which row each of them is."""
+    problems: list[Problem]
+    """The others."""
+
+
 READ = ("time", "job", "task", "machine", "event", "cpu", "memory", "disk")
 _BLANKS = " \t"
 _WHOLE = r"^[ \t]*[0-9]{1,18}[ \t]*$"
 _NUMBER = r"^[ \t]*([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
+_MAY_BE_WHOLE = re.compile(rb"-?[0-9][0-9a-fxA-FX]*$")
+_MAY_BE_NUMBER = re.compile(rb"[-+]?[0-9.inIN][-+0-9a-zA-Z.]*$")
 _MOST_TEXT = 300
 
 
@@ -44,43 +61,35 @@ def types() -> dict[str, pa.DataType]:
     return found | {"event": pa.int8()} | {name: pa.float64() for name in REQUESTS}
 
 
-def lines_of(path: Path) -> list[bytes]:
-    """All lines of a file."""
-    with _opened(path) as stream:
-        lines = [line.rstrip(b"\r") for line in stream.read().split(b"\n")]
-    if lines and not lines[-1]:
-        lines.pop()
-    return lines
+def events(path: Path, next_us: int | None) -> Found:
+    """All of a file."""
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
+        clean = _clean(stream, next_us)
+    if clean is not None:
+        return found_in(clean)
+    with _opened(path) as whole:
+        return with_problems(whole.read().splitlines(), next_us)
 
 
-def first_lines(path: Path) -> Iterator[bytes]:
-    """The same, read no further than is asked for."""
+def first_events(path: Path, rows: int, next_us: int | None) -> tuple[pa.Table, bool]:
+    """(events among the first lines, whether that is all of the file)."""
+    import pyarrow as pa
+
     with _opened(path) as stream:
-        for line in stream:
-            yield line.rstrip(b"\n").rstrip(b"\r")
+        lines = [line for piece in islice(stream, rows) for line in piece.splitlines()]
+        is_all = not stream.read(1)
+    after_us = next_us if is_all else None
+    clean = _clean(pa.BufferReader(b"\n".join(lines) + b"\n"), after_us) if lines else None
+    return (with_problems(lines, after_us).table if clean is None else clean), is_all
 
 
 def _opened(path: Path) -> Any:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def clean_table(path: Path) -> pa.Table | None:
-    """The columns, or None where a row of the file cannot be read."""
-    import pyarrow as pa
-
-    with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
-        return _clean(stream)
-
-
-def events_of(lines: list[bytes]) -> pa.Table:
-    """The events among lines, as columns; quickly if all are."""
-    import pyarrow as pa
-
-    clean = _clean(pa.BufferReader(b"\n".join(lines) + b"\n")) if lines else None
-    return with_problems(lines)[0] if clean is None else clean
-
-
-def _clean(stream: Any) -> pa.Table | None:
+def _clean(stream: Any, next_us: int | None) -> pa.Table | None:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -95,45 +104,51 @@ def _clean(stream: Any) -> pa.Table | None:
         )
     except pa.ArrowInvalid:
         return None
-    return table if is_clean(table) else None
+    return table if is_clean(table, next_us) else None
 
 
-def with_problems(lines: list[bytes]) -> tuple[pa.Table, Ints, list[Problem]]:
-    """(the events as columns, the row of each, what is wrong with the others)."""
+def found_in(table: pa.Table) -> Found:
+    """Of rows that are all events."""
+    return Found(table=table, rows=np.arange(table.num_rows), problems=[])
+
+
+def with_problems(lines: list[bytes], next_us: int | None) -> Found:
+    """The events among lines, and what is wrong with the others."""
     import pyarrow as pa
 
     problems: list[Problem] = []
     kept: list[int] = []
     for row, line in enumerate(lines):
         columns = line.count(b",") + 1
-        if columns == len(COLUMNS) and b"\r" not in line:
+        if columns == len(COLUMNS):
             kept.append(row)
         elif line.strip():
-            what = f"{columns} columns instead of {len(COLUMNS)}"
-            problems.append((row, "a line end within it" if b"\r" in line else what, _text(line)))
+            problems.append((row, f"{columns} columns instead of {len(COLUMNS)}", _text(line)))
     if not kept:
         empty = pa.schema([(n, pa.float64() if n in REQUESTS else pa.int64()) for n in READ]).empty_table()
-        return empty, np.empty(0, np.int64), problems
+        return Found(table=empty, rows=np.empty(0, np.int64), problems=problems)
     texts = _texts([lines[row] for row in kept])
     wrong = _unread(texts)
     good = np.ones(texts.num_rows, bool)
     good[list(wrong)] = False
     table, where = _cast(texts.filter(pa.array(good))), np.flatnonzero(good)
-    for index, reason in value_problems(table).items():
+    for index, reason in value_problems(table, next_us).items():
         wrong[int(where[index])] = reason
     problems += [(kept[index], reason, _text(lines[kept[index]])) for index, reason in wrong.items()]
     fine = np.ones(texts.num_rows, bool)
     fine[list(wrong)] = False
-    return table.filter(pa.array(fine[where])), np.array(kept, np.int64)[fine], sorted(problems)
+    rows = np.array(kept, np.int64)[fine]
+    return Found(table=table.filter(pa.array(fine[where])), rows=rows, problems=sorted(problems))
 
 
 def _texts(lines: list[bytes]) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
+    block = max(64 << 20, 2 * max(map(len, lines)))  # a line must fit
     return csv.read_csv(
         pa.BufferReader(b"\n".join(lines) + b"\n"),
-        read_options=csv.ReadOptions(column_names=COLUMNS, use_threads=False, block_size=64 << 20),
+        read_options=csv.ReadOptions(column_names=COLUMNS, use_threads=False, block_size=block),
         parse_options=csv.ParseOptions(quote_char=False),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(COLUMNS, pa.binary()), include_columns=READ, check_utf8=False
@@ -143,6 +158,7 @@ def _texts(lines: list[bytes]) -> pa.Table:
 
 def _unread(texts: pa.Table) -> dict[int, str]:
     """Row → which of its values is no number."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     wrong: dict[int, str] = {}
@@ -151,20 +167,27 @@ def _unread(texts: pa.Table) -> dict[int, str]:
         usual = pc.match_substring_regex(column, _NUMBER if name in REQUESTS else _WHOLE)
         if name not in NEEDED:
             usual = pc.or_(usual, pc.equal(column, b""))
-        for index in np.flatnonzero(~usual.to_numpy(zero_copy_only=False)).tolist():
-            value = column[index].as_py()
-            if index not in wrong and not _reads(value, name):
-                wrong[index] = unread(name, _text(value))
+        rows = np.flatnonzero(~usual.to_numpy(zero_copy_only=False))
+        odd = column.take(pa.array(rows)).dictionary_encode()
+        said = [None if _reads(v, name) else unread(name, _text(v)) for v in odd.dictionary.to_pylist()]
+        for row, index in zip(rows.tolist(), odd.indices.to_pylist(), strict=True):
+            reason = said[index]
+            if reason is not None:
+                wrong.setdefault(row, reason)
     return wrong
 
 
 def _reads(value: bytes, name: str) -> bool:
-    """Whether Arrow makes a number of it: 007, -0 and 0x1F are some."""
+    """Whether Arrow makes a number of it: 007, -0 and 0x1F are some. It is slow to say no, so it is asked only where
+    it may say yes."""
     import pyarrow as pa
 
-    kind = pa.float64() if name in REQUESTS else pa.int64()
+    text = value.strip(_BLANKS.encode())
+    is_request = name in REQUESTS
+    if not (_MAY_BE_NUMBER if is_request else _MAY_BE_WHOLE).match(text):
+        return False
     try:
-        pa.array([value.strip(_BLANKS.encode()).decode()]).cast(kind)
+        pa.array([text.decode()]).cast(pa.float64() if is_request else pa.int64())
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return False
     return True

@@ -38,7 +38,8 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """What is to be read of a part: rows of a time in [from, until), times kept within floor and ceiling."""
+    """What is to be read of a part: rows of a time in [from, until), times kept within floor and ceiling. ``next_us``:
+    time of the first event after the part, None if there is none."""
 
     path: str
     part: int
@@ -46,6 +47,7 @@ class Slice:
     ceiling_us: int
     from_us: int
     until_us: int
+    next_us: int | None
 
 
 class TraceFolder:
@@ -53,7 +55,17 @@ class TraceFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.paths = part_files(Path(path))
-        self._floors_us = _floors_us([first_time_us(each) for each in self.paths])
+        firsts_us: list[int | None] = []
+        self._next_us: list[int | None] = []
+        next_us: int | None = None
+        for each in reversed(self.paths):  # a part is also judged by what comes after it
+            self._next_us.append(next_us)
+            firsts_us.append(first_time_us(each, next_us))
+            next_us = next_us if firsts_us[-1] is None else firsts_us[-1]
+        self._next_us.reverse()
+        self._floors_us = _floors_us(firsts_us[::-1])
+        self.has_events = next_us is not None
+        """Whether a row of any part is one."""
         self._last = max((i for i, floor in enumerate(self._floors_us) if floor < LATEST_US), default=0)
 
     @cached_property
@@ -70,7 +82,8 @@ class TraceFolder:
     def end(self) -> Place:
         """All has been read; the last report is the first that counts the last event."""
         last_us = max(
-            read_part(self.paths[self._last]).last_us or 0, min(self._floors_us[self._last], LATEST_US)
+            read_part(self.paths[self._last], next_us=self._next_us[self._last]).last_us or 0,
+            min(self._floors_us[self._last], LATEST_US),
         )
         return Place(len(self.paths), report_us(report_of(last_us)))
 
@@ -105,6 +118,7 @@ class TraceFolder:
                         ceiling_us=ceiling_us,
                         from_us=from_us,
                         until_us=until_us,
+                        next_us=self._next_us[part],
                     )
                 )
         return found

@@ -30,7 +30,7 @@ from ebbflow.workloads.google_cluster.lasting import (
 )
 from ebbflow.workloads.google_cluster.published import EVENTS, PARTS
 from ebbflow.workloads.google_cluster.rates import minute_events
-from ebbflow.workloads.google_cluster.trace_spec import TraceSpec, too_few
+from ebbflow.workloads.google_cluster.trace_spec import TooFewEventsError, TraceSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ class ClusterTrace:
         """Events of each minute, those at time 0 not counted."""
         needed = self._initial + int(self._lasting_by_minute.sum())
         if needed > self.spec.events:
-            raise too_few(self.spec, needed)
+            raise TooFewEventsError(self.spec, needed)
         wanted = self.spec.events - self._initial
         return minute_events(self.spec.minutes, wanted, self._lasting_by_minute, self._rng(3))
 
@@ -105,7 +105,7 @@ class ClusterTrace:
             lasting |= self._lasting_minute < 0
         events = TaskEvents.together(
             self._lasting.take(np.flatnonzero(lasting)),
-            *(self._short(minute) for minute in range(first, end)),
+            *(self._short(minute) for minute in range(first, end) if self._room[minute] > 0),
         )
         return events.take(np.lexsort((events.task, events.job, events.event, events.time_us)))
 
@@ -158,11 +158,15 @@ class ClusterTrace:
     def _initial(self) -> int:
         return int((self._lasting_minute < 0).sum())
 
+    @cached_property
+    def _room(self) -> Ints:
+        """Events of each minute that short tasks have."""
+        return self.events_by_minute - self._lasting_by_minute
+
     def _short(self, minute: int) -> TaskEvents:
         """Short tasks that fill the minute: submitted, scheduled and ended in it, some updated."""
-        room = int(self.events_by_minute[minute] - self._lasting_by_minute[minute])
         rng = self._rng(4, minute)
-        tasks, rest = divmod(max(room, 0), 3)
+        tasks, rest = divmod(int(self._room[minute]), 3)
         began_us = _FIRST_MINUTE_US + minute * _MINUTE_US
         times = np.sort(rng.integers(0, _MINUTE_US // 4 - 2, (tasks, 3)), axis=1) * 4 + np.array([0, 1, 3])
         submitted, scheduled, ended = (began_us + times).T

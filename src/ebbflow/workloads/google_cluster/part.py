@@ -10,24 +10,19 @@ bounds, which the folder knows from the first rows of the parts. A trace in orde
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster import csv_rows, parquet_rows
-from ebbflow.workloads.google_cluster.csv_rows import Problem
+from ebbflow.workloads.google_cluster.csv_rows import Found
 from ebbflow.workloads.google_cluster.events import LATEST_US
 from ebbflow.workloads.google_cluster.row_checks import Floats, Ints, floats, ints
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_FIRST_LINES = 32
+_FIRST_ROWS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,31 +76,25 @@ class Part:
         )
 
 
-def read_part(path: Path, floor_us: int = 0, ceiling_us: int = LATEST_US) -> Part:
-    """Read a file; times are kept within the bounds."""
-    reading = _reading(path)
+def read_part(path: Path, floor_us: int = 0, ceiling_us: int = LATEST_US, next_us: int | None = None) -> Part:
+    """Read a file; times are kept within the bounds. ``next_us``: of the first event after it, None without."""
     try:
-        table = reading.clean_table(path)
-        if table is not None:
-            return _part(table, np.arange(table.num_rows), [], floor_us, ceiling_us)
-        table, rows, problems = csv_rows.with_problems(reading.lines_of(path))
+        found = _reading(path).events(path, next_us)
     except (OSError, EOFError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    return _part(table, rows, problems, floor_us, ceiling_us)
+    return _part(found, floor_us, ceiling_us)
 
 
-def first_time_us(path: Path) -> int | None:
+def first_time_us(path: Path, next_us: int | None = None) -> int | None:
     """Time of the first row that is an event, None without; reads little further."""
-    stream, lines, more = _reading(path).first_lines(path), [], _FIRST_LINES
+    rows = _FIRST_ROWS
     try:
         while True:
-            piece = list(islice(stream, more))
-            lines += piece
-            table = csv_rows.events_of(lines)
+            table, is_all = _reading(path).first_events(path, rows, next_us)
             # Two, because a row is also judged by the one after it.
-            if table.num_rows > 1 or len(piece) < more:
+            if table.num_rows > 1 or is_all:
                 return int(ints(table, "time")[0]) if table.num_rows else None
-            more *= 4
+            rows *= 4
     except (OSError, EOFError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
 
@@ -114,7 +103,8 @@ def _reading(path: Path) -> ModuleType:
     return parquet_rows if path.suffix == parquet_rows.ENDING else csv_rows
 
 
-def _part(table: pa.Table, rows: Ints, problems: list[Problem], floor_us: int, ceiling_us: int) -> Part:
+def _part(found: Found, floor_us: int, ceiling_us: int) -> Part:
+    table, rows, problems = found.table, found.rows, found.problems
     time_us = np.maximum.accumulate(np.clip(ints(table, "time"), floor_us, ceiling_us))
     before = np.searchsorted(rows, [row for row, _, _ in problems]) - 1
     rejected = tuple(

@@ -29,13 +29,13 @@ NEEDED = ("time", "job", "task", "event")
 REQUESTS = ("cpu", "memory", "disk")
 
 
-def is_clean(table: pa.Table) -> bool:
+def is_clean(table: pa.Table, next_us: int | None) -> bool:
     """Whether every row is an event."""
-    return not any(table.column(name).null_count for name in NEEDED) and not value_problems(table)
+    return not any(table.column(name).null_count for name in NEEDED) and not value_problems(table, next_us)
 
 
-def value_problems(table: pa.Table) -> dict[int, str]:
-    """Row → what is wrong with it, of rows whose values are numbers."""
+def value_problems(table: pa.Table, next_us: int | None) -> dict[int, str]:
+    """Row → what is wrong with it, of rows whose values are numbers; ``next_us`` is the time of the row after them."""
     found: dict[int, str] = {}
 
     def note(values: Ints | Floats, low: float, high: float, words: Callable[[str], str]) -> None:
@@ -52,27 +52,33 @@ def value_problems(table: pa.Table) -> dict[int, str]:
     for name in REQUESTS:
         note(floats(table, name), 0.0, MOST_REQUEST, partial(_no_request, name))
     where = np.delete(np.arange(len(time)), list(found)) if found else None
-    for index in np.flatnonzero(ahead_of_its_neighbours(time if where is None else time[where])).tolist():
+    ahead = ahead_of_its_neighbours(time if where is None else time[where], next_us)
+    for index in np.flatnonzero(ahead).tolist():
         found[index if where is None else int(where[index])] = (
             f"a time more than {JUMP_US / 86_400e6:g} days after the rows around it"
         )
     return found
 
 
-def ahead_of_its_neighbours(time_us: Ints) -> Mask:
+def ahead_of_its_neighbours(time_us: Ints, next_us: int | None = None) -> Mask:
     """Rows that are far later than the one before and the one after them: with one wrong digit there would be thousands
-    of reports. A trace that pauses is not ahead: what follows the pause is as late.
+    of reports. A trace that pauses is not ahead: what follows the pause is as late. Before the first row nothing is
+    known; after the last one is ``next_us``, and at the end of the trace nothing that speaks against it.
 
     >>> day = 86_400_000_000
     >>> ahead_of_its_neighbours(np.array([0, 9 * day, 5, 20 * day, 20 * day + 1])).tolist()
     [False, True, False, False, False]
+    >>> times = np.array([0, 9 * day])
+    >>> ahead_of_its_neighbours(times, 5).tolist(), ahead_of_its_neighbours(times).tolist()
+    ([False, True], [False, False])
     """
-    if len(time_us) < 2:
-        return np.zeros(len(time_us), bool)
-    steps = np.diff(time_us)
-    if steps.max() <= JUMP_US and steps.min() >= -JUMP_US:
-        return np.zeros(len(time_us), bool)
-    return np.concatenate(([True], steps > JUMP_US)) & np.concatenate((steps < -JUMP_US, [True]))
+    if len(time_us) == 0:
+        return np.zeros(0, bool)
+    steps = np.diff(time_us, append=time_us[-1] if next_us is None else next_us)
+    back = steps < -JUMP_US
+    if back.any():
+        back[1:] &= steps[:-1] > JUMP_US
+    return back
 
 
 def _no_time(text: str) -> str:

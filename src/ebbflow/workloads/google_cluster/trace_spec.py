@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
 from ebbflow.workloads.google_cluster.published import (
     EVENTS,
@@ -12,6 +13,12 @@ from ebbflow.workloads.google_cluster.published import (
     MACHINES,
     MEAN_RATE_PER_S,
 )
+
+MOST_DAYS = 365
+"""The source takes a time of more than a year for a mistake."""
+MOST_EVENTS_PER_S = 1_000_000
+"""Mean of the trace; a minute is made in one go."""
+MOST_MACHINES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +45,31 @@ class TraceSpec:
             raise InputError(
                 f"{self.tasks_first} tasks at first and {self.tasks_last} at last: they do not fall"
             )
-        if self.span_s is not None and not self.span_s >= 60:
-            raise InputError(f"a trace lasts at least a minute, not {self.span_s:g} s")
+        if self.machines > MOST_MACHINES:
+            raise InputError(f"a trace has {MOST_MACHINES} machines at most, not {self.machines}")
+        self._check_length()
         if self.parts is not None and self.parts < 1:
             raise InputError(f"a trace needs at least 1 part, not {self.parts}")
         if self.parts is not None and self.parts > self.minutes:
             raise InputError(
                 f"a part has a minute at least, and the trace has {self.minutes}: {self.parts} parts are too many"
+            )
+
+    def _check_length(self) -> None:
+        most_s = MOST_DAYS * 86_400
+        if self.span_s is not None:
+            if not self.span_s >= 60:
+                raise InputError(f"a trace lasts at least a minute, not {self.span_s:g} s")
+            if self.span_s > most_s:
+                raise InputError(f"a trace lasts {MOST_DAYS} days at most, not {self.span_s / 86_400:g}")
+            if self.events > MOST_EVENTS_PER_S * self.span_s:
+                raise InputError(
+                    f"{self.events} events in {format_duration(self.span_s)} are more than {MOST_EVENTS_PER_S} a second"
+                )
+        elif self.events > MEAN_RATE_PER_S * most_s:
+            raise InputError(
+                f"{self.events} events last more than {MOST_DAYS} days at the published mean rate; ask for "
+                f"{int(MEAN_RATE_PER_S * most_s)} at most, or name a span"
             )
 
     @property
@@ -65,12 +90,20 @@ class TraceSpec:
         return max(2, round(span_s / 60))
 
 
-def too_few(spec: TraceSpec, needed: int) -> InputError:
-    """What is said of events that are fewer than the lasting tasks have."""
-    step = 10 ** max(0, len(str(needed)) - 2)
-    enough = -(-round(1.2 * needed) // step) * step
-    fewer = max(1, round(0.8 * spec.machines * spec.events / needed))
-    return InputError(
-        f"{spec.events} events are too few for {spec.machines} machines: the tasks that last make {needed} already; "
-        f"ask for {enough} events, or for {fewer} machines"
-    )
+class TooFewEventsError(InputError):
+    """The lasting tasks alone have more events than were asked for."""
+
+    def __init__(self, spec: TraceSpec, needed: int) -> None:
+        step = 10 ** max(0, len(str(needed)) - 2)
+        self.enough = -(-round(1.2 * needed) // step) * step
+        machines = _counted(spec.machines)
+        self.told = (
+            f"{spec.events} events are too few for {machines}: the tasks that last make {needed} already; "
+            f"ask for {self.enough} events"
+        )
+        fewer = max(1, round(0.8 * spec.machines * spec.events / needed))
+        super().__init__(f"{self.told}, or for {_counted(fewer)}" if fewer < spec.machines else self.told)
+
+
+def _counted(machines: int) -> str:
+    return f"{machines} machine{'s' if machines != 1 else ''}"
