@@ -111,6 +111,7 @@ class SparkMonitor:
         self.present = [e for e in self._driver.executors() if e.is_active]
         if self._executors.changed(self.present):
             self._changed_s = now_s
+        self._looks = [(each, seen) for each, seen in self._looks if seen.batches or seen.untimed]
         self._look_at_those_that_ended(now_s)
         for each in self._followed.values():
             self._looks.append((each, self._look_at(each, now_s)))
