@@ -240,6 +240,13 @@ def test_a_row_that_degrades_more_says_what_the_runs_did() -> None:
     assert "1.7 against 1.49" in verdict.explanation
 
 
+def test_what_was_not_measured_is_no_better() -> None:
+    unknown = replace(measured(0.2, 0.4), throughput_degradation=None)
+    (verdict,) = verdicts(results(measured(0.2, 0.3), unknown))
+    assert not verdict.ok
+    assert "nothing measured against 0.200 in windows of a minute" in verdict.explanation
+
+
 def test_a_row_that_saves_less_because_joint_falls_behind_says_so() -> None:
     (verdict,) = verdicts(
         results(measured(0.5, 0.4, latency_mean_s=60.0), measured(0.1, 0.3), application=T2, load="sine")

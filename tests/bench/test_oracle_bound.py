@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from ebbflow.bench.leaderboard.sweep import Scene, sweep
 from ebbflow.bench.oracle import cheapest_schedule
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import oracle_of, play, strategy_for
+from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
@@ -38,7 +40,7 @@ from ebbflow.targets.simulator import (
     Stage,
 )
 from ebbflow.targets.simulator.clusters import Cluster
-from ebbflow.workloads import parse_load
+from ebbflow.workloads import Arrivals, parse_load
 
 SECONDS = 400.0
 PIPELINE = Pipeline.chain("p", "read", Operator(name="work", boundary=True))
@@ -73,12 +75,12 @@ def graphs(selectivity: float) -> list[Pipeline]:
 
 @st.composite
 def loads(draw: st.DrawFn) -> str:
-    base, more = draw(st.integers(0, 300)), draw(st.integers(1, 900))
+    base, more = draw(st.integers(0, 300)), draw(st.integers(20, 900))
     between = f"base={base}, peak={base + more}"
     return draw(
         st.sampled_from(
             [
-                f"constant({base + 1})",
+                f"constant({base + more})",
                 f"sine({between}, period=3m)",
                 f"square({between}, period=2m, duty=0.3)",
                 f"step({between}, at=150s)",
@@ -89,36 +91,43 @@ def loads(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def micro_batch(draw: st.DrawFn) -> MicroBatch:
+def micro_batch(draw: st.DrawFn, row_s: float, *, easy: bool) -> MicroBatch:
+    """``row_s``: task seconds of a row in all stages together."""
+    operators = ("", "work")[: draw(st.integers(1, 2))]
+    shares = [draw(st.sampled_from([0.2, 1.0, 3.0])) for _ in operators]
     stages = tuple(
         Stage(
-            tasks=draw(st.integers(1, 20)),
-            per_task_s=draw(st.sampled_from([0.0, 0.05])),
-            per_row_s=draw(st.sampled_from([0.001, 0.004, 0.01])),
-            skew=draw(st.sampled_from([1.0, 1.0, 2.0])),
+            tasks=48 if easy else draw(st.integers(1, 20)),
+            per_task_s=0.0 if easy else draw(st.sampled_from([0.0, 0.05])),
+            per_row_s=row_s * part / sum(shares),
+            skew=1.0 if easy else draw(st.sampled_from([1.0, 1.0, 2.0])),
             operator=operator,
         )
-        for operator in ("", "work")[: draw(st.integers(1, 2))]
+        for operator, part in zip(operators, shares, strict=True)
     )
     return MicroBatch(
         pipeline=PIPELINE,
         stages=stages,
         trigger_interval_s=draw(st.sampled_from([0.0, 1.0, 5.0])),
-        driver_s=draw(st.sampled_from([0.05, 0.5])),
-        read_limit_rows=draw(st.sampled_from([None, None, 2000])),
+        driver_s=0.01 if easy else draw(st.sampled_from([0.05, 0.5])),
+        read_limit_rows=None if easy else draw(st.sampled_from([None, None, 2000])),
     )
 
 
 @st.composite
-def continuous(draw: st.DrawFn) -> Continuous:
+def continuous(draw: st.DrawFn, row_s: float, *, easy: bool) -> Continuous:
+    """``row_s``: CPU seconds of a source row in all operators together."""
     pipeline = draw(st.sampled_from([PIPELINE, PIPELINE, *graphs(1.0), *graphs(10.0)]))
-    costs_s = {name: draw(st.sampled_from([0.0001, 0.002])) for name in pipeline.order}
+    rates = pipeline.input_rates(dict.fromkeys(pipeline.sources, 1.0))
+    shares = {name: draw(st.sampled_from([0.02, 0.3])) for name in pipeline.order} | {
+        "read": 0.1,
+        "work": 1.0,
+    }
     return Continuous(
         pipeline=pipeline,
-        row_cost_s=costs_s | {"read": 0.001, "work": draw(st.sampled_from([0.002, 0.01]))},
-        parallelism={name: draw(st.integers(1, 8)) for name in pipeline.order}
-        | {"work": draw(st.integers(1, 12))},
-        max_pending_rows=draw(st.sampled_from([None, 5_000.0])),
+        row_cost_s={name: row_s * part / sum(shares.values()) / rates[name] for name, part in shares.items()},
+        parallelism={name: 48 if easy else draw(st.sampled_from([1, 8, 24])) for name in pipeline.order},
+        max_pending_rows=None if easy else draw(st.sampled_from([None, 5_000.0])),
         queue_bound_rows=draw(st.sampled_from([None, 20_000.0])),
         pause_s=draw(st.sampled_from([(0.0, 0.0), (5.0, 8.0)])),
         state_mb={"work": draw(st.sampled_from([0.0, 100.0]))},
@@ -142,25 +151,35 @@ FAULTS = st.lists(
 
 @st.composite
 def scenarios(draw: st.DrawFn, engine: str) -> Scenario:
-    fewest = draw(st.integers(1, 3))
-    limits = Limits(min_nodes=fewest, max_nodes=draw(st.integers(fewest, 12)))
+    """The load needs 30–90 % of the middle of the limits, so that the fewest nodes are seldom the cheapest schedule.
+    Half are easy (a constant load, equal nodes, many even tasks, hardly any overhead, no faults), so that some run can
+    come near to it."""
+    easy = draw(st.booleans())
+    fewest = draw(st.sampled_from([1, 1, 2, 3]))
+    limits = Limits(min_nodes=fewest, max_nodes=draw(st.integers(fewest + 3, 14)))
+    load = parse_load(f"constant({draw(st.integers(100, 900))})" if easy else draw(loads()))
+    nodes = NodeKind(
+        slots=draw(st.integers(1, 3)),
+        lead_time_s=draw(st.sampled_from([0.0, 10.0, 60.0])),
+        lead_noise=0.0 if easy else draw(st.sampled_from([0.0, 0.3])),
+        speeds=(1.0,) if easy else draw(st.sampled_from([(1.0,), (1.0, 0.5), (2.0, 1.0, 0.7)])),
+    )
+    needed = draw(st.sampled_from([0.6, 0.3, 0.75, 0.9])) * (fewest + limits.max_nodes) / 2
+    row_s = needed * nodes.slots * max(nodes.speeds) * SECONDS / Arrivals(load).rows_by(SECONDS)
+    engines = micro_batch if engine == "micro-batch" else continuous
     return Scenario(
-        engine=draw(micro_batch() if engine == "micro-batch" else continuous()),
-        load=parse_load(draw(loads())),
+        engine=draw(engines(row_s, easy=easy)),
+        load=load,
         limits=limits,
         slo=Slo(
-            freshness_s=draw(st.sampled_from([5.0, 30.0, 90.0])), quantile=draw(st.sampled_from([0.9, 1.0]))
+            freshness_s=draw(st.sampled_from([5.0, 30.0, 90.0])),
+            quantile=1.0 if easy else draw(st.sampled_from([0.9, 1.0])),
         ),
-        nodes=NodeKind(
-            slots=draw(st.integers(1, 3)),
-            lead_time_s=draw(st.sampled_from([0.0, 10.0, 60.0])),
-            lead_noise=draw(st.sampled_from([0.0, 0.0, 0.3])),
-            speeds=draw(st.sampled_from([(1.0,), (1.0, 0.5), (2.0, 1.0, 0.7)])),
-        ),
+        nodes=nodes,
         initial_nodes=draw(st.integers(fewest, limits.max_nodes)),
-        faults=draw(FAULTS),
+        faults=() if easy else draw(FAULTS),
         seconds=SECONDS,
-        cycle_s=draw(st.sampled_from([2.0, 10.0])),
+        cycle_s=draw(st.sampled_from([2.0, 2.5, 10.0])),
         seed=draw(st.integers(1, 3)),
     )
 
@@ -176,17 +195,80 @@ def test_no_run_is_cheaper_than_the_oracle_of_an_objective_it_keeps(strategy: st
     holds()
 
 
-def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float = 1.0) -> None:
-    """Rows that are lost are late: the oracle need not serve them either. ``luck``: times that nodes are faster."""
+def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float = 1.0) -> float | None:
+    """Rows that are lost are late: the oracle need not serve them either. ``luck``: times that nodes are faster.
+
+    Its cost ÷ the oracle's; None if it kept nothing.
+    """
     run = play(scenario, strategy).run
     late = score(run, oracle_node_seconds=None).violation or 0.0
     if late >= 1.0:
-        return  # what is all late keeps no objective
+        return None  # what is all late keeps no objective
     kept = Slo(freshness_s=scenario.slo.freshness_s, quantile=min(scenario.slo.quantile, 1.0 - late))
     lucky = replace(scenario.nodes, speeds=tuple(luck * speed for speed in scenario.nodes.speeds))
     oracle = oracle_of(replace(scenario, nodes=lucky, slo=kept), run)
     assert oracle is not None
-    assert run.nodes.integral(0.0, SECONDS) >= oracle.node_seconds * (1 - 1e-6)
+    cost = run.nodes.integral(0.0, SECONDS)
+    assert cost >= oracle.node_seconds * (1 - 1e-6)
+    return cost / oracle.node_seconds
+
+
+class Clairvoyant:
+    """Holds what the cheapest schedule does, from asking on. Sizes between whole ones are shared in time, or the next
+    larger is held."""
+
+    name = "clairvoyant"
+    own_restraint = True
+
+    def __init__(self, schedule: Curve, *, shared: bool) -> None:
+        self._schedule, self._shared, self._owed = schedule, shared, 0.0
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        wanted = float(self._schedule.stepped(snapshot.now_s))
+        self._owed += wanted
+        nodes = math.floor(self._owed + 1e-9) if self._shared else math.ceil(wanted - 1e-9)
+        nodes = snapshot.limits.clamp(nodes)
+        self._owed -= nodes
+        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="it is known")
+
+
+def with_costs(engine: MicroBatch | Continuous, times: float) -> MicroBatch | Continuous:
+    """The same with other costs of a row."""
+    if isinstance(engine, MicroBatch):
+        stages = tuple(replace(stage, per_row_s=times * stage.per_row_s) for stage in engine.stages)
+        return replace(engine, stages=stages)
+    return replace(engine, row_cost_s={name: times * cost_s for name, cost_s in engine.row_cost_s.items()})
+
+
+def schedule_of(scenario: Scenario) -> Curve:
+    """What the cheapest schedule holds."""
+    oracle = oracle_of(scenario)
+    assert oracle is not None
+    return oracle.schedule
+
+
+@pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
+def test_who_follows_the_cheapest_schedule_comes_near_it_and_not_below(engine: str) -> None:
+    ratios, above_the_fewest = [], []
+
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(drawn=scenarios(engine), shared=st.booleans())
+    def holds(drawn: Scenario, shared: bool) -> None:
+        # Of a little less than a whole number of nodes nothing is lost by having a whole one.
+        most = schedule_of(drawn).values.max()
+        tight = replace(drawn, engine=with_costs(drawn.engine, 0.96 * math.ceil(most - 1e-9) / most))
+        schedule = schedule_of(tight)
+        first = tight.limits.clamp(math.ceil(schedule.values[0]))
+        ratio = held_to_what_it_kept(
+            replace(tight, initial_nodes=first), Clairvoyant(schedule, shared=shared)
+        )
+        above_the_fewest.append(schedule.integral(0.0, SECONDS) / (tight.limits.min_nodes * SECONDS))
+        if ratio is not None and above_the_fewest[-1] > 1.2:
+            ratios.append(ratio)
+
+    holds()
+    assert np.median(above_the_fewest) > 1.2, "the drawn scenarios are loose"
+    assert min(ratios) < 1.1, "nobody came near the bound: it is loose, or the draws are"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -297,6 +379,46 @@ def test_who_has_other_nodes_for_each_stage_of_a_batch_is_no_cheaper(lead_s: flo
         lead_time_s=lead_s,
     )
     assert scores.node_seconds < one_size.node_seconds, "it is a way around one size for a batch"
+
+
+class MoreThanTheMost:
+    """While the wide stage of a batch runs, lets a node go at every other look and asks for another: those let go
+    finish their long tasks beside the new ones."""
+
+    name = "more-than-the-most"
+    own_restraint = True
+
+    def __init__(self, *, trigger_s: float, wide_s: float, cycle_s: float) -> None:
+        self.trigger_s, self.wide_s, self.cycle_s = trigger_s, wide_s, cycle_s
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        since_s = snapshot.now_s % self.trigger_s
+        more = since_s < self.wide_s and round(since_s / self.cycle_s) % 2 == 0
+        limits = snapshot.limits
+        nodes = limits.max_nodes if more else limits.min_nodes
+        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="the time")
+
+
+def test_who_has_more_nodes_than_the_most_for_a_while_is_no_cheaper() -> None:
+    # 17 rows/s at 100 ms in 40 tasks and 100 ms in 3, of which one is as long as the two others: 3.4 s of work a second
+    # for two slots a node, so 1.7 nodes. Two nodes throughout do 1 / (100 ms / 4 + 100 ms / 3) = 17.1 rows/s.
+    wide, narrow = Stage(tasks=40, per_row_s=0.1), Stage(tasks=3, per_row_s=0.1, skew=1.5)
+    scenario = Scenario(
+        engine=MicroBatch(pipeline=PIPELINE, stages=(wide, narrow), driver_s=0.05, trigger_interval_s=1000.0),
+        load=parse_load("constant(17)"),
+        limits=Limits(min_nodes=1, max_nodes=2),
+        slo=Slo(freshness_s=2100.0),
+        nodes=NodeKind(slots=2, lead_time_s=0.0, drain_s=0.0),
+        initial_nodes=1,
+        seconds=8 * 3600.0,
+        cycle_s=2.0,
+    )
+    run = play(scenario, MoreThanTheMost(trigger_s=1000.0, wide_s=68.0, cycle_s=2.0)).run
+    scores = score(run, oracle_node_seconds=None)
+    oracle = oracle_of(scenario, run)
+    assert scores.violation == 0.0
+    assert run.nodes_working.values.max() > 8
+    assert 0.9 * scores.node_seconds < oracle.node_seconds <= scores.node_seconds
 
 
 @pytest.mark.parametrize(("much", "quantile"), [(10.0, 0.9), (20.0, 0.95), (1.0, 1.0)])

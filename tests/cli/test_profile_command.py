@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
+from ebbflow.bench.profiling.phase import Phase
 from ebbflow.profiling.profile import Profile
 
 
@@ -25,6 +26,29 @@ def test_the_simulator_is_profiled_and_told_as_one_document(monkeypatch, capsys,
     assert set(told["cpu"]) == set(read.cpu)
     assert told["cpu"]["words"]["error"] == read.cpu["words"].error
     assert {"pipeline", "target", "version", "selectivity", "cpu", "node", "costs"} <= told.keys()
+
+
+def test_each_engine_has_a_file_of_its_own_and_batches_say_that_no_cpu_was_read(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ("--steps", "2", "--hold", "30s")
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--engine", "micro-batch", *quick)
+    assert code == 0
+    assert "the CPU of operators was not read" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["top-words.micro-batch.profile.toml"]
+
+
+def test_a_phase_in_which_nothing_was_learned_is_told_and_writes_nothing(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nothing = Phase(profile=Profile(pipeline="top-words"), accuracy=None, seconds=1.0, training_s=0.0)
+    monkeypatch.setattr("ebbflow.bench.profiling.simulated.SimulatedPhase.run", lambda *_, **__: nothing)
+    code, out, err = ebbflow(monkeypatch, capsys, "profile")
+    assert (code, out) == (1, "")
+    assert "nothing was learned" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
@@ -59,6 +83,21 @@ def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
         (["--steps", "0"], "write 1 to 1000"),
         (["--hold", "soon"], "write it like"),
         (["--hold", "0s"], "leaves no time"),
+        (["--steps", "1", "--hold", "1ms"], "windows of 10 s are learned from; write 20s or more"),
+        (["--seed", "-1"], "write a whole number from 0 up"),
+        (["--peak", "inf", "--target", "spark"], "rows per second above 0"),
+        (["--master", "spark://x:1"], "--master is for --target spark; leave it out"),
+        (["--agent", "tcp://127.0.0.1:1"], "--agent is for --target spark"),
+        (["--executors", "2"], "--executors is for --target spark"),
+        (["--peak", "100"], "--peak is for --target spark"),
+        (["--no-check"], "--no-check is for --target spark"),
+        (["--target", "spark", "--seed", "2"], "--seed is for --target simulator"),
+        (["--target", "spark", "--engine", "continuous"], "--engine is for --target simulator"),
+        (
+            ["--store", "none.sqlite", "--target", "spark"],
+            "--target is for a profiling phase, and --store runs none",
+        ),
+        (["--store", "none.sqlite", "--steps", "2"], "--steps is for a profiling phase"),
         (["--noise", "2"], "is not a share"),
         (["--peak", "-5"], "rows per second above 0"),
         (["--executors", "0"], "the minimum is 1"),

@@ -70,6 +70,32 @@ def test_after_takes_only_what_is_new_since_a_time() -> None:
     assert window.after(0.0) == list(window)
 
 
+@given(
+    st.lists(st.floats(0, 20) | st.sampled_from([5.0, 10.0]), max_size=12),
+    st.floats(-1, 21) | st.sampled_from([5.0, 10.0]),
+)
+def test_since_and_after_leave_out_what_was_before(times_s: list[float], from_s: float) -> None:
+    window = Window(span_s=100.0)
+    for time_s in times_s:
+        window.add(time_s, 2 * time_s)
+    assert window.since(from_s) == [point for point in window if point[0] >= from_s]
+    assert window.after(from_s) == [point for point in window if point[0] > from_s]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 40), st.sampled_from("ab"), st.sampled_from([Metric.NODES, Metric.SLOTS])),
+        max_size=30,
+    )
+)
+def test_windows_take_in_readings_as_each_window_would(series: list[tuple[float, str, Metric]]) -> None:
+    windows, each = Windows(span_s=10.0), {(s, m): Window(10.0) for _, s, m in series}
+    for number, (time_s, subject, metric) in enumerate(series):
+        windows.add([Reading(time_s, subject, metric, float(number))])
+        each[subject, metric].add(time_s, float(number))
+    assert {key: list(windows.of(*key)) for key in windows.series()} == {k: list(w) for k, w in each.items()}
+
+
 def test_series_are_kept_apart_by_subject_and_metric() -> None:
     windows = Windows()
     windows.add(

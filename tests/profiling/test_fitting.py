@@ -7,13 +7,14 @@ import time
 import numpy as np
 import pytest
 
-from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, Fit, fit
+from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, fit
 from ebbflow.profiling.models import Knots, Line, Net, Proportional
+from ebbflow.profiling.profile import Fitted
 
 X = np.linspace(5, 500, 100)
 
 
-def found(y: np.ndarray, x: np.ndarray = X, kinds: tuple[str, ...] = ALL) -> Fit:
+def found(y: np.ndarray, x: np.ndarray = X, kinds: tuple[str, ...] = ALL) -> Fitted:
     answer = fit(x.tolist(), y.tolist(), kinds=kinds)
     assert answer is not None
     return answer
@@ -65,6 +66,32 @@ def test_without_spread_in_the_load_nothing_but_the_cost_of_a_row_can_be_learned
     answer = found(noisy(np.full(50, 0.3)), np.full(50, 100.0))
     assert isinstance(answer.model, Proportional)
     assert answer.model.at(100.0) == pytest.approx(0.3, rel=0.02)
+
+
+@pytest.mark.parametrize(("samples", "spread"), [(5, 0.02), (10, 0.02), (30, 0.02), (100, 0.02), (100, 0.05)])
+def test_what_is_said_far_from_a_narrow_range_does_not_follow_the_noise(samples: int, spread: float) -> None:
+    """Rows cost the same each; windows are read with 5 % of noise at one load that varies a little."""
+    off = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = 200 * np.exp(rng.normal(0, spread, samples))
+        answer = found(0.002 * x * np.exp(rng.normal(0, 0.05, samples)), x, kinds=QUICK)
+        off += [answer.estimate(at).value / (0.002 * at) - 1 for at in (100.0, 400.0, 800.0)]
+    assert float(np.quantile(np.abs(off), 0.9)) < 0.15
+
+
+@pytest.mark.parametrize("kinds", [("proportional",), ("line",)])
+def test_a_straight_model_goes_on_as_it_is(kinds: tuple[str, ...]) -> None:
+    answer = found(noisy(0.1 + 0.002 * X), kinds=kinds)
+    for at in (1.0, 2000.0):
+        assert answer.estimate(at).value == pytest.approx(answer.model.at(at))
+
+
+def test_more_rows_never_cost_less() -> None:
+    answer = found(noisy(0.5 - 0.0001 * X), kinds=("line",))
+    assert isinstance(answer.model, Line)
+    assert answer.model.per_unit == 0
+    assert answer.slope > 0  # beyond what was seen nothing is for free
 
 
 @pytest.mark.parametrize(("x", "y"), [([], []), ([0.0, 0.0], [0.0, 0.0]), ([1.0, 2.0], [0.0, 0.0])])

@@ -96,22 +96,90 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("version = 1", "version = true"), "this is no profile"),
         (("version = 1", "version ="), "this is not TOML"),
         (("pipeline = ", "pipe = "), "pipe"),
-        (("samples = 40", 'samples = "many"'), "node.samples: Expected `int`, got `str`"),
+        (("samples = 40", 'samples = "many"'), "node.samples: Expected `int`, got `str`; write it as"),
+        (("low = 1.0", 'low = "few"'), "cpu.op 0.low: Expected `float`, got `str`"),
         (('kind = "net"', 'kind = "pickle"'), "pickle"),
         (("weights = [1.0, -2.0, 0.3]", "weights = [1.0]"), "as many shifts and outputs as weights"),
-        (("x_scale = 5.0", "x_scale = 0.0"), "x_scale of a net must be above 0"),
+        (("x_scale = 5.0", "x_scale = 0.0"), "cpu.op 3.model.x_scale is 0; write a number above 0"),
         (("x = [0.0, 1.5]", "x = [1.5, 0.0]"), "the x of knots must rise"),
-        (("low = 0.1", "low = 40.0"), "which is no range"),
+        (
+            ("low = 0.1", "low = 40.0"),
+            "node.low is 40 and node.high is 3.9, which is no range; write the lower one",
+        ),
+        (("low = 0.1", "low = -0.1"), "node.low is -0.1; write a number of 0 or more"),
+        (("high = 10.0", "high = inf"), "cpu.op 0.high is inf; write"),
+        (("slope = 0.25", "slope = nan"), "node.slope is nan; write a number of 0 or more"),
+        (("slope = 0.25", "slope = -5.0"), "node.slope is -5; write"),
+        (("error = 0.01", "error = -3.0"), "node.error is -3; write"),
+        (("error = 0.02", "error = nan"), "cpu.op 0.error is nan; write"),
+        (("samples = 50", "samples = -4"), "cpu.op 0.samples is -4; write"),
+        (("samples = 50", f"samples = {10**400}"), "cpu.op 0.samples is inf; write"),
+        (("cores = 4", "cores = 0"), "node.cores is 0; write a number of 1 or more"),
+        (("cores = 4", "cores = -4"), "node.cores is -4; write"),
+        (("per_unit = 0.3333333333333333", "per_unit = nan"), "cpu.op 0.model.per_unit is nan; write"),
+        (("per_unit = 0.3333333333333333", "per_unit = inf"), "cpu.op 0.model.per_unit is inf; write"),
+        (("per_unit = 0.3333333333333333", "per_unit = -1.0"), "cpu.op 0.model.per_unit is -1; write"),
+        (("fixed = -0.1", "fixed = nan"), "model.fixed is nan; write a number"),
+        (("y = [0.0, 2.0]", "y = [0.0, -2.0]"), "cpu.op 2.model.y[1] is -2; write a number of 0 or more"),
+        (("x = [0.0, 1.5]", "x = [0.0, inf]"), "cpu.op 2.model.x[1] is inf; write"),
+        (
+            ("weights = [1.0, -2.0, 0.3]", "weights = [1.0, nan, 0.3]"),
+            "cpu.op 3.model.weights[1] is nan; write",
+        ),
+        (
+            ("output_shift = -0.1", "output_shift = -inf"),
+            "cpu.op 3.model.output_shift is -inf; write a number",
+        ),
+        (("net = 0.1", "net = -0.1"), "cpu.op 0.tried.net is -0.1; write"),
+        (("mean = 17.86", "mean = nan"), "selectivity[0].mean is nan; write"),
+        (("mean = 17.86", "mean = inf"), "selectivity[0].mean is inf; write"),
+        (("mean = 17.86", "mean = -17.86"), "selectivity[0].mean is -17.86; write"),
+        (("deviation = 0.54", "deviation = -1.0"), "selectivity[0].deviation is -1; write"),
+        (("samples = 180", "samples = -1"), "selectivity[0].samples is -1; write"),
+        (("driver_s = 0.4", "driver_s = -1.0"), "costs.driver_s is -1; write"),
+        (("tasks = 4", "tasks = 0"), "costs.stages[0].tasks is 0; write a number of 1 or more"),
+        (("tasks = 4", "tasks = -1"), "costs.stages[0].tasks is -1; write"),
+        (("per_task_s = 0.01", "per_task_s = -1.0"), "costs.stages[0].per_task_s is -1; write"),
+        (("per_row_s = 0.0001", "per_row_s = nan"), "costs.stages[0].per_row_s is nan; write"),
+        (("skew = 1.2", "skew = 0.5"), "costs.stages[0].skew is 0.5; write a number of 1 or more"),
+        (("state_rows = 10000.0", "state_rows = -1.0"), "costs.state_rows is -1; write"),
+        (("state_bytes = 2000000.0", "state_bytes = nan"), "costs.state_bytes is nan; write"),
+        (("mean = 12.0", "mean = -12.0"), "costs.lead_time_s.mean is -12; write"),
+        (("mean = 1.5", "mean = inf"), "mean is inf; write"),
+        (('pipeline = "top-words"', 'pipeline = ""'), "pipeline is empty; write the name"),
+        (('from = "reader"', 'from = ""'), "selectivity[0].from is empty; write the name"),
+        (
+            ('from = "reader"', 'from = "words"'),
+            "selectivity: pipeline 'top-words' runs in a circle: words → words",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_told_in_one_line(change: tuple[str, str], words: str) -> None:
     text = full().to_text()
     assert change[0] in text
     with pytest.raises(ProfileError) as error:
-        Profile.from_text(text.replace(*change), "a.toml")
+        Profile.from_text(text.replace(*change, 1), "a.toml")
     assert words in str(error.value)
     assert str(error.value).startswith("a.toml: ")
     assert "\n" not in str(error.value)
+
+
+def test_a_stream_that_is_told_twice_is_told_in_one_line() -> None:
+    text = full().to_text()
+    stream = text[text.index("[[selectivity]]") : text.index("[cpu")]
+    with pytest.raises(ProfileError, match=r"selectivity\[1\] is from 'reader' to 'words' as one before it"):
+        Profile.from_text(text.replace(stream, 2 * stream), "a.toml")
+
+
+def test_an_operator_without_a_name_is_told_in_one_line() -> None:
+    with pytest.raises(ProfileError, match=r'cpu."" has no name; write that of an operator'):
+        Profile.from_text(full().to_text().replace('cpu."op 0"', 'cpu.""'), "a.toml")
+
+
+def test_what_is_known_of_the_graph_is_what_the_streams_tell() -> None:
+    graph = full().graph
+    assert (graph.name, graph.sources) == ("top-words", ("reader", "op 0", "op 1", "op 2", "op 3"))
+    assert [(s.source, s.target, s.selectivity) for s in graph.streams] == [("reader", "words", 17.86)]
 
 
 def test_a_file_that_is_not_there_or_no_text_is_told_in_one_line(tmp_path: Path) -> None:

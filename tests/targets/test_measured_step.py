@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 from pyspark.worker import verify_pandas_result
 
 from ebbflow.targets.spark import measured_step
-from ebbflow.targets.spark.measured_step import MEASURES
+from ebbflow.targets.spark.measured_step import MEASURE
 from ebbflow.targets.spark.operator import _with_measures
 
 ZONE = "America/Los_Angeles"
@@ -93,16 +93,14 @@ def plain(function: Callable[[Frames], Any], columns: StructType) -> list[dict[s
     return [row for batch in out for row in batch.to_pylist()]
 
 
-def named(
-    function: Callable[[Frames], Any], columns: StructType
-) -> tuple[list[dict[str, Any]], list[list[float]]]:
-    """The rows of the result, and the measures that came with them."""
+def named(function: Callable[[Frames], Any], columns: StructType) -> tuple[list[dict[str, Any]], list[float]]:
+    """The rows of the result, and the measures that came with them: rows in, rows out, CPU seconds."""
     width = len(columns.fields)
     out = by_spark(lambda f: measured_step.over_pandas(function, f, width), _with_measures(columns))
     rows = [row for batch in out for row in batch.to_pylist()]
-    measures = [[row.pop(name) for name in MEASURES] for row in rows]
-    kept = [row for row, measured in zip(rows, measures, strict=True) if measured == [None, None]]
-    return kept, [measured for measured in measures if measured != [None, None]]
+    measures = [row.pop(MEASURE) for row in rows]
+    kept = [row for row, measure in zip(rows, measures, strict=True) if measure is None]
+    return kept, [measure for measure in measures if measure is not None]
 
 
 def as_it_is(frames: Frames) -> Frames:
@@ -141,7 +139,9 @@ def test_the_result_is_that_of_spark_alone(function: Callable[[Frames], Any]) ->
     rows, measures = named(function, COLUMNS)
     assert rows == plain(function, COLUMNS)
     assert [row["row"] for row in rows] == [1, 2, 3]
-    assert [rows_in for rows_in, _ in measures] == [3.0]
+    rows_in, rows_out, cpu_s = measures
+    assert (rows_in, rows_out) == (3.0, 3.0)
+    assert cpu_s >= 0
 
 
 def test_instants_come_in_the_zone_of_the_session_and_go_back_to_it() -> None:
@@ -163,7 +163,7 @@ def test_instants_come_in_the_zone_of_the_session_and_go_back_to_it() -> None:
 def test_a_step_that_gives_nothing_still_tells_its_measures(out: pd.DataFrame) -> None:
     rows, measures = named(lambda frames: (out for _ in frames), ROW)
     assert rows == []
-    assert [rows_in for rows_in, _ in measures] == [3.0]
+    assert measures[:2] == [3.0, 0.0]
 
 
 def test_a_wrong_column_is_told_in_the_words_of_spark() -> None:
@@ -202,7 +202,7 @@ print(last.num_rows, "pandas" in sys.modules)
     told = subprocess.run(
         [sys.executable, "-I", "-c", code, home], capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == ["1", "False"], "it would be loaded by each new executor"
+    assert told.stdout.split() == ["3", "False"], "it would be loaded by each new executor"
 
 
 def test_measures_of_a_step_over_arrow_come_behind_its_rows() -> None:
@@ -216,11 +216,12 @@ def test_measures_of_a_step_over_arrow_come_behind_its_rows() -> None:
     flat = [ArrowBatchTransformer.flatten_struct(batch) for batch in batches()]
     *results, last = measured_step.over_arrow(burn, iter(flat), flat[0].schema)
     for out, given in zip(results, flat, strict=True):
-        assert out.schema.names == [*MEASURES, *given.schema.names]
+        assert out.schema.names == [MEASURE, *given.schema.names]
         assert out.select(given.schema.names).equals(given.slice(0, 1))
-        assert [out.column(name).null_count for name in MEASURES] == [1, 1]
-    (row,) = last.to_pylist()
-    assert row.pop(MEASURES[0]) == 3.0
-    assert 0.04 <= row.pop(MEASURES[1]) < 5.0
-    assert set(row.values()) == {None}
-    assert last.schema.types[2:] == flat[0].schema.types
+        assert out.column(MEASURE).null_count == 1
+    rows = last.to_pylist()
+    rows_in, rows_out, cpu_s = [row.pop(MEASURE) for row in rows]
+    assert (rows_in, rows_out) == (3.0, 2.0)
+    assert 0.04 <= cpu_s < 5.0
+    assert all(set(row.values()) == {None} for row in rows)
+    assert last.schema.types[1:] == flat[0].schema.types

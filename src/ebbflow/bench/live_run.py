@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ebbflow.core.scratch import scratch_folder
 from ebbflow.core.slo import Slo
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
+from ebbflow.profiling.profile import Profile
 from ebbflow.targets.spark.class_archive import record_archive
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
@@ -110,6 +111,7 @@ def run_live(
     strategy: str,
     *,
     policy: Path | None = None,
+    profiles: Sequence[Profile] = (),
     clock: Clock | None = None,
     say: Callable[[str], None] = log.info,
     on_start: Callable[[float, Rankings], None] | None = None,
@@ -145,6 +147,7 @@ def run_live(
                 slo=scenario.slo,
                 strategy="capacity" if strategy == SPARK_DRA else strategy,
                 policy=policy,
+                profiles=profiles,
                 dry_run=strategy == SPARK_DRA,
                 store=Path(folder) / "run.sqlite",
                 on_cycle=after_cycle,

@@ -29,6 +29,10 @@ touches A, so S_i − S* ≤ 0. Where it bends down both fall, it touches the lo
 by parts, ∫ w·y_i·(ρ_i − r*) = −Σ_bends Δ(w·y_i)·(S_i − S*) + (w·y_i·(S_i − S*))(end) ≥ 0. ∎ With one stage and
 lead = 0 this is the optimality of minimum-energy deadline schedules (Yao, Demers, Shenker).
 
+**Past max_nodes.** Nodes told to leave finish their tasks beside new ones, so that more than max_nodes may work, all
+of them paid. n ≥ Σ y_i·ρ_i − μ holds for them too: the rates of both engines are linear in the nodes up to the tasks
+there are, and of several stages μ ≤ 0 (``bench.price_of_rate``). Only ``feasible`` is about max_nodes at most.
+
 **Time steps.** The corridor is asked for at the ends of steps only; averages over a step cost no more (Jensen),
 so the bound holds for any step, and a coarser step can only lower it.
 

@@ -21,7 +21,14 @@ As μ rises from −min_nodes, each stage moves from corner to corner, all begin
 move comes at the lowest μ is next. Between two moves the sizes are n_i, and r = 1 / Σ 1/a_i(n_i) at a mean of
 r·Σ n_i/a_i(n_i) nodes is a corner of n̄.
 
-Of tasks on slots, a_i(n) = min(p_i, S·n)/c_i: then n̄ is the work, r·Σ c_i/S, up to the highest rate.
+**More than max_nodes** may work for a while: those told to leave finish their tasks beside new ones. Who is short of
+time in a stage can have as many as it takes there, and save them in another. So of several stages time has no price,
+μ ≤ 0: the last line is r·Σ y_i(0), up to the highest rate of max_nodes. Where n nodes do no more each than max_nodes
+do, it holds for any n: (n + μ) / a_i(n) ≥ (1 + μ/n) · max_nodes / a_i(max_nodes) ≥ y_i(μ). One stage alone has nothing
+to save elsewhere; n̄ is its envelope.
+
+Of tasks on slots, a_i(n) = min(p_i, S·n)/c_i: with p_i ≥ S·min_nodes in each of several stages n̄ is the work,
+r·Σ c_i/S, up to the highest rate.
 """
 
 from __future__ import annotations
@@ -54,15 +61,25 @@ def price_of_rate(stages_rows_per_s: Rates, limits: Limits) -> tuple[Floats, Flo
     >>> nodes, rates = price_of_rate([[0, 100, 200, 300, 400], [0, 100, 100, 100, 100]], Limits.parse("1:4"))
     >>> nodes.round(3).tolist(), rates.round(3).tolist()
     ([1.0, 1.6], [50.0, 80.0])
+
+    Three tasks on nodes of two slots, after a wide stage: 2 nodes throughout keep up 12/7 rows/s. Who has more of
+    them for a while in the wide stage has time for the three tasks on 1, and pays for 12/7 in the mean.
+
+    >>> nodes, rates = price_of_rate([[0, 2, 4], [0, 2, 3]], Limits.parse("1:2"))
+    >>> nodes.round(3).tolist(), rates.round(3).tolist()
+    ([1.0, 1.333, 1.714], [1.0, 1.333, 1.714])
     """
     stages = [_envelope(rates, limits) for rates in np.atleast_2d(np.asarray(stages_rows_per_s, np.float64))]
     at = [corners[0] for corners in stages]
     points = [_together(at)]
-    for _, stage, corner in sorted(
+    for price, stage, corner in sorted(
         (_price_of_time(before, after), stage, after)
         for stage, corners in enumerate(stages)
         for before, after in pairwise(corners)
     ):
+        if price > 0.0 and len(stages) > 1:
+            points.append(_faster(points[-1], _together([corners[-1] for corners in stages])))
+            break
         at[stage] = corner
         points.append(_together(at))
     nodes, rates = np.array(points).T
@@ -76,6 +93,12 @@ def _together(at: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return min(nodes for nodes, _ in at), 0.0
     rate = 1.0 / sum(1.0 / own for _, own in at)
     return rate * sum(nodes / own for nodes, own in at), rate
+
+
+def _faster(at: tuple[float, float], highest: tuple[float, float]) -> tuple[float, float]:
+    """The highest rate at the same nodes for each row/s."""
+    (nodes, rate), (_, most) = at, highest
+    return (nodes * most / rate, most) if rate else at
 
 
 def _price_of_time(before: tuple[float, float], after: tuple[float, float]) -> float:

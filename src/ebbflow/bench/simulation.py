@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -15,7 +15,8 @@ from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
-from ebbflow.strategies import StaticMean, make_strategy
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.strategies import PROFILED, StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
 from ebbflow.targets.simulator.inflow import Inflow
@@ -34,8 +35,11 @@ class Simulation:
     """Where the rows of all pipelines are at the end."""
 
 
-def strategy_for(name: str, scenario: Scenario) -> Strategy:
-    """A fresh strategy by its name. ``static-mean`` is told what the mean rate needs: only who knows the load can.
+def strategy_for(
+    name: str, scenario: Scenario, estimators: Mapping[str, Estimator] | None = None
+) -> Strategy:
+    """A fresh strategy by its name, with the ``estimators`` of given profiles where it can use them. ``static-mean``
+    is told what the mean rate needs: only who knows the load can.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -44,7 +48,7 @@ def strategy_for(name: str, scenario: Scenario) -> Strategy:
     2
     """
     if name != StaticMean.name:
-        return make_strategy(name)
+        return make_strategy(name, estimators if name in PROFILED else None)
     return StaticMean(nodes=scenario.nodes_for(scenario.duration_s))
 
 

@@ -26,6 +26,7 @@ from ebbflow.bench.leaderboard.sweep import Scene, Sweep, sweep
 from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.policy.model import Policy
+from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.numbers import counted, number, seconds, share, times, whole
 
@@ -48,6 +49,7 @@ def compare(
     *,
     policies: Mapping[str, Policy],
     workers: int | None,
+    estimators: Mapping[str, Estimator] | None = None,
     master: str | None = None,
 ) -> Sweep:
     """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
@@ -70,6 +72,7 @@ def compare(
             scenes,
             strategies,
             policies=policies,
+            estimators=estimators,
             workers=workers,
             master=master,
             draw=partial(draw, detail=Detail.of_each(drawn)) if drawn else None,

@@ -12,6 +12,7 @@ from ebbflow.bench.live_run import SLO, LiveResult, LiveScenario, prepare, run_l
 from ebbflow.cli.live_state import LiveFeed
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
+from ebbflow.cli.profile_option import ProfileOption, profiles_on_spark
 from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
@@ -40,6 +41,7 @@ def demo(
     slo: Annotated[str, typer.Option(help="The objective.")] = str(SLO),
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
     policy: PolicyOption = None,
+    profile: ProfileOption = None,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("ebbflow-report.html"),
     json: Json = False,
 ) -> None:
@@ -49,6 +51,7 @@ def demo(
     takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
     """
     strategy = chosen_strategy(strategy, policy)
+    profiles = profiles_on_spark(profile, strategy)
     lasts_s = parse_seconds(seconds)
     if not SHORTEST_S <= lasts_s <= LONGEST_S:
         raise InputError(f"--seconds {seconds} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
@@ -66,6 +69,7 @@ def demo(
             scenario,
             strategy,
             policy=policy,
+            profiles=profiles,
             say=say,
             on_start=started,
             on_cycle=lambda cycle: view.update(feed.state(cycle)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ebbflow.bench.elysium.calibration import STOP_WORDS
-from ebbflow.bench.elysium.names import BOTH, SIMULATOR
+from ebbflow.bench.elysium.names import BOTH, SIMULATOR, SPARK
 from ebbflow.bench.elysium.result import Curves, Measured, Result
 from ebbflow.bench.elysium.studies import Studies
 from ebbflow.bench.elysium.verdict import Verdict
@@ -21,7 +21,7 @@ def elysium_report(
     results: Sequence[Result], judged: Sequence[Verdict], studies: Studies | None
 ) -> ElysiumPage:
     """All of it."""
-    runs = max((result.runs for result in results), default=0)
+    runs, targets = max((r.runs for r in results), default=0), {r.target for r in results}
     pictures = [*_aggregates(results), *_pictures(results)]
     if studies is not None:
         pictures += study_pictures(studies)
@@ -37,7 +37,11 @@ def elysium_report(
             for v in judged
         ],
         pictures=pictures,
-        facts=("4 nodes of 4 cores", "assessed every minute", f"means of {counted(runs, 'run')}"),
+        facts=[
+            *(["simulator: 4 nodes of 4 cores, assessed every minute"] if SIMULATOR in targets else []),
+            *(["Spark: 4 executors of 1 core, assessed every 30 s"] if SPARK in targets else []),
+            f"means of {counted(runs, 'run')}",
+        ],
         data={
             "rows": [result.to_json() for result in results],
             "verdicts": [verdict.to_json() for verdict in judged],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,11 +22,14 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json, say, st
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
 from ebbflow.core.limits import Limits
-from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.profiling.profile import NodeProfile, Profile, Spread
-from ebbflow.targets.simulator.catalogue import PIPELINES, costed_pipeline
+from ebbflow.profiling.samples import WINDOW_S
+from ebbflow.targets.simulator.catalogue import costed_pipeline
+from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 
 SIMULATOR, SPARK = "simulator", "spark"
+USUAL = "top-words"
 
 
 def register(app: typer.Typer) -> None:
@@ -32,33 +38,59 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(
-    pipeline: Annotated[str, typer.Option(help="A built-in pipeline.", metavar="NAME")] = "top-words",
-    target: Annotated[str, typer.Option(help="simulator or spark.", metavar="TARGET")] = SIMULATOR,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="A built-in pipeline; with --store, a query in it.",
+            show_default="top-words; of a store, its query",
+            metavar="NAME",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="simulator or spark.", show_default=SIMULATOR, metavar="TARGET")
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where the profile goes.", show_default="NAME.profile.toml", metavar="FILE"),
+        typer.Option(
+            help="Where the profile goes.",
+            show_default="NAME.profile.toml, NAME.micro-batch.profile.toml, NAME.spark.profile.toml",
+            metavar="FILE",
+        ),
     ] = None,
     store: Annotated[
         Path | None,
         typer.Option(
-            help="Learn from the readings of an earlier run instead of running anything.", metavar="FILE"
+            help="Learn from the readings of an earlier run instead of running anything. A store has no stages: "
+            "what batches, tasks and rows cost is not in it.",
+            metavar="FILE",
         ),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Of the simulator: continuous or micro-batch.")] = "continuous",
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the simulator: continuous, or micro-batch, which tells what batches cost but no CPU.",
+            show_default=CONTINUOUS,
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the stair.", show_default="8")] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="How long each step lasts.", show_default="60s; on Spark 20s", metavar="DURATION"),
     ] = None,
     noise: Annotated[
-        float, typer.Option(help="Of the simulator: spread of what rows cost, as a share.")
-    ] = 0.05,
-    seed: Annotated[int, typer.Option(help="Of the simulator: same seed, same profile.")] = 1,
+        float | None,
+        typer.Option(help="Of the simulator: spread of what rows cost, as a share.", show_default="0.05"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the simulator: same seed, same profile.", show_default="1")
+    ] = None,
     peak: Annotated[
         float | None,
         typer.Option(help="On Spark: rows/s of the highest step.", show_default="the pipeline's own"),
     ] = None,
-    executors: Annotated[int, typer.Option(help="On Spark: executors of the first layout.")] = 2,
+    executors: Annotated[
+        int | None, typer.Option(help="On Spark: executors of the first layout.", show_default="2")
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -72,8 +104,12 @@ def profile(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option(help="Run a sine after the stair and tell how far off the profile is.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            help="On Spark: run a sine after the stair and tell how far off the profile is.",
+            show_default="check",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn what the operators of a pipeline cost on a stair of loads, and write it to a file that people can read.
@@ -81,30 +117,36 @@ def profile(
     In the simulator that takes seconds; on a real Spark cluster a few minutes. The profile holds selectivities, the
     CPU of an instance and of a node, what batches and restarts cost, and for each how surely it is known.
     """
-    if target not in (SIMULATOR, SPARK):
-        raise UnknownNameError("target", target, (SIMULATOR, SPARK))
-    _check_numbers(steps, noise, peak, executors)
-    hold_s = None if hold is None else parse_seconds(hold)
-    if hold_s is not None and not hold_s > 0:
-        raise InputError(f"--hold {hold} leaves no time on a step; write 15s or more")
-    path = output or Path(f"{pipeline}.profile.toml")
-    check_writable(path)
+    _check_numbers(steps, noise, seed, peak, executors)
+    hold_s = None if hold is None else _held(hold)
+    simulated: dict[str, object] = {"engine": engine, "noise": noise, "seed": seed}
+    real: dict[str, object] = {"peak": peak, "executors": executors, "master": master, "agent": agent}
+    real["no-check" if check is False else "check"] = check
     if store is not None:
-        known = PIPELINES[pipeline].pipeline if pipeline in PIPELINES else pipeline
-        phase = learn_from_store(store, known)
-    elif target == SPARK:
-        phase = _on_spark(pipeline, steps, hold_s, peak, executors, master, tuple(agent or ()), check)
+        phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
+        _refuse({**phases, **simulated, **real}, "is for a profiling phase, and --store runs none")
+        path = _writable(output, store.stem)
+        phase = learn_from_store(store, pipeline)
+    elif (target or SIMULATOR) == SPARK:
+        _refuse(simulated, "is for --target simulator")
+        name = pipeline or USUAL
+        path = _writable(output, f"{name}.spark")
+        phase = _on_spark(
+            name, steps, hold_s, peak, executors or 2, master, tuple(agent or ()), check is not False
+        )
     else:
-        costed_pipeline(pipeline)
-        usual = SimulatedPhase(pipeline=pipeline)
-        made = SimulatedPhase(
-            pipeline=pipeline, engine=engine, noise=noise, seed=seed, steps=steps or usual.steps,
-            hold_s=hold_s or usual.hold_s,
-        )  # fmt: skip
-        now = datetime.fromtimestamp(SystemClock().now_s(), UTC).replace(microsecond=0)
-        with _Shown() as shown:
-            phase = made.run(learned_at=now, on_progress=shown.tell)
-    path.write_text(phase.profile.to_text(), encoding="utf-8")
+        if target not in (None, SIMULATOR):
+            raise UnknownNameError("target", target, (SIMULATOR, SPARK))
+        _refuse(real, "is for --target spark")
+        name = costed_pipeline(pipeline or USUAL).pipeline.name
+        path = _writable(output, name if engine in (None, CONTINUOUS) else f"{name}.{engine}")
+        phase = _in_simulator(name, engine, noise, seed, steps, hold_s)
+    learned = phase.profile
+    if not learned.cpu and (learned.costs is None or not learned.costs.stages) and store is None:
+        raise TargetError(
+            "nothing was learned: no window was read to its end; hold the steps longer with --hold"
+        )
+    path.write_text(learned.to_text(), encoding="utf-8")
     if json:
         print_json({**phase.to_json(), "file": str(path)})
     else:
@@ -112,14 +154,57 @@ def profile(
     say(f"profile: {escape(str(path))}")
 
 
-def _check_numbers(steps: int | None, noise: float, peak: float | None, executors: int) -> None:
+def _check_numbers(
+    steps: int | None, noise: float | None, seed: int | None, peak: float | None, executors: int | None
+) -> None:
     if steps is not None and not 1 <= steps <= 1000:
         raise InputError(f"--steps {steps} makes no stair; write 1 to 1000")
-    if not 0 <= noise <= 1:
+    if noise is not None and not 0 <= noise <= 1:
         raise InputError(f"--noise {noise:g} is not a share; write 0 to 1")
-    if peak is not None and not peak > 0:
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed {seed} is no seed; write a whole number from 0 up")
+    if peak is not None and not 0 < peak < math.inf:
         raise InputError(f"--peak {peak:g} is no load; write rows per second above 0")
-    Limits(min_nodes=executors, max_nodes=max(executors, 1))
+    if executors is not None:
+        Limits(min_nodes=executors, max_nodes=max(executors, 1))
+
+
+def _held(hold: str) -> float:
+    seconds = parse_seconds(hold)
+    if not seconds >= WINDOW_S:
+        raise InputError(
+            f"--hold {hold} leaves no time on a step: windows of {WINDOW_S:g} s are learned from; "
+            "write 20s or more"
+        )
+    return seconds
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """An option that would be passed over in silence is an error."""
+    for name, value in options.items():
+        if value is not None and value != []:
+            raise InputError(f"--{name} {why}; leave it out")
+
+
+def _writable(output: Path | None, name: str) -> Path:
+    path = output or Path(f"{name}.profile.toml")
+    check_writable(path)
+    return path
+
+
+def _in_simulator(
+    pipeline: str, engine: str | None, noise: float | None, seed: int | None, steps: int | None,
+    hold_s: float | None,
+) -> Phase:  # fmt: skip
+    if engine not in (None, CONTINUOUS, MICRO_BATCH):
+        raise UnknownNameError("engine", engine, (CONTINUOUS, MICRO_BATCH))
+    given: dict[str, Any] = {"engine": engine, "noise": noise, "seed": seed, "steps": steps, "hold_s": hold_s}
+    made = replace(
+        SimulatedPhase(pipeline=pipeline), **{key: value for key, value in given.items() if value is not None}
+    )
+    now = datetime.fromtimestamp(SystemClock().now_s(), UTC).replace(microsecond=0)
+    with _Shown() as shown:
+        return made.run(learned_at=now, on_progress=shown.tell)
 
 
 def _on_spark(
@@ -196,7 +281,11 @@ def _facts(learned: Profile) -> list[str]:
     lines = [
         f"{escape(a)} → {escape(b)}: {_spread(s)} rows for each" for (a, b), s in learned.selectivity.items()
     ]
+    if not learned.cpu:
+        lines.append("the CPU of operators was not read")
     costs = learned.costs
+    if learned.target == SPARK and (costs is None or not costs.stages):
+        lines.append("what batches, tasks and rows cost was not read")
     if costs is None:
         return lines
     if costs.stages:

@@ -17,6 +17,7 @@ from ebbflow.bench.spec_file import read_spec
 from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
 from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
+from ebbflow.cli.profile_option import ProfileOption, profiles_in_simulation
 from ebbflow.cli.scenario_options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.report.board import write_board
@@ -40,6 +41,7 @@ def simulate(
         typer.Option(help="Who decides; several with commas.", show_default=USUAL_STRATEGY, metavar="A,B,…"),
     ] = None,
     policy: Policies = None,
+    profile: ProfileOption = None,
     *,
     given: dict[str, Any],
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="1")] = None,
@@ -63,11 +65,12 @@ def simulate(
     names = [*spec.strategies, *policies]
     for each in policies.values():
         check_operators(each, made)
+    estimators = profiles_in_simulation(profile, names, made)
     check_writable(report)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
-    done = compare([scene], names, policies=policies, workers=workers)
+    done = compare([scene], names, policies=policies, estimators=estimators, workers=workers)
     if target is not None:
         write_results(target, done, [scene], spec, policies)
     if json:

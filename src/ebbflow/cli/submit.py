@@ -14,6 +14,7 @@ from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
+from ebbflow.cli.profile_option import ProfileOption, profiles_on_spark
 from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.control.attach import DEFAULT_SLO, Attached, attach, check_agents
 from ebbflow.core.clock import SystemClock
@@ -57,6 +58,7 @@ def submit(
     slo: Annotated[str, typer.Option(help="The objective.")] = DEFAULT_SLO,
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
     policy: PolicyOption = None,
+    profile: ProfileOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Decide and write it down; change nothing.")
     ] = False,
@@ -86,6 +88,7 @@ def submit(
     """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
     limits, objective = Limits.parse(executors), Slo.parse(slo)
     strategy = chosen_strategy(strategy, policy)
+    profiles = profiles_on_spark(profile, strategy)
     settings = spark_conf(conf or [])
     cores = cores_of_an_executor(settings)
     check_script(script)
@@ -139,6 +142,7 @@ def submit(
                     slo=objective,
                     strategy=strategy,
                     policy=policy,
+                    profiles=profiles,
                     store=store,
                     dry_run=dry_run,
                     on_cycle=recorder,

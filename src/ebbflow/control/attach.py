@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ from ebbflow.monitoring.store import Store
 from ebbflow.monitoring.with_agents import WithAgents
 from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import Policy
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.given_profiles import estimators_on_spark, read_profiles
+from ebbflow.profiling.profile import Profile
 from ebbflow.strategies import make_strategy
 
 if TYPE_CHECKING:
@@ -167,6 +170,7 @@ def attach(
     slo: str | Slo = DEFAULT_SLO,
     strategy: str | Strategy = "capacity",
     policy: str | Path | Policy | None = None,
+    profiles: str | Path | Profile | Sequence[str | Path | Profile] = (),
     queries: Sequence[ManagedQuery] = (),
     store: str | Path | None = None,
     dry_run: bool = False,
@@ -186,6 +190,9 @@ def attach(
     With a ``policy`` its rules decide, whatever ``strategy`` says. One in a file is followed while the job
     runs: what is written there, and can be meant, holds from the next cycle on.
 
+    ``profiles``, as `ebbflow profile` writes them, are for the strategies symbiotic and symbiotic-proactive; each is
+    of the query of its name. docs/profiles.md says what is taken from it on Spark.
+
     With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
     ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
@@ -193,7 +200,8 @@ def attach(
     for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
     In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
     """
-    limits, objective, chosen = _limits(executors), _objective(slo), _strategy(strategy)
+    limits, objective = _limits(executors), _objective(slo)
+    chosen = _strategy(strategy, _estimators(profiles))
     if not (isinstance(cycle_s, int | float) and 0.05 <= cycle_s < math.inf):
         raise InputError(f"cycle_s={cycle_s!r} is no time between two looks; write seconds, like cycle_s=1.0")
     for query in queries:
@@ -203,6 +211,8 @@ def attach(
             )
     followed: PolicyInForce | None = None
     if policy is not None:
+        if profiles:
+            raise InputError("rules do not size by profiles; leave policy=… or profiles=… out")
         followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
         chosen = followed.rules
     keys = check_agents(agents, agent_keys)
@@ -294,9 +304,25 @@ def _objective(slo: str | Slo) -> Slo:
     return Slo.parse(slo)
 
 
-def _strategy(strategy: str | Strategy) -> Strategy:
+def _estimators(profiles: str | Path | Profile | Sequence[str | Path | Profile]) -> dict[str, Estimator]:
+    given = [profiles] if isinstance(profiles, str | Path | Profile) else list(profiles)
+    named = {f"profiles[{number}]": each for number, each in enumerate(given) if isinstance(each, Profile)}
+    files = [each for each in given if not isinstance(each, Profile)]
+    for each in files:
+        if not isinstance(each, str | Path):
+            raise InputError(
+                f"profiles={each!r} is no profile; give the name of a file, or an ebbflow Profile"
+            )
+    return estimators_on_spark(read_profiles(files) | named)
+
+
+def _strategy(strategy: str | Strategy, estimators: Mapping[str, Estimator]) -> Strategy:
     if isinstance(strategy, str):
-        return make_strategy(strategy)
+        return make_strategy(strategy, estimators)
+    if estimators:
+        raise InputError(
+            "profiles=… is for a strategy by its name; give yours its estimators when you make it"
+        )
     if isinstance(strategy, type) or not isinstance(strategy, Strategy):
         raise InputError(
             f"strategy={strategy!r} cannot decide; give a name like 'capacity', or an object with a name and decide()"

@@ -103,7 +103,7 @@ class Ledger:
                 continue
             after = windows.of(subject, expected.metric).since(expected.at_s)
             if after and after[0][0] <= expected.at_s + within_s:
-                settled.append(replace(entry, achieved=after[0][1]))
+                settled.append(entry.settled(after[0][1]))
             if after or now_s > expected.at_s + within_s:
                 over.append(entry.entry_id)
         if settled:

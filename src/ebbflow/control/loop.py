@@ -307,9 +307,10 @@ class ControlLoop:
         last asking."""
         if self._asked_s is not None and seen_s <= self._asked_s:
             return False
-        leaving = any(action.kind is ActionKind.SHRINK for action in snapshot.under_way)
+        if snapshot.planned.difference(snapshot.requested):
+            return True
         surplus = sum(snapshot.observed.nodes.values()) > sum(snapshot.planned.nodes.values())
-        return bool(snapshot.planned.difference(snapshot.requested)) or (surplus and not leaving)
+        return surplus and all(action.kind is not ActionKind.SHRINK for action in snapshot.under_way)
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
         self._asked_s = entry.time_s

@@ -112,6 +112,19 @@ class LedgerEntry:
         """Whether the target was asked for something else than there was: a reconfiguration."""
         return self.outcome is not None and bool(self.outcome.requested.difference(self.before))
 
+    def settled(self, achieved: float) -> LedgerEntry:
+        """The same, with what was measured; spelled out, as every entry comes through here and ``replace`` is slow."""
+        return LedgerEntry(
+            entry_id=self.entry_id,
+            time_s=self.time_s,
+            strategy=self.strategy,
+            verdict=self.verdict,
+            before=self.before,
+            decision=self.decision,
+            outcome=self.outcome,
+            achieved=achieved,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         decision = self.decision

@@ -49,7 +49,7 @@ class Layout:
         >>> str(Layout.of(4, split=8).difference(Layout.of(2, split=4)))
         'main +2 nodes, split ×4→8'
         """
-        if self == other:  # asked at every decision, and most of them are holds
+        if self is other or self == other:  # asked at every decision, and most of them are holds
             return _NOTHING
         nodes = {
             cluster: self.nodes.get(cluster, 0) - other.nodes.get(cluster, 0)

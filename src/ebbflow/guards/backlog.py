@@ -30,6 +30,8 @@ class FreezeScaleInOnBacklog:
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """The decision, with shrinking clusters held as they are."""
+        if decision.wanted is snapshot.planned:
+            return decision  # a hold, as most are
         shrinking = [c for c, n in decision.wanted.nodes.items() if n < snapshot.planned.nodes.get(c, 0)]
         why = self._backlog(snapshot) if shrinking else ""
         if why:

@@ -19,6 +19,8 @@ class CoolDown:
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """The decision, or the size there was if the last change is too recent."""
+        if decision.wanted is snapshot.planned:
+            return decision  # a hold, as most are
         for cluster, nodes in decision.wanted.nodes.items():
             now = snapshot.planned.nodes.get(cluster, 0)
             if nodes > now:

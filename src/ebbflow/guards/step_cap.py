@@ -22,6 +22,8 @@ class StepCap:
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """The wanted size, or the largest step towards it."""
+        if decision.wanted is snapshot.planned:
+            return decision  # a hold, as most are
         for cluster, nodes in decision.wanted.nodes.items():
             now = snapshot.planned.nodes.get(cluster, 0)
             most = max(now + self._out_nodes, math.floor(now * self._out_factor))

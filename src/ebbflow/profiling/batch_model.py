@@ -83,7 +83,9 @@ class StageModel:
         x, y = rows / tasks, task_time_s / tasks
         if self._w:
             o, c = self.costs
-            y = min(y, SURPRISE * (o + c * x) + 0.05)
+            most = SURPRISE * (o + c * x) + 0.05
+            if most < y:
+                y = most
         self._w = FADE * self._w + 1.0
         self._x = FADE * self._x + x
         self._y = FADE * self._y + y
@@ -102,17 +104,18 @@ class StageModel:
         return max(math.ceil(self.tasks / max(1, slots)), self.skew)
 
     def _fit(self) -> tuple[float, float]:
-        mean_x, mean_y = self._x / self._w, self._y / self._w
+        w = self._w
+        mean_x, mean_y = self._x / w, self._y / w
         if mean_x <= 0 or mean_y <= 0:
             return max(0.0, mean_y), 0.0
         c = known = self._rows_share * mean_y / mean_x
-        spread = self._xx / self._w - mean_x * mean_x
+        spread = self._xx / w - mean_x * mean_x
         if spread > 1e-9 * mean_x * mean_x:
-            together = self._xy / self._w - mean_x * mean_y
+            together = self._xy / w - mean_x * mean_y
             fitted = min(max(together / spread, 0.0), mean_y / mean_x)
-            noise = max(0.0, self._yy / self._w - mean_y * mean_y - fitted * together)
+            noise = max(0.0, self._yy / w - mean_y * mean_y - fitted * together)
             doubt = (known / 2) ** 2
-            sure = doubt / (doubt + noise / (self._w * spread)) if doubt else 1.0
+            sure = doubt / (doubt + noise / (w * spread)) if doubt else 1.0
             c += sure * (fitted - known)
             if sure >= SURE and spread >= TELLING * mean_x * mean_x:
                 self._rows_share = max(LEAST_SHARE, c * mean_x / mean_y)

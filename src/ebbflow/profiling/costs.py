@@ -184,7 +184,12 @@ class CostLearner:
 def stage_costs(model: BatchModel) -> tuple[StageCosts, ...]:
     """o, c, tasks and skew of each stage of a learned model."""
     return tuple(
-        StageCosts(tasks=stage.tasks, per_task_s=stage.costs[0], per_row_s=stage.costs[1], skew=stage.skew)
+        StageCosts(
+            tasks=stage.tasks,
+            per_task_s=max(0.0, stage.costs[0]),  # least squares leave a rounding error below 0
+            per_row_s=stage.costs[1],
+            skew=stage.skew,
+        )
         for stage in model.stages
     )
 

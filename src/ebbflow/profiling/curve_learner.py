@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebbflow.profiling.drift import Cusum, Drift
-from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, Fit, fit
+from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, fit
 from ebbflow.profiling.profile import Fitted
 from ebbflow.profiling.samples import Sample
 
@@ -32,11 +32,11 @@ class CurveLearner:
         self.base = base if base is not None and base.samples else None
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self._kinds = tuple(kinds)
-        self._fit: Fit | None = None
+        self._fit: Fitted | None = None
         self._fitted_with = self._kinds
         self._new = 0
         """Samples since the last fit."""
-        self._watched: tuple[Fitted | Fit, Cusum] | None = None
+        self._watched: tuple[Fitted, Cusum] | None = None
         self._unwatched, self._watch_anew_after = 0, MATURE
         if self.base is not None:
             self._watched = (self.base, Cusum(self.base.error))
@@ -55,15 +55,11 @@ class CurveLearner:
             self._watch()
             return None
         known, cusum = self._watched
-        if not known.low <= sample.x <= known.high:
-            return None  # a guess that is wrong is no news
-        expected = known.model.at(sample.x)
-        # What is small counts as a share of the largest, as in ``fitting``: who idles has not changed.
-        least = max(LEAST_SHARE * known.model.at(known.high), LEAST)
-        change = cusum.add((sample.y - expected) / max(expected, least))
-        if change is None:
+        # Beyond the range too: a guess that is wrong by so much is not one to decide on.
+        if not cusum.add(sample.y, known.estimate(sample.x).value, _least(known, sample.x)):
             return None
-        self._start_anew(cusum.suspicious)
+        change, last = cusum.change, cusum.suspicious
+        self._start_anew(last)
         return Drift(operator=self.name, time_s=sample.time_s, change=change)
 
     def _watch(self) -> None:
@@ -75,7 +71,7 @@ class CurveLearner:
             self._watched = (found, Cusum(found.error))
             self._unwatched, self._watch_anew_after = 0, len(self.samples)
 
-    def fit(self, kinds: Sequence[str] | None = None) -> Fit | None:
+    def fit(self, kinds: Sequence[str] | None = None) -> Fitted | None:
         """The curve through what is remembered; found anew once a tenth more was seen, or with other models."""
         tried = self._kinds if kinds is None else tuple(kinds)
         if self._fit is None or tried != self._fitted_with or self._new > REFIT_SHARE * len(self.samples):
@@ -99,3 +95,10 @@ class CurveLearner:
         self.samples.extend(kept)
         self.base = self._fit = self._watched = None
         self._new = 0
+
+
+def _least(known: Fitted, x: float) -> float:
+    """What an expected value counts as at least: who idles has not changed. As in ``fitting`` a share of the largest;
+    below the range, where it is a guess, what the lowest rate that was seen costs."""
+    least = max(LEAST_SHARE * known.estimate(known.high).value, LEAST)
+    return max(least, known.estimate(known.low).value) if x < known.low else least

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-LEAST_SIGMA = 0.02
-"""Relative errors of 2 % are never news."""
+LEAST_SIGMA = 0.05
+"""However well a profile did: single windows are seldom read more exactly, and no decision hangs on less."""
 _SLACK, _ALARM, _MOST = 1.0, 6.0, 3.0
 
 
@@ -15,7 +15,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     operator: str
     time_s: float
     change: float
-    """Mean relative error of the samples that raised the alarm: +0.3 is 30 % more than expected."""
+    """Of the windows that raised the alarm, all that was used ÷ all that was expected − 1: +0.3 is 30 % more."""
 
     def __str__(self) -> str:
         """In words."""
@@ -29,37 +29,60 @@ class Cusum:
         S⁺ ← max(0, S⁺ + e/σ − 1)    S⁻ ← max(0, S⁻ − e/σ − 1)    alarm when one reaches 6
 
     Its target is known (an error of 0), which is why it is this one and not Page–Hinkley, which first has to learn a
-    mean. σ is that of the profile, from its mean error ε: σ = ε·√(π/2), at least 2 %. With these numbers a false alarm
+    mean. σ is that of the profile, from its mean error ε: σ = ε·√(π/2), at least 5 %. With these numbers a false alarm
     comes about once in 400,000 samples (Siegmund, Sequential Analysis, 1985, §II.6: (e^2b − 2b − 1)/2 for one
     side, b = 6 + 1.166); that is 48 days of 10 s windows. No sample counts for more than 3σ, so that one, however wild,
     is no alarm, and it takes three.
 
     >>> cusum = Cusum(error=0.02)
-    >>> [cusum.add(e) is not None for e in (0.01, -0.03, 0.3, 0.3, 0.3)]
+    >>> [cusum.add(used, expected=1.0) for used in (1.01, 0.97, 1.3, 1.3, 1.3)]
     [False, False, False, False, True]
+    >>> round(cusum.change, 6), cusum.suspicious
+    (0.3, 3)
     """
 
     def __init__(self, error: float) -> None:
         self._sigma = max(LEAST_SIGMA, 1.2533 * error)
-        self._sums = {+1: 0.0, -1: 0.0}
-        self._since: dict[int, list[float]] = {+1: [], -1: []}
+        self._sides = (_Side(+1), _Side(-1))
 
-    def add(self, error: float) -> float | None:
-        """Take in a relative error, with its sign; the mean change if this one raises the alarm."""
+    def add(self, used: float, expected: float, least: float = 0.0) -> bool:
+        """Take in a window; whether it raises the alarm. What is expected counts as at least ``least``."""
+        error = (used - expected) / max(expected, least, 1e-12)
         z = max(-_MOST, min(_MOST, error / self._sigma))
-        for sign in self._sums:
-            total = self._sums[sign] + sign * z - _SLACK
-            if total <= 0:
-                self._sums[sign] = 0.0
-                self._since[sign].clear()
-                continue
-            self._sums[sign] = total
-            self._since[sign].append(error)
-            if total >= _ALARM:
-                return sum(self._since[sign]) / len(self._since[sign])
-        return None
+        for side in self._sides:
+            side.add(z, used, expected)
+        return self._worst.total >= _ALARM
+
+    @property
+    def _worst(self) -> _Side:
+        return max(self._sides, key=lambda side: side.total)
+
+    @property
+    def change(self) -> float:
+        """All that was used in the windows that speak for a change ÷ all that was expected − 1; at most 9."""
+        used, expected = self._worst.used, self._worst.expected
+        return used / max(expected, used / 10, 1e-12) - 1
 
     @property
     def suspicious(self) -> int:
-        """How many of the last samples speak for a change."""
-        return max(len(errors) for errors in self._since.values())
+        """How many of the last windows speak for a change."""
+        return self._worst.count
+
+
+class _Side:
+    """More than expected (+1), or less (−1)."""
+
+    def __init__(self, sign: int) -> None:
+        self._sign = sign
+        self.total = self.used = self.expected = 0.0
+        self.count = 0
+
+    def add(self, z: float, used: float, expected: float) -> None:
+        self.total += self._sign * z - _SLACK
+        if self.total <= 0:
+            self.total = self.used = self.expected = 0.0
+            self.count = 0
+            return
+        self.used += used
+        self.expected += expected
+        self.count += 1

@@ -15,12 +15,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
 from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional
+from ebbflow.profiling.profile import Fitted
 
 FOLDS = 10
 LEAST_SHARE = 0.05
@@ -37,25 +37,18 @@ _SAME = 1e-6
 """Errors closer than this differ by rounding."""
 _ALIKE = 1e-3
 """Inputs closer than this share of the largest are one input."""
+_TELLING = 0.2
+"""Inputs that all lie within this share of the largest do not tell what of the output is fixed: a line through them
+would follow the noise, and far from them it would be far off."""
 
 QUICK = ("proportional", "line", "knots")
 """Models that are found in milliseconds: for learning while a pipeline runs."""
 ALL = (*QUICK, "net")
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """The model that won, and how the others did."""
-
-    model: Model
-    low: float
-    high: float
-    slope: float
-    error: float
-    samples: int
-    tried: dict[str, float]
-
-
-def fit(x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, seed: int = 0) -> Fit | None:
+def fit(
+    x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, seed: int = 0
+) -> Fitted | None:
     """The best of some kinds of models for y from x, both 0 or more; None where there is nothing to learn from.
 
     >>> x = [float(n) for n in range(1, 61)]
@@ -76,13 +69,12 @@ def fit(x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, s
         errors[kind] = _held_out_errors(FITTERS[kind], xs, ys, fold_of)
         tried[kind] = float(errors[kind].mean())
     winner = _winner(errors)
-    line = _line(xs, ys, _weights(ys))
-    slope = line.per_unit if line.per_unit > 0 else _proportional(xs, ys, _weights(ys)).per_unit
-    return Fit(
-        model=FITTERS[winner](xs, ys, _weights(ys)),
+    model = FITTERS[winner](xs, ys, _weights(ys))
+    return Fitted(
+        model=model,
         low=float(xs.min()),
         high=float(xs.max()),
-        slope=slope,
+        slope=_slope(model, xs, ys),
         error=float(errors[winner].mean()),
         samples=len(x),
         tried=tried,
@@ -96,6 +88,13 @@ def relative_errors(estimates: Floats, measured: Floats) -> Floats:
     [0.1, 4.0]
     """
     return np.asarray(np.abs(estimates - measured) / np.maximum(measured, _least(measured)))
+
+
+def _slope(model: Model, x: Floats, y: Floats) -> float:
+    """How the model goes on beyond the samples: as it does where it is straight, else as the line through all of them;
+    in proportion where that would stand still."""
+    straight = model if isinstance(model, Proportional | Line) else _line(x, y, _weights(y))
+    return straight.per_unit or _proportional(x, y, _weights(y)).per_unit
 
 
 def _least(measured: Floats) -> float:
@@ -144,7 +143,7 @@ def _winner(errors: dict[str, Floats]) -> str:
 
 
 def _worth_trying(x: Floats, kinds: Sequence[str]) -> list[str]:
-    varied = float(np.ptp(x)) > _ALIKE * float(x.max())
+    varied = float(np.ptp(x)) > _TELLING * float(x.max())
     if not varied or len(x) < 3:
         return ["proportional"]
     simple = len(x) < FEWEST_FOR_FREEDOM
@@ -177,7 +176,8 @@ def _line(x: Floats, y: Floats, weights: Floats) -> Line:
     spread = float(weights @ (x - mean_x) ** 2)
     if spread <= 1e-12 * total * max(mean_x * mean_x, 1e-12):
         return Line(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
-    slope = float(weights @ ((x - mean_x) * (y - mean_y))) / spread
+    # More rows never cost less; where noise says so, it is what the mean row costs, whatever the rate.
+    slope = max(0.0, float(weights @ ((x - mean_x) * (y - mean_y))) / spread)
     return Line(fixed=mean_y - slope * mean_x, per_unit=slope)
 
 

@@ -17,6 +17,7 @@ until a saturated stretch shows what slots give: 0.9 where instances lie unevenl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -103,6 +104,17 @@ class FlowModel:
         """Source rows a second that an operator can take in, whatever the nodes."""
         return instances * self._instance_cpu.get(name, self.slot_cpu) / self._costs_s[name]
 
+    def slowest(self, instances: Mapping[str, float]) -> tuple[str, float]:
+        """(operator, source rows a second) of the one that limits the flow whatever the nodes, of those with so many
+        instances."""
+        slowest, slowest_per_s = "", math.inf
+        for name, cost_s in self._costs_s.items():
+            if name in instances:
+                per_s = instances[name] * self._instance_cpu.get(name, self.slot_cpu) / cost_s
+                if per_s < slowest_per_s:
+                    slowest, slowest_per_s = name, per_s
+        return slowest, slowest_per_s
+
     def learn(self, stretch: Stretch) -> None:
         """Take in what happened between two looks."""
         if not stretch.steady:
@@ -118,9 +130,9 @@ class FlowModel:
             for name, value in new.items():
                 sums[name] = FADE * sums.get(name, 0.0) + value
         self._costs_s = {
-            name: cpu_s / self._done[name] * max(self._sent[name], 0.0) / self._rows
+            name: cpu_s / done * sent / self._rows
             for name, cpu_s in self._cpu_s.items()
-            if cpu_s > 0 and self._done[name] > 0 and self._sent[name] > 0
+            if cpu_s > 0 and (done := self._done[name]) > 0 and (sent := self._sent[name]) > 0
         }
         self.row_cpu_s = sum(self._costs_s.values())
         self._learn_strength(stretch)

@@ -68,51 +68,52 @@ def play_flow(
     >>> play_flow(state, phases, judge_from_s=7.0, until_s=60.0)
     (3.0, 0.0)
     """
-    now_s, waiting = state.now_s, state.queue_rows
-    if waiting < 1e-6 and min([capacity for _, capacity in phases]) >= state.rate_ahead_per_s:
+    now_s, waiting, most_per_s = state.now_s, state.queue_rows, state.rate_ahead_per_s
+    if waiting < 1e-6 and min([capacity for _, capacity in phases]) >= most_per_s:
         return 0.0, 0.0  # mostly so: every row is done as it comes
     done = 0.0
-    age_s = _age_s(state, done, 0.0)
+    age_s = 0.0 if waiting < 1e-6 else state.freshness_s
     worst_s = age_s if judge_from_s <= now_s else 0.0
+    judge_s, last = judge_from_s - now_s, len(phases) - 1
     for index, (from_s, capacity) in enumerate(phases):
         start_s = max(from_s, now_s) - now_s
-        last = index + 1 == len(phases)
-        end_s = (until_s if last else min(max(phases[index + 1][0], now_s), until_s)) - now_s
+        end_s = (until_s if index == last else min(max(phases[index + 1][0], now_s), until_s)) - now_s
         if end_s <= start_s:
             continue
         edges_s = [end_s]
         if done < waiting < done + capacity * (end_s - start_s):
             edges_s.insert(0, start_s + (waiting - done) / capacity)
-        if start_s < judge_from_s - now_s < end_s:
-            edges_s.append(judge_from_s - now_s)
+        if start_s < judge_s < end_s:
+            edges_s.append(judge_s)
             edges_s.sort()
         at_s = start_s
         for edge_s in edges_s:
-            done = _done(state, done, capacity, at_s, edge_s)
+            arrived = state.rows_after(edge_s)
+            if capacity >= most_per_s:
+                here = waiting + arrived
+            else:
+                empty_s = _empty_s(state, capacity, at_s, edge_s)
+                here = waiting + state.rows_after(empty_s) + capacity * (edge_s - empty_s)
+            done = min(done + capacity * (edge_s - at_s), here)
             at_s = edge_s
-            if edge_s >= judge_from_s - now_s - 1e-9:
-                age_s = _age_s(state, done, edge_s)
+            if edge_s >= judge_s - 1e-9:
+                age_s = _age_s(state, done, edge_s, arrived)
                 worst_s = max(worst_s, age_s)
     return worst_s, age_s
 
 
-def _done(state: FlowState, done: float, capacity: float, start_s: float, end_s: float) -> float:
-    """Rows done by the end of a stretch of one capacity."""
-    slope, rising_s = state.slope_per_s2, state.slope_for_s
-    if capacity >= state.rate_ahead_per_s:
-        empty_s = end_s
-    elif slope <= 0 or capacity <= state.rate_per_s:
-        empty_s = start_s
-    else:
-        empty_s = min(max((capacity - state.rate_per_s) / slope, start_s), end_s, max(rising_s, start_s))
-    here = state.queue_rows + state.rows_after(empty_s) + capacity * (end_s - empty_s)
-    return min(done + capacity * (end_s - start_s), here)
+def _empty_s(state: FlowState, capacity: float, start_s: float, end_s: float) -> float:
+    """u: where the queue would run empty last, in a stretch of a capacity that is less than what comes in the end."""
+    slope, rate_per_s = state.slope_per_s2, state.rate_per_s
+    if slope <= 0 or capacity <= rate_per_s:
+        return start_s
+    return min(max((capacity - rate_per_s) / slope, start_s), end_s, max(state.slope_for_s, start_s))
 
 
-def _age_s(state: FlowState, done: float, at_s: float) -> float:
-    """Age, at a time from now, of the oldest row that is not done."""
+def _age_s(state: FlowState, done: float, at_s: float, arrived: float) -> float:
+    """Age, at a time from now by which so many rows arrive, of the oldest row that is not done."""
     waiting = state.queue_rows
-    if waiting + state.rows_after(at_s) - done < 1e-6:
+    if waiting + arrived - done < 1e-6:
         return 0.0
     if done < waiting:
         return at_s + state.freshness_s * (1 - done / waiting)

@@ -41,16 +41,21 @@ class FlowSizing(Sizing):
         self.state = state
         self._until_s = self.judge_from_s + snapshot.slo.freshness_s
         self._per_node = max(1, snapshot.slots_per_node)
-        self.present = _slowest(model, instances)
+        self._there, self._coming = snapshot.observed.main_nodes, snapshot.requested.main_nodes
+        self._rate_ahead_per_s = state.rate_ahead_per_s
+        self.present = model.slowest(instances)
         """(operator, source rows per second): which one limits the flow whatever the nodes, and at what rate."""
+        self._here_per_s = min(model.nodes_per_s(max(1, self._there) * self._per_node), self.present[1])
         self.raised = self._raised(instances)
         """Instances wanted of operators that have too few and may have more."""
-        self.limit = _slowest(model, {**instances, **self.raised}) if self.raised else self.present
+        self.limit = model.slowest({**instances, **self.raised}) if self.raised else self.present
         """As ``present``, with the instances that are wanted."""
-        grows = [action.since_s for action in snapshot.under_way if action.kind is ActionKind.GROW]
-        self._grown_s = max(grows) if grows else None
-        stops = [action.since_s for action in snapshot.under_way if action.kind is ActionKind.RESTART]
-        self._stopped_s = min(stops) if stops else None
+        self._grown_s: float | None = None
+        self._stopped_s: float | None = None
+        if snapshot.under_way:
+            grows = [action.since_s for action in snapshot.under_way if action.kind is ActionKind.GROW]
+            stops = [action.since_s for action in snapshot.under_way if action.kind is ActionKind.RESTART]
+            self._grown_s, self._stopped_s = max(grows, default=None), min(stops, default=None)
 
     @property
     def rate_per_s(self) -> float:
@@ -82,7 +87,7 @@ class FlowSizing(Sizing):
         """An operator that cannot take in what is ahead gets half as many instances again as it needs for it,
         up to one on each slot. A stateful one with a single instance keeps it: it sees all rows for a reason
         (a ranking, a total)."""
-        wanted_per_s = self.state.rate_ahead_per_s / self.busy_limit
+        wanted_per_s = self._rate_ahead_per_s / self.busy_limit
         if self.present[1] >= wanted_per_s:
             return {}
         most = self.snapshot.limits.max_nodes * self._per_node
@@ -104,23 +109,21 @@ class FlowSizing(Sizing):
 
     def busy(self, nodes: int) -> float:
         """The rate ahead ÷ what nodes and instances can take in."""
-        return self.state.rate_ahead_per_s / max(self.capacity_per_s(nodes), 1e-9)
+        return self._rate_ahead_per_s / max(self.capacity_per_s(nodes), 1e-9)
 
     def _play(self, nodes: int, busy: float) -> Size:
         phases, stops = self._phases(nodes)
-        from_s = self.snapshot.now_s if nodes < self.snapshot.observed.main_nodes else self.judge_from_s
+        from_s = self.snapshot.now_s if nodes < self._there else self.judge_from_s
         worst_s, final_s = play_flow(self.state, phases, judge_from_s=from_s, until_s=self._until_s)
         return Size(nodes, worst_s, final_s, busy, 0.0 if stops else self.model.pause_s)
 
     def _phases(self, nodes: int) -> tuple[list[tuple[float, float]], bool]:
         """((from, rows per second) …, whether a stop is in it): those there, those under way, those wanted."""
         snapshot, pause_s = self.snapshot, self.model.pause_s
-        now_s, there = snapshot.now_s, max(1, snapshot.observed.main_nodes)
-        coming = snapshot.requested.main_nodes
-        here_per_s = min(self.model.nodes_per_s(there * self._per_node), self.present[1])
-        phases = [(now_s, here_per_s)]
+        now_s, there, coming = snapshot.now_s, max(1, self._there), self._coming
+        phases = [(now_s, self._here_per_s)]
         if self._stopped_s is not None:
-            phases = [(now_s, 0.0), (max(now_s + 1.0, self._stopped_s + pause_s), here_per_s)]
+            phases = [(now_s, 0.0), (max(now_s + 1.0, self._stopped_s + pause_s), self._here_per_s)]
         if nodes == there and nodes == coming and not self.raised:
             return phases, self._stopped_s is not None
         if nodes <= there:
@@ -135,16 +138,7 @@ class FlowSizing(Sizing):
     def smallest(self) -> Size:
         """As for any engine, but while nodes that suffice for the present rate are under way, no more."""
         best = super().smallest()
-        coming, there = self.snapshot.requested.main_nodes, self.snapshot.observed.main_nodes
-        waits = self._grown_s is not None and there < coming < best.nodes
-        if waits and self.capacity_per_s(coming) > self.state.rate_per_s:
-            return self.judge(coming)
+        waits = self._grown_s is not None and self._there < self._coming < best.nodes
+        if waits and self.capacity_per_s(self._coming) > self.state.rate_per_s:
+            return self.judge(self._coming)
         return best
-
-
-def _slowest(model: FlowModel, instances: Mapping[str, int]) -> tuple[str, float]:
-    slowest, rate_per_s = "", math.inf
-    for name in model.operators:
-        if name in instances and (per_s := model.operator_per_s(name, instances[name])) < rate_per_s:
-            slowest, rate_per_s = name, per_s
-    return slowest, rate_per_s

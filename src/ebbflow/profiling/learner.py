@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import asdict
+
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
@@ -123,10 +125,7 @@ class ProfileLearner:
             if isinstance(learner.base, CpuProfile) and learner.holds:
                 cpu[name] = learner.base
             elif (fit := learner.fit(kinds)) is not None:
-                cpu[name] = CpuProfile(
-                    model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
-                    samples=fit.samples, tried=fit.tried,
-                )  # fmt: skip
+                cpu[name] = CpuProfile(**asdict(fit))
         return Profile(
             pipeline=self.pipeline.name,
             selectivity=self._selectivity(),
@@ -157,10 +156,7 @@ class ProfileLearner:
         cores = self._sampler.cores
         if fit is None:
             return NodeProfile.assumed(cores=cores)
-        return NodeProfile(
-            model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
-            samples=fit.samples, tried=fit.tried, cores=cores,
-        )  # fmt: skip
+        return NodeProfile(**asdict(fit), cores=cores)
 
     def _known_costs(self) -> SparkCosts | None:
         """What was seen; what was not, as the file has it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.profiling.models import Model, Proportional
 
 VERSION = 1
@@ -42,7 +43,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A model, where it was learned, and how well it did on data it had not seen.
 
     Outside of that range a model is only a guess; a net would even stand still there. So from the edge on the
-    answer follows the straight line through all that was seen: y(edge) + slope · (x − edge), never below 0.
+    answer is y(edge) + slope · (x − edge), never below 0.
     """
 
     model: Model
@@ -50,7 +51,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """The range of x in which it was learned."""
     high: float
     slope: float
-    """Of the straight line through all samples."""
+    """The model's own where it is straight; else that of the straight line through all samples."""
     error: float
     """Mean over held-out samples of |estimate − measured| / measured (``fitting`` says what of values near 0)."""
     samples: int
@@ -129,13 +130,14 @@ class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True):
     state_s: Spread
     """State is repartitioned or moved."""
     restart_s: Spread
-    """From there until rows flow again."""
+    """From there until it is started again. On Spark that is when ``start()`` returns; what its first batch takes
+    longer than others is ``reload_s`` of the costs, and not in here."""
     drain_s: Spread
     """From there until no more rows wait than did before."""
 
     @property
     def still_s(self) -> float:
-        """Seconds in which nothing is taken in."""
+        """Seconds in which nothing runs."""
         return self.stop_s.mean + self.state_s.mean + self.restart_s.mean
 
     @property
@@ -194,6 +196,24 @@ class Profile:
     """Where it was learned: ``spark`` or ``simulator``."""
     learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     version: int = VERSION
+
+    @property
+    def graph(self) -> Pipeline:
+        """The operators that it knows, with the streams whose selectivity it knows: as much of the pipeline as can be
+        told by who has only the profile.
+
+        >>> profile = Profile(pipeline="p", selectivity={("p", "a"): Spread(mean=1.0), ("a", "b"): Spread(mean=3.0)})
+        >>> profile.graph.order, profile.graph.sources, profile.graph.streams[0].selectivity
+        (('a', 'b'), ('a',), 3.0)
+        """
+        streams = [(a, b, spread) for (a, b), spread in self.selectivity.items() if a != self.pipeline]
+        ends = [end for a, b, _ in streams for end in (a, b)]
+        entered = [b for a, b in self.selectivity if a == self.pipeline]
+        return Pipeline(
+            name=self.pipeline,
+            operators=tuple(Operator(name=name) for name in dict.fromkeys((*ends, *entered, *self.cpu))),
+            streams=tuple(Stream(source=a, target=b, selectivity=s.mean) for a, b, s in streams),
+        )
 
     def to_text(self) -> str:
         """As TOML."""

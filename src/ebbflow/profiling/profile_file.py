@@ -20,9 +20,10 @@ from typing import Any
 
 import msgspec
 
-from ebbflow.errors import ProfileError
+from ebbflow.errors import PipelineError, ProfileError
 from ebbflow.profiling.models import Model
 from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, SparkCosts, Spread
+from ebbflow.profiling.profile_checks import wrong_number
 
 LARGEST = 10_000_000
 """Characters of the largest file that is read."""
@@ -122,17 +123,57 @@ use a newer Ebbflow, or learn it again with `ebbflow profile`
             "use a newer Ebbflow, or learn it again with `ebbflow profile`"
         )
     try:
-        return _profile(msgspec.convert(plain, _Document))
+        if wrong := wrong_number(plain):
+            raise ProfileError(wrong)
+        document = msgspec.convert(plain, _Document)
+        if wrong := _wrong_text(document) or _wrong_range(document):
+            raise ProfileError(wrong)
+        profile = _profile(document)
+        _ = profile.graph
     except msgspec.ValidationError as error:
-        raise ProfileError(f"{where}: {_spoken(str(error))}; learn it again with `ebbflow profile`") from None
+        wrong = _spoken(str(error), plain)
+    except PipelineError as error:
+        wrong = f"selectivity: {error}; write streams that lead on from the source"
+    except ProfileError as error:
+        wrong = str(error)
+    else:
+        return profile
+    raise ProfileError(f"{where}: {wrong}, or learn it again with `ebbflow profile`")
+
+
+def _wrong_text(document: _Document) -> str | None:
+    if not document.pipeline:
+        return "pipeline is empty; write the name of the pipeline"
+    if "" in document.cpu:
+        return 'cpu."" has no name; write that of an operator'
+    seen = set()
+    for number, stream in enumerate(document.selectivity):
+        for key, end in (("from", stream.start), ("to", stream.to)):
+            if not end:
+                return f"selectivity[{number}].{key} is empty; write the name of an operator"
+        if (stream.start, stream.to) in seen:
+            return (
+                f"selectivity[{number}] is from '{stream.start}' to '{stream.to}' as one before it; leave one of "
+                "them out"
+            )
+        seen.add((stream.start, stream.to))
+    return None
+
+
+def _wrong_range(document: _Document) -> str | None:
+    for key, fit in (
+        *((f"cpu.{_key(name)}", fit) for name, fit in document.cpu.items()),
+        ("node", document.node),
+    ):
+        if fit.low > fit.high:
+            return (
+                f"{key}.low is {fit.low:g} and {key}.high is {fit.high:g}, which is no range; write the lower one "
+                "first"
+            )
+    return None
 
 
 def _profile(document: _Document) -> Profile:
-    for name, fit in (*document.cpu.items(), ("node", document.node)):
-        if not 0 <= fit.low <= fit.high:
-            raise msgspec.ValidationError(
-                f"'{name}' was learned from {fit.low:g} to {fit.high:g}, which is no range"
-            )
     node = document.node
     return Profile(
         version=document.version,
@@ -166,10 +207,23 @@ def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:
     )  # fmt: skip
 
 
-def _spoken(error: str) -> str:
-    """msgspec's words in ours: 'Expected `float`, got `str` - at `$.cpu[...].low`'."""
+def _spoken(error: str, plain: Mapping[str, Any]) -> str:
+    """msgspec's words in ours, with the name of the operator: 'Expected `float`, got `str` - at `$.cpu[...].low`'."""
     at = _PATH.search(error)
-    return f"{at[1]}: {error[: at.start()]}" if at else error
+    if at is None:
+        return f"{error}; write it as `ebbflow profile` does"
+    key, operators = at[1], plain.get("cpu")
+    if key.startswith("cpu[...]") and isinstance(operators, dict):
+        key = f"cpu.{next(filter(lambda n: not _converts(operators[n]), operators))}{key[len('cpu[...]') :]}"
+    return f"{key}: {error[: at.start()]}; write it as `ebbflow profile` does"
+
+
+def _converts(table: Any) -> bool:
+    try:
+        msgspec.convert(table, _Fit)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 # -- writing ---------------------------------------------------------------------------------

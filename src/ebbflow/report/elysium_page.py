@@ -86,8 +86,7 @@ def headline(findings: Sequence[Finding]) -> str:
 def elysium_page(page: ElysiumPage) -> str:
     """The page as HTML text."""
     title = headline(page.findings)
-    explained = all(finding.ok or finding.explanation for finding in page.findings)
-    kept = "kept" if explained and all(finding.saves_more for finding in page.findings) else "missed"
+    kept = "kept" if all(finding.ok for finding in page.findings) else "missed"
     facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in page.facts)
     sections = [
         '<header><p class="eyebrow">Ebbflow: Figure 9 of the Elysium seed, published beside ours</p>'

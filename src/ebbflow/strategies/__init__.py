@@ -6,11 +6,12 @@ A strategy is a class with a ``name``, a constructor that needs no arguments, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ebbflow.core.ports import Strategy
-from ebbflow.errors import UnknownNameError
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.peers import (
@@ -29,12 +30,18 @@ from ebbflow.strategies.static import Static
 from ebbflow.strategies.static_mean import StaticMean
 from ebbflow.strategies.symbiotic import Symbiotic
 
-__all__ = ["STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy"]
+__all__ = [
+    "PROFILED", "STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy",
+]  # fmt: skip
 
-STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    Capacity.name: Capacity,
+PROFILED: dict[str, Callable[..., Strategy]] = {
     "symbiotic": Symbiotic,
     "symbiotic-proactive": partial(Symbiotic, proactive=True),
+}
+"""Those that can be given estimators of profiles."""
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
+    Capacity.name: Capacity,
+    **PROFILED,
     Joint.name: Joint,
     Rules.name: Rules,
     Static.name: Static,
@@ -51,13 +58,16 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
 }
 
 
-def make_strategy(name: str) -> Strategy:
-    """A fresh strategy by its name.
+def make_strategy(name: str, estimators: Mapping[str, Estimator] | None = None) -> Strategy:
+    """A fresh strategy by its name; ``estimators`` by pipeline, where profiles were given to size by.
 
     >>> make_strategy("capacity").name
     'capacity'
     """
-    try:
+    if name not in STRATEGIES:
+        raise UnknownNameError("strategy", name, STRATEGIES)
+    if not estimators:
         return STRATEGIES[name]()
-    except KeyError:
-        raise UnknownNameError("strategy", name, STRATEGIES) from None
+    if name not in PROFILED:
+        raise InputError(f"a profile is for {' and '.join(PROFILED)}, not for {name}; leave one of them out")
+    return PROFILED[name](estimators)

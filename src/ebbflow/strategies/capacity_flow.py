@@ -20,6 +20,10 @@ HOLD = 2.0
 BACKLOG_S = 2.0
 """More than so many seconds of arrivals in the queue are a backlog: the flow has all the work it can do."""
 
+_INSTANCES, _QUEUE = Metric.INSTANCES, Metric.OPERATOR_QUEUE
+_CPU, _ROWS_IN = Metric.INSTANCE_CPU, Metric.ROWS_IN
+"""Asked of each operator at every look, so they are not looked up each time."""
+
 
 def flows(snapshot: Snapshot) -> bool:
     """Whether the target shows operators at work rather than batches."""
@@ -113,10 +117,10 @@ class LearnedFlow:
         instances, queues = {}, {}
         of = snapshot.windows.of
         for name in snapshot.pipeline.order:
-            counted = of(name, Metric.INSTANCES).last
+            counted = of(name, _INSTANCES).last
             if counted is not None:
                 instances[name] = round(counted)
-                queues[name] = of(name, Metric.OPERATOR_QUEUE).last or 0.0
+                queues[name] = of(name, _QUEUE).last or 0.0
         return instances, queues
 
     @staticmethod
@@ -128,12 +132,12 @@ class LearnedFlow:
         of = snapshot.windows.of
         for name, count in instances.items():
             used, before_s = 0.0, since_s
-            for time_s, share in of(name, Metric.INSTANCE_CPU).after(since_s):
+            for time_s, share in of(name, _CPU).after(since_s):
                 used += share * (time_s - before_s)
                 before_s = time_s
             cpu_s[name] = used * count
             finished = 0.0
-            for _, rows in of(name, Metric.ROWS_IN).after(since_s):
+            for _, rows in of(name, _ROWS_IN).after(since_s):
                 finished += rows
             done[name] = finished
         return cpu_s, done

@@ -6,6 +6,7 @@ that the first does not pass on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile
+
+log = logging.getLogger("ebbflow")
 
 
 def name_in(estimator: Estimator, part: Pipeline, operator: str) -> str:
@@ -34,6 +37,10 @@ class KeptProfiles:
     def look(self, snapshot: Snapshot, parts: Sequence[Pipeline]) -> None:
         """Take in what was read since the last look."""
         if self._learner is None:
+            there = [part.name for part in parts]
+            for name in self._given:
+                if name not in there:
+                    log.warning("the profile of '%s' is not used: there is only %s", name, ", ".join(there))
             self._learner = ProfileLearner(snapshot.pipeline, base=self._base(snapshot.pipeline.name, parts))
         self._learner.look(snapshot)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -68,6 +69,28 @@ def test_a_rebalance_stops_the_world_for_five_to_eight_seconds() -> None:
     stopped = [b - a == 0 for a, b in zip(left.values[20:40], left.values[21:41], strict=True)]
     assert 5 <= sum(stopped) <= 9
     assert left.values[-1] == pytest.approx(540.0)
+
+
+@pytest.mark.parametrize("cycle_s", [10.0, 10.5, 3.5, 0.75])
+@pytest.mark.parametrize("plan", [Layout.of(2, work=2), Layout.of(3), Layout.of(1)])
+def test_the_first_second_after_an_order_is_the_first_to_stop(plan: Layout, cycle_s: float) -> None:
+    kind = NodeKind(slots=4, lead_time_s=0.0)
+    target, clock = world(one_operator(100.0, pause_s=(5.0, 5.0)), "constant(10)", nodes=2, kind=kind)
+    while clock.now_s() < 10.0:
+        clock.advance(cycle_s)
+        target.observe()
+    ordered_s = clock.now_s()
+    target.apply(plan)
+    while clock.now_s() < 25.0:
+        clock.advance(cycle_s)
+        target.observe()
+    stops_s = math.ceil(ordered_s)
+    done = target.processed().values
+    assert done[stops_s] == done[stops_s + 5] == 10.0 * stops_s
+    assert done[stops_s + 6] == 10.0 * (stops_s + 6)
+    paid_for = 2 * stops_s + plan.main_nodes * (25 - stops_s)
+    from_asking = max(0, plan.main_nodes - 2) * (stops_s - ordered_s)
+    assert target.held().integral(0.0, 25.0) == paid_for + from_asking
 
 
 def test_moving_state_takes_its_time() -> None:

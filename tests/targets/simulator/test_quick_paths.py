@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeDies, NodeKind, SlowNode, Stage
 from ebbflow.targets.simulator.continuous_world import ContinuousWorld
+from ebbflow.targets.simulator.flow import Flow
 from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
 from ebbflow.targets.simulator.slots import Slots
@@ -77,6 +79,12 @@ def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes
     }
 
 
+def place_anew(flow: Flow, crowds: Any, place: Any = Flow.place) -> None:
+    """Whatever was placed before."""
+    flow._placed = None
+    place(flow, crowds)
+
+
 @given(
     loads=st.lists(LOADS, min_size=1, max_size=2),
     cost_ms=st.lists(st.floats(1.0, 30.0), min_size=4, max_size=4),
@@ -111,6 +119,8 @@ def test_a_quiet_stretch_of_seconds_is_the_same_to_the_bit(
         patch.setattr(ContinuousWorld, "_work_ahead", lambda *_: None)
         always_new = itertools.count()
         patch.setattr(ContinuousWorld, "_versions", lambda *_: [next(always_new)])  # weighed at every look
+        patch.setattr(ContinuousWorld, "_next_look_s", lambda *_: -math.inf)  # which is every second
+        patch.setattr(Flow, "place", place_anew)
         plain = story(pipelines, kind, faults, changes)
     assert quick == plain
 
@@ -240,3 +250,12 @@ def test_many_times_are_looked_up_as_one_by_one(load: str, times_s: list[float],
     inflow, same = Inflow(Arrivals(parse_load(load))), Inflow(Arrivals(parse_load(load)))
     inflow.rows_by(first_s)
     assert inflow.rows_by_each(np.array(times_s)).tolist() == [same.rows_by(time_s) for time_s in times_s]
+
+
+@given(load=LOADS, first=st.integers(0, 9000), count=st.integers(1, 40))
+@settings(max_examples=40)
+def test_whole_seconds_are_looked_up_as_any_time(load: str, first: int, count: int) -> None:
+    inflow, same = Inflow(Arrivals(parse_load(load))), Inflow(Arrivals(parse_load(load)))
+    seconds = range(first, first + count)
+    assert inflow.rows_by_seconds(first, count).tolist() == [same.rows_by(float(s)) for s in seconds]
+    assert [same.rows_by_second(s) for s in seconds] == [same.rows_by(float(s)) for s in seconds]

@@ -68,7 +68,7 @@ def _judged(joint_row: Result, row: Result) -> Verdict:
     joint, symbiotic, key = joint_row.measured, row.measured, row.case.key
     saves_more = (symbiotic.nodes_saved or 0.0) > (joint.nodes_saved or 0.0)
     degrades_no_more = all(
-        (ours or 0.0) <= (theirs or 0.0) + SAME_DEGRADATION
+        ours is not None and theirs is not None and ours <= theirs + SAME_DEGRADATION
         for ours, theirs in (
             (symbiotic.throughput_degradation, joint.throughput_degradation),
             (symbiotic.throughput_degradation_unsmoothed, joint.throughput_degradation_unsmoothed),
@@ -108,12 +108,16 @@ def _why_degraded(joint: Measured, symbiotic: Measured) -> str:
         (symbiotic.throughput_degradation, joint.throughput_degradation, "in windows of a minute"),
         (symbiotic.throughput_degradation_unsmoothed, joint.throughput_degradation_unsmoothed, "unsmoothed"),
     )
-    told = ", ".join(f"{ours or 0.0:.3f} against {theirs or 0.0:.3f} {how}" for ours, theirs, how in pairs)
+    told = ", ".join(f"{_told(ours)} against {_told(theirs)} {how}" for ours, theirs, how in pairs)
     return (
         f"Degradation {told}. Symbiotic reconfigured {symbiotic.reconfigurations or 0.0:.1f} times, "
         f"joint {joint.reconfigurations or 0.0:.1f}; it held {_nodes(symbiotic):.2f} nodes where joint held "
         f"{_nodes(joint):.2f}."
     )
+
+
+def _told(degradation: float | None) -> str:
+    return "nothing measured" if degradation is None else f"{degradation:.3f}"
 
 
 def _published(application: str, load: str) -> str:

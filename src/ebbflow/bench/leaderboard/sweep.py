@@ -18,6 +18,7 @@ from ebbflow.core.machine import cores
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
 from ebbflow.policy.model import Policy
+from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies import Rules
 from ebbflow.targets.simulator.scenario import Scenario
 
@@ -135,6 +136,7 @@ def sweep(
     strategies: Sequence[str],
     *,
     policies: Mapping[str, Policy] | None = None,
+    estimators: Mapping[str, Estimator] | None = None,
     workers: int | None = None,
     master: str | None = None,
     draw: Draw | None = None,
@@ -143,6 +145,7 @@ def sweep(
     """Run every strategy on every scene. The same scenes give the same results, however many work on them.
 
     ``policies``: those that rules follow, by the names under which they stand among the strategies.
+    ``estimators``: by pipeline, for the strategies that size by profiles.
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
     is told among the failures, and the others go on. A scene's past run counts as one more. An interrupt ends
@@ -160,7 +163,9 @@ def sweep(
     if workers is None:
         simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
         workers = 1 if simulated_s < SHORT_S else cores()
-    shared = _Shared(scenes=tuple(scenes), policies=dict(policies or {}), draw=draw)
+    shared = _Shared(
+        scenes=tuple(scenes), policies=dict(policies or {}), estimators=dict(estimators or {}), draw=draw
+    )
     runs = [(i, name) for i, scene in enumerate(scenes) for name in scene.runs(strategies)]
     hindsights: list[_Hindsight | Exception] = []
     answers: dict[int, Result | Exception] = {}
@@ -194,6 +199,7 @@ def sweep(
 class _Shared:
     scenes: tuple[Scene, ...]
     policies: Mapping[str, Policy]
+    estimators: Mapping[str, Estimator]
     draw: Draw | None
 
 
@@ -240,7 +246,7 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
         policy = shared.policies.get(job.strategy)
         scenario = scene.scenario
         strategy = (
-            strategy_for(job.strategy, scenario)
+            strategy_for(job.strategy, scenario, shared.estimators)
             if policy is None
             else Rules(policy, begins_at_s=scenario.begins_at_s)
         )

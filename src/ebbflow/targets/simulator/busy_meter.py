@@ -13,10 +13,11 @@ busyTimeMsPerSecond), and CPU time does not. A source counts as busy there even 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ebbflow.targets.simulator.continuous_run import STEP_S
 from ebbflow.targets.simulator.flow import Flow
-from ebbflow.targets.simulator.flow_parts import Crowd
+from ebbflow.targets.simulator.flow_parts import Crowd, Instances, alike
 
 
 class BusyMeter:
@@ -33,7 +34,7 @@ class BusyMeter:
         self._then = self._counters()
         self._crowds: Sequence[Crowd] | None = None
         self._cores: list[float] = []
-        self._weights: list[Weights] = []
+        self._weights = weights((), len(flow.vertices))
 
     def look(self, now_s: float) -> Sequence[float]:
         """Mean busy share of an instance of each operator since the last look; the same at the same time."""
@@ -45,21 +46,22 @@ class BusyMeter:
         return self._shares
 
     def _since_last(self, span_s: float) -> list[float]:
-        then, self._then = self._then, self._counters()
+        (spent_then, in_then, rows_then), self._then = self._then, self._counters()
+        spent_now, in_now, rows_now = self._then
         crowded: dict[int, float] = {}
         cpu: list[float] = []
-        counters = zip(self._flow.instances, self._cores, self._cost_s, *self._then, *then, strict=True)
-        for i, (instances, cores, cost_s, spent_s, in_s, rows, spent_then, in_then, rows_then) in enumerate(
-            counters
-        ):
-            spent_s -= spent_then
+        for i, (spent_s, before_s, cores) in enumerate(zip(spent_now, spent_then, self._cores, strict=True)):
+            spent_s -= before_s
             room_s = cores * span_s
-            if in_s > in_then:
-                share = min(1.0, (in_s - in_then) / (instances * span_s))
+            if in_now[i] > in_then[i]:
+                share = min(1.0, (in_now[i] - in_then[i]) / (self._flow.instances[i] * span_s))
                 crowded[i] = share
-                spent_s -= (rows - rows_then) * cost_s
+                spent_s -= (rows_now[i] - rows_then[i]) * self._cost_s[i]
                 room_s *= 1 - share
-            cpu.append(min(1.0, spent_s / room_s) if spent_s > 0 and room_s > 0 else 0.0)
+            if spent_s > 0 and room_s > 0:
+                cpu.append(spent_s / room_s if spent_s < room_s else 1.0)
+            else:
+                cpu.append(0.0)
         busy = busy_shares(self._weights, cpu)
         for i, share in crowded.items():
             busy[i] = share + (1 - share) * busy[i]
@@ -69,7 +71,7 @@ class BusyMeter:
         """Where instances are has changed. An operator that stands counts as on cores of speed 1."""
         flow = self._flow
         self._crowds = flow.crowds
-        self._weights = weights(flow.crowds)
+        self._weights = weights(flow.crowds, len(flow.vertices))
         self._cores = [
             flow.capacity(i) * cost_s or float(flow.instances[i]) for i, cost_s in enumerate(self._cost_s)
         ]
@@ -79,43 +81,57 @@ class BusyMeter:
         return list(flow.spent_s), list(flow.crowded_s), list(flow.crowded_rows)
 
 
-Weights = tuple[float, list[tuple[int, int, float]]]
-"""Cores of a node for instances; on it (operator, instances, part of all instances of it that are on such nodes)."""
+@dataclass(frozen=True)
+class Weights:
+    """Where instances are, as far as ``busy_shares`` has to know."""
+
+    nodes: Sequence[tuple[float, Instances]]
+    """Each kind of node: cores for instances, and those on it."""
+    parts: Sequence[Sequence[tuple[int, float]]]
+    """Of each operator: (kind of node, part of all its instances that are on nodes of that kind and one speed)."""
 
 
-def weights(crowds: Sequence[Crowd]) -> list[Weights]:
-    """What ``busy_shares`` needs to know of where instances are."""
-    instances: dict[int, int] = {}
+def weights(crowds: Sequence[Crowd], operators: int) -> Weights:
+    """Made of where instances are."""
+    instances = [0] * operators
     for crowd in crowds:
         for i, count in crowd.instances:
-            instances[i] = instances.get(i, 0) + crowd.nodes * count
-    return [
-        (crowd.cores, [(i, count, crowd.nodes * count / instances[i]) for i, count in crowd.instances])
-        for crowd in crowds
-    ]
+            instances[i] += crowd.nodes * count
+    kinds = alike(crowds)
+    parts: list[list[tuple[int, float]]] = [[] for _ in range(operators)]
+    for crowd in crowds:
+        kind = kinds[crowd.cores, crowd.instances]
+        for i, count in crowd.instances:
+            parts[i].append((kind, crowd.nodes * count / instances[i]))
+    return Weights(list(kinds), parts)
 
 
-def busy_shares(nodes: Sequence[Weights], cpu: Sequence[float]) -> list[float]:
+def busy_shares(where: Weights, cpu: Sequence[float]) -> list[float]:
     """Busy share of an instance of each operator, given the CPU one has: the mean over where they are.
 
-    >>> on_one_core = weights([Crowd(nodes=1, cores=1, speed=1.0, instances=((0, 1), (1, 2)))])
+    >>> on_one_core = weights([Crowd(nodes=1, cores=1, speed=1.0, instances=((0, 1), (1, 2)))], operators=2)
     >>> busy_shares(on_one_core, [0.25, 0.25])  # each: 0.25 / (1 − 0.5)
     [0.5, 0.5]
     >>> busy_shares(on_one_core, [0.5, 0.25])  # all of the core
     [1.0, 1.0]
-    >>> busy_shares(weights([Crowd(nodes=1, cores=2, speed=1.0, instances=((0, 1), (1, 2)))]), [0.25, 0.25])
+    >>> two_cores = weights([Crowd(nodes=1, cores=2, speed=1.0, instances=((0, 1), (1, 2)))], operators=2)
+    >>> busy_shares(two_cores, [0.25, 0.25])
     [0.25, 0.25]
     """
-    busy = [0.0] * len(cpu)
-    for cores, on in nodes:
-        left = cores
-        for i, count, _ in on:
+    lefts = []
+    for left, on in where.nodes:
+        for i, count in on:
             left -= count * cpu[i]
-        for i, _, part in on:
-            if (own := cpu[i]) > 0:
-                for_it = left + own
-                if for_it >= 1:
-                    busy[i] += part * own
-                else:
-                    busy[i] += part * (own / for_it if left > 0 else 1.0)
-    return busy
+        lefts.append(left)
+    shares = []
+    for own, parts in zip(cpu, where.parts, strict=True):
+        busy = 0.0
+        for kind, part in parts if own > 0 else ():
+            left = lefts[kind]
+            for_it = left + own
+            if for_it >= 1:
+                busy += part * own
+            else:
+                busy += part * (own / for_it if left > 0 else 1.0)
+        shares.append(busy)
+    return shares

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from ebbflow.core.placement import even, state_moved
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.flow import Flow
-from ebbflow.targets.simulator.flow_parts import Wire
+from ebbflow.targets.simulator.flow_parts import Instances, Wire
 from ebbflow.targets.simulator.losses import lost_by_arrival
 from ebbflow.targets.simulator.noise_draws import NoiseDraws
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ebbflow.targets.simulator.nodes import Node
 
 STEP_S = 1.0
+_ROWS_IN, _ROWS_OUT, _QUEUE = Metric.ROWS_IN, Metric.ROWS_OUT, Metric.OPERATOR_QUEUE
+_CPU, _BUSY, _INSTANCES = Metric.INSTANCE_CPU, Metric.INSTANCE_BUSY, Metric.INSTANCES
+"""Read of each operator at every look, so they are not looked up each time."""
 
 
 class ContinuousRun:
@@ -48,11 +51,12 @@ class ContinuousRun:
         self._instances = [max(1, engine.parallelism.get(name, 1)) for name in self._names]
         self._clusters = [start.placement.get(name, MAIN) for name in self._names]
         self._wanted = (list(self._instances), list(self._clusters))
+        self._placement: dict[str, str] | None = None
         self.processed_rows: list[float] = [0.0]
         """Source rows that are through, after 0, 1, 2, … seconds."""
         self._placed: dict[str, tuple[Node, ...]] = {}
-        self._on_nodes: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
-        """In each cluster: operators there, each with its instances on each of the nodes placed on."""
+        self._dealt: dict[str, dict[Node, Instances]] = {}
+        """In each cluster: its instances on each of the nodes that have some."""
         self._pause_s = self._move_s = self._drain_until_s = 0.0
         self._restarts: list[Reading] = []
         """What rebalances took, until the next look tells it."""
@@ -63,7 +67,7 @@ class ContinuousRun:
             for name in self._names
         ]
         zeros = [0.0] * len(self._names)
-        self._seen = (0.0, zeros, zeros)
+        self._seen = (0.0, 0, zeros, zeros)
 
     @property
     def _flow(self) -> Flow:
@@ -79,6 +83,11 @@ class ContinuousRun:
     def standing(self) -> bool:
         """Whether it stands still within a rebalance."""
         return self._stop_until_s is not None
+
+    @property
+    def goes_on_s(self) -> float:
+        """When the next part of a rebalance that is under way begins."""
+        return self._drain_until_s if self._stop_until_s is None else self._stop_until_s
 
     def look_at_nodes(self, now_s: float, cluster: str) -> None:
         """Who is there has changed: rebalance when something was lost, or all that was asked for is there."""
@@ -145,7 +154,7 @@ class ContinuousRun:
 
     def place(self, now_s: float) -> None:
         """Deal the instances out to the nodes that are there; the world weighs them afterwards."""
-        self._placed, self._on_nodes = {}, {}
+        self._placed, self._dealt = {}, {}
         self.version += 1
         for cluster in dict.fromkeys(self._clusters):
             nodes = tuple(self._world.pools[cluster].working(now_s))
@@ -154,7 +163,12 @@ class ContinuousRun:
                 [self._instances[k] for k in here], len(nodes), self._world.dealt_before(self, cluster)
             )
             self._placed[cluster] = nodes
-            self._on_nodes[cluster] = [(self.first + k, row) for k, row in zip(here, rows, strict=True)]
+            dealt: dict[Node, Instances] = {}
+            for k, row in zip(here, rows, strict=True):
+                for node, count in zip(nodes, row, strict=True):
+                    if count:
+                        dealt[node] = (*dealt.get(node, ()), (self.first + k, count))
+            self._dealt[cluster] = dealt
         self._flow.instances[self._mine] = self._instances
         self._lay_wires()
 
@@ -166,12 +180,9 @@ class ContinuousRun:
         """The nodes of a cluster that its instances were dealt to."""
         return self._placed.get(cluster, ())
 
-    def on_nodes(self, cluster: str) -> Iterator[tuple[Node, int, int]]:
-        """(node, operator, instances) in a cluster, as dealt."""
-        for operator, row in self._on_nodes.get(cluster, ()):
-            for node, count in zip(self._placed[cluster], row, strict=True):
-                if count:
-                    yield node, operator, count
+    def dealt(self, cluster: str) -> Mapping[Node, Instances]:
+        """Its instances on each of the nodes of a cluster that have some."""
+        return self._dealt.get(cluster, {})
 
     def _wires(self) -> list[Wire]:
         return [wire for (_, i), wire in self._flow.wires.items() if self._mine.start <= i < self._mine.stop]
@@ -197,7 +208,10 @@ class ContinuousRun:
     @property
     def placement(self) -> Mapping[str, str]:
         """The cluster of each operator that is not in the main one, as wanted last."""
-        return {name: c for name, c in zip(self._names, self._wanted[1], strict=True) if c != MAIN}
+        if self._placement is None:  # asked at every look
+            clusters = zip(self._names, self._wanted[1], strict=True)
+            self._placement = {name: cluster for name, cluster in clusters if cluster != MAIN}
+        return self._placement
 
     def set_parallelism(
         self, now_s: float, parallelism: Mapping[str, int], placement: Mapping[str, str] | None = None
@@ -210,6 +224,7 @@ class ContinuousRun:
         if (instances, clusters) == self._wanted:
             return ""
         self._wanted = (instances, clusters)
+        self._placement = None
         if self.stopping_since_s is None:
             self._rebalance(now_s)
         return "rebalanced: stopped, drained, started again"
@@ -230,41 +245,45 @@ class ContinuousRun:
 
     def readings(self, now_s: float, _batches: Sequence[Batch], /) -> list[Reading]:
         """Rates, CPU and busy time since the last look, queues as they are."""
-        flow, name, work = self._flow, self.engine.pipeline.name, self.work(now_s)
-        since_s, done_then, spent_then = self._seen
-        done, spent_s = flow.done[self._mine], flow.spent_s[self._mine]
+        flow, name, mine = self._flow, self.engine.pipeline.name, self._mine
+        arrived = self.inflow.rows_by(now_s)
+        work = self._work(arrived)
+        since_s, arrived_then, done_then, spent_then = self._seen
+        done, spent_s, queue = flow.done[mine], flow.spent_s[mine], flow.queue[mine]
         span_s = max(now_s - since_s, STEP_S)
         settled = int(work.processed + work.failed + 1e-6)
         age_s = now_s - self.inflow.arrival_s(settled) if work.waiting >= 1 else 0.0
-        new_rows = self.inflow.rows_by(now_s) - self.inflow.rows_by(since_s)
         readings = [
-            Reading(now_s, name, Metric.ARRIVAL_RATE, new_rows / span_s),
+            Reading(now_s, name, Metric.ARRIVAL_RATE, (arrived - arrived_then) / span_s),
             Reading(now_s, name, Metric.QUEUE_LENGTH, work.waiting),
             Reading(now_s, name, Metric.FRESHNESS, max(0.0, age_s)),
             Reading(now_s, name, Metric.FAILED_ROWS, work.failed),
         ]
         readings += self._restarts
         self._restarts = []
-        busy = self._world.busy_meter.look(now_s)[self._mine]
-        for k, operator in enumerate(self._names):
+        busy = self._world.busy_meter.look(now_s)[mine]
+        for k, (operator, instances) in enumerate(zip(self._names, self._instances, strict=True)):
             rows = done[k] - done_then[k]
-            cpu = (spent_s[k] - spent_then[k]) / (span_s * self._instances[k])
-            readings += [
-                Reading(now_s, operator, Metric.ROWS_IN, rows),
-                Reading(now_s, operator, Metric.ROWS_OUT, rows * self._selectivity_out[k]),
-                Reading(now_s, operator, Metric.OPERATOR_QUEUE, flow.queue[self.first + k]),
-                Reading(now_s, operator, Metric.INSTANCE_CPU, cpu),
-                # With noisy costs the meter, which goes by the mean ones, may find less than was spent.
-                Reading(now_s, operator, Metric.INSTANCE_BUSY, max(busy[k], min(1.0, cpu))),
-                Reading(now_s, operator, Metric.INSTANCES, float(self._instances[k])),
-            ]
-        self._seen = (now_s, done, spent_s)
+            cpu = (spent_s[k] - spent_then[k]) / (span_s * instances)
+            # With noisy costs the meter, which goes by the mean ones, may find less than was spent.
+            least = cpu if cpu < 1.0 else 1.0
+            readings += (
+                Reading(now_s, operator, _ROWS_IN, rows),
+                Reading(now_s, operator, _ROWS_OUT, rows * self._selectivity_out[k]),
+                Reading(now_s, operator, _QUEUE, queue[k]),
+                Reading(now_s, operator, _CPU, cpu),
+                Reading(now_s, operator, _BUSY, busy[k] if busy[k] > least else least),
+                Reading(now_s, operator, _INSTANCES, float(instances)),
+            )
+        self._seen = (now_s, arrived, done, spent_s)
         return readings
 
     def work(self, now_s: float) -> Work:
         """Where the rows are: processed at all operators, failed at any of them."""
+        return self._work(self.inflow.rows_by(now_s))
+
+    def _work(self, arrived: int) -> Work:
         processed, failed = self._flow.through(self.number)
-        arrived = self.inflow.rows_by(now_s)
         return Work(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)
 
     def processed(self) -> Curve:

@@ -17,7 +17,7 @@ from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.continuous_run import STEP_S, ContinuousRun
 from ebbflow.targets.simulator.engine import Start
 from ebbflow.targets.simulator.flow import Flow, Stretch
-from ebbflow.targets.simulator.flow_parts import Crowd, Vertex
+from ebbflow.targets.simulator.flow_parts import Crowd, Instances, Vertex
 from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import Node, NodeKind, Strength
 
@@ -27,10 +27,6 @@ _FIRST_STRETCH, _MOST_STRETCH = 256, 4096
 """Seconds worked out ahead: few after a change, as the next may come soon; twice as many each time they passed."""
 _REST = 24
 """Seconds after a stretch that came to little, before the next is tried."""
-
-
-_Instances = tuple[tuple[int, int], ...]
-"""(operator, how many of it on a node), ascending."""
 
 
 @dataclass
@@ -60,6 +56,8 @@ class ContinuousWorld:
         self.busy_meter = BusyMeter(self.flow)
         self._noisy = any(start.engine.noise for start in starts)
         self._now = 0
+        self._looked = -1
+        """The last second that nodes and rebalances were looked at for."""
         self._arrived = [0] * len(starts)
         self._known: dict[str, Strength] = {}
         self._seen: tuple[float, list[float]] = (0.0, list(self.flow.spent_s))
@@ -71,28 +69,42 @@ class ContinuousWorld:
         """The version of each pipeline when its operators were weighed last."""
         self._by_node: list[tuple[str, int]] = []
         """(name, number of its kind) of each node that something is placed on."""
-        self._node_kinds: list[tuple[NodeKind, _Instances]] = []
+        self._node_kinds: list[tuple[NodeKind, Instances]] = []
         """What is alike of nodes: what they are, and the instances on them."""
         for run in self.runs:
             run.place(0.0)
         self._weigh(0.0)
 
     def advance(self, until_s: float) -> None:
-        """Run whole steps up to a time."""
-        while self._now + STEP_S <= until_s + 1e-9:
-            now_s = float(self._now)
-            self._look(now_s)
-            if self._ahead is None and not self._rest and self.flow.calm:
+        """Run whole steps up to a time. One that has begun by then is looked at already: what is ordered while it
+        runs, the next one sees."""
+        look_s = -math.inf  # whoever set the clock may have asked for other nodes, too
+        while self._now < until_s - 1e-9:
+            now_s, begun = float(self._now), self._looked == self._now
+            if not begun:
+                if now_s >= look_s:
+                    self._look(now_s)
+                    look_s = self._next_look_s()
+                self._looked = self._now
+            if self._now + STEP_S > until_s + 1e-9:
+                return
+            if self._ahead is None and not begun and not self._rest and self.flow.calm:
                 self._work_ahead(now_s)
             if self._ahead is not None:
-                self._play(self._ahead, until_s)
+                self._play(self._ahead, now_s + STEP_S if begun else until_s)
             else:
-                self._rest = max(0, self._rest - 1)
-                self._step(now_s)
+                if self._rest:
+                    self._rest -= 1
+                self._step()
+
+    def _next_look_s(self) -> float:
+        """Until when there is nothing to look at, if nobody asks for anything meanwhile."""
+        changes_s = [known.until_s for known in self._known.values()]
+        return min(changes_s + [run.goes_on_s for run in self.runs if run.stopping_since_s is not None])
 
     def _look(self, now_s: float) -> None:
         """See to nodes that came or went, and to rebalances under way."""
-        if not self._something_changes(now_s):
+        if not self._changed_clusters(now_s) and all(run.stopping_since_s is None for run in self.runs):
             return
         self._ahead, self._reach = None, _FIRST_STRETCH
         for cluster in self._changed_clusters(now_s):
@@ -106,12 +118,6 @@ class ContinuousWorld:
                 self._let_go(now_s, cluster)
         if self._versions() != self._weighed or self._changed_clusters(now_s):
             self._weigh(now_s)
-
-    def _something_changes(self, now_s: float) -> bool:
-        for cluster, pool in self.pools.items():  # asked every second, so without building a list
-            if pool.strength(now_s) is not self._known[cluster]:
-                return True
-        return any(run.stopping_since_s is not None for run in self.runs)
 
     def _changed_clusters(self, now_s: float) -> list[str]:
         """Clusters whose nodes are not those that were weighed last."""
@@ -127,34 +133,35 @@ class ContinuousWorld:
         if pool.working(now_s):
             for run in self.runs:
                 if not run.standing:
-                    busy.update(node for node, _, _ in run.on_nodes(cluster) if not node.died)
+                    busy.update(node for node in run.dealt(cluster) if not node.died)
         pool.let_go(now_s, between_batches=True, busy=busy)
 
     def _weigh(self, now_s: float) -> None:
         """What each operator can do where it is, without the nodes that are gone; nothing while it stands."""
-        crowds: dict[tuple[float, float, _Instances], int] = {}
-        kinds: dict[tuple[NodeKind, _Instances], int] = {}
+        crowds: dict[tuple[float, float, Instances], int] = {}
+        kinds: dict[tuple[str, Instances], int] = {}
         self._by_node = []
         for cluster, pool in self.pools.items():
             self._known[cluster] = pool.strength(now_s)
             alive = set(pool.alive)
             prefix = "" if cluster == MAIN else f"{cluster}/"
-            dealt: dict[Node, list[tuple[int, int]]] = {}
-            working: dict[Node, list[tuple[int, int]]] = {}
+            dealt: dict[Node, Instances] = {}
+            working: dict[Node, Instances] = {}
             for run in self.runs:
-                dealt.update((node, []) for node in run.placed(cluster) if node not in dealt)
-                for node, operator, count in run.on_nodes(cluster):
-                    dealt[node].append((operator, count))
+                for node in run.placed(cluster):
+                    dealt.setdefault(node, ())
+                for node, instances in run.dealt(cluster).items():
+                    dealt[node] += instances
                     if not run.standing and node in alive and not (node.died and node.stop_s <= now_s):
-                        working.setdefault(node, []).append((operator, count))
+                        working[node] = working.get(node, ()) + instances
             cores = pool.kind.left_cores
             for node, instances in working.items():
-                kind = (cores, node.speed_at(now_s), tuple(instances))
-                crowds[kind] = crowds.get(kind, 0) + 1
+                crowd = (cores, node.speed_at(now_s), instances)
+                crowds[crowd] = crowds.get(crowd, 0) + 1
             for node, instances in dealt.items():
-                number = kinds.setdefault((pool.kind, tuple(instances)), len(kinds))
+                number = kinds.setdefault((cluster, instances), len(kinds))
                 self._by_node.append((f"{prefix}node-{node.number}", number))
-        self._node_kinds = list(kinds)
+        self._node_kinds = [(self.pools[cluster].kind, instances) for cluster, instances in kinds]
         self.flow.place([Crowd(count, *kind) for kind, count in crowds.items()])
         self.flow.reads = [run.stopping_since_s is None for run in self.runs]
         self._weighed = self._versions()
@@ -165,19 +172,19 @@ class ContinuousWorld:
 
     # -- seconds -------------------------------------------------------------------------------
 
-    def _step(self, now_s: float) -> None:
+    def _step(self) -> None:
+        self._now += 1
         new_rows = []
-        for run, before in zip(self.runs, self._arrived, strict=True):
-            arrived = run.inflow.rows_by(now_s + STEP_S)
-            new_rows.append(float(arrived - before))
-            self._arrived[run.number] = arrived
+        for number, run in enumerate(self.runs):
+            arrived = run.inflow.rows_by_second(self._now)
+            new_rows.append(float(arrived - self._arrived[number]))
+            self._arrived[number] = arrived
         factors = None
         if self._noisy:
             factors = [run.noise.one() if run.engine.noise and not run.standing else 1.0 for run in self.runs]
         self.flow.step(new_rows, factors)
-        for run in self.runs:
-            run.processed_rows.append(self.flow.processed[run.number])
-        self._now += 1
+        for run, processed in zip(self.runs, self.flow.processed, strict=True):
+            run.processed_rows.append(processed)
 
     def _work_ahead(self, now_s: float) -> None:
         """Many seconds at once, where nothing waits; they hold until something changes."""
@@ -186,8 +193,7 @@ class ContinuousWorld:
         if changes_s < math.inf:
             count = min(count, math.ceil(changes_s - now_s))  # the step after a change sees it
         if count >= _LEAST_STRETCH:
-            ends_s = np.arange(self._now + 1, self._now + 1 + count, dtype=np.float64)
-            arrived = [run.inflow.rows_by_each(ends_s) for run in self.runs]
+            arrived = [run.inflow.rows_by_seconds(self._now + 1, count) for run in self.runs]
             new_rows = [
                 np.diff(rows, prepend=before).astype(np.float64)
                 for rows, before in zip(arrived, self._arrived, strict=True)

@@ -10,12 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.targets.simulator.flow_parts import Crowd, Instances, Vertex, Wire, last_operators
+from ebbflow.targets.simulator.flow_parts import (
+    Crowd,
+    Instances,
+    Vertex,
+    Wire,
+    alike,
+    fullest,
+    last_operators,
+)
+
+Wants = tuple[float, list[tuple[int, float]]]
+"""Cores of a node; CPU seconds of it that are wanted for each row that an operator finishes, on all nodes."""
 
 
 class Flow:
@@ -27,6 +37,7 @@ class Flow:
         self.vertices = vertices
         self._most_pending = pending
         self._last = last_operators(vertices, len(pending))
+        self._pipeline_of = [v.pipeline for v in vertices]
         self._source_of = [v.pipeline if not v.streams else -1 for v in vertices]
         self._streams = [v.streams for v in vertices]
         self._rate = [v.per_source_row for v in vertices]
@@ -48,8 +59,12 @@ class Flow:
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
         self._bounds = [math.inf] * count
-        self._crowds: list[tuple[float, list[tuple[int, float, float, int]]]] = []
-        self._tightest: list[tuple[float, list[tuple[int, float]]]] = []
+        self._some_lost = False
+        self._placed: tuple[list[Crowd], list[int]] | None = None
+        self._wants: list[Wants] = []
+        self._places: list[list[tuple[int, float, int]]] = [[] for _ in vertices]
+        """Of each operator: (which of ``_wants``, part of its capacity, its instances) on nodes that are alike."""
+        self._tightest: list[Wants] = []
         self.reads = [True] * len(pending)
         """Whether the sources of each pipeline read."""
         self.settled = [0.0] * len(pending)
@@ -66,32 +81,36 @@ class Flow:
 
     def place(self, crowds: Sequence[Crowd]) -> None:
         """Instances are on these nodes now."""
+        placed = (list(crowds), list(self.instances))
+        if placed == self._placed:
+            return  # nodes have come, say, and nothing was put on them yet
+        self._placed = placed
         self.crowds = crowds
         self._capacity = [0.0] * len(self.vertices)
         self._bounds = [
-            math.inf if v.queue_bound_rows is None else v.queue_bound_rows * n
+            math.inf if v.queue_bound_rows is None or not v.streams else v.queue_bound_rows * n
             for v, n in zip(self.vertices, self.instances, strict=True)
-        ]
+        ]  # sources have none
         for crowd in crowds:
             for i, count in crowd.instances:
                 self._capacity[i] += crowd.nodes * count * crowd.speed * self._service[i]
-        # CPU wanted on a node of each fullness, per row that each operator finishes
         self._tightest = [
-            (cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0])
-            for cores, instances in _fullest(frozenset((crowd.cores, crowd.instances) for crowd in crowds))
+            self._wanted_by(cores, instances)
+            for cores, instances in fullest(frozenset((crowd.cores, crowd.instances) for crowd in crowds))
         ]
-        # for each crowd: the same, the part of each operator's capacity that is there, and its instances there
-        self._crowds = [
-            (
-                crowd.cores,
-                [
-                    (i, n / most, crowd.nodes * n * crowd.speed * self._service[i] / most, crowd.nodes * n)
-                    for i, n in crowd.instances
-                    if (most := self._capacity[i]) > 0
-                ],
-            )
-            for crowd in crowds
-        ]
+        # What is wanted does not depend on speed: it is counted once for nodes that differ in nothing else.
+        kinds = alike(crowds)
+        self._wants = [self._wanted_by(cores, instances) for cores, instances in kinds]
+        self._places = [[] for _ in self.vertices]
+        for crowd in crowds:
+            kind = kinds[crowd.cores, crowd.instances]
+            for i, n in crowd.instances:
+                if (most := self._capacity[i]) > 0:
+                    part = crowd.nodes * n * crowd.speed * self._service[i] / most
+                    self._places[i].append((kind, part, crowd.nodes * n))
+
+    def _wanted_by(self, cores: float, instances: Instances) -> Wants:
+        return cores, [(i, n / self._capacity[i]) for i, n in instances if self._capacity[i] > 0]
 
     def capacity(self, operator: int) -> float:
         """Rows per second that an operator can finish, with the CPU for itself."""
@@ -106,36 +125,41 @@ class Flow:
         """
         capacity = self._capacity
         if factors is not None:
-            capacity = [c * factors[v.pipeline] for c, v in zip(capacity, self.vertices, strict=True)]
-        outs = self._outs(new_rows, capacity)
+            factors = [factors[pipeline] for pipeline in self._pipeline_of]
+            capacity = [most * factor for most, factor in zip(capacity, factors, strict=True)]
+        there, outs = self._outs(new_rows, capacity)
         if self._may_be_crowded(outs, factors):
-            outs = self._outs(new_rows, self._shared(outs, factors))
-        self._settle(new_rows, outs, factors)
+            there, outs = self._outs(new_rows, self._shared(outs, factors))
+        self._settle(there, outs, factors)
 
-    def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> list[float]:
-        """Rows that each operator finishes in the step, given how many it can."""
-        queue, streams, wires = self.queue, self._streams, self.wires
+    def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> tuple[list[float], list[float]]:
+        """(rows there, rows finished) of each operator in the step, given how many it can finish."""
+        streams, wires = self._streams, self.wires
+        there: list[float] = []
         outs: list[float] = []
-        for i, source in enumerate(self._source_of):
-            offered = queue[i]
+        for i, (rows, source, most) in enumerate(zip(self.queue, self._source_of, capacity, strict=True)):
             if source >= 0:
-                offered += new_rows[source]
+                rows += new_rows[source]
+                offered = rows
                 if not self.reads[source]:
                     offered = 0.0
-                elif (most := self._most_pending[source]) < math.inf:
-                    # source rows that it has passed on and the slowest operator has not finished
-                    offered = min(offered, max(0.0, most - (self.done[i] - self.settled[source])))
-            elif wires:
-                for j, selectivity in streams[i]:
-                    wire = wires.get((j, i))
-                    rows = outs[j] * selectivity
-                    offered += rows if wire is None else wire.passed(rows)
+                elif (pending := self._most_pending[source]) < math.inf:
+                    # less the source rows that it has passed on and the slowest operator has not finished
+                    room = pending - (self.done[i] - self.settled[source])
+                    if room < offered:
+                        offered = room if room > 0.0 else 0.0
             else:
-                for j, selectivity in streams[i]:
-                    offered += outs[j] * selectivity
-            most = capacity[i]
+                if wires:
+                    for j, selectivity in streams[i]:
+                        sent, wire = outs[j] * selectivity, wires.get((j, i))
+                        rows += sent if wire is None else wire.passed(sent)
+                else:
+                    for j, selectivity in streams[i]:
+                        rows += outs[j] * selectivity
+                offered = rows
+            there.append(rows)
             outs.append(offered if offered < most else most)
-        return outs
+        return there, outs
 
     def _may_be_crowded(self, outs: Sequence[float], factors: Sequence[float] | None) -> bool:
         for cores, on in self._tightest:
@@ -145,7 +169,7 @@ class Flow:
                     wanted += outs[i] * cpu_s
             else:
                 for i, cpu_s in on:
-                    wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
+                    wanted += outs[i] * cpu_s / factors[i]
             if wanted > cores:
                 return True
         return False
@@ -153,57 +177,52 @@ class Flow:
     def _shared(self, outs: Sequence[float], factors: Sequence[float] | None) -> list[float]:
         """Rows each operator can finish when crowded nodes share their cores: each part of what it would
         finish, times the share of the nodes it is on."""
-        shared = [0.0] * len(outs)
-        crowded_s, crowded_rows = self.crowded_s, self.crowded_rows
-        for cores, on in self._crowds:
-            wanted = 0.0
+        shares: list[float | None] = []
+        for cores, on in self._wants:
+            wanted = 0.0  # as above, and not in a function: every second comes through here for every node
             if factors is None:
-                for i, cpu_s, _, _ in on:
+                for i, cpu_s in on:
                     wanted += outs[i] * cpu_s
             else:
-                for i, cpu_s, _, _ in on:
-                    wanted += outs[i] * cpu_s / factors[self.vertices[i].pipeline]
-            if wanted <= cores:
-                for i, _, part, _ in on:
-                    shared[i] += outs[i] * part
-                continue
-            share = cores / wanted
-            for i, _, part, instances in on:
-                if rows := outs[i] * part * share:
-                    shared[i] += rows
-                    crowded_s[i] += instances
-                    crowded_rows[i] += rows
+                for i, cpu_s in on:
+                    wanted += outs[i] * cpu_s / factors[i]
+            shares.append(cores / wanted if wanted > cores else None)
+        shared: list[float] = []
+        for i, out in enumerate(outs):
+            can = 0.0
+            if out:
+                in_s, rows_there = self.crowded_s[i], self.crowded_rows[i]
+                for kind, part, instances in self._places[i]:
+                    share = shares[kind]
+                    if share is None:
+                        can += out * part
+                    else:
+                        rows = out * part * share
+                        can += rows
+                        rows_there += rows
+                        in_s += instances
+                self.crowded_s[i], self.crowded_rows[i] = in_s, rows_there
+            shared.append(can)
         return shared
 
-    def _settle(
-        self, new_rows: Sequence[float], outs: Sequence[float], factors: Sequence[float] | None
-    ) -> None:
-        queue, done, spent_s, wires = self.queue, self.done, self.spent_s, self.wires
+    def _settle(self, there: list[float], outs: Sequence[float], factors: Sequence[float] | None) -> None:
+        """Let the step have happened. ``there``: rows before each operator, those that came in it included."""
+        if self.wires:
+            self._push(there, outs)
+        queue, done, spent_s, bounds = self.queue, self.done, self.spent_s, self._bounds
+        service = self._service
+        if factors is not None:
+            service = [per_s * factor for per_s, factor in zip(service, factors, strict=True)]
         failed: list[tuple[int, float]] = []
-        for i, out in enumerate(outs):
-            source = self._source_of[i]
-            left = queue[i]
-            if source >= 0:
-                left += new_rows[source]
-                left -= out
-            else:
-                for j, selectivity in self._streams[i]:
-                    rows = outs[j] * selectivity
-                    wire = wires.get((j, i)) if wires else None
-                    left += rows if wire is None else wire.passed(rows)
-                    if wire is not None:
-                        wire.push(rows)
-                left -= out
-                if left > self._bounds[i]:
-                    over = left - self._bounds[i]
-                    left -= over
-                    failed.append((i, over))
+        for i, (rows, out, per_s) in enumerate(zip(there, outs, service, strict=True)):
+            left = rows - out
+            if left > bounds[i]:
+                over = left - bounds[i]
+                left -= over
+                failed.append((i, over))
             queue[i] = left
             done[i] += out
-            service = self._service[i]
-            if factors is not None:
-                service *= factors[self.vertices[i].pipeline]
-            spent_s[i] += out / service
+            spent_s[i] += out / per_s
         for i, over in failed:
             self._fail(i, over)
         rate, lost = self._rate, self.lost
@@ -214,8 +233,21 @@ class Flow:
             for last in self._last
         ]
         self.processed = self.settled
-        if any(lost):
+        if self._some_lost:
             self.processed = [min([done[i] / rate[i] for i in last]) for last in self._last]
+
+    def _push(self, there: list[float], outs: Sequence[float]) -> None:
+        """Let rows go over the wires; what comes out of them is then ``there``."""
+        for i, streams in enumerate(self._streams):
+            if not streams:
+                continue
+            rows = self.queue[i]
+            for j, selectivity in streams:
+                sent, wire = outs[j] * selectivity, self.wires.get((j, i))
+                rows += sent if wire is None else wire.passed(sent)
+                if wire is not None:
+                    wire.push(sent)
+            there[i] = rows
 
     def through(self, pipeline: int) -> tuple[float, float]:
         """(source rows processed, source rows lost): through at all of its operators, lost to at least one.
@@ -232,6 +264,7 @@ class Flow:
     def _fail(self, at: int, rows: float) -> None:
         """Rows that failed at an operator never come to those downstream of it."""
         self.failed[at] += rows
+        self._some_lost = True
         lost_here = [0.0] * len(self.vertices)
         lost_here[at] = rows / self._rate[at]
         for i in range(at + 1, len(self.vertices)):
@@ -260,19 +293,21 @@ class Flow:
         factor = None if factors is None else np.stack([factors[v.pipeline] for v in self.vertices])
         capacity = np.asarray(self._capacity)[:, None]
         fits = np.all(outs <= (capacity if factor is None else capacity * factor), axis=0)
-        for cores, on in self._tightest:
-            wanted = np.zeros(count)
-            for i, cpu_s in on:
-                cpu = outs[i] * cpu_s
-                wanted = wanted + (cpu if factor is None else cpu / factor[i])
-            fits &= wanted <= cores
+        if self._tightest:
+            # all nodes at once; who is not on a node adds nothing there, so it is as if each were done by itself
+            cores, cpu_s = self._tightest_as_arrays(len(self.vertices))
+            wanted = np.zeros((len(cores), count))
+            for i, out in enumerate(outs):
+                cpu = out * cpu_s[i]
+                wanted += cpu if factor is None else cpu / factor[i]
+            fits &= np.all(wanted <= cores, axis=0)
         done = _running_sums(self.done, outs)
         service = np.asarray(self._service)[:, None]
         settled, processed = [], []
         for pipeline, last in enumerate(self._last):
-            through = np.min([done[i] / self._rate[i] + self.lost[i] for i in last], axis=0)
+            through = _least([done[i] / self._rate[i] + self.lost[i] for i in last])
             settled.append(through)
-            processed.append(np.min([done[i] / self._rate[i] for i in last], axis=0))
+            processed.append(_least([done[i] / self._rate[i] for i in last]) if self._some_lost else through)
             if self._most_pending[pipeline] < math.inf:
                 for i, source in enumerate(self._source_of):
                     if source == pipeline:
@@ -285,6 +320,14 @@ class Flow:
             settled=settled,
             processed=processed,
         )
+
+    def _tightest_as_arrays(self, operators: int) -> tuple[Floats, Floats]:
+        """Of the tightest nodes: cores (a line for each), CPU seconds for each operator (then a line for each)."""
+        cpu_s = np.zeros((operators, len(self._tightest), 1))
+        for node, (_, on) in enumerate(self._tightest):
+            for i, seconds in on:
+                cpu_s[i, node] = seconds
+        return np.asarray([[cores] for cores, _ in self._tightest]), cpu_s
 
     def play(self, stretch: Stretch, seconds: int) -> None:
         """Let the first seconds of a stretch have happened."""
@@ -307,25 +350,11 @@ class Stretch:
     """Source rows through, for each pipeline."""
 
 
+def _least(each: Sequence[Floats]) -> Floats:
+    return each[0] if len(each) == 1 else np.asarray(np.min(each, axis=0))
+
+
 def _running_sums(start: Sequence[float], more: Floats) -> Floats:
     """Of each row: start, start + a, start + a + b, …, added one after the other."""
     first = np.asarray(start)[:, None]
     return np.asarray(np.cumsum(np.concatenate((first, more), axis=1), axis=1))
-
-
-@lru_cache(maxsize=256)
-def _fullest(nodes: frozenset[tuple[float, Instances]]) -> list[tuple[float, Instances]]:
-    """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
-
-    >>> _fullest(frozenset({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))}))
-    [(1, ((1, 1),)), (2, ((0, 1), (1, 1)))]
-    """
-    counts = {node: dict(node[1]) for node in nodes}
-    return [
-        (cores, instances)
-        for cores, instances in sorted(nodes)
-        if not any(
-            other != (cores, instances) and other[0] <= cores and all(on.get(i, 0) >= n for i, n in instances)
-            for other, on in counts.items()
-        )
-    ]

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Instances = tuple[tuple[int, int], ...]
 """(operator, how many of it on a node), ascending."""
@@ -62,6 +63,32 @@ class Crowd:
     """That its instances can use."""
     speed: float
     instances: Instances
+
+
+def alike(crowds: Sequence[Crowd]) -> dict[tuple[float, Instances], int]:
+    """Crowds that differ in speed at most are of one kind: (cores, instances) of each, with its number."""
+    kinds: dict[tuple[float, Instances], int] = {}
+    for crowd in crowds:
+        kinds.setdefault((crowd.cores, crowd.instances), len(kinds))
+    return kinds
+
+
+@lru_cache(maxsize=256)
+def fullest(nodes: frozenset[tuple[float, Instances]]) -> list[tuple[float, Instances]]:
+    """Those (cores, instances) that no other has at least as full: if none of them is crowded, no node is.
+
+    >>> fullest(frozenset({(2, ((0, 1), (1, 1))), (2, ((1, 1),)), (1, ((1, 1),))}))
+    [(1, ((1, 1),)), (2, ((0, 1), (1, 1)))]
+    """
+    counts = {node: dict(node[1]) for node in nodes}
+    return [
+        (cores, instances)
+        for cores, instances in sorted(nodes)
+        if not any(
+            other != (cores, instances) and other[0] <= cores and all(on.get(i, 0) >= n for i, n in instances)
+            for other, on in counts.items()
+        )
+    ]
 
 
 def last_operators(vertices: Sequence[Vertex], pipelines: int) -> list[list[int]]:

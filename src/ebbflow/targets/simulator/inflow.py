@@ -43,6 +43,17 @@ class Inflow:
         # a hair more, so that the time of a row's arrival already counts it
         return low + int((rows[second + 1] - low) * (time_s - second) + 1e-7)
 
+    def rows_by_second(self, second: int) -> int:
+        """``rows_by`` of a whole second, not below 0."""
+        if second + 1 >= len(self._rows):
+            self._follow(second + 1)
+        return self._rows[second]
+
+    def rows_by_seconds(self, first: int, count: int) -> npt.NDArray[np.int64]:
+        """``rows_by`` of some whole seconds one after the other, not below 0."""
+        self._follow(first + count)
+        return self._array[first : first + count]
+
     def rows_by_each(self, times_s: Floats) -> npt.NDArray[np.int64]:
         """``rows_by`` of many times, ascending and not below 0: the same arithmetic on arrays."""
         seconds = times_s.astype(np.int64)

@@ -80,6 +80,8 @@ class Stage:
             deal = there.deal(self.tasks)
             return self.tasks, deal.work * task_s, deal.wall * task_s, deal.longest * task_s
         task_s /= there.speed
+        if self.skew == 1.0:  # what follows, in short
+            return self.tasks, self.tasks * task_s, -(-self.tasks // there.slots) * task_s, task_s
         wall_s = self.wall_s(task_s, there.slots)
         return None if wall_s is None else (self.tasks, self.tasks * task_s, wall_s, self.split(task_s)[0])
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ebbflow.targets.simulator.node_pool import NodePool
 
 
+_ROWS_IN, _ROWS_OUT = Metric.ROWS_IN, Metric.ROWS_OUT
+"""Read of each operator in each batch, so they are not looked up each time."""
 _LEAST_STRETCH = 16
 """Batches below which arrays do not pay."""
 _MOST_STRETCH = 4096
@@ -295,8 +297,10 @@ class MicroBatchRun:
                 late_s = batch.started_s % interval_s
                 readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, late_s))
             for run in batch.operators:
-                readings.append(Reading(at_s, run.name, Metric.ROWS_IN, float(run.rows_in)))
-                readings.append(Reading(at_s, run.name, Metric.ROWS_OUT, float(run.rows_out)))
+                readings += (
+                    Reading(at_s, run.name, _ROWS_IN, float(run.rows_in)),
+                    Reading(at_s, run.name, _ROWS_OUT, float(run.rows_out)),
+                )
         if self._restarts and self._restarts[0].time_s <= now_s:
             readings += [r for r in self._restarts if r.time_s <= now_s]
             self._restarts = [r for r in self._restarts if r.time_s > now_s]

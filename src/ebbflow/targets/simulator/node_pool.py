@@ -229,8 +229,7 @@ class NodePool:
         self._changed()
 
     def _gone(self, node: Node, time_s: float) -> None:
-        # a world that works whole steps looks back to the start of one: a node may have come and gone since
-        node.gone_s = min(node.gone_s, max(time_s, node.asked_s))
+        node.gone_s = min(node.gone_s, time_s)
         self._alive.remove(node)
         if node.join_s < node.stop_s:
             insort(self._past_changes_s, node.join_s)

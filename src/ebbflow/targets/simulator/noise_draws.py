@@ -23,6 +23,8 @@ class NoiseDraws:
         self.sigma = sigma
         self._rng = rng
         self._drawn: Floats = np.zeros(0)
+        self._one_by_one: list[float] = []
+        """The same: one number of an array takes long."""
         self._next = 0
 
     def peek(self, count: int) -> Floats:
@@ -31,6 +33,7 @@ class NoiseDraws:
             sigma = self.sigma
             more = np.exp(sigma * self._rng.standard_normal(_BLOCK) - sigma * sigma / 2)
             self._drawn, self._next = np.concatenate((self._drawn[self._next :], more)), 0
+            self._one_by_one = self._drawn.tolist()
         return self._drawn[self._next : self._next + count]
 
     def take(self, count: int) -> None:
@@ -40,7 +43,7 @@ class NoiseDraws:
 
     def one(self) -> float:
         """Use up the next factor."""
-        if self._next == len(self._drawn):
+        if self._next == len(self._one_by_one):
             self.peek(1)
         self._next += 1
-        return float(self._drawn[self._next - 1])
+        return self._one_by_one[self._next - 1]

@@ -104,6 +104,9 @@ class SimulatorTarget:
         self._late = [f for f in faults if isinstance(f, LateMetrics)]
         self._on_the_way: deque[Observation] = deque()
         self._parallelism: dict[str, int] = {}
+        self._layouts_of: tuple[object, ...] = ()
+        """What the last layouts that were told were made of."""
+        self._last_layouts = (Layout.of(0), Layout.of(0))
         self._note_parallelism({})
 
     # -- the port ------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ class SimulatorTarget:
     def observe(self) -> Observation:
         """Let time pass up to now, and look. ``TargetError`` while metrics are missing."""
         now_s = self.advance()
-        if any(f.from_s <= now_s < f.until_s for f in self._missing):
+        if self._missing and any(f.from_s <= now_s < f.until_s for f in self._missing):
             raise TargetError(f"the simulated monitor is blind at {now_s:g} s")
         seen = self._look(now_s)
         if not self._late:
@@ -215,14 +218,13 @@ class SimulatorTarget:
                 Reading(now_s, cluster, Metric.NODES_REQUESTED, float(count.requested)),
                 Reading(now_s, cluster, Metric.SLOTS, float(slots)),
             ]
-        main, placement = self._pools[MAIN], self._placement()
+        main = self._pools[MAIN]
+        layout, requested = self._layouts(counts)
         return Observation(
             time_s=now_s,
             pipeline=self._overall.pipeline,
-            layout=self._layout({cluster: count.there for cluster, count in counts.items()}, placement),
-            requested=self._layout(
-                {cluster: count.requested for cluster, count in counts.items()}, placement
-            ),
+            layout=layout,
+            requested=requested,
             slots_per_node=main.kind.slots,
             lead_time_s=main.lead_time_s,
             readings=readings,
@@ -247,6 +249,17 @@ class SimulatorTarget:
 
     def _layout(self, nodes: Mapping[str, int], placement: Mapping[str, str]) -> Layout:
         return Layout(nodes=nodes, parallelism=self._parallelism, placement=placement)
+
+    def _layouts(self, counts: Mapping[str, Census]) -> tuple[Layout, Layout]:
+        """(observed, requested); the same ones as at the last look if nothing has changed, as mostly nothing has."""
+        seen = (counts, self._placement(), self._parallelism)
+        if seen != self._layouts_of:
+            self._layouts_of = seen
+            self._last_layouts = (
+                self._layout({cluster: count.there for cluster, count in counts.items()}, seen[1]),
+                self._layout({cluster: count.requested for cluster, count in counts.items()}, seen[1]),
+            )
+        return self._last_layouts
 
     def _under_way(self, now_s: float, counts: Mapping[str, Census]) -> list[ActionUnderWay]:
         actions = []

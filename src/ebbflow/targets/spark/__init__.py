@@ -33,6 +33,7 @@ where it runs
 ``settings``           the Spark settings under which executors start few and change on request
 ``class_archive``      an archive of classes with which executors start faster
 ``java``               whether Java 17 or later is there
+``masters``            masters that people name: whether they are any, and whether they answer
 ``submit``             runs a script that nobody changed
 ``sweep``              a list worked off by a Spark cluster: sweeps of thousands of runs
 =====================  =======================================================================

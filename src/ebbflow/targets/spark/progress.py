@@ -19,6 +19,8 @@ from ebbflow.core.batches import OperatorRun
 OBSERVED = "ebbflow:"
 """Prefix of what ``operator()`` counts: ``ebbflow:<name>:in`` and ``:out`` by a mark in the plan, ``:both`` by one
 observation."""
+MEASURES = "measures"
+"""What is observed of a Python step: rows in, rows out and CPU seconds of an instance, then those of the next."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
@@ -135,15 +137,15 @@ def operator_runs(
     the JVM spent there (``stage_cpu_s``) is its CPU as well, and where nobody knows it, nobody knows its CPU.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
-    ...     "ebbflow:look:both": {"rows_in": 40, "rows_out": 4, "cpu_s": 0.5, "instances": 2}})
+    ...     "ebbflow:look:both": {"measures": [30.0, 3.0, 0.125, 10.0, 1.0, 0.375]}})
     >>> runs = operator_runs(p, {"ebbflow:split:in": 5, "ebbflow:split:out": 40, "ebbflow:half:in": 7})
-    >>> [(run.name, run.rows_in, run.rows_out, run.cpu_s) for run in runs]
-    [('look', 40, 4, 0.5), ('split', 5, 40, None)]
+    >>> [(run.name, run.rows_in, run.rows_out, run.cpu_s, run.busiest_instance_cpu_s) for run in runs]
+    [('look', 40, 4, 0.5, 0.375), ('split', 5, 40, None, None)]
     """
     counts: dict[str, dict[str, Any]] = {}
     for key, values in progress.observed_metrics.items():
         if key.startswith(OBSERVED) and key.endswith(":both"):
-            counts[key.removeprefix(OBSERVED).removesuffix(":both")] = dict(values)
+            counts[key.removeprefix(OBSERVED).removesuffix(":both")] = _added_up(values)
     for mark, rows in marked_rows.items():
         name, side = mark.removeprefix(OBSERVED).split(":")
         counts.setdefault(name, {})[f"rows_{side}"] = rows
@@ -152,6 +154,21 @@ def operator_runs(
         for name, values in counts.items()
         if values.keys() >= {"rows_in", "rows_out"}
     )
+
+
+def _added_up(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the instances of a Python step told, together. Spark appends what each task collected, in its order."""
+    if MEASURES not in observed:
+        return dict(observed)
+    told = observed[MEASURES]
+    rows_in, rows_out, cpu_s = told[0::3], told[1::3], told[2::3]
+    return {
+        "rows_in": sum(rows_in),
+        "rows_out": sum(rows_out),
+        "cpu_s": sum(cpu_s),
+        "busiest_cpu_s": max(cpu_s, default=0.0),
+        "instances": len(cpu_s),
+    }
 
 
 def _run(name: str, counted: dict[str, Any], stage_cpu_s: Callable[[int], float | None]) -> OperatorRun:

@@ -1,0 +1,81 @@
+"""``attach(profiles=…)``: symbiotic gets them; what cannot be meant is an error before anything is touched."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_target import FakeTarget
+
+from ebbflow.control import attach as module
+from ebbflow.core.clock import ManualClock
+from ebbflow.errors import InputError
+from ebbflow.policy import Policy
+from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread
+from ebbflow.strategies import Symbiotic
+
+SESSION: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
+
+
+def known(target: str = "spark", pipeline: str = "words") -> Profile:
+    parts = Reconfiguration(
+        stop_s=Spread(mean=2.0),
+        state_s=Spread(mean=1.0),
+        restart_s=Spread(mean=20.0),
+        drain_s=Spread(mean=5.0),
+    )
+    return Profile(pipeline=pipeline, target=target, costs=SparkCosts(reconfiguration=parts))
+
+
+@pytest.mark.parametrize("name", ["symbiotic", "symbiotic-proactive"])
+@pytest.mark.parametrize("how", ["a file", "a path", "a profile", "several"])
+def test_symbiotic_gets_the_profiles_however_they_are_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, how: str
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Loop:
+        def __init__(self, **parts: Any) -> None:
+            made.append(parts)
+
+        def run(self, stop: threading.Event) -> None:
+            """Nothing to do."""
+
+    monkeypatch.setattr(module, "ControlLoop", Loop)
+    monkeypatch.setattr(
+        "ebbflow.targets.spark.target.SparkTarget", lambda *_, **__: FakeTarget(ManualClock(), 1)
+    )
+    path = tmp_path / "p.toml"
+    path.write_text(known().to_text())
+    given: Any = {
+        "a file": str(path), "a path": path, "a profile": known(), "several": [path, known(pipeline="b")],
+    }[how]  # fmt: skip
+    module.attach(SESSION, strategy=name, profiles=given).stop()
+    chosen = made[0]["strategy"]
+    assert isinstance(chosen, Symbiotic)
+    assert chosen.name == name
+    assert chosen._stops.stop_s == 23.0  # what the profile says of a restart
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (
+            {"strategy": "capacity", "profiles": known()},
+            "a profile is for symbiotic and symbiotic-proactive, not for c",
+        ),
+        ({"strategy": Symbiotic(), "profiles": known()}, "give yours its estimators when you make it"),
+        ({"strategy": "symbiotic", "policy": Policy(), "profiles": known()}, "rules do not size by profiles"),
+        ({"strategy": "symbiotic", "profiles": known("simulator")}, "was learned in the simulator"),
+        ({"strategy": "symbiotic", "profiles": [known(), known()]}, "are both of 'words'"),
+        ({"strategy": "symbiotic", "profiles": [7]}, "profiles=7 is no profile"),
+        ({"strategy": "symbiotic", "profiles": "none.toml"}, "cannot read the profile none.toml"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_at_once(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        module.attach(SESSION, **how)
+    assert words in str(error.value)
