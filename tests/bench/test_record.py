@@ -9,6 +9,7 @@ from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
+from ebbflow.core.decision import Decision, LedgerEntry
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
@@ -36,6 +37,14 @@ def batch(number: int, started_s: float, rows: int, *, query: str = "q", waited_
         query=query, batch_id=number, started_s=started_s, duration_s=2.0, rows=rows, slots=1,
         trigger_interval_s=10.0, arrival_rate_per_s=rows / 10, backlog_rows=0.0,
         oldest_arrival_s=started_s - waited_s,
+    )  # fmt: skip
+
+
+def decided(time_s: float) -> LedgerEntry:
+    held = Layout.of(1)
+    return LedgerEntry(
+        entry_id=1, time_s=time_s, strategy="s", verdict="hold", before=held,
+        decision=Decision(wanted=held, reason="r"),
     )  # fmt: skip
 
 
@@ -149,3 +158,32 @@ def test_nothing_seen_is_no_executors_and_no_rows() -> None:
     assert recorder.score(as_run(recorder)).rows_in == 0
     assert recorder.by_query(as_run(recorder)) == []
     assert score(as_run(recorder), oracle_node_seconds=None).rows_in == 0
+
+
+def test_what_is_seen_after_the_clock_was_set_back_goes_on_where_it_stood() -> None:
+    recorder = RunRecorder()
+    recorder(seen(1003.0, 1, 1))
+    recorder(seen(1012.5, 1, 1, batch(1, 1010.0, 50)))
+    recorder(seen(13.5, 2, 2))  # a second later, the clock shows 1000 s less
+    straddles = msgspec.structs.replace(batch(2, 1020.0, 70), duration_s=2.0)
+    recorder(seen(22.5, 2, 2, straddles))
+    recorder(seen(32.5, 2, 2, batch(3, 30.0, 60)))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=1000.0, ended_s=40.0, decisions=[decided(1005.0), decided(1011.0), decided(14.0), decided(33.0)],
+    )  # fmt: skip
+    scores = recorder.score(run)
+    assert (scores.rows_in, scores.rows_out) == (180, 180)
+    assert scores.latency_max_s == pytest.approx(12.0, abs=1.0)
+    # Not even the second is known in which it was set back: time stands still in it.
+    assert recorder.executors(1000.0) == [[0.0, 1.0], [12.5, 2.0]]
+    assert run.ended_s == pytest.approx(1039.0)
+    assert [entry.time_s for entry in run.decisions] == [1005.0, 1011.0, 1013.0, 1032.0]
+    assert [b.started_s for b in run.batches] == [1010.0, 1020.0, 1029.0]
+
+
+def test_a_look_that_is_shown_twice_is_taken_once() -> None:
+    recorder = RunRecorder()
+    for _ in range(3):  # while nothing can be seen, the last look is shown
+        recorder(seen(112.5, 1, 1, batch(1, 110.0, 50)))
+    assert recorder.score(as_run(recorder)).rows_in == 50

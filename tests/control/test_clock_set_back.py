@@ -130,8 +130,29 @@ def test_a_look_of_before_is_not_taken_for_a_fresh_one() -> None:
     world.run(3, queue=0)
     world.clock.advance(-HOUR_S)
     world.target.trouble = TargetError("no answer")
+    shown = len(wish.seen)
     world.run(20, queue=0)
-    assert wish.seen[-1].data_age_s == 19.0
+    assert len(wish.seen) == shown
+    assert world.store.rows[-1]["inputs"] == {"data_age_s": 19.0}
+    assert world.reasons[-1] == "missing data: the target cannot be seen (no answer); it last was 19s ago"
+
+
+def test_a_look_during_which_it_happens_is_not_dated_in_the_future() -> None:
+    wish = Wishing()
+    world = World(wish, decide_at_least_every_s=1.0)
+    world.run(3, queue=0)
+    observe = world.target.observe
+
+    def set_back() -> Any:
+        seen = observe()
+        world.clock.advance(-HOUR_S)
+        return seen
+
+    world.target.observe = set_back  # type: ignore[method-assign]
+    world.loop.cycle()
+    world.target.observe = observe  # type: ignore[method-assign]
+    assert wish.seen[-1].data_age_s == 0.0
+    assert any("set back" in reason for reason in world.reasons)
 
 
 def test_a_cycle_in_which_it_happens_is_not_followed_by_an_hour_of_waiting() -> None:

@@ -295,18 +295,103 @@ def test_nodes_that_left_long_ago_are_forgotten() -> None:
 # -- trouble -------------------------------------------------------------------------------------
 
 
-def test_a_target_that_cannot_be_seen_for_a_while_changes_nothing() -> None:
+def test_a_target_that_cannot_be_seen_for_a_while_changes_nothing_and_the_first_look_says_so() -> None:
+    world = World()
+    world.cycle()
+    shown = len(world.wish.seen)
+    world.target.trouble = TargetError("no answer")
+    world.wish.nodes = 9
+    entries = [world.cycle().entry for _ in range(30)]
+    assert entries[0] is not None, "held from the first look that failed on"
+    assert entries[0].decision.inputs["data_age_s"] == 1.0
+    decided = [entry for entry in entries if entry is not None]
+    assert len(decided) == 6, "then as often as without news"
+    assert all(entry.verdict == "hold" for entry in decided)
+    assert all(entry.decision.reason.startswith("missing data: ") for entry in decided)
+    assert all([c.name for c in entry.decision.bound_by] == ["missing data"] for entry in decided)
+    assert len(world.wish.seen) == shown, "a strategy that is asked would learn"
+    assert world.asked == []
+
+
+@pytest.mark.parametrize("blind_s", [1, 2, 4, 9, 14, 16, 60])
+def test_once_it_is_seen_again_it_is_decided_on_all_that_happened_meanwhile(blind_s: int) -> None:
     world = World(guards=default_guards())
     world.cycle()
     world.target.trouble = TargetError("no answer")
-    world.wish.nodes = 9
-    world.clock.advance(STALE_AFTER_S)
-    entries = [world.cycle().entry for _ in range(30)]
-    decided = [entry for entry in entries if entry is not None]
-    assert len(decided) >= 5  # holds are written all the while
-    assert all(entry.verdict == "hold" for entry in decided)
-    assert all(entry.decision.bound_by[-1].name == "missing data" for entry in decided)
+    world.wish.nodes = 4
+    for _ in range(blind_s):
+        world.cycle()
     assert world.asked == []
+    world.target.trouble = None
+    world.cycle(batches=[a_batch(7), a_batch(8)])
+    assert [b.batch_id for b in world.wish.seen[-1].batches] == [7, 8]
+    assert world.wish.seen[-1].data_age_s == 0.0
+    assert world.asked == [4]
+
+
+def test_that_it_is_seen_again_is_news_by_itself() -> None:
+    world = World(nodes=2)
+    world.cycle()
+    world.target.trouble = TargetError("no answer")
+    world.cycle()
+    world.target.trouble, world.wish.nodes = None, 3
+    world.cycle()
+    assert world.asked == [3]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_look_that_hangs_is_not_a_fresh_one(fails: bool) -> None:
+    world = World(guards=default_guards())
+    world.cycle()
+    shown, seen_s, look = len(world.wish.seen), world.clock.now_s(), world.target.observe
+    world.wish.nodes = 9
+    world.target.show(batches=[a_batch(3)])
+
+    def hangs() -> Any:
+        seen = look()
+        world.clock.advance(60.0)
+        if fails:
+            raise TargetError("timed out")
+        return seen
+
+    world.target.observe = hangs  # type: ignore[method-assign]
+    entry = world.cycle().entry
+    assert entry is not None
+    assert (entry.verdict, entry.time_s) == ("hold", seen_s + 61.0)
+    assert entry.decision.inputs["data_age_s"] == (61.0 if fails else 60.0)
+    assert len(world.wish.seen) == shown
+    world.target.observe = look  # type: ignore[method-assign]
+    world.cycle()
+    assert world.asked != []
+    assert [b.batch_id for b in world.wish.seen[-1].batches] == ([] if fails else [3]), "nothing is forgotten"
+
+
+def test_a_slow_look_is_decided_on_and_what_was_not_granted_is_asked_for_again() -> None:
+    world = World(nodes=1, room=3)
+    look = world.target.observe
+
+    def slow() -> Any:
+        seen = look()
+        world.clock.advance(2.0)
+        return seen
+
+    world.target.observe = slow  # type: ignore[method-assign]
+    world.wish.nodes = 5
+    world.cycle()
+    world.cycle(batches=[a_batch()])
+    assert world.wish.seen[-1].data_age_s == 2.0
+    assert world.asked == [5, 5]
+
+
+def test_nothing_is_asked_again_on_a_look_from_before_the_last_asking() -> None:
+    world = World(nodes=2)
+    world.wish.nodes = 4
+    world.cycle()
+    for _ in range(3):  # what is shown is 5 s old
+        world.cycle(time_s=world.clock.now_s() - 4.0, requested=Layout.of(2), batches=[a_batch()])
+    assert world.asked == [4]
+    world.cycle(3.0, time_s=world.clock.now_s(), requested=Layout.of(2), batches=[a_batch()])
+    assert world.asked == [4, 4]
 
 
 def test_what_was_not_granted_is_not_asked_for_again_while_blind() -> None:
@@ -321,7 +406,6 @@ def test_what_was_not_granted_is_not_asked_for_again_while_blind() -> None:
     assert world.asked == [3]
     world.target.trouble = None
     world.cycle()
-    world.cycle(5.0)
     assert world.asked == [3, 3]
 
 
@@ -474,11 +558,13 @@ def test_nothing_is_ever_asked_on_stale_data_or_outside_the_limits(
         )
         if not step["fails"]:
             seen_s.append(time_s)
-        before = len(world.asked)
+        before, shown = len(world.asked), len(world.wish.seen)
         try:
             world.loop.cycle()
         except RuntimeError:
             assert len(world.asked) == before
+        if step["fails"]:
+            assert (len(world.asked), len(world.wish.seen)) == (before, shown)
     assert all(age_s <= STALE_AFTER_S for age_s in ages)
     assert all(low <= nodes <= low + more for nodes in world.asked)
     acts = [row for row in world.store.rows if row["verdict"] == "act"]

@@ -162,6 +162,48 @@ def test_nobody_leaves_while_there_is_a_queue_and_nobody_is_kept_from_coming(
     assert names(decision) == (["backlog"] if waiting and nodes < now else [])
 
 
+def two_batches(taken: float, left_before: float, left: float) -> Windows:
+    """Readings of two batches; the second took so many rows."""
+    windows = Windows()
+    for at_s, rows, behind in ((NOW_S - 5, 1.0, left_before), (NOW_S, taken, left)):
+        windows.add([Reading(at_s, "words", Metric.BATCH_ROWS, rows)])
+        windows.add([Reading(at_s, "words", Metric.BACKLOG, behind)])
+    return windows
+
+
+@pytest.mark.parametrize(
+    ("taken", "left_before", "left", "kept"),
+    [
+        (800, 1368, 768, True),  # 200 came, and it took only what the one before had left
+        (800, 768, 168, False),  # 200 came: no more is left than that
+        (800, 0, 4200, True),  # a burst: nearly all there is has just come, and it is more than a batch
+        (800, 0, 700, False),  # a source that says late what it has
+        (800, 900, 0.5, False),
+        (0, 50, 60, True),
+        (100, 100, 100, False),
+        (100, 101, 100, True),
+    ],
+)
+def test_more_left_than_came_since_the_batch_before_is_a_backlog(
+    taken: float, left_before: float, left: float, kept: bool
+) -> None:
+    windows = two_batches(taken, left_before, left)
+    for queries in ({}, {"words": None}, {"other": None}):
+        decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows, queries=queries), wish(4))
+        assert decision.wanted.main_nodes == (8 if kept else 4)
+        assert names(decision) == (["backlog"] if kept else [])
+
+
+def test_a_query_with_a_backlog_does_not_hide_behind_one_that_takes_much() -> None:
+    windows = measured(backlog=500.0, batch_rows=9000.0)
+    for query, left, taken in (("lags", 500.0, 100.0), ("fresh", 0.0, 8900.0)):
+        windows.add([Reading(NOW_S, query, Metric.BACKLOG, left)])
+        windows.add([Reading(NOW_S, query, Metric.BATCH_ROWS, taken)])
+    queries = {"fresh": None, "lags": None}
+    decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows, queries=queries), wish(4))
+    assert decision.wanted.main_nodes == 8
+
+
 def test_rows_that_merely_came_since_the_trigger_are_no_backlog() -> None:
     windows = measured(queue_length=5000.0, backlog=0.0, batch_rows=1000.0)
     assert FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4)).wanted.main_nodes == 4

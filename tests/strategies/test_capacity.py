@@ -10,6 +10,10 @@ import pytest
 from tiny_spark import Query, Stage, Story, play
 
 from ebbflow.bench.live_run import LiveScenario
+from ebbflow.core.decision import Decision
+from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.strategies.capacity import Capacity
 from ebbflow.workloads import parse_load
 
 TWELVE = (Stage(tasks=12, per_task_s=0.05, per_row_s=0.01),)
@@ -339,3 +343,20 @@ def test_the_scenario_of_the_demo_costs_no_more_than_it_did_and_is_never_late() 
         assert story.worst_s() <= 22.0
         assert node_seconds <= 535  # 515 to 534 before batches were allowed to outlast their trigger
         assert story.nodes == 1
+
+
+@pytest.mark.parametrize("limit", [600, 800, 1000])
+def test_nobody_leaves_while_more_is_left_behind_than_a_trigger_brings(limit: int) -> None:
+    """A burst that a read limit lets through bit by bit: 13 shrinks in plays like these once came too early."""
+    rate, left = 60.0, {}
+
+    class Spy(Capacity):
+        def decide(self, snapshot: Snapshot) -> Decision:
+            left[snapshot.now_s] = snapshot.windows.of("tiny", Metric.BACKLOG).last or 0.0
+            return super().decide(snapshot)
+
+    query = Query(lambda t: 400.0 if 60 <= t < 100 else rate, TWELVE, read_limit=limit)
+    story = play(query, seconds=500, limits="1:12", strategy=Spy())
+    shrinks = [a for a in story.acts(105) if a.decision.wanted.main_nodes < a.before.main_nodes]
+    assert shrinks, "and they do leave in the end"
+    assert max(left[a.time_s] for a in shrinks) <= rate * query.trigger_s + 1

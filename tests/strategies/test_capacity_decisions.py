@@ -121,6 +121,38 @@ def test_nodes_under_way_are_not_asked_for_twice() -> None:
     assert Capacity().decide(coming).wanted.main_nodes == wanted
 
 
+def test_nodes_that_are_there_though_fewer_were_asked_for_do_not_leave_at_once() -> None:
+    batches = [made_batch(k, 80.0, [12]) for k in range(1, 4)]
+    for requested in range(1, 5):
+        decision = Capacity().decide(made_snapshot(batches, nodes=4, requested=Layout.of(requested)))
+        assert decision.wanted.main_nodes == 4, decision.reason
+        assert [c.name for c in decision.bound_by] == ["hold"]
+
+
+def test_what_could_not_be_had_is_wanted_again() -> None:
+    batches = [made_batch(k, 300.0, [12]) for k in range(1, 4)]
+    there = Layout.of(1)
+    decision = Capacity().decide(made_snapshot(batches, nodes=6, requested=there, observed=there))
+    assert decision.wanted.main_nodes > 1
+    assert decision.reason.startswith("grow 1 → ")
+
+
+@pytest.mark.parametrize("age_s", [0.0, 5.0, 10.0, 14.0])
+def test_what_an_old_look_does_not_show_is_not_taken_for_silence_or_a_batch_without_end(age_s: float) -> None:
+    for running_s in (None, 15.5):
+        strategy = Capacity()
+        for k in range(1, 4):
+            batch = made_batch(k, 200.0, [12])
+            seen_s = 5.0 * k + 4.0
+            queries = {"q": running_s if k == 3 and running_s else None}
+            decision = strategy.decide(
+                made_snapshot([batch], now_s=seen_s + age_s, data_age_s=age_s, queries=queries)
+            )
+        assert decision.inputs["rate_per_s"] == 200.0
+        assert decision.wanted.main_nodes == 4, decision.reason
+        assert "longer than it should" not in decision.reason
+
+
 def test_a_rising_load_is_grown_for_before_it_is_there() -> None:
     steady = decide([150.0] * 5, [12], nodes=3)
     rising = decide([50.0, 75.0, 100.0, 125.0, 150.0], [12], nodes=3)

@@ -24,6 +24,7 @@ from ebbflow.core.ports import Observation, Strategy
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.errors import TargetError
 from ebbflow.guards import default_guards
 from ebbflow.strategies.capacity import Capacity
 
@@ -190,11 +191,21 @@ class Query:
 
 
 class TinySpark:
-    """The target: nodes that come ``lead_time_s`` after they were asked for, and leave at once."""
+    """The target: nodes that come ``lead_time_s`` after they were asked for, and leave at once.
+
+    It cannot be seen ``blind`` from a time until another.
+    """
 
     def __init__(
-        self, clock: ManualClock, *queries: Query, nodes: int = 1, lead_time_s: float = 12.0, slots: int = 1
+        self,
+        clock: ManualClock,
+        *queries: Query,
+        nodes: int = 1,
+        lead_time_s: float = 12.0,
+        slots: int = 1,
+        blind: tuple[float, float] | None = None,
     ) -> None:
+        self.blind = blind
         self.clock, self.queries, self.lead_time_s, self.slots = clock, queries, lead_time_s, slots
         self.nodes = nodes
         self.coming: list[float] = []
@@ -202,6 +213,8 @@ class TinySpark:
         self.now_s = clock.now_s()
 
     def observe(self) -> Observation:
+        if self.blind is not None and self.blind[0] <= self.clock.now_s() < self.blind[1]:
+            raise TargetError("no answer")
         batches: list[Batch] = []
         while self.now_s + STEP_S <= self.clock.now_s() + 1e-9:
             self.now_s = round(self.now_s + STEP_S, 6)

@@ -11,6 +11,7 @@ import pytest
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric
+from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.monitor import SparkMonitor
 from ebbflow.targets.spark.progress import Progress, SourceProgress
@@ -62,6 +63,12 @@ class FakeDriver:
 
     def __init__(self, *queries: FakeQuery) -> None:
         self.running = list(queries)
+        self.silent: set[tuple[str, str]] = set()
+        """(question, query) to which there is no answer now."""
+
+    def answers(self, question: str, query: str) -> None:
+        if (question, query) in self.silent:
+            raise TargetError(f"no {question} of {query}")
 
     def executors(self) -> list[ExecutorInfo]:
         return [ExecutorInfo("0", True, 1, 1, 0, 1, 1, 0, 0, 0, 1000)]
@@ -76,18 +83,22 @@ class FakeDriver:
         return False
 
     def trigger_interval_s(self, query: FakeQuery) -> float:
+        self.answers("trigger", query.name)
         return 5.0
 
     def progress_after(self, query: FakeQuery, batch_id: int, counts: Any) -> list[Any]:
         return [(p, {}) for p in query.done if p.batch_id > batch_id and p.run_id == query.runId]
 
     def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
+        self.answers("jobs", run_id.split("-")[1])
         return []
 
     def stage_cpu_s(self, stage_id: int) -> float | None:
+        self.answers("stage", "")
         return CPU_OF_STAGES_S.get(stage_id)
 
     def status(self, query: FakeQuery) -> QueryStatus:
+        self.answers("status", query.name)
         return QueryStatus(
             "", is_data_available=bool(query.done) or query.running, is_trigger_active=query.running
         )
@@ -240,3 +251,73 @@ def test_a_query_that_has_ended_is_told_of_once() -> None:
     scene.look(1013.5)
     assert scene.seen.batches == []
     assert scene.monitor.running() == {}
+
+
+# -- a driver that does not answer ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ["jobs", "status"])
+@pytest.mark.parametrize("silent", ["a", "b", "both"])
+def test_batches_that_ended_are_told_once_though_a_look_at_a_query_failed(question: str, silent: str) -> None:
+    queries = [FakeQuery("a"), FakeQuery("b")]
+    scene = Scene(*queries)
+    for at_s in (1000.0, 1005.0):
+        for query in queries:
+            query.finish(at_s, rows=100)
+        scene.look(at_s + 2.5)
+    for query in queries:
+        query.finish(1010.0, rows=40)
+    scene.driver.silent = {(question, query.name) for query in queries if silent in (query.name, "both")}
+    for at_s in (1012.5, 1013.5):
+        with pytest.raises(TargetError, match=f"no {question}"):
+            scene.look(at_s)
+    queries[0].finish(1014.0, rows=20)
+    scene.driver.silent = set()
+    read = scene.look(1016.5)
+    told = sorted((batch.query, batch.batch_id, batch.rows) for batch in scene.seen.batches)
+    assert told == [("a", 2, 40), ("a", 3, 20), ("b", 2, 40)]
+    assert read["app", Metric.BATCH_ROWS] == 60.0
+    scene.look(1017.5)
+    assert scene.seen.batches == []
+
+
+def test_a_first_batch_is_told_and_its_read_limit_known_though_the_look_after_it_failed() -> None:
+    query = FakeQuery("words")
+    scene = Scene(query)
+    scene.driver.has_read_limit = lambda _: True
+    query.finish(1000.0, rows=70)
+    scene.driver.silent = {("status", "words")}
+    with pytest.raises(TargetError):
+        scene.look(1002.5)
+    scene.driver.silent = set()
+    read = scene.look(1003.5)
+    assert read["words", Metric.FIRST_BATCH_TIME] == 2.0
+    assert [b.rows for b in scene.seen.first_batches] == [70]
+    assert "words" in scene.monitor.read_limited()
+
+
+def test_the_last_batches_of_a_query_that_ended_are_told_though_its_successor_cannot_be_asked() -> None:
+    query = FakeQuery("words")
+    scene = Scene(query)
+    for at_s in (1000.0, 1005.0):
+        query.finish(at_s, rows=100)
+        scene.look(at_s + 2.5)
+    query.finish(1010.0, rows=40)
+    scene.driver.running = [FakeQuery("next")]
+    scene.driver.silent = {("trigger", "next")}
+    with pytest.raises(TargetError):
+        scene.look(1012.5)
+    scene.driver.silent = set()
+    scene.look(1013.5)
+    assert [b.rows for b in scene.seen.batches] == [40]
+
+
+def test_without_the_cpu_of_a_stage_a_batch_is_told_all_the_same() -> None:
+    query = FakeQuery("words", observed=counted(stage=7))
+    scene = Scene(query)
+    scene.driver.silent = {("stage", "")}
+    for k in range(3):
+        query.finish(1000.0 + 5 * k, rows=100)
+        read = scene.look(1002.5 + 5 * k)
+    assert read["count", Metric.ROWS_IN] == 100
+    assert ("count", Metric.INSTANCE_CPU) not in read

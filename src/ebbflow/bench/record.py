@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ebbflow.bench.score import Scores
@@ -55,6 +57,9 @@ class RunRecorder:
     done by its end. Those that a query began with are taken to have come when its first batch started: how long they
     had waited by then nobody knows. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
     Rows leave in the order of their arrival within a query, not among several: ``score`` looks at each.
+
+    Where the clock is set back, what comes after is dated on as if it had not been: a run has one time, that of its
+    start. ``ended_s`` and the decisions come as the clock showed them.
     """
 
     def __init__(self) -> None:
@@ -63,26 +68,57 @@ class RunRecorder:
         self._queries: dict[str, _Query] = {}
         self._batches: deque[Batch] = deque(maxlen=_KEEP_WHOLE)
         self._last_s: float | None = None
+        """As the clock showed it."""
+        self._set_back_s: list[float] = []
+        """By how much the clock was set back, each time."""
 
     def __call__(self, report: CycleReport) -> None:
         """Take in one cycle."""
         seen = report.observation
-        if seen is None or (self._last_s is not None and seen.time_s <= self._last_s):
+        if seen is None or seen.time_s == self._last_s:  # nothing was seen since
             return
+        if self._last_s is not None and seen.time_s < self._last_s:
+            self._set_back_s.append(self._last_s - seen.time_s)
         self._last_s = seen.time_s
+        at_s = seen.time_s + sum(self._set_back_s)
         working = float(seen.layout.main_nodes)
         held = float(working if seen.held_nodes is None else seen.held_nodes)
         for curve, value in ((self._nodes, held), (self._working, working)):
             if not curve or curve[-1][1] != value:
-                curve.append((seen.time_s, value))
-        self._batches.extend(seen.batches)
-        for b in sorted((*seen.first_batches, *seen.batches), key=lambda b: b.started_s):
+                curve.append((at_s, value))
+        batches, first_batches = self._dated(seen.batches), self._dated(seen.first_batches)
+        self._batches.extend(batches)
+        for b in sorted((*first_batches, *batches), key=lambda b: b.started_s):
             query = self._queries.setdefault(b.query, _Query())
             query.batches.append(
                 _Rows(b.started_s, b.ended_s, b.rows, b.backlog_rows or 0.0, b.oldest_arrival_s)
             )
         while sum(len(query.batches) for query in self._queries.values()) > _KEEP:
             max(self._queries.values(), key=lambda query: len(query.batches)).forget_oldest()
+
+    def _dated(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """On the clock of the start. A batch that seems to begin after it was seen began before the last set-back."""
+        if not self._set_back_s or self._last_s is None:
+            return batches
+        ahead_s, before_s = sum(self._set_back_s), sum(self._set_back_s[:-1])
+        return [
+            msgspec.structs.replace(
+                batch, started_s=batch.started_s + by_s, oldest_arrival_s=batch.oldest_arrival_s + by_s
+            )
+            for batch in batches
+            for by_s in [ahead_s if batch.started_s <= self._last_s else before_s]
+        ]
+
+    def _decided(self, decisions: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        """On the clock of the start: the last ones are of after all set-backs, those before a leap of before it."""
+        set_back_s, dated = list(self._set_back_s), []
+        later_s = math.inf
+        for entry in reversed(decisions):
+            if set_back_s and entry.time_s > later_s + set_back_s[-1] / 2:
+                set_back_s.pop()
+            later_s = entry.time_s
+            dated.append(replace(entry, time_s=entry.time_s + sum(set_back_s)) if set_back_s else entry)
+        return dated[::-1]
 
     @property
     def rows_not_timed(self) -> int:
@@ -109,6 +145,7 @@ class RunRecorder:
         processed: Curve | None = None,
     ) -> Run:
         """The record of what was seen between two times. ``reconfigurations``: where ``decisions`` are not all."""
+        decisions, ended_s = self._decided(decisions), ended_s + sum(self._set_back_s)
         if reconfigurations is None:
             acts = [e for e in decisions if e.verdict == "act" and e.time_s >= started_s]
             reconfigurations = sum(act.changed for act in acts)

@@ -5,6 +5,9 @@ is what the target was asked for. *Observed* is what the monitor sees. A decisio
 something new to decide on: a finished batch, a node that came or went, a growth seconds ago of which
 guards may have held back a part, or, at the latest, every ``decide_at_least_every_s``, because a batch
 that never ends is news too.
+
+A look that failed, or is too old, is nothing to decide on: the strategy is not even asked, because it would take what
+was not seen for what did not happen, and learn that. The size is held, and the ledger says why.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import TargetError, TargetGoneError
+from ebbflow.guards.missing_data import MISSING_DATA, too_old
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +115,13 @@ class ControlLoop:
         """How long it takes until the next batch ends, as the last ones did."""
         self._last_out_s: float | None = None
         self._last_in_s: float | None = None
-        self._has_asked = False
+        self._asked_s: float | None = None
         self._failures = 0
         self._blind = 0
+        """Looks in a row that failed."""
+        self._trouble = ""
+        """Why the last one did; empty if it did not."""
+        self._had_data = True
 
     # -- running -------------------------------------------------------------------------------
 
@@ -138,25 +146,32 @@ class ControlLoop:
 
     def cycle(self) -> CycleReport:
         """Look once, decide if there is something to decide on, and act on it."""
-        now_s = self._clock.now_s()
-        if back_s := self._set_back.by_s(now_s):
-            self._start_over(now_s, back_s)
         if self._between is not None and (note := self._between()) is not None:
             self._notes.append(note)
-        news = self._observe()
+        seen = self._look()
+        now_s = self._clock.now_s()  # after the look: one that hangs, and then fails, is not a fresh one
+        if back_s := self._set_back.by_s(now_s):
+            self._start_over(now_s, back_s)
+        news = seen is not None and self._take_in(now_s, seen)
         self._write_notes(now_s)
-        if self._last is None or not self._last.active:
-            return CycleReport(observation=self._last, entry=None, planned=self._planned)
+        last = self._last
+        if last is None or not last.active:
+            return CycleReport(observation=last, entry=None, planned=self._planned)
         self.ledger.settle(
             now_s,
-            self._last.pipeline.name,
+            last.pipeline.name,
             self.windows,
-            within_s=self._last.lead_time_s + max(self._pace_s, self._cycle_s),
+            within_s=last.lead_time_s + max(self._pace_s, self._cycle_s),
         )
+        missing = self._missing(now_s, last)
+        turned, self._had_data = self._had_data == bool(missing), not missing
+        due = turned or now_s - self._decided_s >= self._decide_every_s
         entry = None
-        if news or self._still_growing(now_s) or now_s - self._decided_s >= self._decide_every_s:
-            entry = self._decide(now_s, self._last)
-        return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+        if missing:
+            entry = self._hold(now_s, last, missing) if due else None
+        elif news or due or self._still_growing(now_s):
+            entry = self._decide(now_s, last)
+        return CycleReport(observation=last, entry=entry, planned=self._planned)
 
     def _start_over(self, now_s: float, back_s: float) -> None:
         """The clock was set back. Readings of before would look newer than all that come, and acts of before as if
@@ -164,11 +179,15 @@ class ControlLoop:
         self.windows = Windows(REMEMBER_S)
         self.ledger.forget_expectations()
         self._decided_s = self._forgot_s = float("-inf")
-        self._last_out_s, self._last_in_s = (
-            None if then_s is None else min(then_s, now_s) for then_s in (self._last_out_s, self._last_in_s)
+        self._last_out_s, self._last_in_s, self._asked_s = (
+            None if then_s is None else min(then_s, now_s)
+            for then_s in (self._last_out_s, self._last_in_s, self._asked_s)
         )
         if self._last is not None:
-            self._last = replace(self._last, time_s=min(self._last.time_s, now_s))
+            # What it brought was told under its old date, and must not be taken for news under the new one.
+            self._last = replace(
+                self._last, time_s=min(self._last.time_s, now_s), readings=(), batches=(), first_batches=()
+            )
         for part in chain([self._strategy], self._guards):
             if isinstance(part, StartsOver):
                 part.start_over(now_s)
@@ -194,19 +213,26 @@ class ControlLoop:
 
     # -- observing -----------------------------------------------------------------------------
 
-    def _observe(self) -> bool:
-        """Take in what the target shows. True if there is something new to decide on."""
+    def _look(self) -> Observation | None:
+        """What the target shows; None if it cannot be seen."""
         try:
             seen = self._target.observe()
         except TargetGoneError:
             raise
         except TargetError as error:
             self._blind += 1
+            self._trouble = str(error) or type(error).__name__
             if self._blind in (1, 10) or self._blind % 100 == 0:
                 log.warning("the target cannot be seen (%d in a row): %s", self._blind, error)
             self._store.add(())  # what was seen before must not wait in memory until the target is back
-            return False
-        self._blind = 0
+            return None
+        self._blind, self._trouble = 0, ""
+        return seen
+
+    def _take_in(self, now_s: float, seen: Observation) -> bool:
+        """Keep what was seen. True if there is something new to decide on."""
+        if seen.time_s > now_s:  # the clock was set back during the look
+            seen = replace(seen, time_s=now_s)
         before, self._last = self._last, seen
         self._undecided += seen.batches
         if seen.batches:
@@ -215,7 +241,7 @@ class ControlLoop:
         self._store.add(seen.readings)
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow
-        elif not self._has_asked:
+        elif self._asked_s is None:
             # What is there when we arrive, and what still comes of what others asked for, is taken as planned.
             self._planned = seen.requested
         if seen.given_up_nodes and self._planned is not None:
@@ -233,6 +259,25 @@ class ControlLoop:
         self._planned = seen.requested
 
     # -- deciding ------------------------------------------------------------------------------
+
+    def _missing(self, now_s: float, last: Observation) -> str:
+        """Why there is nothing to decide on; empty where there is."""
+        age_s = now_s - last.time_s
+        if self._trouble:
+            return f"the target cannot be seen ({self._trouble}); it last was {format_duration(age_s)} ago"
+        return too_old(age_s)
+
+    def _hold(self, now_s: float, last: Observation, why: str) -> LedgerEntry:
+        """Missing data means no change, with a reason."""
+        assert self._planned is not None
+        self._decided_s = now_s
+        decision = Decision(
+            wanted=self._planned,
+            reason=f"{MISSING_DATA}: {why}",
+            inputs={"data_age_s": round(now_s - last.time_s, 3)},
+            bound_by=(Constraint(name=MISSING_DATA, why=why),),
+        )
+        return self.ledger.open(now_s, self._strategy.name, self._planned, decision)
 
     def _decide(self, now_s: float, seen: Observation) -> LedgerEntry:
         snapshot = self._snapshot(now_s, seen)
@@ -252,14 +297,15 @@ class ControlLoop:
             self._note_direction(now_s, decision.wanted, entry.before)
             self._planned = decision.wanted
             return self._ask(entry, decision)
-        if not self._dry_run and self._strayed(snapshot):
+        if not self._dry_run and self._strayed(snapshot, seen.time_s):
             return self._ask(entry, decision)
         return entry
 
-    def _strayed(self, snapshot: Snapshot) -> bool:
+    def _strayed(self, snapshot: Snapshot, seen_s: float) -> bool:
         """Whether the world is not on its way to the plan: something was not granted, or a node came that
-        nobody waits for any more. The plan stands, so it is asked for again; but never on an old look."""
-        if snapshot.data_age_s >= self._cycle_s:
+        nobody waits for any more. The plan stands, so it is asked for again; but never on a look from before the
+        last asking."""
+        if self._asked_s is not None and seen_s <= self._asked_s:
             return False
         if snapshot.planned.difference(snapshot.requested):
             return True
@@ -267,7 +313,7 @@ class ControlLoop:
         return surplus and all(action.kind is not ActionKind.SHRINK for action in snapshot.under_way)
 
     def _ask(self, entry: LedgerEntry, decision: Decision) -> LedgerEntry:
-        self._has_asked = True
+        self._asked_s = entry.time_s
         try:
             outcome = self._target.apply(decision.wanted)
         except TargetError as error:

@@ -57,7 +57,7 @@ class Snapshot:
     lead_time_s: float
     """How long a node takes from being asked for to its first work, as seen so far."""
     data_age_s: float
-    """Seconds since the target last answered; grows when the monitor cannot see."""
+    """Seconds since the look was taken on which this stands."""
     queries: Mapping[str, float | None] = field(default_factory=dict)
     """The queries that run, each with the time since which its current batch runs; None between batches."""
     read_limited: frozenset[str] = frozenset()
@@ -65,6 +65,11 @@ class Snapshot:
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None
+
+    @property
+    def seen_s(self) -> float:
+        """When the target was looked at: what no look has shown by then may have happened since."""
+        return self.now_s - self.data_age_s
 
     @property
     def in_batches(self) -> bool:

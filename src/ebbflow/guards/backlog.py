@@ -14,7 +14,12 @@ PAUSE_S, PAUSE_SHARE = 0.2, 0.1
 class FreezeScaleInOnBacklog:
     """No shrinking while rows wait that no batch has taken, or while freshness uses up the objective.
 
-    Rows that merely arrived since the last trigger are no backlog: a micro-batch engine always has some.
+    Rows that merely arrived since the last trigger are no backlog: a micro-batch engine always has some, and a source
+    that says late what it has counts them as left behind. So it is a backlog once a batch has left more than came since
+    the one before it, or than it took itself (after a burst nearly all there is has just come):
+
+        left > max(1, min(taken, taken + left − left before))
+
     And where no row waits at all, how late the last ones were keeps nobody. Where the source of a query does not
     tell what waits, it may be hours behind while its batches run back to back: then nobody leaves either.
     ``share`` is the part of the objective that freshness may use before shrinking is frozen.
@@ -38,11 +43,12 @@ class FreezeScaleInOnBacklog:
 
     def _backlog(self, snapshot: Snapshot) -> str:
         name, windows = snapshot.pipeline.name, snapshot.windows
-        rows, freshness = windows.of(name, Metric.BATCH_ROWS), windows.of(name, Metric.FRESHNESS)
-        waiting = _as_of(windows.of(name, Metric.BACKLOG), rows) or 0.0
-        per_batch = rows.last or 0.0
-        if waiting > max(1.0, per_batch):
-            return f"{waiting:.0f} rows left behind, more than a batch of {per_batch:.0f}"
+        freshness = windows.of(name, Metric.FRESHNESS)
+        for subject in dict.fromkeys((*snapshot.queries, name)):
+            if why := _left_behind(
+                windows.of(subject, Metric.BACKLOG), windows.of(subject, Metric.BATCH_ROWS)
+            ):
+                return why
         restless = next((query for query in snapshot.queries if _may_be_behind(snapshot, query)), None)
         if restless is not None:
             return f"batches of {restless} run back to back, and its source does not tell what waits there"
@@ -52,6 +58,20 @@ class FreezeScaleInOnBacklog:
         if freshness_s > self._share * snapshot.slo.freshness_s:
             return f"freshness {freshness_s:.1f} s uses up the objective of {snapshot.slo.freshness_s:g} s"
         return ""
+
+
+def _left_behind(backlog: Window, taken: Window) -> str:
+    """Why what the last batch left is a backlog; empty where it is none."""
+    left, rows, ended_s = _as_of(backlog, taken) or 0.0, taken.last or 0.0, taken.last_time_s
+    if left <= 1.0:
+        return ""
+    if left > rows:
+        return f"{left:.0f} rows left behind, more than a batch of {rows:.0f}"
+    before = next((behind for at_s, behind in reversed(backlog.points) if at_s < (ended_s or 0.0)), 0.0)
+    came = max(0.0, rows + left - before)
+    if left > came:
+        return f"{left:.0f} rows left behind, more than the {came:.0f} that came since the batch before"
+    return ""
 
 
 def _as_of(window: Window, other: Window) -> float | None:

@@ -6,9 +6,23 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
+MISSING_DATA = "missing data"
+
+
+def too_old(age_s: float, stale_after_s: float = STALE_AFTER_S) -> str:
+    """Why a look of that age is nothing to decide on; empty where it may be one.
+
+    >>> too_old(15.0), too_old(60.0)
+    ('', 'nothing was measured for 1m')
+    """
+    return f"nothing was measured for {format_duration(age_s)}" if age_s > stale_after_s else ""
+
 
 class HoldOnMissingData:
-    """Hold while the target has not answered for ``stale_after_s``, or nothing was ever measured."""
+    """Hold while the target has not answered for ``stale_after_s``, or no node is there yet.
+
+    The loop goes further: after a look that failed, or one that old, it does not even ask the strategy.
+    """
 
     def __init__(self, *, stale_after_s: float = STALE_AFTER_S) -> None:
         self._stale_after_s = stale_after_s
@@ -16,12 +30,11 @@ class HoldOnMissingData:
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """The decision, or the layout there was (before the first node: within the limits)."""
         held = snapshot.planned
-        if snapshot.data_age_s > self._stale_after_s:
-            why = f"nothing was measured for {format_duration(snapshot.data_age_s)}"
-        elif snapshot.observed.main_nodes == 0:
+        why = too_old(snapshot.data_age_s, self._stale_after_s)
+        if not why:
+            if snapshot.observed.main_nodes:
+                return decision
             why = "no node is there yet, so nothing measured says how many are needed"
             for cluster, nodes in snapshot.planned.nodes.items():
                 held = held.with_nodes(snapshot.limits.clamp(nodes), cluster)
-        else:
-            return decision
-        return decision.bound(held, "missing data", why) if decision.wanted.difference(held) else decision
+        return decision.bound(held, MISSING_DATA, why) if decision.wanted.difference(held) else decision

@@ -137,10 +137,9 @@ class Capacity:
         now = snapshot.planned.main_nodes
         growing = self._sizing(snapshot, shrinking=False)
         needed = growing.smallest()
-        # What was planned and could not be had does not count as there: it is wanted again, and said so.
-        # And where instances of an operator are what is missing, nodes stay as they are.
+        # Where instances of an operator are what is missing, nodes stay as they are.
         reshaped = growing.layout(now) != snapshot.planned
-        if needed.nodes > min(now, snapshot.requested.main_nodes) or reshaped:
+        if needed.nodes > _had(snapshot) or reshaped:
             self._would_do.clear()
             # A size may be kept until it is full; one that is asked for gets room, so that few are asked for.
             roomy = learned.sizing(
@@ -170,7 +169,7 @@ class Capacity:
 
     def _grow(self, sizing: Sizing, needed: Size) -> Decision:
         snapshot = sizing.snapshot
-        now = min(snapshot.planned.main_nodes, snapshot.requested.main_nodes)
+        now = _had(snapshot)
         here, wanted = sizing.judge(now), sizing.layout(needed.nodes)
         more = "".join(
             f", {name} ×{new}" for name, (_, new) in wanted.difference(snapshot.planned).parallelism.items()
@@ -271,6 +270,12 @@ class Capacity:
             "budget_s": sizing.budget_s,
         }
         return Rounded(numbers, DIGITS)
+
+
+def _had(snapshot: Snapshot) -> int:
+    """Nodes of the plan that are there or asked for. What could not be had is no part of it: it is wanted again, and
+    said so. What is there is, whether or not anyone still asks for it: fewer would be a shrink."""
+    return min(snapshot.planned.main_nodes, max(snapshot.requested.main_nodes, snapshot.observed.main_nodes))
 
 
 def _what_no_size_keeps(sizing: Sizing) -> str:

@@ -52,8 +52,8 @@ class _Query:
             self.disturbance_s = 0.5 * (self.disturbance_s + max(0.0, batch.duration_s - should_s))
         self.model.learn(batch, patience_s)
 
-    def look(self, running_since_s: float | None, now_s: float, slots: int, patience_s: float) -> None:
-        """Note whether it has nothing to do, or has been at one batch for too long."""
+    def look(self, running_since_s: float | None, seen_s: float, slots: int, patience_s: float) -> None:
+        """Note whether it had nothing to do when it was seen, or had been at one batch for too long."""
         self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
         if running_since_s != self._running_s:
             self._running_s, self._fewest_slots = running_since_s, slots
@@ -64,19 +64,19 @@ class _Query:
         due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
         if running_since_s is None:
             # Well past its trigger and no batch: there are no rows to work on.
-            if now_s > due_s + 2.0:
+            if seen_s > due_s + 2.0:
                 self.idle = True
-                self.rates.add(now_s, 0.0)
+                self.rates.add(seen_s, 0.0)
             return
-        if not self.model.ready and now_s - running_since_s > patience_s:
+        if not self.model.ready and seen_s - running_since_s > patience_s:
             self.model.learn(
                 last
             )  # it was passed over as the first; there is no time to wait for a better one
         if self.model.ready:
             rows = last.arrival_rate_per_s * max(0.0, due_s - last.started_s)
-            self.overdue_s = now_s - due_s - 1.5 * self.model.on(slots).of(rows) - 2.0
+            self.overdue_s = seen_s - due_s - 1.5 * self.model.on(slots).of(rows) - 2.0
             if self.overdue_s > 0:
-                self._explain(now_s - running_since_s, running_since_s - last.started_s)
+                self._explain(seen_s - running_since_s, running_since_s - last.started_s)
 
     def _explain(self, running_s: float, gap_s: float) -> None:
         """A batch that has run for so long holds at least the rows that take so long; they came in the gap."""
@@ -113,19 +113,19 @@ class LearnedBatches:
             del self._queries[gone]
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():
-            query.look(snapshot.queries[name], snapshot.now_s, slots, patience_s)
+            query.look(snapshot.queries[name], snapshot.seen_s, slots, patience_s)
         self._look_at_unlearned(snapshot)
 
     def _look_at_unlearned(self, snapshot: Snapshot) -> None:
-        now_s, at_work = snapshot.now_s, {batch.query for batch in snapshot.batches if batch.rows}
+        seen_s, at_work = snapshot.seen_s, {batch.query for batch in snapshot.batches if batch.rows}
         self._worked_s = {
-            name: now_s if since_s is not None or name in at_work else self._worked_s.get(name, now_s)
+            name: seen_s if since_s is not None or name in at_work else self._worked_s.get(name, seen_s)
             for name, since_s in snapshot.queries.items()
         }
         ready = {name for name, query in self._queries.items() if query.model.ready}
         self._unlearned = {name: s for name, s in snapshot.queries.items() if name not in ready}
         # Rows that wait are in a batch before the objective is over. Who had none for so long has no rows.
-        busy = (name for name in self._unlearned if now_s - self._worked_s[name] <= snapshot.slo.freshness_s)
+        busy = (name for name in self._unlearned if seen_s - self._worked_s[name] <= snapshot.slo.freshness_s)
         self._unjudged = next(busy, "")
 
     @property

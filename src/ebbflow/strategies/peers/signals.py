@@ -137,25 +137,27 @@ class Signals:
         for name, batch in self.batches.items():
             if name not in fresh and self._idle(name, batch, snapshot):
                 since_s = max(self.last[name].to_s, batch.started_s + batch.trigger_interval_s)
-                if snapshot.now_s > since_s:
+                if snapshot.seen_s > since_s:
                     slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
-                    span_s = snapshot.now_s - since_s
+                    span_s = snapshot.seen_s - since_s
                     self.new.append(
-                        Work(vertex=name, to_s=snapshot.now_s, span_s=span_s, rows=0, busy_s=0.0, slots=slots)
+                        Work(
+                            vertex=name, to_s=snapshot.seen_s, span_s=span_s, rows=0, busy_s=0.0, slots=slots
+                        )
                     )
 
         self._overdue = {
             name: _slots_of(batch, _slots(snapshot))
             for name, batch in self.batches.items()
             if (begun_s := snapshot.queries[name]) is not None
-            and snapshot.now_s - begun_s > max(batch.duration_s, batch.trigger_interval_s)
+            and snapshot.seen_s - begun_s > max(batch.duration_s, batch.trigger_interval_s)
             and batch.stages
         }
 
     @staticmethod
     def _idle(name: str, batch: Batch, snapshot: Snapshot) -> bool:
         due_s = max(batch.ended_s, batch.started_s + batch.trigger_interval_s)
-        return snapshot.queries[name] is None and snapshot.now_s > due_s + IDLE_AFTER_S
+        return snapshot.queries[name] is None and snapshot.seen_s > due_s + IDLE_AFTER_S
 
     # -- continuous ----------------------------------------------------------------------------
 

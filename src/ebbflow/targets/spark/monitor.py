@@ -62,6 +62,8 @@ class SparkMonitor:
         """Of runs that have ended, by the id of the query."""
         self._untold: set[str] = set()
         """Queries of whose source it was said that it does not tell what waits."""
+        self._looks: list[tuple[QueryFollower, Followed]] = []
+        """What was seen of queries in looks that failed at another: each tells of a batch once."""
         self.present: list[ExecutorInfo] = []
 
     @property
@@ -103,14 +105,18 @@ class SparkMonitor:
         ]
 
     def look(self) -> Look:
-        """Look once at everything."""
+        """Look once at everything. If one query cannot be seen, nothing is told, and what the others showed is told by
+        the next look."""
         now_s = self._clock.now_s()
         self.present = [e for e in self._driver.executors() if e.is_active]
         if self._executors.changed(self.present):
             self._changed_s = now_s
+        self._looks = [(each, seen) for each, seen in self._looks if seen.batches or seen.untimed]
+        self._look_at_those_that_ended(now_s)
+        for each in self._followed.values():
+            self._looks.append((each, self._look_at(each, now_s)))
+        looks, self._looks = self._looks, []
         readings = self._executor_readings(now_s)
-        looks = self._look_at_those_that_ended(now_s)
-        looks += [(each, self._look_at(each, now_s)) for each in self._followed.values()]
         batches = [batch for _, seen in looks for batch in seen.batches]
         first_batches = [batch for _, seen in looks for batch in seen.untimed]
         for each, seen in looks:
@@ -124,14 +130,13 @@ class SparkMonitor:
         readings += query_readings.of_all(self.name, now_s, trackers, batches, self.read_limited())
         return Look(readings, batches, first_batches)
 
-    def _look_at_those_that_ended(self, now_s: float) -> list[tuple[QueryFollower, Followed]]:
+    def _look_at_those_that_ended(self, now_s: float) -> None:
         """Follow the queries that run, and say what those did that ended since the last look."""
         running = {str(query.runId): query for query in self._driver.queries()}
-        looks = []
         for run_id in [run_id for run_id in self._followed if run_id not in running]:
             each = self._followed.pop(run_id)
             try:
-                looks.append((each, self._look_at(each, now_s)))
+                self._looks.append((each, self._look_at(each, now_s)))
             except TargetError as error:
                 log.debug("the last batches of query %s were not seen: %s", each.name, error)
             since_s = each.tracker.oldest_unprocessed_s()
@@ -143,7 +148,6 @@ class SparkMonitor:
             if run_id not in self._followed:
                 since_s = self._left_rows_since_s.pop(str(query.id), None)
                 self._followed[run_id] = QueryFollower(self._driver, query, since_s)
-        return looks
 
     def _look_at(self, each: QueryFollower, now_s: float) -> Followed:
         slots = sum(e.max_tasks for e in self.present)

@@ -77,8 +77,8 @@ class SparkTarget:
         """Look once."""
         if self._driver.stopped:
             raise TargetGoneError("the Spark application has ended")
+        now_s = self._clock.now_s()  # before the look: what took long to be told is old when it is
         readings, batches, first_batches = self._monitor.look()
-        now_s = self._clock.now_s()
         nodes = len(self._actuator.staying())
         gave_up = 0
         if self._actuator.in_charge:

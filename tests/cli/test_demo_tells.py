@@ -1,0 +1,41 @@
+"""What the demo says at its end is what its page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ebbflow.bench.live_run import LiveResult
+from ebbflow.bench.score import score
+from ebbflow.cli.demo import _tell
+from ebbflow.core.curve import Curve
+from ebbflow.core.limits import Limits
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
+from ebbflow.report.wording import headline
+
+
+@pytest.mark.parametrize(
+    ("slo", "kept"),
+    [
+        ("freshness max <= 4.8s", False),  # p95 is 4.75 s, the last row took 5 s
+        ("freshness p95 <= 4.8s", True),
+        ("freshness p95 <= 4.7s", False),
+        ("freshness p50 <= 3s", True),
+    ],
+)
+def test_an_objective_is_judged_by_the_quantile_it_names(
+    slo: str, kept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(
+        strategy="capacity", pipeline="count", slo=Slo.parse(slo), limits=Limits.parse("1:4"),
+        started_s=0.0, ended_s=10.0, arrived=Curve.of([(0, 0), (10, 1000)]),
+        processed=Curve.of([(0, 0), (5, 500), (10, 1000)]),
+        nodes=Curve.of([(0, 2)]), nodes_working=Curve.of([(0, 2)]),
+    )  # fmt: skip
+    scores = score(run, oracle_node_seconds=None)
+    _tell(LiveResult(run=run, scores=scores, executors=[], top=[]), Path("report.html"))
+    told = capsys.readouterr().err
+    assert told.strip().startswith(f"{'Kept' if kept else 'Missed'} {slo}")
+    assert headline(run, scores.to_json()).startswith("Kept" if kept else "Missed")
