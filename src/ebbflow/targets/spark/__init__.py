@@ -10,7 +10,8 @@ seen and done
 ``tracking``           what is followed from look to look: a query's arrivals, an executor's life
 ``progress``           query progress decoded; backlog and arrivals from offsets
 ``row_counts``         rows of named steps, counted by the plans of finished batches
-``actuator``           what is done: grow, drain and decommission
+``actuator``           what is done: grow, and let go
+``draining``           who is let go, and how: between batches, decommissioned, at a deadline killed
 ``room``               how many more executors the cluster has room for
 ``restart``            a query restarted from its checkpoint with another parallelism
 ``stopping``           a query stopped between two batches
