@@ -5,8 +5,8 @@
 Inputs and outputs are scaled to [0, 1] by their least and most in the training part, the first 70 %. How strongly
 weights are held back is chosen by 10-fold cross-validation there. On the other 30 % it is compared with the straight
 line: |max of 5 predicted − max of 5 that came| ÷ mean, since the decision uses the highest of the five. Who loses does
-not predict. It is trained online on the newest two days, as soon as there is enough to learn from, again when that has
-doubled, and then once a day: a step of it at every look, a fit at most, so that the loop never stands for it.
+not predict. It is trained online on the newest day, as soon as there is enough to learn from, again when that has
+doubled, and then once a day: a step of it at every look, a fit at most (0.1 s), so that the loop never stands for it.
 
 Otherwise than in the seed: the output is linear and the training is L-BFGS (scikit-learn has neither a tanh output nor
 RPROP); and a time of day, hour or week counts only once a whole one was seen, because a net that has met one morning
@@ -37,7 +37,7 @@ FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
 """Strengths of holding weights back that are tried."""
 ITERATIONS = 120
-MOST_MINUTES = 2 * 24 * 60
+MOST_MINUTES = 24 * 60
 """Of a history that is learned from in operation: a fit to more takes longer than a look may."""
 LONGEST_WAIT_S = 24 * 3600.0
 """Until it is trained again."""

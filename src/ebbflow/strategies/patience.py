@@ -2,10 +2,11 @@
 
 Giving up nodes costs a stop, and where the load comes back, a second one, with rows piling up until then. Whether it
 does, the past tells: a *dip* is an assessment that needed fewer nodes than the one before and was followed by one that
-needed more, within ``WAIT``. While one of the last ``REMEMBER`` assessments was a dip, a smaller layout has to be
+needed more, within ``WITHIN``. While one of the last ``REMEMBER`` assessments was a dip, a smaller layout has to be
 enough for the highest load since ``WAIT`` assessments ago.
 
 The seed has nothing like it. On a load that goes up and comes down slowly there is no dip, and nothing changes.
+docs/symbiotic.md has what it brought on five days of Twitter's load.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 from collections import deque
 from itertools import pairwise
 
+WITHIN = 3
 WAIT = 2
-"""Assessments."""
 REMEMBER = 10
+"""All three in assessments."""
 
 
 class Patience:
@@ -47,6 +49,6 @@ class Patience:
         """Whether a fall was followed by a rise lately."""
         needed = list(self._needed)
         return any(
-            after < before and max(needed[at + 1 : at + 1 + WAIT], default=0) > after
+            after < before and max(needed[at + 1 : at + 1 + WITHIN], default=0) > after
             for at, (before, after) in enumerate(pairwise(needed), start=1)
         )
