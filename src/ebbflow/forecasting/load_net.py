@@ -5,7 +5,7 @@
 Inputs and outputs are scaled to [0, 1] by their least and most in the training part, the first 70 %. How strongly
 weights are held back is chosen by 10-fold cross-validation there. On the other 30 % it is compared with the straight
 line: |max of 5 predicted − max of 5 that came| ÷ mean, since the decision uses the highest of the five. Who loses does
-not predict. It is trained online on the newest day, as soon as there is enough to learn from, again when that has
+not predict. It is trained online on the newest two days, as soon as there is enough to learn from, again when that has
 doubled, and then once a day: a step of it at every look, a fit at most (0.1 s), so that the loop never stands for it.
 
 Otherwise than in the seed: the output is linear and the training is L-BFGS (scikit-learn has neither a tanh output nor
@@ -37,8 +37,10 @@ FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
 """Strengths of holding weights back that are tried."""
 ITERATIONS = 120
-MOST_MINUTES = 24 * 60
+MOST_MINUTES = 2 * 24 * 60
 """Of a history that is learned from in operation: a fit to more takes longer than a look may."""
+MOST_WORK = ITERATIONS * 24 * 60
+"""Iterations times minutes of a fit in operation."""
 LONGEST_WAIT_S = 24 * 3600.0
 """Until it is trained again."""
 DONE = object()
@@ -99,14 +101,14 @@ class LoadNet:
             raise InputError(
                 f"the net needs {LEAST_MINUTES} minutes of loads to learn from, and got {len(minutes)}"
             )
-        self._begin(minutes)
+        self._begin(minutes, ITERATIONS)
         while self._steps is not None:
             self._step()
         assert self.training is not None
         return self.training
 
-    def _begin(self, minutes: Loads) -> None:
-        self._steps = self._train(minutes)
+    def _begin(self, minutes: Loads, iterations: int) -> None:
+        self._steps = self._train(minutes, iterations)
         self._trained_s = minutes[-1][0]
         self._wait_s = min(len(minutes) * MINUTE_S, LONGEST_WAIT_S)
 
@@ -114,7 +116,7 @@ class LoadNet:
         if self._steps is not None and next(self._steps, DONE) is DONE:
             self._steps = None
 
-    def _train(self, minutes: Loads) -> Iterator[None]:
+    def _train(self, minutes: Loads, iterations: int) -> Iterator[None]:
         """The whole training, in steps none of which takes long: one fit each."""
         values = np.asarray([load for _, load in minutes])
         starts = np.asarray([time_s for time_s, _ in minutes])
@@ -130,12 +132,14 @@ class LoadNet:
             rest = np.setdiff1d(np.arange(first), fold)
             for restraint in RESTRAINTS:
                 yield
-                fit = _fit(inputs[rest], outputs[rest], restraint, self._seed)
+                fit = _fit(inputs[rest], outputs[rest], restraint, self._seed, iterations)
                 missed[restraint] += float(np.abs(fit.predict(inputs[fold]) - outputs[fold]).sum())
         restraint = min(RESTRAINTS, key=lambda each: missed[each])
         yield
         predicted = (
-            _fit(inputs[:first], outputs[:first], restraint, self._seed).predict(inputs[first:]).max(axis=1)
+            _fit(inputs[:first], outputs[:first], restraint, self._seed, iterations)
+            .predict(inputs[first:])
+            .max(axis=1)
         )
         training = Training(
             minutes=len(minutes),
@@ -144,7 +148,7 @@ class LoadNet:
             restraint=restraint,
         )
         yield
-        self._net = _fit(inputs, outputs, restraint, self._seed) if training.net_wins else None
+        self._net = _fit(inputs, outputs, restraint, self._seed, iterations) if training.net_wins else None
         self.training = training
 
     def predict(self, loads: Loads, now_s: float) -> Sequence[float]:
@@ -153,7 +157,7 @@ class LoadNet:
         if seen >= self._least and self._steps is None and self._is_due(loads[-1][0]):
             minutes = by_minute(loads[-MOST_MINUTES:])
             if len(minutes) >= LEAST_MINUTES:
-                self._begin(minutes)
+                self._begin(minutes, min(ITERATIONS, MOST_WORK // len(minutes)))
         else:
             self._step()
         line = self._naive.said
@@ -226,7 +230,7 @@ def load_learner() -> None:
     import sklearn.neural_network  # noqa: F401
 
 
-def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
+def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int, iterations: int = ITERATIONS) -> _Fit:
     from sklearn.exceptions import ConvergenceWarning  # a second to load, and most runs never train
     from sklearn.neural_network import MLPRegressor
     from threadpoolctl import threadpool_limits
@@ -239,7 +243,7 @@ def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
     least[-LAGS:], most[-LAGS:] = low, low + load_span
     span = np.where(most > least, most - least, 1.0)
     net = MLPRegressor(
-        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=ITERATIONS,
+        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
     # One thread: for matrices this small, those of the linear algebra spend their time waiting for each other.
