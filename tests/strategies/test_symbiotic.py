@@ -13,13 +13,13 @@ from ebbflow.bench.score import score
 from ebbflow.bench.simulation import play, simulate
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.clock import ManualClock
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.run import Run
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
-from ebbflow.errors import InputError
+from ebbflow.errors import InputError, TargetError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.strategies import Joint, Symbiotic, make_strategy
@@ -355,24 +355,50 @@ def test_whenever_a_step_comes_between_two_assessments_one_reconfiguration_is_en
         assert after[0].time_s <= since_s + 70.0
 
 
-def test_what_is_only_recommended_is_recommended_again_in_full() -> None:
-    """A dry run on batches: the first recommendation must not bind the next."""
+def looped(seconds: int, *, fails: int = 0, dry_run: bool = False) -> list[LedgerEntry]:
+    """What the loop wrote of it on batches with two tasks in a stage, whose load rises at 120 s to what needs more. The
+    first restarts fail, as many as told."""
     clock, strategy = ManualClock(0.0), Symbiotic()
     scenario = Scenario(
         engine=costed_pipeline("top-words").micro_batch(tasks=2),
         load=parse_load("step(base=50, peak=400, at=120s)"),
     )
+    target, left = scenario.target(clock), fails
+    carry_out = target.apply
+
+    def apply(planned: Layout) -> Outcome:
+        nonlocal left
+        if left and planned.parallelism != target.observe().layout.parallelism:
+            left -= 1
+            raise TargetError("no answer")
+        return carry_out(planned)
+
+    target.apply = apply  # type: ignore[method-assign]
     loop = ControlLoop(
-        target=scenario.target(clock), strategy=strategy, guards=guards_for(strategy), store=MemoryStore(),
-        clock=clock, limits=scenario.limits, slo=scenario.slo, dry_run=True,
+        target=target, strategy=strategy, guards=guards_for(strategy), store=MemoryStore(),
+        clock=clock, limits=scenario.limits, slo=scenario.slo, dry_run=dry_run,
     )  # fmt: skip
-    for _ in range(600):
+    for _ in range(seconds):
         loop.cycle()
         clock.advance(1.0)
-    told = [e.decision for e in loop.ledger.entries if e.time_s > 200.0 and e.decision.bound_by]
+    return list(loop.ledger.entries)
+
+
+def test_what_is_only_recommended_is_recommended_again_in_full() -> None:
+    """A dry run on batches: the first recommendation must not bind the next."""
+    told = [e.decision for e in looped(600, dry_run=True) if e.time_s > 200.0 and e.decision.bound_by]
     recommended = [bound.why for decision in told for bound in decision.bound_by if bound.name == "dry run"]
     assert len(recommended) >= 3
     assert all("counter" in why for why in recommended)
+
+
+def test_a_restart_that_fails_once_is_made_at_the_next_assessment() -> None:
+    entries = looped(400, fails=1)
+    failed = next(e for e in entries if e.outcome is not None and "not carried out" in e.outcome.note)
+    made = next(
+        e for e in entries if e.outcome is not None and e.outcome.requested.parallelism["counter"] > 2
+    )
+    assert failed.time_s < made.time_s <= failed.time_s + 65.0
 
 
 def test_joint_takes_many_steps_for_the_same() -> None:

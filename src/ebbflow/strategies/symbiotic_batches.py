@@ -157,13 +157,15 @@ class BatchView:
         # All rows' work on all slots without a gap: no fewer can be enough, however many instances there are.
         work = sum(s.per_row_s * q.rows / q.interval_s for q in self._queries for s in q.stages)
         least = limits.clamp(math.ceil(work / (self._cpu_max * self._slots_per_node) - SLACK))
+        overs = {}
         for nodes in range(least, limits.max_nodes + 1):
-            if self._judge(nodes, self._with(shape(nodes))).over <= 1 + SLACK:
+            overs[nodes] = self._judge(nodes, self._with(shape(nodes))).over
+            if overs[nodes] <= 1 + SLACK:
                 return nodes
         # None is: the smallest that is as good as the best. Something else than nodes is missing then.
         best, best_over = limits.min_nodes, math.inf
         for nodes in range(max(1, limits.min_nodes), limits.max_nodes + 1):
-            over = self._judge(nodes, self._with(shape(nodes))).over
+            over = overs[nodes] if nodes in overs else self._judge(nodes, self._with(shape(nodes))).over
             if over < (1 - AS_GOOD) * best_over:
                 best, best_over = nodes, over
         return best
