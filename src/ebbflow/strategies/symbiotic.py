@@ -78,7 +78,7 @@ class Symbiotic:
                 "the first must be above 0, the other 0 or more"
             )
         self.name = "symbiotic-proactive" if proactive else "symbiotic"
-        self._tolerance, self._assess_s = tolerance, assess_s
+        self._proactive, self._tolerance, self._assess_s = proactive, tolerance, assess_s
         self._every = Every(assess_s, at_once=False)
         self._due = False
         self._waited = False
@@ -161,7 +161,7 @@ class Symbiotic:
         smaller = _smaller(choices, planned)
         if not smaller:
             return self._stay(snapshot, view, loads, here, f"right size: {here.where}")
-        if self._patience.wanted:
+        if self._patience.wanted and not self._proactive:  # a forecast looks for what comes back itself
             wait_s = WAIT * self._assess_s
             patient = self._known.view(snapshot, self._known.highest(loads, snapshot.now_s - wait_s))
             fewer = self._what(smaller[0])
