@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
+from ebbflow.forecasting import load_net
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.line import RunningLine
-from ebbflow.forecasting.load_net import LoadNet
+from ebbflow.forecasting.load_net import MOST_MINUTES, LoadNet
 from ebbflow.forecasting.minutes import MinuteLoads, by_minute
 from ebbflow.forecasting.naive import Naive
 
@@ -84,11 +86,45 @@ def test_the_net_trains_itself_once_there_is_enough_and_says_so() -> None:
     net.predict(history(59), now_s=59 * 60.0)
     assert net.training is None
     assert "59 of 60 minutes seen" in net.said
-    net.predict(history(61), now_s=61 * 60.0)
-    assert net.training is not None
+    for minutes in range(61, 100):  # a step at each look
+        net.predict(history(minutes), now_s=minutes * 60.0)
     first = net.training
-    net.predict(history(100), now_s=100 * 60.0)
+    assert first is not None
+    assert first.minutes == 61
+    net.predict(history(110), now_s=110 * 60.0)
     assert net.training is first, "not again before there is twice as much"
+    for minutes in range(125, 155):
+        net.predict(history(minutes), now_s=minutes * 60.0)
+    assert net.training is not first
+
+
+def test_training_in_operation_comes_to_what_training_at_once_does(trained: LoadNet) -> None:
+    net = LoadNet(least=200)
+    for minutes in range(200, 230):
+        net.predict(history(minutes), now_s=minutes * 60.0)
+    assert net.training == trained.training
+    assert net.predict(history(231), 231 * 60.0) == trained.predict(history(231), 231 * 60.0)
+
+
+def test_no_look_fits_more_than_once_however_long_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Fake:
+        def predict(self, inputs: np.ndarray) -> np.ndarray:
+            return np.zeros((len(inputs), 5))
+
+    def fit(inputs: np.ndarray, *_: object) -> Fake:
+        sizes.append(len(inputs))
+        return Fake()
+
+    monkeypatch.setattr(load_net, "_fit", fit)
+    net, week = LoadNet(), history(7 * 24 * 60)
+    for look in range(30):
+        before = len(sizes)
+        net.predict(week, now_s=week[-1][0] + 60.0 * look)
+        assert len(sizes) <= before + 1
+    assert net.training is not None
+    assert max(sizes) <= MOST_MINUTES
 
 
 def test_where_the_net_does_worse_the_line_predicts_and_that_is_said() -> None:

@@ -11,16 +11,21 @@ from made_snapshots import made_batch, made_snapshot
 
 from ebbflow.bench.score import score
 from ebbflow.bench.simulation import play, simulate
-from ebbflow.core.decision import Decision
+from ebbflow.control.loop import ControlLoop
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.run import Run
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
-from ebbflow.errors import InputError
+from ebbflow.errors import InputError, TargetError
+from ebbflow.guards import guards_for
+from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.strategies import Joint, Symbiotic, make_strategy
 from ebbflow.strategies.symbiotic_view import Dimensions
 from ebbflow.targets.simulator import Scenario
+from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
@@ -148,6 +153,31 @@ def test_it_waits_while_a_change_is_under_way_and_assesses_right_after() -> None
     assert "waits" in strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0})).reason
 
 
+def test_a_decision_says_what_of_it_was_not_seen_before() -> None:
+    """``b`` was profiled to 1,000 rows/s, a core; at 400 source rows/s its one instance would have 1,200."""
+    kept = assessed(Symbiotic(ASK, dimensions=Dimensions(operators=False)), Layout.of(1, a=2, b=1), 400.0)
+    assert kept.inputs["guess"] == "b at 1200 rows/s (0 to 1000 seen)"
+    grown = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 400.0)
+    assert "guess" not in grown.inputs
+    far = assessed(
+        Symbiotic(ASK, dimensions=Dimensions(most_instances={"b": 1})), Layout.of(1, a=1, b=1), 400.0
+    )
+    assert "; a guess: b at 1200 rows/s (0 to 1000 seen)" in far.reason
+
+
+def test_where_the_load_has_come_back_after_a_fall_nodes_are_given_up_later() -> None:
+    """800 rows/s need two nodes, 100 one. The first fall is believed at once, the second when it has lasted."""
+    strategy, layout, nodes = Symbiotic(ASK), Layout.of(2, a=3, b=4), []
+    for minute, rate in enumerate((800, 800, 800, 100, 800, 800, 100, 100, 100, 100), start=1):
+        decision = strategy.decide(flow_snapshot(60.0 * minute, PIPELINE, layout, {"app": float(rate)}))
+        layout = decision.wanted
+        nodes.append(layout.main_nodes)
+        if minute == 7:
+            assert [bound.name for bound in decision.bound_by] == ["patience"]
+            assert "in the last 2m the load was higher" in decision.reason
+    assert nodes == [2, 2, 2, 1, 2, 2, 2, 1, 1, 1]
+
+
 def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
     class Soon:
         said = "a wise guess"
@@ -163,6 +193,32 @@ def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
     assert assessed(Symbiotic(ASK), layout, 100.0).wanted == layout
 
 
+def test_a_clock_that_is_set_back_by_an_hour_delays_it_by_a_period_at_most() -> None:
+    strategy, layout = Symbiotic(ASK), Layout.of(1, a=1, b=1)
+    for now_s in range(36_000, 36_300, 10):
+        strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": 100.0}))
+    strategy.start_over(32_700.0)
+    acted = next(
+        now_s
+        for now_s in range(32_700, 36_000, 10)
+        if strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": 800.0})).wanted != layout
+    )
+    assert acted - 32_700 <= 70
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_what_was_learned_outlives_a_clock_that_is_set_back(given: bool) -> None:
+    """The step comes after it. Costs learned before are still known, so that one assessment is enough."""
+    engine = STEP.engine
+    assert isinstance(engine, Continuous)
+    strategy = Symbiotic({"top-words": estimator(engine.pipeline, engine.row_cost_s)} if given else None)
+    run = simulate(scene("constant(100)", seconds=300.0), strategy)
+    assert not changes(run, 60.0)
+    strategy.start_over(0.0)
+    again = simulate(STEP, strategy)
+    assert [entry.decision.wanted.main_nodes for entry in changes(again, 320.0)] == [4]
+
+
 @pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])
 def test_numbers_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="assessment"):
@@ -175,13 +231,19 @@ def test_numbers_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None
 
 
 def on_batches(
-    strategy: Symbiotic, tasks: list[int], *, nodes: int, rate: float, parallelism: dict[str, int]
+    strategy: Symbiotic,
+    tasks: list[int],
+    *,
+    nodes: int,
+    rate: float,
+    parallelism: dict[str, int],
+    first: int = 1,
 ) -> Decision:
     """Batches of 5 s: 50 ms a task and 10 ms a row in every stage (``made_snapshots``)."""
     layout = Layout.of(nodes, **parallelism)
     operators = tuple(Operator(name=name, query="q") for name in parallelism)
-    decision = None
-    for number in range(1, 40):
+    assessed = None
+    for number in range(first, first + 40):
         batch = made_batch(number, rate + number % 3, tasks, slots=nodes)
         decision = strategy.decide(
             made_snapshot(
@@ -195,8 +257,10 @@ def on_batches(
         )
         if decision.wanted != layout:
             return decision
-    assert decision is not None
-    return decision
+        if "waits" not in decision.reason:
+            assessed = decision
+    assert assessed is not None
+    return assessed
 
 
 def test_on_batches_executors_are_set_without_a_restart_where_that_is_enough() -> None:
@@ -220,12 +284,24 @@ def test_on_batches_both_are_set_in_one_decision_where_instances_are_the_limit()
     assert set(decision.wanted.parallelism.values()) == {decision.wanted.main_nodes}
 
 
-def test_an_operator_that_did_not_get_its_instances_is_not_asked_again() -> None:
+def test_a_recommendation_that_is_not_carried_out_is_made_again() -> None:
+    """As in a dry run: nothing says that the operators could not have their instances."""
     strategy = Symbiotic()
-    first = on_batches(strategy, [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
-    assert first.wanted.parallelism["count"] > 2
-    again = on_batches(strategy, [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
-    assert again.wanted.parallelism == {"split": 2, "count": 2}
+    for first in range(1, 160, 40):
+        decision = on_batches(
+            strategy, [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2}, first=first
+        )
+        assert set(decision.wanted.parallelism.values()) == {decision.wanted.main_nodes}
+
+
+def test_where_no_size_is_enough_it_takes_the_smallest_that_is_as_good() -> None:
+    """Stages of two tasks that no operator has: at 300 rows/s 15.1 s of work in each, 7.55 s on two slots or fifty."""
+    kept = on_batches(Symbiotic(), [2, 2], nodes=2, rate=300.0, parallelism={})
+    assert kept.wanted.main_nodes == 2
+    assert "more is not to be had" in kept.reason
+    left = on_batches(Symbiotic(), [2, 2], nodes=9, rate=300.0, parallelism={})
+    assert left.wanted.main_nodes == 2
+    assert "nodes do not help" in left.reason
 
 
 # -- in the simulator ----------------------------------------------------------------------------------
@@ -264,6 +340,71 @@ def test_one_reconfiguration_reaches_the_right_size_after_a_step() -> None:
     assert after[0].decision.wanted.main_nodes == 4
     late = [entry for entry in run.decisions if entry.time_s > 500.0]
     assert all("right size" in e.decision.reason or "waits" in e.decision.reason for e in late)
+
+
+@pytest.mark.parametrize(
+    ("load", "changes_s"),
+    [
+        ("step(base=150, peak=650, at={}s)", range(301, 361, 4)),
+        ("stair(base=150, peak=850, steps=1, hold={}s)", range(621, 681, 4)),
+    ],
+)
+def test_whenever_a_step_comes_between_two_assessments_one_reconfiguration_is_enough(
+    load: str, changes_s: range
+) -> None:
+    """Readings are of 10 s, and of most steps one is half old and half new."""
+    for since_s in changes_s:
+        told_s = since_s if load.startswith("step") else since_s / 2
+        step = scene(load.format(told_s), cycle_s=10.0, seconds=since_s + 150.0)
+        after = changes(simulate(step, Symbiotic()), since_s)
+        assert len(after) == 1, since_s
+        assert after[0].time_s <= since_s + 80.0  # a fall is believed when it was read twice
+
+
+def looped(seconds: int, *, fails: int = 0, dry_run: bool = False) -> list[LedgerEntry]:
+    """What the loop wrote of it on batches with two tasks in a stage, whose load rises at 120 s to what needs more. The
+    first restarts fail, as many as told."""
+    clock, strategy = ManualClock(0.0), Symbiotic()
+    scenario = Scenario(
+        engine=costed_pipeline("top-words").micro_batch(tasks=2),
+        load=parse_load("step(base=50, peak=400, at=120s)"),
+    )
+    target, left = scenario.target(clock), fails
+    carry_out = target.apply
+
+    def apply(planned: Layout) -> Outcome:
+        nonlocal left
+        if left and planned.parallelism != target.observe().layout.parallelism:
+            left -= 1
+            raise TargetError("no answer")
+        return carry_out(planned)
+
+    target.apply = apply  # type: ignore[method-assign]
+    loop = ControlLoop(
+        target=target, strategy=strategy, guards=guards_for(strategy), store=MemoryStore(),
+        clock=clock, limits=scenario.limits, slo=scenario.slo, dry_run=dry_run,
+    )  # fmt: skip
+    for _ in range(seconds):
+        loop.cycle()
+        clock.advance(1.0)
+    return list(loop.ledger.entries)
+
+
+def test_what_is_only_recommended_is_recommended_again_in_full() -> None:
+    """A dry run on batches: the first recommendation must not bind the next."""
+    told = [e.decision for e in looped(600, dry_run=True) if e.time_s > 200.0 and e.decision.bound_by]
+    recommended = [bound.why for decision in told for bound in decision.bound_by if bound.name == "dry run"]
+    assert len(recommended) >= 3
+    assert all("counter" in why for why in recommended)
+
+
+def test_a_restart_that_fails_once_is_made_at_the_next_assessment() -> None:
+    entries = looped(400, fails=1)
+    failed = next(e for e in entries if e.outcome is not None and "not carried out" in e.outcome.note)
+    made = next(
+        e for e in entries if e.outcome is not None and e.outcome.requested.parallelism["counter"] > 2
+    )
+    assert failed.time_s < made.time_s <= failed.time_s + 65.0
 
 
 def test_joint_takes_many_steps_for_the_same() -> None:

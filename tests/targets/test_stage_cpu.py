@@ -33,6 +33,7 @@ def test_an_operator_around_a_shuffle_has_a_part_of_both_stages() -> None:
     count = OperatorRun(name="count", rows_in=10, rows_out=5)
     found = with_stage_cpu(batch(split, count), marks(split=(0, 0), count=(0, 1)))
     assert [(o.name, o.cpu_s) for o in found.operators] == [("split", 4.0), ("count", 2.0 + 2.0)]
+    assert [o.stage for o in found.operators] == [0, 1]  # where it ends
 
 
 def test_a_stage_gives_its_cpu_to_its_operators_by_their_rows_and_keeps_nothing() -> None:
@@ -59,6 +60,7 @@ def test_an_operator_whose_stage_is_not_known_has_no_cpu() -> None:
     for stage_of in ({}, marks(lost=(0, 9)), {"ebbflow:lost:in": 0}):
         found = with_stage_cpu(batch(lost), stage_of)
         assert found.operators[0].cpu_s is None
+        assert found.operators[0].stage is None
 
 
 def test_rows_that_never_came_cost_nothing() -> None:

@@ -32,6 +32,8 @@ class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cpu_s: float | None = None
     busiest_instance_cpu_s: float | None = None
     instances: int | None = None
+    stage: int | None = None
+    """Index of the stage that it ended in; None where nobody knows."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -5,7 +5,8 @@
 Inputs and outputs are scaled to [0, 1] by their least and most in the training part, the first 70 %. How strongly
 weights are held back is chosen by 10-fold cross-validation there. On the other 30 % it is compared with the straight
 line: |max of 5 predicted − max of 5 that came| ÷ mean, since the decision uses the highest of the five. Who loses does
-not predict. It is trained online, as soon as there is enough to learn from, and again whenever that has doubled.
+not predict. It is trained online on the newest two days, as soon as there is enough to learn from, again when that has
+doubled, and then once a day: a step of it at every look, a fit at most (0.1 s), so that the loop never stands for it.
 
 Otherwise than in the seed: the output is linear and the training is L-BFGS (scikit-learn has neither a tanh output nor
 RPROP); and a time of day, hour or week counts only once a whole one was seen, because a net that has met one morning
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,13 @@ FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
 """Strengths of holding weights back that are tried."""
 ITERATIONS = 120
+MOST_MINUTES = 2 * 24 * 60
+"""Of a history that is learned from in operation: a fit to more takes longer than a look may."""
+MOST_WORK = ITERATIONS * 24 * 60
+"""Iterations times minutes of a fit in operation."""
+LONGEST_WAIT_S = 24 * 3600.0
+"""Until it is trained again."""
+DONE = object()
 LEAST_MINUTES = 60
 """Of a history: fewer leave nothing to test on."""
 CYCLES_MINUTES = (7 * 24 * 60, 24 * 60, 60)
@@ -78,46 +86,80 @@ class LoadNet:
             raise InputError(f"{least} minutes teach nothing; at least {LEAST_MINUTES} do")
         self._least, self._seed = least, seed
         self._naive = naive or Naive()
-        self._due = least
+        self._steps: Iterator[None] | None = None
+        """What is left to do of a training."""
+        self._trained_s: float | None = None
+        self._wait_s = 0.0
         self._net: _Fit | None = None
         self.training: Training | None = None
         self.said = "nothing yet"
 
     def learn(self, loads: Loads) -> Training:
-        """Train on a history, as in a profiling phase."""
+        """Train on a history at once, as in a profiling phase."""
         minutes = by_minute(loads)
         if len(minutes) < LEAST_MINUTES:
             raise InputError(
                 f"the net needs {LEAST_MINUTES} minutes of loads to learn from, and got {len(minutes)}"
             )
+        self._begin(minutes, ITERATIONS)
+        while self._steps is not None:
+            self._step()
+        assert self.training is not None
+        return self.training
+
+    def _begin(self, minutes: Loads, iterations: int) -> None:
+        self._steps = self._train(minutes, iterations)
+        self._trained_s = minutes[-1][0]
+        self._wait_s = min(len(minutes) * MINUTE_S, LONGEST_WAIT_S)
+
+    def _step(self) -> None:
+        if self._steps is not None and next(self._steps, DONE) is DONE:
+            self._steps = None
+
+    def _train(self, minutes: Loads, iterations: int) -> Iterator[None]:
+        """The whole training, in steps none of which takes long: one fit each."""
         values = np.asarray([load for _, load in minutes])
         starts = np.asarray([time_s for time_s, _ in minutes])
         inputs, outputs = _examples(starts, values)
         first = math.ceil(TRAINING_SHARE * len(inputs))
-        restraint = self._best_restraint(inputs[:first], outputs[:first])
-        tried = _fit(inputs[:first], outputs[:first], restraint, self._seed)
         came = outputs[first:].max(axis=1)
         scale = max(float(came.mean()), 1e-9)
-        predicted = tried.predict(inputs[first:]).max(axis=1)
+        yield
         line = [max(self._straight(minutes, first + k)) for k in range(len(came))]
+        missed = dict.fromkeys(RESTRAINTS, 0.0)
+        # Folds are stretches of time, for neighbouring minutes know each other.
+        for fold in np.array_split(np.arange(first), min(FOLDS, first)):
+            rest = np.setdiff1d(np.arange(first), fold)
+            for restraint in RESTRAINTS:
+                yield
+                fit = _fit(inputs[rest], outputs[rest], restraint, self._seed, iterations)
+                missed[restraint] += float(np.abs(fit.predict(inputs[fold]) - outputs[fold]).sum())
+        restraint = min(RESTRAINTS, key=lambda each: missed[each])
+        yield
+        predicted = (
+            _fit(inputs[:first], outputs[:first], restraint, self._seed, iterations)
+            .predict(inputs[first:])
+            .max(axis=1)
+        )
         training = Training(
             minutes=len(minutes),
             net_error=float(np.abs(predicted - came).mean()) / scale,
             naive_error=float(np.abs(np.asarray(line) - came).mean()) / scale,
             restraint=restraint,
         )
-        self._net = _fit(inputs, outputs, restraint, self._seed) if training.net_wins else None
-        self.training, self._due = training, max(self._due, 2 * len(minutes))
-        return training
+        yield
+        self._net = _fit(inputs, outputs, restraint, self._seed, iterations) if training.net_wins else None
+        self.training = training
 
     def predict(self, loads: Loads, now_s: float) -> Sequence[float]:
         """The next five minutes."""
         seen = round((loads[-1][0] - loads[0][0]) / MINUTE_S) + 1 if loads else 0
-        if seen >= self._due:
-            minutes = by_minute(loads)
+        if seen >= self._least and self._steps is None and self._is_due(loads[-1][0]):
+            minutes = by_minute(loads[-MOST_MINUTES:])
             if len(minutes) >= LEAST_MINUTES:
-                self.learn(minutes)
-            self._due = max(self._due, 2 * len(minutes))
+                self._begin(minutes, min(ITERATIONS, MOST_WORK // len(minutes)))
+        else:
+            self._step()
         line = self._naive.said
         if self._net is None:
             why = f"{seen} of {self._least} minutes seen that the net needs"
@@ -134,23 +176,16 @@ class LoadNet:
         ahead: list[float] = self._net.predict(_inputs(starts, values, len(recent))[None, :])[0].tolist()
         return ahead
 
+    def _is_due(self, now_s: float) -> bool:
+        if self._trained_s is None:
+            return True
+        self._trained_s = min(self._trained_s, now_s)  # of another clock, or of one that was set back
+        return now_s - self._trained_s >= self._wait_s
+
     def _straight(self, minutes: Loads, example: int) -> list[float]:
         """What the line would have said where an example stands."""
         known = example + LAGS
         return self._naive.predict(minutes[example:known], minutes[known - 1][0])
-
-    def _best_restraint(self, inputs: Floats, outputs: Floats) -> float:
-        """By 10-fold cross-validation; folds are stretches of time, for neighbouring minutes know each other."""
-        folds = np.array_split(np.arange(len(inputs)), min(FOLDS, len(inputs)))
-        errors = {}
-        for restraint in RESTRAINTS:
-            missed = 0.0
-            for fold in folds:
-                rest = np.setdiff1d(np.arange(len(inputs)), fold)
-                fit = _fit(inputs[rest], outputs[rest], restraint, self._seed)
-                missed += float(np.abs(fit.predict(inputs[fold]) - outputs[fold]).sum())
-            errors[restraint] = missed
-        return min(RESTRAINTS, key=lambda restraint: errors[restraint])
 
 
 def _inputs(starts: Floats, values: Floats, known: int) -> Floats:
@@ -190,7 +225,12 @@ class _Fit:
         return np.asarray(np.clip(loads, 0.0, MOST_GROWTH * (self.least_load + self.load_span)))
 
 
-def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
+def load_learner() -> None:
+    """Load what trains: it takes a second, which whoever has no second to spare later spends now."""
+    import sklearn.neural_network  # noqa: F401
+
+
+def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int, iterations: int = ITERATIONS) -> _Fit:
     from sklearn.exceptions import ConvergenceWarning  # a second to load, and most runs never train
     from sklearn.neural_network import MLPRegressor
     from threadpoolctl import threadpool_limits
@@ -203,7 +243,7 @@ def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int) -> _Fit:
     least[-LAGS:], most[-LAGS:] = low, low + load_span
     span = np.where(most > least, most - least, 1.0)
     net = MLPRegressor(
-        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=ITERATIONS,
+        hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
     # One thread: for matrices this small, those of the linear algebra spend their time waiting for each other.

@@ -61,20 +61,22 @@ class Arrivals:
     """
 
     def __init__(self) -> None:
-        self._last: deque[float] = deque(maxlen=3)
+        self.last: deque[float] = deque(maxlen=3)
+        """Rates that were read, the newest last."""
         self.minutes = MinuteLoads()
         self._seen_s: float | None = None
 
     @property
     def known(self) -> bool:
         """Whether a rate was read."""
-        return bool(self._last)
+        return bool(self.last)
 
     @property
     def level_per_s(self) -> float:
         """The higher of the last rate and the median of the last three: a rise is believed at once, a fall once it
-        was read twice, and neither is taken for something in between, as by a mean."""
-        return max(self._last[-1], statistics.median(self._last))
+        was read twice. A reading can still have counted rows of before a jump and after it; whoever acts on a change
+        in the last one waits for the next."""
+        return max(self.last[-1], statistics.median(self.last))
 
     def look(self, snapshot: Snapshot) -> None:
         """Take in the rates read since the last look. The very first has no span to count rows over."""
@@ -88,5 +90,5 @@ class Arrivals:
 
     def add(self, time_s: float, rate_per_s: float) -> None:
         """A rate that was read."""
-        self._last.append(rate_per_s)
+        self.last.append(rate_per_s)
         self.minutes.add(time_s, rate_per_s)

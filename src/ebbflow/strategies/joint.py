@@ -72,6 +72,11 @@ class Joint:
             return want(snapshot, now + out, f"{change}{why}", FORMULA, inputs, layout=layout)
         return self._nodes(snapshot, inputs)
 
+    def start_over(self, now_s: float) -> None:  # noqa: ARG002
+        """The clock was set back: a full period until the next assessment, by what is read in it."""
+        self._every, self._due = Every(self._assess_s, at_once=False), False
+        self._signals = Signals()
+
     def _instances(self, snapshot: Snapshot) -> dict[str, float]:
         """Share of a core that an instance used, of each operator that was read since the last assessment."""
         since_s, found = snapshot.now_s - self._assess_s, {}

@@ -30,6 +30,7 @@ class KeptProfiles:
     def __init__(self, given: Mapping[str, Estimator]) -> None:
         self._given = dict(given)
         self._learner: ProfileLearner | None = None
+        self._so_far: Profile | None = None
 
     def __contains__(self, application: str) -> bool:
         return application in self._given
@@ -41,8 +42,14 @@ class KeptProfiles:
             for name in self._given:
                 if name not in there:
                     log.warning("the profile of '%s' is not used: there is only %s", name, ", ".join(there))
-            self._learner = ProfileLearner(snapshot.pipeline, base=self._base(snapshot.pipeline.name, parts))
+            base = self._so_far or self._base(snapshot.pipeline.name, parts)
+            self._learner = ProfileLearner(snapshot.pipeline, base=base)
         self._learner.look(snapshot)
+
+    def start_over(self) -> None:
+        """The clock was set back: readings are new again, on top of what has been learned."""
+        if self._learner is not None:
+            self._so_far, self._learner = self._learner.profile(), None
 
     def now(self, parts: Sequence[Pipeline]) -> dict[str, Estimator]:
         """Estimators as of now, by application."""

@@ -13,8 +13,6 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, Spread
 
-ERROR = 0.05
-"""Claimed of what was learned here, which was not cross-validated."""
 FADE = 0.95
 """Weight that a look keeps when the next one comes: about the last 20 count."""
 
@@ -25,6 +23,8 @@ class LearnedEstimator:
         CPU of a row = cpu_i / done_i         selectivity of (j, i) = (done_i + growth of queue_i) / done_j
 
     Both hold while rows pile up anywhere: what waits before an operator was passed on to it, and costs it nothing yet.
+    Its error is by how much the CPU of each look was off what the looks before it said; its range ends at the highest
+    rate that an instance was seen to work at.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,9 @@ class LearnedEstimator:
         self._done: dict[str, float] = {}
         self._sent: dict[str, float] = {}
         self._queues: dict[str, float] = {}
+        self._missed_s: dict[str, float] = {}
+        self._highest: dict[str, float] = {}
+        self._looks = 0
 
     def learn(self, snapshot: Snapshot) -> None:
         """Take in what was read since the last look."""
@@ -53,19 +56,40 @@ class LearnedEstimator:
                 done = sum([rows for _, rows in of(name, Metric.ROWS_IN).after(since_s)])
                 sent = done + queues[name] - self._queues.get(name, 0.0)
                 instances = of(name, Metric.INSTANCES).last or 1.0
+                said_s = self._cost_s(name) * done
                 for sums, value in (
                     (self._cpu_s, used * instances), (self._done, done), (self._sent, sent),
+                    (self._missed_s, abs(used * instances - said_s) if said_s else 0.0),
                 ):  # fmt: skip
                     sums[name] = FADE * sums.get(name, 0.0) + value
+                self._highest[name] = max(
+                    self._highest.get(name, 0.0), done / instances / (looked_s - since_s)
+                )
+            self._looks += 1
         self._seen_s, self._queues = looked_s, queues
+
+    def start_over(self) -> None:
+        """The clock was set back: the next look is a first one. What rows cost is known as before."""
+        self._seen_s = None
+
+    def _cost_s(self, name: str) -> float:
+        done = self._done.get(name, 0.0)
+        return self._cpu_s[name] / done if done > 0 else 0.0
 
     def estimator(self, part: Pipeline, node: NodeProfile) -> Estimator | None:
         """None while no operator was seen at work; one that never was costs nothing."""
         done = self._done
         cpu = {
-            name: CpuProfile(**_proportional(self._cpu_s[name] / done[name]))
+            name: CpuProfile(
+                **_proportional(
+                    self._cost_s(name),
+                    high=self._highest[name],
+                    error=self._missed_s[name] / self._cpu_s[name],
+                    samples=self._looks,
+                )
+            )
             for name in part.order
-            if done.get(name, 0.0) > 0 and self._cpu_s[name] > 0
+            if self._cost_s(name) > 0
         }
         if not cpu:
             return None
@@ -85,6 +109,9 @@ class Overhead:
     def __init__(self, *, window_s: float) -> None:
         self._window_s = window_s
         self._factor: float | None = None
+        self._missed = 0.0
+        self._highest = 0.0
+        self._looks = 0
 
     def look(self, snapshot: Snapshot) -> None:
         """Compare the means of the last window, while nothing changes."""
@@ -104,18 +131,23 @@ class Overhead:
         if not read or instances < 0.1 or max(read) > 0.98 or len(read) != snapshot.observed.main_nodes:
             return  # a node that is full shows no more, whatever is asked of it
         seen = max(1.0, sum(read) * max(1, snapshot.slots_per_node) / instances)
+        if self._factor is not None:
+            self._missed = 0.5 * (self._missed + abs(self._factor / seen - 1))
         self._factor = seen if self._factor is None else 0.5 * (self._factor + seen)
+        self._highest = max(self._highest, instances / len(read))
+        self._looks += 1
 
     def profile(self, cores: int) -> NodeProfile:
         """As a profile of nodes with so many cores."""
         per_unit = (self._factor or 1.0) / max(1, cores)
-        return NodeProfile(**_proportional(per_unit), cores=max(1, cores))
+        told = _proportional(per_unit, high=self._highest, error=self._missed, samples=self._looks)
+        return NodeProfile(**told, cores=max(1, cores))
 
 
 def _mean(points: Sequence[tuple[float, float]]) -> float | None:
     return sum(value for _, value in points) / len(points) if points else None
 
 
-def _proportional(slope: float) -> dict[str, Any]:
+def _proportional(slope: float, *, high: float, error: float, samples: int) -> dict[str, Any]:
     model = Proportional(per_unit=slope)
-    return {"model": model, "low": 0.0, "high": math.inf, "slope": slope, "error": ERROR, "samples": 1}
+    return {"model": model, "low": 0.0, "high": high, "slope": slope, "error": error, "samples": samples}

@@ -78,6 +78,10 @@ class Stops:
         self.stop_s = USUAL_STOP_S if known_s is None else known_s
         self._seen_s: dict[str, float] = {}
 
+    def start_over(self) -> None:
+        """The clock was set back: restarts are new again."""
+        self._seen_s.clear()
+
     def look(self, snapshot: Snapshot, names: Iterable[str]) -> None:
         """Learn from restarts of some pipelines or queries that are over since the last look."""
         windows = snapshot.windows

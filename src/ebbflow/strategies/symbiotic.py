@@ -12,15 +12,16 @@ nobody pays for (``reconfiguration`` has the formula). Nor is the tolerance: the
 only when it is past a threshold by so much, so that noise in the load does not carry it to and fro.
 
 Without estimators it learns what operators cost from the snapshots it is shown; with them, their profiles go on
-learning (``kept_profiles``).
+learning (``symbiotic_knowledge``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.decision import Constraint, Decision, Effect
+from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -28,19 +29,15 @@ from ebbflow.errors import InputError
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.algorithm_one import Thresholds
-from ebbflow.strategies.applications import Arrivals, Split
-from ebbflow.strategies.capacity_batches import LearnedBatches
-from ebbflow.strategies.capacity_flow import flows
-from ebbflow.strategies.kept_profiles import KeptProfiles
-from ebbflow.strategies.learned_estimator import LearnedEstimator, Overhead
+from ebbflow.strategies.algorithm_one import SLACK, Thresholds
+from ebbflow.strategies.patience import WAIT, Patience
 from ebbflow.strategies.peers.answers import hold
 from ebbflow.strategies.peers.signals import blind
 from ebbflow.strategies.peers.timing import Every
 from ebbflow.strategies.reconfiguration import Stops, Worth, weigh
-from ebbflow.strategies.symbiotic_batches import BatchView
-from ebbflow.strategies.symbiotic_flow import FlowView
-from ebbflow.strategies.symbiotic_view import Dimensions, Judged, View
+from ebbflow.strategies.refusals import Refusals
+from ebbflow.strategies.symbiotic_knowledge import Knowledge
+from ebbflow.strategies.symbiotic_view import AS_GOOD, Dimensions, Judged, View
 
 FORMULA = "p_i = min { p : cores_i(r_i/p) ≤ core_max }, n = min { n : share of every node ≤ cpu_max }"
 
@@ -81,24 +78,22 @@ class Symbiotic:
                 "the first must be above 0, the other 0 or more"
             )
         self.name = "symbiotic-proactive" if proactive else "symbiotic"
-        self._given = dict(estimators or {})
-        self._kept = KeptProfiles(self._given)
-        self._thresholds = thresholds or Thresholds()
-        self._dimensions = dimensions or Dimensions()
-        self._proactive, self._assess_s, self._tolerance = proactive, assess_s, tolerance
-        self._make_forecast = forecast
-        self._forecasts: dict[str, Forecast] = {}
+        self._proactive, self._tolerance, self._assess_s = proactive, tolerance, assess_s
         self._every = Every(assess_s, at_once=False)
         self._due = False
-        self._split = Split()
-        self._arrivals: dict[str, Arrivals] = {}
-        self._learned: dict[str, LearnedEstimator] = {}
-        self._overhead = Overhead(window_s=assess_s)
-        self._batches = LearnedBatches(rate_window_s=assess_s)
-        self._asked: Mapping[str, int] = {}
-        self._caps: dict[str, int] = {}
-        """Instances of operators that asked for more and did not get them."""
-        costs = [e.profile.costs for e in self._given.values() if e.profile.costs is not None]
+        self._waited = False
+        """Whether this assessment has waited for another reading already."""
+        given = estimators or {}
+        self._known = Knowledge(
+            given,
+            thresholds=thresholds or Thresholds(),
+            dimensions=dimensions or Dimensions(),
+            window_s=assess_s,
+            forecast=forecast if proactive else None,
+        )
+        self._refusals = Refusals()
+        self._patience = Patience()
+        costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
         known_s = [cost.restart_s for cost in costs if cost.restart_s is not None]
         self._stops = Stops(max(known_s) if known_s else None)
 
@@ -108,48 +103,78 @@ class Symbiotic:
         """The layout that the load needs, once in every assessment period."""
         if why := blind(snapshot):
             return hold(snapshot, why, FORMULA)
-        in_batches = not flows(snapshot)
-        self._look(snapshot, in_batches=in_batches)
+        self._stops.look(snapshot, [snapshot.pipeline.name, *snapshot.queries])
+        self._refusals.look(snapshot.planned, snapshot.now_s)
+        self._known.look(snapshot)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
         if not self._due:
             return hold(snapshot, "waits for its next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
             return hold(snapshot, "a change is under way; it is assessed when that is done", FORMULA)
-        loads = self._loads(snapshot)
-        view = self._view(snapshot, loads, in_batches=in_batches)
+        self._known.assess(snapshot, self._refusals.kept(snapshot.now_s))
+        loads = self._known.loads(snapshot.now_s)
+        view = self._known.view(snapshot, loads)
         if view is None:
             return hold(snapshot, "learning: too little was read yet to know what rows cost", FORMULA)
-        self._due = False
         decision = self._assess(snapshot, view, loads)
-        self._asked = decision.wanted.parallelism
+        if not self._waited and decision.wanted != snapshot.planned and self._half_new(snapshot, decision):
+            self._waited = True
+            self._patience.forget_last()
+            why = "the load changed in the last reading; waits for one that has all of it"
+            return hold(snapshot, why, FORMULA)
+        self._due = self._waited = False
+        self._refusals.asked(snapshot.planned, decision.wanted)
         return decision
+
+    def _half_new(self, snapshot: Snapshot, decision: Decision) -> bool:
+        """Whether the last reading may have counted rows of before a jump and after it: a size for what lies in between
+        would be the wrong one, and corrected by a second stop at the next assessment.
+
+        A rise that showed in the reading before as well is read in full; so is a fall of which both tell the same.
+        """
+        last, before = (self._known.view(snapshot, self._known.read(k)) for k in (1, 2))
+        if last is None or before is None:
+            return False
+        planned = snapshot.planned
+        if decision.wanted.main_nodes < planned.main_nodes:
+            return [a.main_nodes for a in last.layouts()] != [b.main_nodes for b in before.layouts()]
+        return before.judge(planned).over <= 1 + self._tolerance
 
     def _assess(self, snapshot: Snapshot, view: View, loads: Mapping[str, float]) -> Decision:
         planned = snapshot.planned
         here = view.judge(planned)
         choices = [self._choice(snapshot, view, layout, loads) for layout in view.layouts()]
+        self._patience.note(min(c.layout.main_nodes for c in choices))
         if here.over > 1 + self._tolerance:
-            # The least stressed first; then what costs least until the next assessment, its own change included.
-            best = min(
-                choices,
-                key=lambda c: (
-                    max(c.judged.over, 1.0),
-                    c.layout.main_nodes * self._assess_s + c.worth.cost_node_s,
-                ),
-            )
-            if best.layout.difference(planned) and best.judged.over < here.over:
+            best = self._best(choices)
+            if best.layout.difference(planned) and best.judged.over < here.over - SLACK:
                 return self._go(snapshot, view, loads, best, f"stressed: {here.where}; {self._what(best)}")
+            if best.judged.over <= (1 + AS_GOOD) * here.over and best.worth.worth_it:
+                reason = f"stressed, and nodes do not help: {here.where}; as good are {self._what(best)}"
+                return self._go(snapshot, view, loads, best, reason)
             bound = Constraint(name="limit", why=f"{here.where}, and no layout that is allowed is better")
             return self._stay(
                 snapshot, view, loads, here, f"stressed, and more is not to be had: {here.where}", bound
             )
-        if held_up := "" if flows(snapshot) else self._batches.held_up():
+        if held_up := self._known.held_up():
             return self._stay(snapshot, view, loads, here, held_up)
-        smaller = [
-            c for c in choices if c.layout.main_nodes < planned.main_nodes and c.judged.over <= 1 + 1e-9
-        ]
+        smaller = _smaller(choices, planned)
         if not smaller:
             return self._stay(snapshot, view, loads, here, f"right size: {here.where}")
+        if self._patience.wanted and not self._proactive:  # a forecast looks for what comes back itself
+            wait_s = WAIT * self._assess_s
+            patient = self._known.view(snapshot, self._known.highest(loads, snapshot.now_s - wait_s))
+            fewer = self._what(smaller[0])
+            smaller = _smaller(
+                [self._choice(snapshot, patient, each, loads) for each in patient.layouts()]
+                if patient
+                else [],
+                planned,
+            )
+            if not smaller:
+                why = f"in the last {format_duration(wait_s)} the load was higher, and it has come back after falls"
+                bound = Constraint(name="patience", why=why)
+                return self._stay(snapshot, view, loads, here, f"{fewer} would do, but {why}", bound)
         best = max(smaller, key=lambda c: c.worth.saved_node_s - c.worth.cost_node_s)
         if not best.worth.worth_it:
             bound = Constraint(name="cost", why=f"{best.layout.difference(planned)} {best.worth}")
@@ -157,6 +182,15 @@ class Symbiotic:
                 snapshot, view, loads, here, f"{self._what(best)} would do, but it is not worth it", bound
             )
         return self._go(snapshot, view, loads, best, f"too large: {self._what(best)} will do")
+
+    def _best(self, choices: Sequence[_Choice]) -> _Choice:
+        """Of the least stressed what costs least until the next assessment, its own change included."""
+        least = min(max(c.judged.over, 1.0) for c in choices)
+        nearly = (1 + AS_GOOD) * least if least > 1 + SLACK else 1 + SLACK
+        return min(
+            [c for c in choices if c.judged.over <= nearly],
+            key=lambda c: c.layout.main_nodes * self._assess_s + c.worth.cost_node_s,
+        )
 
     def _choice(self, snapshot: Snapshot, view: View, layout: Layout, loads: Mapping[str, float]) -> _Choice:
         judged = view.judge(layout)
@@ -171,78 +205,13 @@ class Symbiotic:
         )
         return _Choice(layout, judged, worth)
 
-    # -- learning ------------------------------------------------------------------------------
-
-    def _look(self, snapshot: Snapshot, *, in_batches: bool) -> None:
-        self._stops.look(snapshot, [snapshot.pipeline.name, *snapshot.queries])
-        for name, count in self._asked.items():
-            if (now := snapshot.planned.parallelism.get(name, count)) < count:
-                self._caps[name] = now
-        self._asked = {}
-        if in_batches:
-            self._batches.learn(snapshot)
-            for name, (_, rate, _) in self._batches.known().items():
-                self._arrivals_of(name).minutes.add(snapshot.now_s, rate)
-            return
-        for part in self._split.look(snapshot):
-            name = part.pipeline.name
-            self._arrivals_of(name).look(part)
-            if name not in self._kept:
-                if name not in self._learned:
-                    self._learned[name] = LearnedEstimator()
-                self._learned[name].learn(part)
-        if self._given:
-            self._kept.look(snapshot, self._split.parts)
-
-    def _arrivals_of(self, name: str) -> Arrivals:
-        if name not in self._arrivals:
-            self._arrivals[name] = Arrivals()
-        return self._arrivals[name]
-
-    def _loads(self, snapshot: Snapshot) -> dict[str, float]:
-        """Rows per second to size for: those that arrive, or the most that will."""
-        known = self._batches.known()
-        loads = {name: rate for name, (_, rate, _) in known.items()}
-        loads.update({name: each.level_per_s for name, each in self._arrivals.items() if each.known})
-        if self._proactive:
-            for name in loads:
-                ahead = self._forecast_of(name).predict(self._arrivals[name].minutes.all(), snapshot.now_s)
-                loads[name] = max(ahead, default=loads[name])
-        return loads
-
-    def _forecast_of(self, name: str) -> Forecast:
-        given = self._given.get(name)
-        if given is not None and given.forecast is not None:
-            return given.forecast
-        if name not in self._forecasts:
-            self._forecasts[name] = self._make_forecast()
-        return self._forecasts[name]
-
-    def _view(self, snapshot: Snapshot, loads: Mapping[str, float], *, in_batches: bool) -> View | None:
-        """What is known, at these loads; None while something is not."""
-        if in_batches:
-            known = self._batches.known()
-            if not known:
-                return None
-            return BatchView(
-                snapshot, known, loads,
-                thresholds=self._thresholds, dimensions=self._dimensions, caps=self._caps,
-            )  # fmt: skip
-        self._overhead.look(snapshot)
-        node = self._overhead.profile(snapshot.slots_per_node)
-        estimators = self._kept.now(self._split.parts)
-        for part in self._split.parts:
-            if part.name not in estimators:
-                learned = self._learned[part.name].estimator(part, node)
-                if learned is None:
-                    return None
-                estimators[part.name] = learned
-            if part.name not in loads:
-                return None
-        return FlowView(
-            snapshot, self._split.parts, estimators, loads,
-            thresholds=self._thresholds, dimensions=self._dimensions,
-        )  # fmt: skip
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: a full period until the next assessment, and readings are new again. What was learned
+        of costs stays."""
+        self._every, self._due, self._waited = Every(self._assess_s, at_once=False), False, False
+        self._known.start_over()
+        self._stops.start_over()
+        self._refusals.start_over(now_s)
 
     # -- saying why ----------------------------------------------------------------------------
 
@@ -256,6 +225,7 @@ class Symbiotic:
     ) -> Decision:
         worth = choice.worth
         change = choice.layout.difference(snapshot.planned)
+        guessed = view.guessed(choice.layout)
         expected = Effect(
             metric=Metric.FRESHNESS,
             value=round(choice.judged.freshness_s, 2),
@@ -263,9 +233,9 @@ class Symbiotic:
         )
         return Decision(
             wanted=choice.layout,
-            reason=f"{change}: {reason}; {worth}",
+            reason=f"{change}: {reason}; {worth}{f'; a guess: {guessed}' if guessed else ''}",
             formula=FORMULA,
-            inputs=self._inputs(view, loads, choice.judged, worth),
+            inputs=self._inputs(snapshot.now_s, view, loads, choice.judged, worth, guessed),
             expected=expected,
         )
 
@@ -282,12 +252,18 @@ class Symbiotic:
             wanted=snapshot.planned,
             reason=reason,
             formula=FORMULA,
-            inputs=self._inputs(view, loads, here, None),
+            inputs=self._inputs(snapshot.now_s, view, loads, here, None, view.guessed(snapshot.planned)),
             bound_by=bound,
         )
 
     def _inputs(
-        self, view: View, loads: Mapping[str, float], judged: Judged, worth: Worth | None
+        self,
+        now_s: float,
+        view: View,
+        loads: Mapping[str, float],
+        judged: Judged,
+        worth: Worth | None,
+        guessed: str,
     ) -> dict[str, float | str]:
         numbers: dict[str, float | str] = {
             f"{name} rate_per_s": round(rate, 2) for name, rate in loads.items()
@@ -299,8 +275,14 @@ class Symbiotic:
             numbers["drain_s"] = round(min(worth.drain_s, self._assess_s), 2)
             numbers["cost_node_s"] = round(worth.cost_node_s, 1)
             numbers["saved_node_s"] = round(worth.saved_node_s, 1)
-        if self._kept.drift:
-            numbers["drift"] = self._kept.drift
-        if self._proactive:
-            numbers.update({f"{name} forecast": self._forecast_of(name).said for name in loads})
+        if guessed:
+            numbers["guess"] = guessed
+        if told := self._refusals.told(now_s):
+            numbers["kept"] = told
+        numbers.update(self._known.inputs())
         return numbers
+
+
+def _smaller(choices: Sequence[_Choice], planned: Layout) -> list[_Choice]:
+    """Those with fewer nodes that are not stressed."""
+    return [c for c in choices if c.layout.main_nodes < planned.main_nodes and c.judged.over <= 1 + SLACK]

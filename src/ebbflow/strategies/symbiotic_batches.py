@@ -7,23 +7,24 @@ say nothing. What must not be stressed are the slots, and the trigger interval T
     d + Σ_i ceil(p_i / S) · (o_i + c_i · rows / p_i)    ≤  0.9 · T
 
 on S slots (``batch_model``; allocation by the target's own scheduler, simulated). For given p_i that gives the fewest
-nodes. Of all p_i those with p_i = S need the fewest: one full wave. So there are two layouts to choose from: the
-instances as they are, which needs no restart, and as many as there are slots, which needs one and may need fewer nodes.
-Operators are only changed where that shortens the batch. Stateful ones of a query go together, since Spark gives a
-query one number of state partitions.
+nodes; where no number is enough, it is the smallest that is as good as any. Of all p_i those with p_i = S need the
+fewest: one full wave. So there are two layouts to choose from: the instances as they are, which needs no restart, and
+as many as there are slots, which needs one and may need fewer nodes. Operators are only changed where that shortens the
+batch. Stateful ones of a query go together, since Spark gives a query one number of state partitions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
-from ebbflow.strategies.symbiotic_view import Dimensions, Judged
+from ebbflow.strategies.stage_match import Ran, StageMatch
+from ebbflow.strategies.symbiotic_view import AS_GOOD, Dimensions, Judged
 
 BATCH_MAX = 0.9
 """Part of its interval above which a batch is stressed: what is over 1 is late, and the next one later."""
@@ -82,11 +83,12 @@ class BatchView:
         *,
         thresholds: Thresholds,
         dimensions: Dimensions,
-        caps: Mapping[str, int],
+        kept: Collection[str] = (),
+        match: StageMatch,
     ) -> None:
-        """``known``: model, rate and trigger interval of each query. ``caps``: instances beyond which an operator
-        was seen not to go."""
-        self._snapshot, self._dimensions, self._caps = snapshot, dimensions, caps
+        """``known``: model, rate and trigger interval of each query. ``kept``: operators that stay as they are.
+        ``match`` tells which stages run operators."""
+        self._snapshot, self._dimensions, self._kept = snapshot, dimensions, kept
         self._cpu_max = thresholds.cpu_max
         self._slots_per_node = max(1, snapshot.slots_per_node)
         planned = snapshot.planned.parallelism
@@ -98,7 +100,9 @@ class BatchView:
         for name, (model, _, trigger_s) in known.items():
             # Without a trigger batches follow each other at once; half of the objective is for the next one then.
             interval_s = trigger_s or snapshot.slo.freshness_s / 2
-            stages = _stages(model, by_query.get(name, []), planned)
+            ran = [Ran(stage.tasks, stage.costs[1]) for stage in model.stages]
+            found = match.of(name, ran, {operator: planned[operator] for operator in by_query.get(name, ())})
+            stages = _stages(model, found)
             rows = loads_per_s[name] * interval_s
             self._queries.append(_Query(name, model.driver_s, stages, rows, interval_s))
 
@@ -115,7 +119,8 @@ class BatchView:
         """The slots, and the fullest query, or all of them together."""
         slots = max(1, nodes * self._slots_per_node)
         pairs = list(zip(self._queries, stages, strict=True))
-        share = sum(query.work(own) for query, own in pairs) / slots
+        # A batch that outlasts its interval has no tasks for some slots, for as long as it runs.
+        share = sum(q.work(own) / max(1.0, q.busy(slots, own)) for q, own in pairs) / slots
         over, where, longest = share / self._cpu_max, f"slots at {share:.2f} of their time", 0.0
         for query, own in pairs:
             longest = max(longest, busy := query.busy(slots, own))
@@ -134,7 +139,7 @@ class BatchView:
 
     def layouts(self) -> Sequence[Layout]:
         """The fewest nodes for the instances there are; and, where that is fewer, for one wave of them."""
-        snapshot, planned = self._snapshot, self._snapshot.planned
+        planned = self._snapshot.planned
         if not self._dimensions.nodes:
             waves = self._one_wave(planned.main_nodes)
             return [_layout(planned, planned.main_nodes, waves)] if self._dimensions.operators else [planned]
@@ -142,8 +147,9 @@ class BatchView:
         found = [_layout(planned, kept, {})]
         if self._dimensions.operators:
             nodes = self._fewest(self._one_wave)
-            if nodes < kept or (nodes == kept == snapshot.limits.max_nodes):
-                found.append(_layout(planned, nodes, self._one_wave(nodes)))
+            one_wave = _layout(planned, nodes, self._one_wave(nodes))
+            if nodes < kept or self.judge(one_wave).over < self.judge(found[0]).over - SLACK:
+                found.append(one_wave)
         return found
 
     def _fewest(self, shape: Callable[[int], Mapping[str, int]]) -> int:
@@ -151,10 +157,18 @@ class BatchView:
         # All rows' work on all slots without a gap: no fewer can be enough, however many instances there are.
         work = sum(s.per_row_s * q.rows / q.interval_s for q in self._queries for s in q.stages)
         least = limits.clamp(math.ceil(work / (self._cpu_max * self._slots_per_node) - SLACK))
-        for nodes in range(least, limits.max_nodes):
-            if self._judge(nodes, self._with(shape(nodes))).over <= 1 + SLACK:
+        overs = {}
+        for nodes in range(least, limits.max_nodes + 1):
+            overs[nodes] = self._judge(nodes, self._with(shape(nodes))).over
+            if overs[nodes] <= 1 + SLACK:
                 return nodes
-        return limits.max_nodes
+        # None is: the smallest that is as good as the best. Something else than nodes is missing then.
+        best, best_over = limits.min_nodes, math.inf
+        for nodes in range(max(1, limits.min_nodes), limits.max_nodes + 1):
+            over = overs[nodes] if nodes in overs else self._judge(nodes, self._with(shape(nodes))).over
+            if over < (1 - AS_GOOD) * best_over:
+                best, best_over = nodes, over
+        return best
 
     def _one_wave(self, nodes: int) -> dict[str, int]:
         """As many instances as slots, of operators that gain by it."""
@@ -163,9 +177,8 @@ class BatchView:
         for query in self._queries:
             spared_s, changed = 0.0, {}
             for stage in query.stages:
-                if stage.operator:
-                    most = self._dimensions.most(stage.operator, self._snapshot)
-                    count = min(slots, most, self._caps.get(stage.operator, slots))
+                if stage.operator and stage.operator not in self._kept:
+                    count = min(slots, self._dimensions.most(stage.operator, self._snapshot))
                     spared_s += stage.seconds(query.rows, slots)
                     spared_s -= replace(stage, tasks=count).seconds(query.rows, slots)
                     changed[stage.operator] = count
@@ -177,6 +190,10 @@ class BatchView:
         """Executors come and go while it runs; only instances need a restart."""
         return change.restarts
 
+    def guessed(self, layout: Layout) -> str:  # noqa: ARG002
+        """Nothing: the model of a batch is a line, and has no range."""
+        return ""
+
     def inputs(self) -> Mapping[str, float | str]:
         """How many rows a batch of each query has."""
         return {f"{query.name} batch_rows": round(query.rows) for query in self._queries}
@@ -187,14 +204,7 @@ def _layout(planned: Layout, nodes: int, parallelism: Mapping[str, int]) -> Layo
     return Layout(nodes=planned.nodes, parallelism=changed, placement=planned.placement).with_nodes(nodes)
 
 
-def _stages(model: BatchModel, operators: Sequence[str], planned: Mapping[str, int]) -> tuple[_Stage, ...]:
-    """The stages, with the operators whose instances are their tasks. Nobody tells which: they are taken in order,
-    from the last on, because the stage that reads the source is the first and has no operator of its own."""
-    stages = [_Stage(s.tasks, *s.costs, s.skew) for s in model.stages]
-    free = len(stages)
-    for name in reversed(operators):
-        at = next((k for k in range(free - 1, -1, -1) if stages[k].tasks == planned[name]), None)
-        if at is not None:
-            stages[at] = replace(stages[at], operator=name)
-            free = at
-    return tuple(stages)
+def _stages(model: BatchModel, operators: Mapping[int, str]) -> tuple[_Stage, ...]:
+    return tuple(
+        _Stage(s.tasks, *s.costs, s.skew, operators.get(at, "")) for at, s in enumerate(model.stages)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -35,8 +35,11 @@ class FlowView:
         *,
         thresholds: Thresholds,
         dimensions: Dimensions,
+        kept: Collection[str] = (),
     ) -> None:
+        """``kept``: operators that are to stay as they are."""
         self._snapshot, self._thresholds, self._dimensions = snapshot, thresholds, dimensions
+        self._kept = kept
         self._estimators = estimators
         self._cores_per_node = max(1, snapshot.slots_per_node)
         self._operators: list[tuple[str, Estimator, str, float]] = []
@@ -79,9 +82,12 @@ class FlowView:
 
             most = self._dimensions.most(name, self._snapshot)
             found[name] = fewest_instances(cores, rate, most, self._thresholds)
-        if not self._dimensions.operators:
-            return {name: planned.get(name, 1) for name in found}
-        return found
+        return {
+            name: count if self._may_change(name) else planned.get(name, 1) for name, count in found.items()
+        }
+
+    def _may_change(self, name: str) -> bool:
+        return self._dimensions.operators and name not in self._kept
 
     @cached_property
     def fit(self) -> Fit:
@@ -106,9 +112,8 @@ class FlowView:
         worst = max(instances, key=lambda each: each.cores)
         over, where = share / thresholds.cpu_max, f"the fullest node at {share:.2f} of its cores"
         for each in instances:
-            can_grow = self._dimensions.operators and each.count < self._dimensions.most(
-                each.operator, self._snapshot
-            )
+            most = self._dimensions.most(each.operator, self._snapshot)
+            can_grow = each.count < most and self._may_change(each.operator)
             if can_grow and each.cores / thresholds.core_max > over:
                 over = each.cores / thresholds.core_max
                 where = f"an instance of {each.operator} at {each.cores:.2f} of a core"
@@ -128,6 +133,18 @@ class FlowView:
     def stops(self, change: LayoutDifference) -> bool:
         """Every change does, on such an engine."""
         return bool(change)
+
+    def guessed(self, layout: Layout) -> str:
+        """Operators whose instances would have another rate than their profile has seen."""
+        found = []
+        for name, estimator, there, rate in self._operators:
+            profile = estimator.profile.cpu.get(there)
+            each_per_s = rate / max(1, layout.parallelism.get(name, 1))
+            if profile is not None and not profile.estimate(each_per_s).inside:
+                found.append(
+                    f"{name} at {each_per_s:.0f} rows/s ({profile.low:.0f} to {profile.high:.0f} seen)"
+                )
+        return ", ".join(found)
 
     def inputs(self) -> Mapping[str, float | str]:
         """Input rates are told by the loads; here what was made of them."""

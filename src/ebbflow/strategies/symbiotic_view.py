@@ -9,6 +9,9 @@ from typing import Protocol
 from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.snapshot import Snapshot
 
+AS_GOOD = 0.05
+"""Where no layout is enough, one that is this part worse than the best is as good."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
@@ -37,6 +40,10 @@ class View(Protocol):
 
     def stops(self, change: LayoutDifference) -> bool:
         """Whether processing stands still for a change."""
+        ...
+
+    def guessed(self, layout: Layout) -> str:
+        """What of a judgement lies outside of all that was seen, in words; empty where nothing does."""
         ...
 
     def inputs(self) -> Mapping[str, float | str]:

@@ -46,7 +46,7 @@ def stage_run(index: int, stage: StageInfo, longest_task_s: float | None) -> Sta
 
 
 def with_stage_cpu(batch: Batch, stage_of: Mapping[str, int]) -> Batch:
-    """The batch with the CPU of operators that are not Python steps: their part of that of their stages.
+    """The batch with the stages of operators that are not Python steps, and their part of the CPU of these.
 
     Operators of one stage are compiled into one loop, and nobody can tell who of them used what. Each gets a part by
     the rows that went in and out of it there; only the sum is measured. ``stage_of``: by mark. Where a shuffle lies
@@ -62,12 +62,15 @@ def with_stage_cpu(batch: Batch, stage_of: Mapping[str, int]) -> Batch:
                 weights[stage] = weights.get(stage, 0.0) + rows
     operators = []
     for run in batch.operators:
+        stage = stage_of.get(f"{OBSERVED}{run.name}:out", -1)
+        if run.cpu_s is None and stage in range(len(batch.stages)):
+            run = msgspec.structs.replace(run, stage=stage)
         if run.name in parts and (run.rows_in or run.rows_out):
             cpu_s = sum(rows / weights[i] * batch.stages[i].cpu_time_s for i, rows in parts[run.name] if rows)
             tasks = batch.stages[parts[run.name][-1][0]].tasks
             run = msgspec.structs.replace(run, cpu_s=cpu_s, instances=tasks)
         operators.append(run)
-    return msgspec.structs.replace(batch, operators=tuple(operators)) if parts else batch
+    return msgspec.structs.replace(batch, operators=tuple(operators)) if stage_of else batch
 
 
 class Finished(NamedTuple):

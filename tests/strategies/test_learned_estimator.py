@@ -1,0 +1,62 @@
+"""What is learned of costs in operation: its range and its error are those that were seen."""
+
+from __future__ import annotations
+
+import pytest
+from made_flows import chain
+
+from ebbflow.core.layout import Layout
+from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading, Windows
+from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.profile import NodeProfile
+from ebbflow.strategies.learned_estimator import LearnedEstimator
+
+PIPELINE = chain("app", 1.0)
+LAYOUT = Layout.of(1, a=2, b=1)
+
+
+def learned(rates: list[float], costs_s: list[float]) -> Estimator:
+    """After looks every 10 s at these rates, of which a row costs so much in ``a`` and nothing in ``b``."""
+    learner, windows = LearnedEstimator(), Windows()
+    for k, (rate, cost_s) in enumerate(zip(rates, costs_s, strict=True)):
+        now_s = 10.0 * k
+        for name, each_s in (("a", cost_s), ("b", 0.0)):
+            instances = LAYOUT.parallelism[name]
+            windows.add(
+                [
+                    Reading(now_s, name, Metric.ROWS_IN, 10.0 * rate),
+                    Reading(now_s, name, Metric.INSTANCES, float(instances)),
+                    Reading(now_s, name, Metric.INSTANCE_CPU, rate * each_s / instances),
+                ]
+            )
+        learner.learn(
+            Snapshot(
+                now_s=now_s, pipeline=PIPELINE, planned=LAYOUT, requested=LAYOUT, observed=LAYOUT, windows=windows,
+                batches=(), under_way=(), limits=Limits(min_nodes=1, max_nodes=6), slo=Slo(freshness_s=30.0),
+                slots_per_node=4, lead_time_s=0.0, data_age_s=0.0,
+            )
+        )  # fmt: skip
+    found = learner.estimator(PIPELINE, NodeProfile.assumed(cores=4))
+    assert found is not None
+    return found
+
+
+def test_beyond_the_highest_rate_of_an_instance_it_is_a_guess_by_the_same_line() -> None:
+    ask = learned([100.0, 100.0, 300.0, 200.0], [0.002] * 4)
+    inside, beyond = ask.instance_cpu("a", 150.0), ask.instance_cpu("a", 151.0)  # 300 rows/s on two
+    assert (inside.inside, beyond.inside) == (True, False)
+    assert (inside.value, beyond.value) == pytest.approx((0.3, 0.302))
+
+
+def test_its_error_is_by_how_much_looks_were_off_what_those_before_said() -> None:
+    assert learned([100.0] * 8, [0.002] * 8).instance_cpu("a", 50.0).error == pytest.approx(0.0, abs=1e-9)
+    shaky = learned([100.0] * 21, [0.002, *[0.0018, 0.0022] * 10]).instance_cpu("a", 50.0)
+    assert 0.08 < shaky.error < 0.13
+
+
+def test_an_operator_that_costs_nothing_is_not_said_to_be_known() -> None:
+    assert not learned([100.0] * 4, [0.002] * 4).instance_cpu("b", 10.0).inside
