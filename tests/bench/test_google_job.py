@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,12 +148,22 @@ def test_what_goes_wrong_in_a_process_is_told_here_in_its_words(monkeypatch, is_
         run_in_a_process(input=Path("a"), instances=1)
 
 
-@pytest.mark.spark
-def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(
-    spark, tmp_path, monkeypatch, wait
-) -> None:
-    """``stats`` in two halves: broken off after two batches, and gone on with by a run that asks for more instances."""
+@pytest.fixture
+def session(spark, monkeypatch) -> Iterator[None]:
+    """Jobs run in the session that all tests share, with settings of their own for as long."""
     monkeypatch.setattr(job, "local_session", lambda *_, **__: contextlib.nullcontext(spark))
+    before = {key: spark.conf.get(key, None) for key in settings(1) if key != "spark.ui.showConsoleProgress"}
+    for key in before:
+        spark.conf.set(key, settings(2)[key])
+    yield
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("session")
+def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(tmp_path, monkeypatch, wait) -> None:
+    """``stats`` in two halves: broken off after two batches, and gone on with by a run that asks for more instances."""
     folder, output = tmp_path / "trace", tmp_path / "out"
     made = ClusterTrace(TraceSpec(events=4_000, machines=25, span_s=4_000, seed=11, parts=4))
     for number in range(made.parts):
@@ -164,17 +175,10 @@ def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(
         query.stop()
         return []
 
-    before = {key: spark.conf.get(key, None) for key in settings(1) if key != "spark.ui.showConsoleProgress"}
-    try:
-        for key in before:
-            spark.conf.set(key, settings(2)[key])
-        with monkeypatch.context() as first:
-            first.setattr(job, "run_to_the_end", broken_off)
-            run_job(input=folder, output=output, master="local[2]", instances=2, max_parts=1)
-        found = run_job(input=folder, output=output, master="local[2]", instances=3, max_parts=1)
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    with monkeypatch.context() as first:
+        first.setattr(job, "run_to_the_end", broken_off)
+        run_job(input=folder, output=output, master="local[2]", instances=2, max_parts=1)
+    found = run_job(input=folder, output=output, master="local[2]", instances=3, max_parts=1)
     holds(output, expected)
     assert found.events == 4_000
     assert found.reports == len(expected.cluster)
@@ -187,8 +191,8 @@ def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(
 
 
 @pytest.mark.spark
-def test_a_broken_archive_is_named_through_spark(spark, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(job, "local_session", lambda *_, **__: contextlib.nullcontext(spark))
+@pytest.mark.usefixtures("session")
+def test_a_broken_archive_is_named_through_spark(tmp_path) -> None:
     (tmp_path / "trace").mkdir()
     lines = "".join(EVENT.format(time=600_000_000 + number) for number in range(20_000))
     (tmp_path / "trace" / "part-0.csv.gz").write_bytes(gzip.compress(lines.encode())[:-500])
