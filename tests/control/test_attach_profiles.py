@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_target import FakeTarget
+from attach_parts import SESSION, parts_of
 
 from ebbflow.control import attach as module
-from ebbflow.core.clock import ManualClock
 from ebbflow.errors import InputError
 from ebbflow.policy import Policy
 from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread
 from ebbflow.strategies import Symbiotic
-
-SESSION: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
 
 
 def known(target: str = "spark", pipeline: str = "words") -> Profile:
@@ -35,26 +30,12 @@ def known(target: str = "spark", pipeline: str = "words") -> Profile:
 def test_symbiotic_gets_the_profiles_however_they_are_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, how: str
 ) -> None:
-    made: list[dict[str, Any]] = []
-
-    class Loop:
-        def __init__(self, **parts: Any) -> None:
-            made.append(parts)
-
-        def run(self, stop: threading.Event) -> None:
-            """Nothing to do."""
-
-    monkeypatch.setattr(module, "ControlLoop", Loop)
-    monkeypatch.setattr(
-        "ebbflow.targets.spark.target.SparkTarget", lambda *_, **__: FakeTarget(ManualClock(), 1)
-    )
     path = tmp_path / "p.toml"
     path.write_text(known().to_text())
     given: Any = {
         "a file": str(path), "a path": path, "a profile": known(), "several": [path, known(pipeline="b")],
     }[how]  # fmt: skip
-    module.attach(SESSION, strategy=name, profiles=given).stop()
-    chosen = made[0]["strategy"]
+    chosen = parts_of(monkeypatch, strategy=name, profiles=given)["strategy"]
     assert isinstance(chosen, Symbiotic)
     assert chosen.name == name
     assert chosen._stops.stop_s == 23.0  # what the profile says of a restart
