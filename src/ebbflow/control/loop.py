@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
+import msgspec
+
 from ebbflow.control.ledger import ACT, Ledger, LedgerStore
 from ebbflow.control.set_back import SetBack
 from ebbflow.core.batches import Batch
@@ -50,8 +52,7 @@ class LoopStore(LedgerStore, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class CycleReport:
+class CycleReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one cycle saw and did: for live views and tests."""
 
     observation: Observation | None

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a decision should do to a metric of the pipeline, and by when that can be checked."""
 
     metric: Metric

@@ -26,7 +26,8 @@ class Rates:
     def add(self, time_s: float, rate_per_s: float) -> None:
         """Take in a rate."""
         self._window.add(time_s, rate_per_s)
-        recent = self._window.values()[-3:]
+        points = self._window.points
+        recent = [points[k][1] for k in range(-min(3, len(points)), 0)]
         self.level = max(recent[-1], sum(recent) / len(recent))
 
     @property

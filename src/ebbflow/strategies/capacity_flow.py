@@ -70,7 +70,8 @@ class LearnedFlow:
         windows, name = snapshot.windows, snapshot.pipeline.name
         rates = windows.of(name, Metric.ARRIVAL_RATE)
         looked_s = rates.last_time_s
-        self._stopped = any(action.kind is ActionKind.RESTART for action in snapshot.under_way)
+        stops = [action for action in snapshot.under_way if action.kind is ActionKind.RESTART]
+        self._stopped = bool(stops)
         if looked_s is None or (self._seen_s is not None and looked_s <= self._seen_s):
             return
         if self._seen_s is not None:  # the first look has no span to count rows over

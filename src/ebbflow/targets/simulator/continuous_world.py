@@ -194,10 +194,9 @@ class ContinuousWorld:
             count = min(count, math.ceil(changes_s - now_s))  # the step after a change sees it
         if count >= _LEAST_STRETCH:
             arrived = [run.inflow.rows_by_seconds(self._now + 1, count) for run in self.runs]
-            new_rows = [
-                np.diff(rows, prepend=before).astype(np.float64)
-                for rows, before in zip(arrived, self._arrived, strict=True)
-            ]
+            # what had arrived a second before each; all of it in whole rows, so that it is exact
+            before = [run.inflow.rows_by_seconds(self._now, count) for run in self.runs]
+            new_rows = [(rows - then).astype(np.float64) for rows, then in zip(arrived, before, strict=True)]
             factors = None
             if self._noisy:
                 factors = [run.noise.peek(count) if run.engine.noise else np.ones(count) for run in self.runs]
@@ -237,10 +236,12 @@ class ContinuousWorld:
             (now - then) / (span_s * count)
             for now, then, count in zip(self.flow.spent_s, spent_then, self.flow.instances, strict=True)
         ]
-        shares = [
-            kind.cpu_share(sum([count * cpu[i] for i, count in instances]))
-            for kind, instances in self._node_kinds
-        ]
+        shares = []
+        for kind, instances in self._node_kinds:
+            used = 0.0
+            for i, count in instances:
+                used += count * cpu[i]
+            shares.append(kind.cpu_share(used))
         self._seen = (now_s, list(self.flow.spent_s))
         return [Reading(now_s, name, Metric.NODE_CPU, shares[kind]) for name, kind in self._by_node]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
 from ebbflow.core.batches import Batch
@@ -18,8 +19,7 @@ from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import NodeKind
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Rows in and out of a pipeline, in source rows: arrived = processed + waiting + failed."""
 
     processed: float
