@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from made_progress import START_S
+from msgspec.structs import replace
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric

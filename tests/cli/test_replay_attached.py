@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 from console import ebbflow
+from msgspec.structs import replace
 
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
 

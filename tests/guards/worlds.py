@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from report_runs import scores_of, sine_run
 
@@ -150,7 +151,9 @@ def test_every_seed_can_be_chosen_and_has_its_own_runs() -> None:
 def test_changes_that_a_run_has_too_many_of_are_counted_on_the_page() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
-    many = replace(run, decisions=[replace(acts[0], time_s=run.started_s + i) for i in range(431)])
+    many = replace(
+        run, decisions=[msgspec.structs.replace(acts[0], time_s=run.started_s + i) for i in range(431)]
+    )
     busy = BoardRun(cell=cell(), drawing=draw(many, CAPACITY, None))
     one = board("x", loads=1)
     one = replace(one, loads=[replace(one.loads[0], scenes=[BoardScene(seed=1, text="t", runs={"x": busy})])])

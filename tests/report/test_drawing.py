@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from report_runs import sine_run
 
@@ -44,7 +45,9 @@ def test_many_steps_become_few_and_keep_their_heights() -> None:
 def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
-    many = [replace(acts[i % len(acts)], time_s=run.started_s + i) for i in range(3 * MOST_ACTS)]
+    many = [
+        msgspec.structs.replace(acts[i % len(acts)], time_s=run.started_s + i) for i in range(3 * MOST_ACTS)
+    ]
     drawing = drawn(replace(run, decisions=many))
     assert (len(drawing.acts), drawing.acts_in_all) == (MOST_ACTS, 3 * MOST_ACTS)
     assert drawing.acts_left_out == 2 * MOST_ACTS
@@ -68,7 +71,9 @@ def test_nodes_that_nobody_knows_are_not_drawn() -> None:
 def test_a_page_of_many_runs_gets_less_of_each_but_never_nothing() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
-    many = replace(run, decisions=[replace(acts[0], time_s=run.started_s + i) for i in range(200)])
+    many = replace(
+        run, decisions=[msgspec.structs.replace(acts[0], time_s=run.started_s + i) for i in range(200)]
+    )
     sizes = []
     for runs in (1, 120, 360, 100_000):
         drawing = draw(many, CAPACITY, None, detail=Detail.of_each(runs))

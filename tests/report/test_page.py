@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import msgspec
 import pytest
 from report_runs import EPOCH_S, empty_run, scores_of, sine_run
 
@@ -110,8 +111,10 @@ def test_holds_for_one_reason_are_one_row_that_opens():
     act = next(entry for entry in run.decisions if entry.verdict == "act")
 
     def at(entry, second, reason=None):
-        decision = entry.decision if reason is None else replace(entry.decision, reason=reason)
-        return replace(entry, time_s=EPOCH_S + second, decision=decision)
+        decision = (
+            entry.decision if reason is None else msgspec.structs.replace(entry.decision, reason=reason)
+        )
+        return msgspec.structs.replace(entry, time_s=EPOCH_S + second, decision=decision)
 
     entries = [
         at(hold, 5, "3 executors hold 240 rows/s"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_snapshots import made_batch, made_snapshot
+from msgspec.structs import replace
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import msgspec
 from made_snapshots import made_batch
+from msgspec.structs import replace
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint

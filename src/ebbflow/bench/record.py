@@ -117,7 +117,9 @@ class RunRecorder:
             if set_back_s and entry.time_s > later_s + set_back_s[-1] / 2:
                 set_back_s.pop()
             later_s = entry.time_s
-            dated.append(replace(entry, time_s=entry.time_s + sum(set_back_s)) if set_back_s else entry)
+            dated.append(
+                msgspec.structs.replace(entry, time_s=entry.time_s + sum(set_back_s)) if set_back_s else entry
+            )
         return dated[::-1]
 
     @property

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout

@@ -186,7 +186,7 @@ class ControlLoop:
         )
         if self._last is not None:
             # What it brought was told under its old date, and must not be taken for news under the new one.
-            self._last = replace(
+            self._last = msgspec.structs.replace(
                 self._last, time_s=min(self._last.time_s, now_s), readings=(), batches=(), first_batches=()
             )
         for part in chain([self._strategy], self._guards):
@@ -233,7 +233,7 @@ class ControlLoop:
     def _take_in(self, now_s: float, seen: Observation) -> bool:
         """Keep what was seen. True if there is something new to decide on."""
         if seen.time_s > now_s:  # the clock was set back during the look
-            seen = replace(seen, time_s=now_s)
+            seen = msgspec.structs.replace(seen, time_s=now_s)
         before, self._last = self._last, seen
         self._undecided += seen.batches
         if seen.batches:

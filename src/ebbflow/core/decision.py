@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,8 +19,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something that made the decision smaller, larger or later than the strategy wanted."""
 
     name: str
@@ -53,8 +51,7 @@ class Rounded(Mapping[str, float | str]):
         return len(self._exact)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The wanted layout, why, from which numbers, by which formula, and what it should bring.
 
     A hold is a decision too: its layout is the one already planned, and it has its reason.
@@ -63,10 +60,10 @@ class Decision:
     wanted: Layout
     reason: str
     formula: str = ""
-    inputs: Mapping[str, float | str] = field(default_factory=dict)
+    inputs: Mapping[str, float | str] = msgspec.field(default_factory=dict)
     bound_by: tuple[Constraint, ...] = ()
     expected: Effect | None = None
-    instead: Mapping[int, Effect] = field(default_factory=dict)
+    instead: Mapping[int, Effect] = msgspec.field(default_factory=dict)
     """What is expected on other numbers of nodes, in case the decision is restrained to one of them."""
 
     def bound(self, wanted: Layout, name: str, why: str) -> Decision:
@@ -76,7 +73,7 @@ class Decision:
         smaller one; nothing where none is known.
         """
         known = [nodes for nodes in self.instead if nodes <= wanted.main_nodes]
-        return replace(
+        return msgspec.structs.replace(
             self,
             wanted=wanted,
             bound_by=(*self.bound_by, Constraint(name=name, why=why)),
@@ -84,8 +81,7 @@ class Decision:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came of asking: the layout now requested, and what cannot be had, with the reason."""
 
     requested: Layout
@@ -93,8 +89,7 @@ class Outcome:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LedgerEntry:
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of the ledger: a decision, what was done about it, and later what it achieved."""
 
     entry_id: int
@@ -114,17 +109,8 @@ class LedgerEntry:
         return self.outcome is not None and bool(self.outcome.requested.difference(self.before))
 
     def settled(self, achieved: float) -> LedgerEntry:
-        """The same, with what was measured; spelled out, as every entry comes through here and ``replace`` is slow."""
-        return LedgerEntry(
-            entry_id=self.entry_id,
-            time_s=self.time_s,
-            strategy=self.strategy,
-            verdict=self.verdict,
-            before=self.before,
-            decision=self.decision,
-            outcome=self.outcome,
-            achieved=achieved,
-        )
+        """The same, with what was measured."""
+        return msgspec.structs.replace(self, achieved=achieved)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Outcome
@@ -18,8 +19,7 @@ USUAL_LEAD_TIME_S = 12.0
 played with it too, so that a strategy is tried with what it is told on Spark."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """What a monitor saw in one look."""
 
     time_s: float
@@ -36,7 +36,7 @@ class Observation:
     """Those with which a query began, or began again. They start cold, and nothing says over what time their rows came:
     for who counts rows, not for who learns."""
     under_way: Sequence[ActionUnderWay] = ()
-    queries: Mapping[str, float | None] = field(default_factory=dict)
+    queries: Mapping[str, float | None] = msgspec.field(default_factory=dict)
     """As in the snapshot: the queries that run, and since when their current batch does."""
     read_limited: frozenset[str] = frozenset()
     """Queries that a read limit keeps from taking all there is, so that a batch can leave rows behind; and the

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.layout import MAIN, Layout
@@ -38,9 +40,12 @@ class ActionUnderWay:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """Everything a strategy may use; it gets nothing else, and may keep what it learned from it."""
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a strategy may use; it gets nothing else, and may keep what it learned from it.
+
+    A struct, as observations are: one is made in every cycle, and a simulated day has thousands. To change one, use
+    ``msgspec.structs.replace``.
+    """
 
     now_s: float
     pipeline: Pipeline
@@ -58,7 +63,7 @@ class Snapshot:
     """How long a node takes from being asked for to its first work, as seen so far."""
     data_age_s: float
     """Seconds since the look was taken on which this stands."""
-    queries: Mapping[str, float | None] = field(default_factory=dict)
+    queries: Mapping[str, float | None] = msgspec.field(default_factory=dict)
     """The queries that run, each with the time since which its current batch runs; None between batches."""
     read_limited: frozenset[str] = frozenset()
     """Queries with a read limit, and the pipeline if all of its have one: what they left behind is their queue."""

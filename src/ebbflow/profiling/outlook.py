@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from ebbflow.profiling.batch_model import BatchTime
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueryState:
+class QueryState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of a query now. Times are absolute."""
 
     now_s: float

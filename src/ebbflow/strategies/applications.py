@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.metrics import Metric
@@ -128,7 +130,11 @@ class Rules:
         """The sizes that the rules which fire want; else a hold that tells which rule came closest."""
         decision = self._decide(snapshot)
         news = self._missing.news(self._policy, lambda: self.unheard, self._sizes, snapshot)
-        return replace(decision, reason="; ".join([*news, decision.reason])) if news else decision
+        return (
+            msgspec.structs.replace(decision, reason="; ".join([*news, decision.reason]))
+            if news
+            else decision
+        )
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         router = self._routed(snapshot)

@@ -7,9 +7,9 @@ comparison, and the recorded run stands beside them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ebbflow.bench.leaderboard.sweep import Scene
@@ -42,7 +42,7 @@ def recorded_run(plan: Plan) -> Run:
         nodes=plan.held if plan.nodes_known else unknown,
         nodes_working=plan.working if plan.nodes_known else unknown,
         decisions=[
-            replace(entry, time_s=entry.time_s - flow.origin_s)
+            msgspec.structs.replace(entry, time_s=entry.time_s - flow.origin_s)
             for entry in recording.decisions
             if 0.0 <= entry.time_s - flow.origin_s <= flow.end_s
         ],

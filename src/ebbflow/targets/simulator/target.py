@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from ebbflow.core.batches import Batch
@@ -299,10 +300,8 @@ def _merged(looks: Sequence[Observation]) -> Observation:
     last = looks[-1]
     if len(looks) == 1:
         return last
-    return Observation(
-        **{
-            **{name: getattr(last, name) for name in last.__dataclass_fields__},
-            "readings": [reading for look in looks for reading in look.readings],
-            "batches": [batch for look in looks for batch in look.batches],
-        }
+    return msgspec.structs.replace(
+        last,
+        readings=[reading for look in looks for reading in look.readings],
+        batches=[batch for look in looks for batch in look.batches],
     )
