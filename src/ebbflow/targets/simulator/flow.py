@@ -40,6 +40,8 @@ class Flow:
         self._pipeline_of = [v.pipeline for v in vertices]
         self._source_of = [v.pipeline if not v.streams else -1 for v in vertices]
         self._streams = [v.streams for v in vertices]
+        self._only = [v.streams[0] if len(v.streams) == 1 else None for v in vertices]
+        """The stream of an operator that has one, as most have."""
         self._rate = [v.per_source_row for v in vertices]
         self._service = [v.service_per_s for v in vertices]
         self.queue = [0.0] * count
@@ -59,6 +61,7 @@ class Flow:
         """By (upstream, downstream): the streams that leave their cluster."""
         self._capacity = [0.0] * count
         self._bounds = [math.inf] * count
+        self._bounded = False
         self._some_lost = False
         self._placed: tuple[list[Crowd], list[int]] | None = None
         self._wants: list[Wants] = []
@@ -91,6 +94,7 @@ class Flow:
             math.inf if v.queue_bound_rows is None or not v.streams else v.queue_bound_rows * n
             for v, n in zip(self.vertices, self.instances, strict=True)
         ]  # sources have none
+        self._bounded = any(most < math.inf for most in self._bounds)
         for crowd in crowds:
             for i, count in crowd.instances:
                 self._capacity[i] += crowd.nodes * count * crowd.speed * self._service[i]
@@ -134,11 +138,19 @@ class Flow:
 
     def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> tuple[list[float], list[float]]:
         """(rows there, rows finished) of each operator in the step, given how many it can finish."""
-        streams, wires = self._streams, self.wires
+        wires, only = self.wires, self._only
         there: list[float] = []
         outs: list[float] = []
-        for i, (rows, source, most) in enumerate(zip(self.queue, self._source_of, capacity, strict=True)):
-            if source >= 0:
+        i = -1
+        for rows, source, most in zip(self.queue, self._source_of, capacity, strict=True):
+            i += 1
+            if source < 0:
+                if not wires and (stream := only[i]) is not None:
+                    rows += outs[stream[0]] * stream[1]
+                else:
+                    rows = self._joined(i, rows, outs)
+                offered = rows
+            else:
                 rows += new_rows[source]
                 offered = rows
                 if not self.reads[source]:
@@ -148,18 +160,16 @@ class Flow:
                     room = pending - (self.done[i] - self.settled[source])
                     if room < offered:
                         offered = room if room > 0.0 else 0.0
-            else:
-                if wires:
-                    for j, selectivity in streams[i]:
-                        sent, wire = outs[j] * selectivity, wires.get((j, i))
-                        rows += sent if wire is None else wire.passed(sent)
-                else:
-                    for j, selectivity in streams[i]:
-                        rows += outs[j] * selectivity
-                offered = rows
             there.append(rows)
             outs.append(offered if offered < most else most)
         return there, outs
+
+    def _joined(self, i: int, rows: float, outs: Sequence[float]) -> float:
+        """The rows of an operator's queue with those of all its streams, some of which may be on wires."""
+        for j, selectivity in self._streams[i]:
+            sent, wire = outs[j] * selectivity, self.wires.get((j, i))
+            rows += sent if wire is None else wire.passed(sent)
+        return rows
 
     def _may_be_crowded(self, outs: Sequence[float], factors: Sequence[float] | None) -> bool:
         for cores, on in self._tightest:
@@ -209,22 +219,16 @@ class Flow:
         """Let the step have happened. ``there``: rows before each operator, those that came in it included."""
         if self.wires:
             self._push(there, outs)
-        queue, done, spent_s, bounds = self.queue, self.done, self.spent_s, self._bounds
         service = self._service
         if factors is not None:
             service = [per_s * factor for per_s, factor in zip(service, factors, strict=True)]
-        failed: list[tuple[int, float]] = []
-        for i, (rows, out, per_s) in enumerate(zip(there, outs, service, strict=True)):
-            left = rows - out
-            if left > bounds[i]:
-                over = left - bounds[i]
-                left -= over
-                failed.append((i, over))
-            queue[i] = left
-            done[i] += out
-            spent_s[i] += out / per_s
-        for i, over in failed:
-            self._fail(i, over)
+        self.queue = [rows - out for rows, out in zip(there, outs, strict=True)]
+        self.done = done = [before + out for before, out in zip(self.done, outs, strict=True)]
+        self.spent_s = [
+            before + out / per_s for before, out, per_s in zip(self.spent_s, outs, service, strict=True)
+        ]
+        if self._bounded:
+            self._cut_queues()
         rate, lost = self._rate, self.lost
         self.settled = [
             done[last[0]] / rate[last[0]] + lost[last[0]]
@@ -235,6 +239,13 @@ class Flow:
         self.processed = self.settled
         if self._some_lost:
             self.processed = [min([done[i] / rate[i] for i in last]) for last in self._last]
+
+    def _cut_queues(self) -> None:
+        """Rows that a full queue does not take have failed."""
+        for i, (left, most) in enumerate(zip(self.queue, self._bounds, strict=True)):
+            if left > most:
+                self.queue[i] = left - (left - most)
+                self._fail(i, left - most)
 
     def _push(self, there: list[float], outs: Sequence[float]) -> None:
         """Let rows go over the wires; what comes out of them is then ``there``."""
