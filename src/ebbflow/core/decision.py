@@ -85,7 +85,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of asking: the layout now requested, and what cannot be had, with the reason."""
+    """What came of asking: the layout now requested, and how many cannot come, or leave, with the reason."""
 
     requested: Layout
     infeasible_nodes: int = 0
