@@ -20,7 +20,7 @@ from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.peers.answers import hold, want
-from ebbflow.strategies.peers.signals import Signals, blind
+from ebbflow.strategies.peers.signals import Signals
 from ebbflow.strategies.peers.timing import Every
 from ebbflow.strategies.symbiotic_view import Dimensions
 
@@ -53,8 +53,8 @@ class Joint:
         """One step, once in every assessment period."""
         missing = self._signals.look(snapshot)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
-        if why := blind(snapshot) or missing:
-            return hold(snapshot, why, FORMULA)
+        if missing:
+            return hold(snapshot, missing, FORMULA)
         if not self._due:
             return hold(snapshot, "waits for its next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
