@@ -79,3 +79,15 @@ def test_logic_gets_its_time_by_constructor(path: Path) -> None:
 
 def test_the_scan_for_clocks_finds_one_where_there_is_one() -> None:
     assert looks_at_the_clock(CLOCK)
+
+
+def test_how_old_a_look_may_be_is_judged_in_one_place() -> None:
+    """The loop asks no strategy on a look that failed or is too old, so nobody else need check. Strategies compare
+    with ``seen_s``, the time of the look; how old single *readings* may be is another matter."""
+    judges = {
+        label(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "data_age_s"
+    }
+    assert judges == {"core/snapshot.py", "guards/missing_data.py"}

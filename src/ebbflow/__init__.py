@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ebbflow.control.attach import Attached, attach
+    from ebbflow.control.attach import attach
+    from ebbflow.control.attached import Attached
     from ebbflow.targets.spark.operator import operator
     from ebbflow.targets.spark.operator_counts import OperatorCounts
     from ebbflow.targets.spark.restart import ManagedQuery
@@ -23,7 +24,7 @@ __all__ = ["Attached", "ManagedQuery", "OperatorCounts", "__version__", "attach"
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Attached": "ebbflow.control.attach",
+    "Attached": "ebbflow.control.attached",
     "ManagedQuery": "ebbflow.targets.spark.restart",
     "OperatorCounts": "ebbflow.targets.spark.operator_counts",
     "attach": "ebbflow.control.attach",

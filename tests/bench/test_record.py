@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from ebbflow.bench.record import RunRecorder
@@ -15,6 +16,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.slo import Slo
+from ebbflow.workloads import parse_load
 
 
 def seen(time_s: float, nodes: int, held: int, *batches: Batch, first: tuple[Batch, ...] = ()) -> CycleReport:
@@ -180,6 +182,31 @@ def test_what_is_seen_after_the_clock_was_set_back_goes_on_where_it_stood() -> N
     assert run.ended_s == pytest.approx(1039.0)
     assert [entry.time_s for entry in run.decisions] == [1005.0, 1011.0, 1013.0, 1032.0]
     assert [b.started_s for b in run.batches] == [1010.0, 1020.0, 1029.0]
+
+
+def test_a_load_is_counted_to_the_end_of_the_run_though_the_clock_was_set_back() -> None:
+    recorder = RunRecorder()
+    for time_s in (1003.0, 1010.0, 1019.0, 20.0, 30.0, 39.0):
+        recorder(seen(time_s, 1, 1))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=1000.0, ended_s=40.0, decisions=[], load=parse_load("constant(10)"),
+    )  # fmt: skip
+    assert run.ended_s == 1039.0
+    assert run.arrived.times_s[0] == 1000.0
+    assert (np.diff(run.arrived.times_s) > 0).all()
+    assert float(run.arrived.interpolated(run.ended_s)) == 390.0
+
+
+def test_a_run_does_not_end_before_it_began_though_the_last_look_was_before_the_clock_was_set_back() -> None:
+    recorder = RunRecorder()
+    recorder(seen(1003.0, 1, 1))
+    run = recorder.run(
+        strategy="s", pipeline="p", slo=Slo(freshness_s=30.0), limits=Limits(min_nodes=1, max_nodes=2),
+        started_s=1000.0, ended_s=40.0, decisions=[], load=parse_load("constant(10)"),
+    )  # fmt: skip
+    assert run.ended_s == 1000.0
+    assert score(run, oracle_node_seconds=None).rows_in == 0
 
 
 def test_a_look_that_is_shown_twice_is_taken_once() -> None:

@@ -24,7 +24,8 @@ sys.path.append(str(Path(__file__).parent.parent / "bench"))
 from made_progress import progress
 
 from ebbflow.bench.replay.plan import Plan, Settings, plan_of, read_recording
-from ebbflow.control.attach import Attached, attach
+from ebbflow.control.attach import attach
+from ebbflow.control.attached import Attached
 from ebbflow.core.clock import Clock, ManualClock
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout

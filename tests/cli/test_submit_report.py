@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ebbflow.cli import submit as module
-from ebbflow.control.attach import History
+from ebbflow.control.attached import History
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock

@@ -12,7 +12,7 @@ import pytest
 from fake_target import FakeTarget, Wishing
 
 from ebbflow.control import attach as module
-from ebbflow.control.attach import Attached
+from ebbflow.control.attached import Attached
 from ebbflow.core.clock import SystemClock
 from ebbflow.errors import StoreError, TargetError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_target import FakeTarget, Wishing, a_batch
 
-from ebbflow.control.attach import Attached
+from ebbflow.control.attached import Attached
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.limits import Limits

@@ -14,6 +14,7 @@ import pytest
 from fake_target import FakeTarget
 
 from ebbflow.control import attach as module
+from ebbflow.control.attached import _RUNNING, Attached
 from ebbflow.core.clock import ManualClock
 
 
@@ -37,7 +38,7 @@ def over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return gone
 
 
-def attached(application: str) -> module.Attached:
+def attached(application: str) -> Attached:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId=application))
     return module.attach(session)
 
@@ -53,18 +54,18 @@ def test_a_loop_that_nobody_holds_goes_on_and_the_next_takes_over(
         second = attached("app-1")
     assert "takes over" in caplog.text
     assert not before.active
-    assert module._RUNNING["app-1"] is second
+    assert _RUNNING["app-1"] is second
     second.stop()
-    assert "app-1" not in module._RUNNING
+    assert "app-1" not in _RUNNING
 
 
 def test_a_loop_that_ends_with_its_application_is_dropped(
     over: threading.Event, wait: Callable[..., None]
 ) -> None:
     loops = [attached("app-1"), attached("app-2")]
-    assert module._RUNNING.keys() >= {"app-1", "app-2"}
+    assert _RUNNING.keys() >= {"app-1", "app-2"}
     over.set()
     wait(lambda: not any(each.active for each in loops), "both loops to end", 10)
-    assert not module._RUNNING.keys() & {"app-1", "app-2"}
+    assert not _RUNNING.keys() & {"app-1", "app-2"}
     for each in loops:
         each.stop()

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from report_runs import EPOCH_S, empty_run, scores_of, sine_run
 
+from ebbflow.core.decision import Outcome
+from ebbflow.core.layout import Layout
 from ebbflow.errors import InputError
-from ebbflow.report.ledger_table import fold
+from ebbflow.report.ledger_table import fold, ledger_table
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import page, write_page
 from ebbflow.report.wording import headline, kept_slo
@@ -141,6 +143,19 @@ def test_a_row_says_all_there_is_to_say_of_a_decision():
     for words in ("0:08", "1 → 3", "rows/s", "⌈λ′ · h / c⌉", "c = 60", "step-cap", "at most 2 in one step"):
         assert words in row
     assert "freshness 7.5 s → 8.1 s" in row
+
+
+@pytest.mark.parametrize(
+    ("wanted", "requested", "words"),
+    [(5, 3, "2 cannot be had: no free cores"), (1, 3, "2 cannot leave: no free cores")],
+)
+def test_what_is_infeasible_is_told_as_what_it_is(wanted, requested, words):
+    run = sine_run()
+    entry = next(entry for entry in run.decisions if entry.verdict == "act")
+    decision = msgspec.structs.replace(entry.decision, wanted=Layout.of(wanted))
+    outcome = Outcome(requested=Layout.of(requested), infeasible_nodes=2, note="no free cores")
+    told = msgspec.structs.replace(entry, before=Layout.of(3), decision=decision, outcome=outcome)
+    assert words in ledger_table(replace(run, decisions=[told]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

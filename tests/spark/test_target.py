@@ -150,16 +150,18 @@ def test_cached_data_keeps_its_executor_until_it_is_let_go(spark, query, wait) -
     try:
         wait(lambda: all(e.rdd_blocks for e in Driver(spark).executors()), "both to hold some of it", 30)
         held = target.apply(Layout.of(1))
-        assert held.requested == Layout.of(2)
+        assert (held.requested, held.infeasible_nodes) == (Layout.of(2), 1)
         assert re.fullmatch("executor .*, executor .* hold cached data that Spark would lose", held.note)
         seen = target.observe()
         assert seen.layout == seen.requested == Layout.of(2)
         assert not seen.under_way
+        assert target.apply(Layout.of(1)).note == "", "it is told once"
         assert table.count() == 80
     finally:
         for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
             rdd.unpersist(True)
     wait(lambda: not any(e.rdd_blocks for e in Driver(spark).executors()), "it to be let go", 30)
+    target.observe()
     assert target.apply(Layout.of(1)).note.startswith("letting go executor")
     eyes.until(lambda o: o.held_nodes == 1, "one to leave")
     assert query.exception() is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from made_flows import chain
 
+from ebbflow.core.batches import Batch, StageRun
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
@@ -67,6 +68,45 @@ def test_a_step_by_hand(a: float, b: float, nodes: list[float], wanted: Layout) 
     assert decision.wanted == wanted
     assert decision.reason
     assert decision.formula
+
+
+def on_batches(age_s: float, running_s: float, **changes: Any) -> Decision:
+    """Its decision a minute after a batch that kept half of two nodes busy, while the next had run for so long when it
+    was looked at, which is so long ago."""
+    strategy, layout = Joint(), Layout.of(2)
+    stages = (StageRun(index=0, tasks=8, task_time_s=40.0, cpu_time_s=40.0, wall_s=5.0, longest_task_s=5.0),)
+    done = Batch(
+        query="app", batch_id=0, started_s=0.0, duration_s=9.0, rows=100, slots=8, trigger_interval_s=10.0,
+        arrival_rate_per_s=10.0, backlog_rows=0.0, oldest_arrival_s=-10.0, stages=stages,
+    )  # fmt: skip
+
+    def look(now_s: float, **shown: Any) -> Decision:
+        usual: dict[str, Any] = {
+            "now_s": now_s, "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout,
+            "windows": Windows(), "batches": (), "under_way": (), "limits": Limits(min_nodes=1, max_nodes=6),
+            "slo": Slo(freshness_s=30.0), "slots_per_node": 4, "lead_time_s": 0.0, "data_age_s": 0.0,
+        }  # fmt: skip
+        return strategy.decide(Snapshot(**{**usual, **shown}))
+
+    look(9.5, batches=(done,), queries={"app": None})
+    return look(70.0, data_age_s=age_s, queries={"app": 70.0 - age_s - running_s}, **changes)
+
+
+@pytest.mark.parametrize(("running_s", "nodes"), [(4.0, 2), (12.0, 3)])
+@pytest.mark.parametrize("age_s", [0.0, 9.0])
+def test_a_batch_outlasts_its_interval_by_when_it_was_looked_at(
+    age_s: float, running_s: float, nodes: int
+) -> None:
+    assert on_batches(age_s, running_s).wanted.main_nodes == nodes, "it may have ended since"
+
+
+@pytest.mark.parametrize("age_s", [0.0, 9.0])
+def test_a_node_that_was_read_shortly_before_the_look_counts(age_s: float) -> None:
+    windows, seen_s = Windows(), 70.0 - age_s
+    windows.add([Reading(seen_s - 40.0, "node-0", Metric.NODE_CPU, 0.9)])  # it left
+    windows.add([Reading(seen_s - 10.0, "node-1", Metric.NODE_CPU, 0.6)])
+    decision = on_batches(age_s, 4.0, windows=windows)
+    assert decision.inputs["nodes_cpu"] == 0.6
 
 
 def test_the_limits_hold_for_joint_as_well() -> None:

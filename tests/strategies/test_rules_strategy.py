@@ -445,7 +445,7 @@ def test_missing_and_stale_readings_never_fire() -> None:
     world = World(Policy(grow().when(HIGH), rule("in").scale_in(cluster()).by(absolute(1)).when(LOW)))
     world.run(9, enrich=301)
     world.now_s += 60
-    assert world.look(data_age_s=60.0).wanted == world.layout
+    assert world.look().wanted == world.layout
     blind = World(Policy(grow().when(HIGH), rule("in").scale_in(cluster()).by(absolute(1)).when(LOW)))
     blind.queue = {}
     assert blind.run(60) == []
@@ -470,10 +470,9 @@ def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
     assert len(world.rules._router) < 300
 
 
-def test_bounds_need_no_readings_but_a_target_that_can_be_seen() -> None:
+def test_bounds_need_no_readings() -> None:
     world = World(Policy(bounds("b").keep(cluster(), at_least=3)))
     world.queue = {}
-    assert world.look(data_age_s=60.0).wanted == world.layout
     assert world.look().wanted.main_nodes == 3
 
 
@@ -590,7 +589,7 @@ def test_whatever_is_read_sizes_stay_within_their_limits(looks: Any, most: int, 
     world = World(policy)
     for rows, seen, wait_s in looks:
         world.queue = {"enrich": rows} if seen else {}
-        decision = world.look(data_age_s=0.0 if seen else wait_s)
+        decision = world.look()
         assert 1 <= decision.wanted.parallelism["enrich"] <= most
         assert decision.wanted.parallelism["store"] == 1
         assert 1 <= decision.wanted.main_nodes <= 20

@@ -3,107 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
+from fake_spark import Scene
 
-from ebbflow.core.clock import ManualClock
 from ebbflow.core.snapshot import ActionKind
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.actuator import SparkActuator
-from ebbflow.targets.spark.draining import ShrinkTimes
-from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
+from ebbflow.targets.spark.driver import ExecutorInfo
 from ebbflow.targets.spark.tracking import ExecutorTracker
-
-
-class FakeQuery:
-    isActive = True  # noqa: N815
-
-
-@dataclass
-class FakeSpark:
-    """Driver, monitor and cluster in one: executors come when told to, and leave when decommissioned."""
-
-    clock: ManualClock
-    room: int = 100
-    busy: bool = False
-    obedient: bool = True
-    ids: list[str] = field(default_factory=lambda: ["0"])
-    totals: list[int] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-    killed: list[str] = field(default_factory=list)
-    state: dict[str, int] = field(default_factory=dict)
-    cached: dict[str, int] = field(default_factory=dict)
-    queries: list[Any] = field(default_factory=lambda: [FakeQuery()])
-    last_look: list[ExecutorInfo] | None = None
-    """What the monitor saw last; None: it looks all the time."""
-
-    def executors(self) -> list[ExecutorInfo]:
-        return [
-            ExecutorInfo(i, True, 1, 1, 0, 1, 1, 0, self.cached.get(i, 0), 0, 1000 * int(i)) for i in self.ids
-        ]
-
-    @property
-    def present(self) -> list[ExecutorInfo]:
-        return self.executors() if self.last_look is None else self.last_look
-
-    def last_progress(self) -> list[Any]:
-        return []
-
-    def status(self, query: Any) -> QueryStatus:
-        return QueryStatus("", True, self.busy)
-
-    def state_partitions_by_executor(self, progress: Any) -> dict[str, int]:
-        return self.state
-
-    def request_total(self, count: int) -> bool:
-        self.totals.append(count)
-        return True
-
-    def decommission(self, executor_id: str) -> bool:
-        self.told.append(executor_id)
-        if self.obedient:
-            self.ids.remove(executor_id)
-        return True
-
-    def kill(self, executor_ids: Any) -> None:
-        self.killed += executor_ids
-        self.ids = [i for i in self.ids if i not in executor_ids]
-
-    def fits(self, executors: int, held: int) -> tuple[int, str]:
-        fit = max(0, min(executors, self.room - held))
-        return fit, "" if fit == executors else "no free cores"
-
-    def come(self, *ids: str) -> None:
-        self.ids += ids
-
-
-class Scene:
-    def __init__(self, *, min_nodes: int = 1, **spark: Any) -> None:
-        self.clock = ManualClock(1000.0)
-        self.spark = FakeSpark(self.clock, **spark)
-        self.tracker = ExecutorTracker(12.0)
-        fake: Any = self.spark
-        self.actuator = SparkActuator(
-            fake, self.clock, fake, self.tracker, fake, min_nodes=min_nodes,
-            shrink_times=ShrinkTimes(between_batches_within_s=1.0, gone_within_s=5.0),
-        )  # fmt: skip
-        self.actuator.requested = len(self.spark.ids)
-        self.look()
-
-    def look(self) -> None:
-        if self.spark.last_look is not None:
-            self.spark.last_look = self.spark.executors()
-        self.tracker.seen(self.clock.now_s(), self.spark.present)
-        if self.actuator.in_charge:
-            self.actuator.take_stock()
-
-    def drained(self) -> None:
-        drain = self.actuator._drain
-        assert drain is not None
-        drain.join(10)
-        assert not drain.is_alive()
 
 
 def test_growth_is_asked_for_once_and_shows_as_under_way_until_it_has_come() -> None:
@@ -314,60 +221,6 @@ def test_a_surplus_is_let_go_when_fewer_are_wanted() -> None:
     scene.drained()
     scene.look()
     assert (scene.actuator.requested, scene.spark.totals[-1]) == (2, 2)
-
-
-def test_who_holds_cached_data_stays_while_another_can_leave() -> None:
-    scene = Scene(ids=["0", "1", "2"], cached={"2": 4}, state={"0": 9, "1": 9})
-    requested, infeasible, note = scene.actuator.set_nodes(2)
-    assert (requested, infeasible) == (2, 0)
-    assert note == "letting go executor 1, with 9 state partition(s) to load elsewhere"
-    scene.drained()
-    assert scene.spark.ids == ["0", "2"]
-
-
-def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so() -> None:
-    scene = Scene(ids=["0", "1", "2"], cached={"0": 1, "2": 4})
-    held = "executor 0, executor 2 hold cached data that Spark would lose"
-    requested, infeasible, note = scene.actuator.set_nodes(1)
-    assert (requested, infeasible) == (2, 0)
-    assert note == f"letting go executor 1, with 0 state partition(s) to load elsewhere; {held}"
-    scene.drained()
-    scene.look()
-    assert scene.spark.totals[-1] == 2
-    assert scene.actuator.set_nodes(1) == (2, 0, held)
-    assert scene.actuator.set_nodes(1) == (2, 0, held)
-    assert scene.actuator.under_way() == []
-    assert (scene.spark.told, scene.spark.killed) == (["1"], [])
-    scene.spark.cached.clear()
-    assert scene.actuator.set_nodes(1)[0] == 1, "it was unpersisted"
-    scene.drained()
-    assert scene.spark.ids == ["0"]
-
-
-def test_requests_are_taken_back_even_if_nobody_can_leave() -> None:
-    scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
-    scene.actuator.set_nodes(4)
-    assert scene.actuator.set_nodes(1)[0] == 2
-    assert scene.spark.totals == [4, 2]
-    assert scene.actuator.under_way() == []
-
-
-def test_who_came_to_hold_cached_data_while_a_pause_was_waited_for_stays() -> None:
-    scene = Scene(ids=["0", "1", "2"], busy=True)
-    running = scene.spark.status
-
-    def caching(query: Any) -> QueryStatus:
-        scene.spark.cached = {"2": 4}
-        return running(query)
-
-    scene.spark.status = caching  # type: ignore[method-assign]
-    assert scene.actuator.set_nodes(1)[0] == 1
-    scene.drained()
-    assert scene.spark.told == ["1"]
-    assert scene.spark.totals[-1] == 2
-    scene.look()
-    assert scene.actuator.requested == 2
-    assert [e.id for e in scene.actuator.staying()] == ["0", "2"]
 
 
 @pytest.mark.parametrize("completed", [0, 1])

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
 from ebbflow.targets.spark.stopping import stop_between_batches
-from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import parse_load
 
 log = logging.getLogger(__name__)
@@ -169,8 +169,8 @@ def run_live(
                 ended_s=ended_s,
                 decisions=decisions,
                 reconfigurations=reconfigurations,
-                arrived=_arrived(scenario, started_s, ended_s),
-                processed=_processed(progress, started_s),
+                load=parse_load(scenario.load),
+                processed=_processed(progress, started_s, recorder, time.now_s()),
             )
             rows = _end_row(progress[-1]) if progress else 0
     lost, repeated = rankings.audit(rows)
@@ -225,19 +225,12 @@ def _end_row(progress: Any) -> int:
     return int(end_offset(progress)["row"])
 
 
-def _arrived(scenario: LiveScenario, started_s: float, ended_s: float) -> Curve:
-    arrivals = Arrivals(parse_load(scenario.load))
-    times_s = np.arange(0.0, ended_s - started_s + 1.0, 0.5)
-    return Curve(times_s + started_s, np.array([float(arrivals.rows_by(t)) for t in times_s]))
-
-
-def _processed(progress: list[Any], started_s: float) -> Curve:
-    from datetime import datetime
-
+def _processed(progress: list[Any], started_s: float, recorder: RunRecorder, now_s: float) -> Curve:
+    """Rows done, at the end of each batch. The clock may have been set back by ``now_s``, the run's has not."""
+    began_s = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in progress]
     points = [(started_s, 0.0)]
-    for each in progress:
-        began_s = datetime.fromisoformat(each["timestamp"]).timestamp()
-        points.append((began_s + each["durationMs"]["triggerExecution"] / 1000, float(_end_row(each))))
+    for each, at_s in zip(progress, recorder.on_one_clock([*began_s, now_s]), strict=False):
+        points.append((at_s + each["durationMs"]["triggerExecution"] / 1000, float(_end_row(each))))
     return Curve.of(points)
 
 

@@ -20,6 +20,7 @@ from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
+from ebbflow.workloads import Arrivals, Load
 
 _KEEP = 100_000
 """Batches of all queries, and changes, kept in a few numbers each: a day of one-second batches. The oldest go
@@ -55,11 +56,11 @@ class RunRecorder:
 
     Rows are counted as the monitor saw them: what had arrived by the start of each batch, and what was
     done by its end. Those that a query began with are taken to have come when its first batch started: how long they
-    had waited by then nobody knows. Whoever knows the arrivals better (the demo knows the load) replaces the curves.
+    had waited by then nobody knows. Whoever knows better (the demo knows the load, and what its sink counted) says so.
     Rows leave in the order of their arrival within a query, not among several: ``score`` looks at each.
 
     Where the clock is set back, what comes after is dated on as if it had not been: a run has one time, that of its
-    start. ``ended_s`` and the decisions come as the clock showed them.
+    start. ``ended_s`` and the decisions come as the clock showed them; the load counts from ``started_s``.
     """
 
     def __init__(self) -> None:
@@ -109,18 +110,24 @@ class RunRecorder:
             for by_s in [ahead_s if batch.started_s <= self._last_s else before_s]
         ]
 
-    def _decided(self, decisions: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-        """On the clock of the start: the last ones are of after all set-backs, those before a leap of before it."""
-        set_back_s, dated = list(self._set_back_s), []
+    def on_one_clock(self, times_s: Sequence[float]) -> list[float]:
+        """Times that followed each other, on the clock of the start: the last ones are of after all set-backs, those
+        before a leap of before it."""
+        set_back_s, dated_s = list(self._set_back_s), []
         later_s = math.inf
-        for entry in reversed(decisions):
-            if set_back_s and entry.time_s > later_s + set_back_s[-1] / 2:
+        for time_s in reversed(times_s):
+            if set_back_s and time_s > later_s + set_back_s[-1] / 2:
                 set_back_s.pop()
-            later_s = entry.time_s
-            dated.append(
-                msgspec.structs.replace(entry, time_s=entry.time_s + sum(set_back_s)) if set_back_s else entry
-            )
-        return dated[::-1]
+            later_s = time_s
+            dated_s.append(time_s + sum(set_back_s))
+        return dated_s[::-1]
+
+    def _decided(self, decisions: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        dated_s = self.on_one_clock([entry.time_s for entry in decisions])
+        return [
+            msgspec.structs.replace(entry, time_s=time_s)
+            for entry, time_s in zip(decisions, dated_s, strict=True)
+        ]
 
     @property
     def rows_not_timed(self) -> int:
@@ -143,15 +150,20 @@ class RunRecorder:
         ended_s: float,
         decisions: Sequence[LedgerEntry],
         reconfigurations: int | None = None,
-        arrived: Curve | None = None,
+        load: Load | None = None,
         processed: Curve | None = None,
     ) -> Run:
-        """The record of what was seen between two times. ``reconfigurations``: where ``decisions`` are not all."""
-        decisions, ended_s = self._decided(decisions), ended_s + sum(self._set_back_s)
+        """The record of what was seen between two times. ``reconfigurations``: where ``decisions`` are not all;
+        ``load`` and ``processed``: where they are known; the latter on the clock of the start.
+        """
+        decisions = self._decided(decisions)
+        # The last set-back is not known if it came after the last look.
+        ended_s = max(started_s, ended_s + sum(self._set_back_s))
         if reconfigurations is None:
             acts = [e for e in decisions if e.verdict == "act" and e.time_s >= started_s]
             reconfigurations = sum(act.changed for act in acts)
         queries = list(self._queries.values())
+        arrived = _arrived(queries, started_s, ended_s) if load is None else _came(load, started_s, ended_s)
         return Run(
             strategy=strategy,
             pipeline=pipeline,
@@ -159,7 +171,7 @@ class RunRecorder:
             limits=limits,
             started_s=started_s,
             ended_s=ended_s,
-            arrived=_arrived(queries, started_s, ended_s) if arrived is None else arrived,
+            arrived=arrived,
             processed=_processed(queries, started_s) if processed is None else processed,
             nodes=Curve.of(_from_start(self._nodes, started_s)),
             nodes_working=Curve.of(_from_start(self._working, started_s)),
@@ -185,6 +197,11 @@ class RunRecorder:
         """Latency and violation over the rows of each query, so that none hides behind another; all rows counted."""
         scores, old = score_together(self.by_query(run) or [run]), self.rows_not_timed
         return replace(scores, rows_in=scores.rows_in + old, rows_out=scores.rows_out + old)
+
+
+def _came(load: Load, started_s: float, ended_s: float) -> Curve:
+    times_s = np.arange(0.0, ended_s - started_s + 1.0, 0.5)
+    return Curve(times_s + started_s, Arrivals(load).rows_by_each(times_s).astype(np.float64))
 
 
 def _arrived(queries: Sequence[_Query], started_s: float, ended_s: float) -> Curve:
@@ -213,13 +230,14 @@ def without(run: Run, lost_rows: Sequence[int]) -> Run:
     """A run in which rows were lost that the source counts as done: an audit found their numbers, ascending and in the
     order of arrival from 0.
 
+    >>> from ebbflow.workloads import parse_load
     >>> run = RunRecorder().run(
     ...     strategy="static", pipeline="count", slo=Slo(freshness_s=4.0), limits=Limits.parse("1:4"), started_s=0.0,
-    ...     ended_s=10.0, decisions=[], arrived=Curve.of([(0, 0), (10, 10)]), processed=Curve.of([(0, 0), (10, 10)])
+    ...     ended_s=10.0, decisions=[], load=parse_load("constant(1)"), processed=Curve.of([(0, 0), (10, 10)])
     ... )
     >>> audited = without(run, [3, 7])
-    >>> audited.processed.values.tolist(), audited.lost.values.tolist()
-    ([0.0, 8.0], [0.0, 2.0])
+    >>> audited.processed.values.tolist(), audited.lost.stepped(np.array([3.0, 4.0, 8.0])).tolist()
+    ([0.0, 8.0], [0.0, 1.0, 2.0])
     """
     numbers = np.asarray(lost_rows, dtype=np.float64)
 

@@ -17,7 +17,9 @@ from ebbflow.cli.output import check_writable, print_json, say, standard_output_
 from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
 from ebbflow.cli.profile_option import ProfileOption, profiles_on_spark
 from ebbflow.cli.spark_conf import spark_conf
-from ebbflow.control.attach import DEFAULT_SLO, Attached, History, attach, check_agents
+from ebbflow.control.attach import attach
+from ebbflow.control.attach_arguments import DEFAULT_SLO, check_agents
+from ebbflow.control.attached import Attached, History
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 
+from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import Note
-from ebbflow.errors import InputError
+from ebbflow.core.decision import LedgerEntry
+from ebbflow.errors import EbbflowError, InputError
+from ebbflow.monitoring.store import Store
 from ebbflow.policy.model import Policy
 from ebbflow.strategies.rules import Rules
 
@@ -39,3 +42,13 @@ class PolicyInForce:
         change = self.rules.use(policy)
         log.info("policy replaced: %s", change)
         return Note(text=f"policy replaced: {change}", inputs={"rules": len(policy.rules)})
+
+
+def recall_acts(policy: PolicyInForce, store: Store, now_s: float) -> None:
+    """Guard times that began before this start, from the ledger of the store; where that cannot be read, from now."""
+    try:
+        acts = [LedgerEntry.from_json(act) for act in store.ledger(verdict=ACT)]
+    except (EbbflowError, LookupError, TypeError) as error:  # of another version, or damaged
+        log.warning("guard times start afresh, the ledger before cannot be read: %s", error)
+        return
+    policy.rules.recall(act for act in acts if act.time_s <= now_s)

@@ -82,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came of asking: the layout now requested, and what cannot be had, with the reason."""
+    """What came of asking: the layout now requested, and how many cannot come, or leave, with the reason."""
 
     requested: Layout
     infeasible_nodes: int = 0

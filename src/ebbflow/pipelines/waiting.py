@@ -8,7 +8,6 @@ parallelism, so that the queue is seen where it is, at the source.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext, cloudpickle
 
-from ebbflow.core.clock import Clock
+from ebbflow.core.clock import Clock, wait_until
 from ebbflow.errors import TargetError
 from ebbflow.pipelines import paced
 from ebbflow.targets.spark.operator import operator
@@ -96,13 +95,11 @@ class WaitingOperator:
 
 def warm_up(spark: SparkSession, name: str, folder: Path, *, instances: int, clock: Clock) -> None:
     """Let every executor start Python and load its classes: a first batch may take ten seconds."""
-    never, began_s = threading.Event(), clock.now_s()
+    began_s = clock.now_s()
     warming = WaitingOperator(
         name=name, load="constant(40)", rate_per_s=40.0, start_ms=round(began_s * 1000), batch_s=0.2
     ).managed(spark, folder, instances)
-    while not _is_warm(warming.query) and clock.now_s() < began_s + WARM_WITHIN_S:
-        clock.wait(0.2, never)
-    warm = _is_warm(warming.query)
+    warm = wait_until(lambda: _is_warm(warming.query), clock, began_s + WARM_WITHIN_S, every_s=0.2)
     warming.stop()
     if not warm:
         raise TargetError(f"operator {name!r} was not warm after {WARM_WITHIN_S:g} s; is the machine busy?")

@@ -122,7 +122,9 @@ def _working(entry: LedgerEntry) -> str:
     text = f'<span class="working">{html.escape("  ·  ".join(parts))}</span>' if parts else ""
     outcome = entry.outcome
     if outcome is not None and (outcome.infeasible_nodes or outcome.note):
-        note = f"{outcome.infeasible_nodes} cannot be had" if outcome.infeasible_nodes else ""
+        too_many = sum(outcome.requested.nodes.values()) > sum(decision.wanted.nodes.values())
+        cannot = "cannot leave" if too_many else "cannot be had"
+        note = f"{outcome.infeasible_nodes} {cannot}" if outcome.infeasible_nodes else ""
         note = ": ".join(part for part in (note, outcome.note) if part)
         text += f'<span class="working">{html.escape(note)}</span>'
     return text

@@ -20,7 +20,7 @@ from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.peers.answers import hold, want
-from ebbflow.strategies.peers.signals import Signals, blind
+from ebbflow.strategies.peers.signals import Signals
 from ebbflow.strategies.peers.timing import Every
 from ebbflow.strategies.symbiotic_view import Dimensions
 
@@ -53,8 +53,8 @@ class Joint:
         """One step, once in every assessment period."""
         missing = self._signals.look(snapshot)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
-        if why := blind(snapshot) or missing:
-            return hold(snapshot, why, FORMULA)
+        if missing:
+            return hold(snapshot, missing, FORMULA)
         if not self._due:
             return hold(snapshot, "waits for its next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
@@ -118,13 +118,13 @@ class Joint:
         since_s, windows, found = snapshot.now_s - self._assess_s, snapshot.windows, []
         for subject, metric in windows.series():
             points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
-            if points and points[-1][0] >= snapshot.now_s - STALE_AFTER_S:
+            if points and points[-1][0] >= snapshot.seen_s - STALE_AFTER_S:  # else it left before the look
                 found.append(sum(share for _, share in points) / len(points))
         busy, nodes = self._signals.busy_slots, snapshot.observed.main_nodes
         if found or not self._signals.micro_batch or busy is None or not nodes:
             return found
         for query, batch in self._signals.batches.items():
             begun_s = snapshot.queries.get(query)
-            if begun_s is not None and snapshot.now_s - begun_s > batch.trigger_interval_s + SLACK:
+            if begun_s is not None and snapshot.seen_s - begun_s > batch.trigger_interval_s + SLACK:
                 return [1.0] * nodes  # a batch that outlasts its interval has work for every slot
         return [busy / (nodes * max(1, snapshot.slots_per_node))] * nodes

@@ -5,7 +5,7 @@ hold, and whose guard times have passed, changes its operator by its step, up to
 limit is clamped to it. Guard times count from the last change of *that* size, whoever made it. After its
 action a rule needs a fresh full period. Where several rules fire for one size, scale-out goes before scale-in,
 and of several the one that leaves it largest. Bounds of the calendar hold without a trigger and without
-readings; but while the target cannot be seen nothing is done at all, not even for them.
+readings; but while the target cannot be seen the loop asks no strategy, so nothing is done, not even for them.
 
 An operator with a parallelism of its own gets another one; one without is fused with its upstream and is
 sized with the nodes. Growth that finds no free slot brings nodes for itself, shrinking gives back those that it
@@ -23,7 +23,7 @@ import msgspec
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.metrics import Metric
-from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
+from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.calendar import holds
 from ebbflow.policy.change import PolicyChange
@@ -139,9 +139,6 @@ class Rules:
     def _decide(self, snapshot: Snapshot) -> Decision:
         router = self._routed(snapshot)
         self._settle(snapshot)
-        if snapshot.data_age_s > STALE_AFTER_S:
-            reason = f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
-            return Decision(wanted=snapshot.planned, reason=reason, formula=formula(None))
         self._feed(router, snapshot)
         in_force = list(self._in_force(snapshot))
         verdicts = [

@@ -32,7 +32,6 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.patience import WAIT, Patience
 from ebbflow.strategies.peers.answers import hold
-from ebbflow.strategies.peers.signals import blind
 from ebbflow.strategies.peers.timing import Every
 from ebbflow.strategies.reconfiguration import Stops, Worth, weigh
 from ebbflow.strategies.refusals import Refusals
@@ -101,8 +100,6 @@ class Symbiotic:
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The layout that the load needs, once in every assessment period."""
-        if why := blind(snapshot):
-            return hold(snapshot, why, FORMULA)
         self._stops.look(snapshot, [snapshot.pipeline.name, *snapshot.queries])
         self._refusals.look(snapshot.planned, snapshot.now_s)
         self._known.look(snapshot)

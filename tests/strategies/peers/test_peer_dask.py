@@ -73,7 +73,7 @@ def test_a_look_that_suggested_nothing_is_held_too() -> None:
 def test_seconds_in_which_nothing_was_seen_suggest_nothing() -> None:
     strategy = Dask()
     strategy.decide(waiting(0.0, 8, 500.0))
-    strategy.decide(world(10.0, 8, data_age_s=99.0))
+    strategy.decide(world(10.0, 8, queries={}))
     assert strategy.decide(waiting(20.0, 8, 500.0)).wanted.main_nodes == 8
     assert strategy.decide(waiting(30.0, 8, 500.0)).wanted.main_nodes == 2
 
@@ -101,7 +101,7 @@ def test_on_operators_a_row_costs_what_all_of_them_spend_on_it() -> None:
 def test_without_a_lag_or_a_cost_it_holds() -> None:
     uncounted = world(10.0, 4, [batch(10.0, 5.0)])
     silent = Operators().world(10.0, Layout.of(4))
-    for seen in (world(0.0, 4), uncounted, silent, world(9.0, 4, data_age_s=99.0)):
+    for seen in (world(0.0, 4), uncounted, silent):
         decision = Dask().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason

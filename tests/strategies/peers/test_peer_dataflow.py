@@ -92,6 +92,6 @@ def test_on_missing_data_it_holds_and_forgets_what_it_had_watched() -> None:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
         strategy.decide(at(float(now_s), 4, lag_rows=3000.0, slot_seconds=36.0))
-    decision = strategy.decide(world(120.0, 4, data_age_s=60.0))
+    decision = strategy.decide(world(120.0, 4, queries={}))
     assert "no data" in decision.reason
     assert strategy.decide(at(130.0, 4, lag_rows=3000.0, slot_seconds=36.0)).wanted.main_nodes == 4

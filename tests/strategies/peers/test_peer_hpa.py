@@ -62,7 +62,7 @@ def test_a_look_that_covers_several_syncs_makes_them_all() -> None:
 def test_syncs_that_saw_nothing_do_nothing() -> None:
     strategy = Hpa()
     assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
-    strategy.decide(world(5.0, 5, data_age_s=60.0))
+    strategy.decide(world(5.0, 5, queries={}))
     assert strategy.decide(busy(60.0, 5, 140.0)).wanted.main_nodes == 10
 
 
@@ -99,8 +99,7 @@ def test_an_idle_query_is_a_measured_zero() -> None:
 
 def test_it_holds_on_what_it_does_not_know() -> None:
     uncounted = world(10.0, 4, [batch(10.0, 10.0)])
-    stale = busy(30.0, 4, 38.0, data_age_s=60.0)
-    for seen in (world(0.0, 4), uncounted, stale):
+    for seen in (world(0.0, 4), uncounted):
         decision = Hpa().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason

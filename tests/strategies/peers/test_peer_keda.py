@@ -91,8 +91,3 @@ def test_without_a_lag_it_holds() -> None:
     target = Operators()
     assert "no data" in Keda().decide(target.world(10.0, Layout.of(4))).reason
     assert "no data" in Keda().decide(world(10.0, 4)).reason
-    seen = lagging(0.0, 4, 1000.0)
-    stale = world(60.0, 4, seen.batches, windows=seen.windows, data_age_s=60.0)
-    decision = Keda().decide(stale)
-    assert decision.wanted.main_nodes == 4
-    assert "no data" in decision.reason

@@ -129,7 +129,7 @@ def test_nothing_is_done_on_nothing() -> None:
     continuous = Operators()
     for now_s in (0.0, 10.0):
         continuous.read(now_s, rate_per_s=100, lag_rows=1e6, read=(1000, 1000, 10, 1))
-    for seen in (unknown, continuous.world(10.0, Layout.of(4)), world(0.0, 4, data_age_s=99.0)):
+    for seen in (unknown, continuous.world(10.0, Layout.of(4)), world(0.0, 4, queries={})):
         decision = SparkDra().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason

@@ -27,7 +27,6 @@ from ebbflow.bench.record import RunRecorder
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
-from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.scratch import scratch_folder
@@ -40,7 +39,7 @@ from ebbflow.strategies.symbiotic_view import Dimensions
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
-from ebbflow.workloads import Arrivals, Load, Trace, parse_load
+from ebbflow.workloads import Load, Trace, parse_load
 from ebbflow.workloads.parameters import write_text
 
 LIMITS = Limits(min_nodes=1, max_nodes=4)
@@ -183,15 +182,9 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
         ended_s=ended_s,
         decisions=decisions,
         reconfigurations=reconfigurations,
-        arrived=_arrived(case, started_s, ended_s),
+        load=parse_load(case.load),
     )
     return Measured.of([run]), curves_of({T1: run}, watched.until(case.seconds))
-
-
-def _arrived(case: SparkCase, started_s: float, ended_s: float) -> Curve:
-    arrivals = Arrivals(parse_load(case.load))
-    times_s = np.arange(0.0, ended_s - started_s + 1.0, 0.5)
-    return Curve(times_s + started_s, np.array([float(arrivals.rows_by(t)) for t in times_s]))
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from ebbflow.bench.profiling.applications import Application, application
 from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
-from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.core.scratch import scratch_folder
@@ -144,11 +144,14 @@ class _Runs:
         query = self._chosen.start(
             self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
         )
-        until_s, never = self._clock.now_s() + LONGEST_WARM_UP_S, threading.Event()
-        while len(query.query.recentProgress) < WARM_BATCHES and self._clock.now_s() < until_s:
-            if query.query.exception() is not None or self._clock.wait(0.5, never):
-                break
-        failed = query.query.exception()
+        running = query.query
+        wait_until(
+            lambda: running.exception() is not None or len(running.recentProgress) >= WARM_BATCHES,
+            self._clock,
+            self._clock.now_s() + LONGEST_WARM_UP_S,
+            every_s=0.5,
+        )
+        failed = running.exception()
         query.stop()
         self._check(failed)
 

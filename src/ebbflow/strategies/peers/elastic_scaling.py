@@ -21,7 +21,6 @@ from ebbflow.core.decision import Decision, Effect
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.peers.answers import hold, want
-from ebbflow.strategies.peers.signals import blind
 
 FORMULA = "n' = ceil(n · mean), mean = Σ αᵏ·(batch time / interval) / Σ αᵏ, unless low ≤ mean ≤ high"
 
@@ -45,8 +44,6 @@ class ElasticScaling:
         """The size that would fill the interval exactly."""
         was_scaling, self._scaling = self._scaling, bool(snapshot.under_way)
         timed = [batch for batch in snapshot.batches if batch.trigger_interval_s > 0 and batch.rows > 0]
-        if missing := blind(snapshot):
-            return hold(snapshot, missing, FORMULA)
         if not timed:
             return hold(snapshot, "no data: no batch with rows and an interval has ended", FORMULA)
         here = snapshot.observed.main_nodes

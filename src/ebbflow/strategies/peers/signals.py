@@ -27,17 +27,10 @@ from itertools import pairwise
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Window
-from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
+from ebbflow.core.snapshot import Snapshot
 
 IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
-
-
-def blind(snapshot: Snapshot) -> str:
-    """Why nothing can be said of the present; empty where something can."""
-    if snapshot.data_age_s > STALE_AFTER_S:
-        return f"no data: nothing was measured for {snapshot.data_age_s:.0f} s"
-    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +105,6 @@ class Signals:
     def look(self, snapshot: Snapshot) -> str:
         """Take in a snapshot; the answer says what is missing, and is empty where nothing is."""
         self.new, self._sources = [], snapshot.pipeline.sources
-        if why := blind(snapshot):
-            return why
         for gone in [name for name in self.batches if name not in snapshot.queries]:
             del self.batches[gone]
             self.last.pop(gone, None)

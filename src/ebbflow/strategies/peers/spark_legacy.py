@@ -16,7 +16,6 @@ import math
 from ebbflow.core.decision import Decision
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.peers.answers import hold, want
-from ebbflow.strategies.peers.signals import blind
 from ebbflow.strategies.peers.timing import Every
 
 FORMULA = "ratio = mean batch time / interval; ≥ up: n + max(round(ratio), 1); ≤ down: n − 1"
@@ -42,8 +41,6 @@ class SparkLegacy:
         if not self._every.due(snapshot.now_s):
             return hold(snapshot, "waits for its next interval", FORMULA)
         ratios, self._ratios = self._ratios, []
-        if missing := blind(snapshot):
-            return hold(snapshot, missing, FORMULA)
         if not ratios:
             return hold(snapshot, "no data: no batch with an interval ended in this period", FORMULA)
         ratio = sum(ratios) / len(ratios)

@@ -43,6 +43,8 @@ class SparkActuator:
         self._min_nodes = min_nodes
         self._give_up_after_s = give_up_after_s
         self._drain: Drain | None = None
+        self._refused: tuple[int, frozenset[str]] | None = None
+        """The last size that could not be had, and those who are in its way: all that stay hold cached data."""
         self.requested = 0
         self.in_charge = False
         """Whether anything was ever asked of us; until then, others decide and we only look."""
@@ -63,8 +65,14 @@ class SparkActuator:
         return [e for e in self._monitor.present if e.id not in leaving]
 
     def set_nodes(self, wanted: int) -> tuple[int, int, str]:
-        """Ask for a number of executors. (now requested, not to be had, why)."""
+        """Ask for a number of executors. (now requested, how many cannot come or cannot leave, why).
+
+        The loop asks for a plan that was not granted again at every decision. Who stays for cached data is told once,
+        and Spark is not asked, until another size is wanted or a look shows something else.
+        """
         self.in_charge = True
+        if self._refused is not None and self._refused[0] != wanted:
+            self._refused = None
         drain = self._drain
         if wanted > self.requested and drain is not None and drain.is_alive() and drain.cancel():
             self._drain = None
@@ -91,6 +99,8 @@ class SparkActuator:
         return granted, missing - fit, why
 
     def _shrink(self, wanted: int, staying: int) -> tuple[int, int, str]:
+        if self._refused == (wanted, self._all_holders()):
+            return self.requested, 0, ""  # it was told when it was asked first, and nothing has changed
         if self.leaving:
             return self.requested, 0, "the last scale-in is still under way"
         there = {e.id for e in self.staying()}
@@ -109,8 +119,9 @@ class SparkActuator:
         if self.requested > wanted + too_many:
             self._driver.request_total(wanted + too_many)
         self.requested = wanted + kept
+        self._refused = (wanted, frozenset(holders)) if kept else None
         if not victims:
-            return self.requested, 0, why
+            return self.requested, kept, why
         self._drain = Drain(
             self._driver,
             self._clock,
@@ -122,7 +133,12 @@ class SparkActuator:
         self._drain.start()
         moved = sum(state.get(victim, 0) for victim in victims)
         note = f"letting go {named(victims)}, with {moved} state partition(s) to load elsewhere"
-        return self.requested, 0, "; ".join(filter(None, [note, why]))
+        return self.requested, kept, "; ".join(filter(None, [note, why]))
+
+    def _all_holders(self) -> frozenset[str] | None:
+        """Those that stay, if the last look showed cached data on every one of them."""
+        staying = self.staying()
+        return frozenset(e.id for e in staying) if all(e.rdd_blocks for e in staying) else None
 
     def under_way(self) -> list[ActionUnderWay]:
         """What was asked for and is not there yet."""
