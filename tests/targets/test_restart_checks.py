@@ -49,7 +49,7 @@ class Started:
 def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     stopped: list[object] = []
 
-    def stop(query: Any, within_s: float) -> bool:
+    def stop(query: Any, within_s: float, *, or_in_one: bool = True) -> bool:
         stopped.append(query)
         query.isActive = False
         return True
@@ -124,7 +124,7 @@ def test_a_restart_tells_how_long_its_parts_took(
     query = managed(session)
     assert query.last_restart is None
     monkeypatch.setattr(restart.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(restart, "stop_between_batches", lambda query, within_s: pass_time(3.0))
+    monkeypatch.setattr(restart, "stop_between_batches", lambda query, within_s, or_in_one: pass_time(3.0))
     session._streamingCheckpointManager.repartition = lambda _, count: pass_time(0.5)
     start = query._start
     query._start = lambda sizes: pass_time(6.5) and start(sizes)  # type: ignore[assignment]
@@ -155,7 +155,7 @@ def test_one_that_ended_by_itself_stays_so(stops: list[object]) -> None:
 
 
 def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def time_out(query: Any, within_s: float) -> bool:
+    def time_out(query: Any, within_s: float, *, or_in_one: bool) -> bool:
         raise TimeoutError("Stream Execution thread for stream words failed to stop within 500 milliseconds")
 
     monkeypatch.setattr(restart, "stop_between_batches", time_out)
@@ -166,6 +166,21 @@ def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: p
     assert query.query is not before
     assert running(query)
     assert query.parallelism["tag"] == 4
+
+
+def test_one_that_cannot_be_stopped_between_batches_runs_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pause(query: Any, within_s: float, *, or_in_one: bool) -> bool:
+        assert not or_in_one
+        raise TargetError("query words showed no pause between two batches")
+
+    monkeypatch.setattr(restart, "stop_between_batches", no_pause)
+    query = managed(Session())
+    before = query.query
+    with pytest.raises(TargetError, match="showed no pause"):
+        query.restart({"tag": 4})
+    assert query.query is before
+    assert running(query)
+    assert query.parallelism["tag"] == 1
 
 
 def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_restart(

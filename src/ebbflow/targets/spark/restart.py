@@ -60,6 +60,7 @@ class ManagedQuery:
         stateful: tuple[str, ...] = (),
         stop_within_s: float = 60.0,
     ) -> None:
+        """``stop_within_s``: how long the end of its batch is waited for by ``stop``, before that is interrupted."""
         self.name = name
         self.parallelism: dict[str, int] = dict(parallelism)
         self._spark = spark
@@ -122,13 +123,18 @@ class ManagedQuery:
         """Stop it, however long that takes: one that was told to end, and is not waited for, ends with nobody there."""
         self._owed = True
         try:
-            stop_between_batches(self.query, self._stop_within_s)
+            stop_between_batches(self.query, self._stop_within_s, or_in_one=False)
+        except TargetError:
+            self._owed = False  # it runs on
+            raise
         except Exception as error:  # spark.sql.streaming.stopTimeout, for one
             log.warning("query %s does not end in time, and is waited for: %s", self.name, _first_line(error))
             with contextlib.suppress(Exception):  # what it failed of will show again when it is started
                 self.query.awaitTermination()
 
     def _start_as_it_was(self, trouble: str) -> None:
+        if not self._owed:
+            return  # it runs
         try:
             self._repartition_state(self.parallelism)
         except Exception:

@@ -3,7 +3,10 @@
 ``StreamingQuery.stop`` interrupts the batch that runs; it is done again after a restart, and state cannot be
 repartitioned until it has been. So the query is first told what ``stop`` tells it, without the interrupt:
 its thread then finishes the batch, commits it, and ends by itself. Spark has no public call for that;
-where the inner one is not found, a moment between batches is waited for, and at a deadline it is ``stop``.
+where the inner one is not found, a moment between batches is waited for.
+
+A batch that lasts longer than the deadline is torn by who ends the query for good. Who starts it again does not tear
+it (``or_in_one=False``): a sink that is not idempotent would get its rows twice.
 
 One moment is bad for telling it: while a batch is planned. Its offsets are written by then, and a query that
 finds itself told before the batch's first job gives the batch up. Nothing of it has reached the sink, so
@@ -21,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from ebbflow.core.clock import Clock, SystemClock, wait_until
+from ebbflow.errors import TargetError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,14 +35,32 @@ LONGEST_PLANNING_S = 5.0
 """How long a good moment is waited for; a batch that plans for longer is told anyway."""
 
 
-def stop_between_batches(query: StreamingQuery, within_s: float = 60.0, clock: Clock | None = None) -> bool:
-    """End the query; True if every batch it began is committed."""
+def stop_between_batches(
+    query: StreamingQuery, within_s: float = 60.0, clock: Clock | None = None, *, or_in_one: bool = True
+) -> bool:
+    """End the query; True if every batch it began is committed.
+
+    ``or_in_one``: in the middle of a batch if none ends within the time. Else a query that was told to end is waited
+    for as long as its batch takes; one that cannot be told, and shows no pause, runs on: ``TargetError``.
+    """
     clock = clock or SystemClock()
     deadline_s = clock.now_s() + within_s
     if _ask_to_end(query, clock, clock.now_s() + min(within_s, LONGEST_PLANNING_S)):
-        ended = bool(query.awaitTermination(max(1, math.ceil(deadline_s - clock.now_s()))))
+        ended = False
+        while not ended and (clock.now_s() < deadline_s or not or_in_one):
+            left_s = deadline_s - clock.now_s() if or_in_one else within_s
+            ended = bool(query.awaitTermination(max(1, math.ceil(left_s))))
+            if not ended and not or_in_one:
+                log.warning(
+                    "query %s is still in the batch after which it ends; it is waited for", query.name
+                )
     else:
         ended = wait_until(lambda: not query.isActive or not _in_a_batch(query), clock, deadline_s)
+        if not ended and not or_in_one:
+            raise TargetError(
+                f"query {query.name} showed no pause between two batches in {within_s:g} s, and is not stopped in one, "
+                "because its sink could get rows twice; a trigger interval gives it pauses"
+            )
     query.stop()  # closes what is left; a query that has ended by itself is not disturbed
     unfinished = unfinished_batch(query)
     return ended if unfinished is None else unfinished < 0
