@@ -1,11 +1,12 @@
 """How long the simulator takes: a day of each engine, alone, and how that grows with operators, steps and nodes.
 
-Times are CPU seconds of the process (one thread), the best of three runs. A shared machine may be half as fast an
-hour later, or for a minute: a million turns of a plain loop are told first, to compare figures with. Growth is time(10×) ÷ time(1×). For the continuous engine it is told for seconds done one by one
-(a load above what the nodes hold), for the micro-batch engine with a look every 10 s, where batches are done
-one by one: that is where the time goes. Each is told where all is even, with noise, with three pipelines on the
-same nodes, and on nodes of two speeds: shortcuts that hold where all is even must not be what makes it linear.
-Times with three pipelines are told for each of them.
+Times are CPU seconds of the process (one thread), the best of three runs. A shared machine may be half as fast
+an hour later, or for a minute: a million turns of a plain loop are told first, to compare figures with. Growth
+is time(10×) ÷ time(1×). For the continuous engine it is told for seconds done one by one (a load above what the
+nodes hold), for the micro-batch engine with a look every 10 s, where batches are done one by one: that is where
+the time goes. Each is told where all is even, with noise, with three pipelines on the same nodes, and on nodes
+of two speeds: shortcuts that hold where all is even must not be what makes it linear. Times with three
+pipelines are told for each of them.
 """
 
 from __future__ import annotations
