@@ -96,6 +96,15 @@ def test_another_thread_leaves_the_handlers_alone() -> None:
     assert seen == [True]
 
 
+@pytest.fixture
+def not_under_nohup() -> Iterator[None]:
+    """A signal that was ignored from the start stays ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("not_under_nohup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_script_that_is_ended_while_its_jvm_is_launched_ends_when_that_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
