@@ -70,6 +70,15 @@ def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
         yield session
 
 
+@pytest.fixture(autouse=True)
+def queries_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails before it stops its query does not take the tests after it along."""
+    yield
+    if "spark" in request.fixturenames:
+        for query in request.getfixturevalue("spark").streams.active:
+            query.stop()
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real traces and tweets, where they are."""
