@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.alone]
 
 # Mostly waiting, so that other work on the machine changes little. Four triggers are a period: so many batches have the
 # same rows on the mean wherever they begin.
-LOAD, TRIGGER_S = "sine(base=10, peak=26, period=12s)", 3.0
+LOAD, TRIGGER_S = "sine(base=10, peak=26, period=8s)", 2.0
 LEARNED_ON, TRIES = 1, 2
 BATCHES = {3: (4, 4), 2: (1, 4), LEARNED_ON: (1, 8)}
 """(to warm up, to compare) on each size; the largest first: executors come once, and one is left for the next test."""
