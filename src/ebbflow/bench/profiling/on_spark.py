@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from ebbflow.bench.profiling.applications import Application, application
 from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
@@ -31,13 +32,18 @@ from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 TARGET = "spark"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 """The state store whose partitions can be changed in number."""
 WARM_UP_S = 10.0
 """What is read of a query before is not learned from."""
 WARM_BATCHES = 8
-"""Batches of the warm-up, in which executors load classes, compile and start Python."""
+"""How many batches are compared with as many before, in the warm-up: executors load classes, compile, start Python."""
+STILL_WARMING = 0.95
+"""Batches that take less than this share of those before are not warm yet."""
 LONGEST_WARM_UP_S = 180.0
 
 
@@ -73,7 +79,7 @@ class SparkPhase:
                 learner.learn(seen, batches)
 
             run.warm_up(stair.peak_per_s / 2)
-            run.one(stair.load, stair.seconds, [change], learn, "the stair", 0.0)
+            run.one(stair.load, stair.seconds, chosen.parallelism, [change], learn, "the stair", 0.0)
             began_s = time.process_time()
             profile = learner.profile(datetime.fromtimestamp(wall.now_s(), UTC).replace(microsecond=0))
             training_s = time.process_time() - began_s
@@ -84,7 +90,9 @@ class SparkPhase:
                 def keep(seen: Sequence[Reading], _: Sequence[Any], __: Pipeline) -> None:
                     kept.extend(seen)
 
-                run.one(stair.sine(self.check_s), self.check_s, [], keep, "a sine to check on", stair.seconds)
+                # As the stair left it: an executor more, which would idle without an instance more.
+                what, sizes = "a sine to check on", {**chosen.parallelism, **chosen.larger}
+                run.one(stair.sine(self.check_s), self.check_s, sizes, [], keep, what, stair.seconds)
                 checked = accuracy(profile, learner.pipeline, kept)
         on_progress(1.0, "done")
         return Phase(profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s)
@@ -100,6 +108,20 @@ def joined(seen: Pipeline, known: Pipeline) -> Pipeline:
     names = {operator.name for operator in seen.operators}
     streams = tuple(s for s in known.streams if s.source in names and s.target in names)
     return replace(seen, streams=streams)
+
+
+def warm(batch_times_s: Sequence[float]) -> bool:
+    """Whether the last batches were no quicker than those before.
+
+    >>> warm([4.0] + 7 * [2.0] + 8 * [1.0]), warm([4.0] + 23 * [1.0]), warm(15 * [1.0])
+    (False, True, False)
+    """
+    before, last = batch_times_s[-2 * WARM_BATCHES : -WARM_BATCHES], batch_times_s[-WARM_BATCHES:]
+    return len(before) == WARM_BATCHES and median(last) >= STILL_WARMING * median(before)
+
+
+def _batch_times_s(query: StreamingQuery) -> list[float]:
+    return [float(p["durationMs"].get("triggerExecution", 0)) / 1000 for p in query.recentProgress]
 
 
 class _Runs:
@@ -139,14 +161,14 @@ class _Runs:
 
     def warm_up(self, rate_per_s: float) -> None:
         """Let the application run for some batches, and throw away what it did."""
-        self._say(0.0, f"warming up: {WARM_BATCHES} batches")
+        self._say(0.0, "warming up: until batches get no quicker")
         checkpoint = self._folder / "checkpoint-warm-up"
         query = self._chosen.start(
             self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
         )
         running = query.query
         wait_until(
-            lambda: running.exception() is not None or len(running.recentProgress) >= WARM_BATCHES,
+            lambda: running.exception() is not None or warm(_batch_times_s(running)),
             self._clock,
             self._clock.now_s() + LONGEST_WARM_UP_S,
             every_s=0.5,
@@ -163,6 +185,7 @@ class _Runs:
         self,
         load: str,
         seconds: float,
+        parallelism: Mapping[str, int],
         changes: Sequence[tuple[float, Mapping[str, int], int]],
         listen: Callable[[Sequence[Reading], Sequence[Any], Pipeline], None],
         what: str,
@@ -172,7 +195,7 @@ class _Runs:
         self._number += 1
         checkpoint = self._folder / f"checkpoint-{self._number}"
         self._say(begun_s, f"{what}: {load}")
-        query = self._chosen.start(self._spark, checkpoint, load, self._chosen.parallelism)
+        query = self._chosen.start(self._spark, checkpoint, load, parallelism)
         started_s, last_s, ended = self._clock.now_s(), -1.0, threading.Event()
 
         def heard(report: CycleReport) -> None:
