@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ebbflow.bench.live_run import _processed
+from ebbflow.bench import live_run
+from ebbflow.bench.live_run import LiveScenario, _processed, run_live
 from ebbflow.bench.record import RunRecorder
 from ebbflow.bench.score import score
 from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import SystemClock
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.slo import Slo
+from ebbflow.errors import TargetError
+from ebbflow.pipelines.top_words import TopWords
 from ebbflow.workloads import parse_load
 
 STARTED_S, SECONDS = 1_700_000_000.0, 60
@@ -66,3 +72,26 @@ def test_what_was_done_is_dated_on_though_the_clock_was_set_back(
     assert scores.rows_out == 550
     assert scores.latency_max_s == pytest.approx(7.0, abs=1.0)
     assert (run.processed.times_s[1:] > run.processed.times_s[:-1]).all()
+
+
+def test_a_query_that_fails_ends_the_run_at_once_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = SimpleNamespace(exception=lambda: RuntimeError("no lookup today\n\tat org.apache…"))
+    stopped: list[str] = []
+
+    def attach(*_: Any, on_cycle: Any, **__: Any) -> Any:
+        on_cycle(look(STARTED_S))
+        return SimpleNamespace(
+            history=lambda: SimpleNamespace(entries=()),
+            reconfigurations=0,
+            stop=lambda: stopped.append("loop"),
+        )
+
+    cluster = SimpleNamespace(master_url="spark://h:1", web_url="http://h", agent_address="", settings={})
+    monkeypatch.setattr(live_run, "LocalCluster", lambda **_: nullcontext(cluster))
+    monkeypatch.setattr(live_run, "local_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(live_run, "source_start_s", lambda *_, **__: SystemClock().now_s())
+    monkeypatch.setattr(live_run, "attach", attach)
+    monkeypatch.setattr(TopWords, "start", lambda *_: query)
+    with pytest.raises(TargetError, match=r"^the query failed: no lookup today$"):
+        run_live(LiveScenario(seconds=3600.0), "capacity")
+    assert stopped == ["loop"]

@@ -23,7 +23,8 @@ from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import local_settings, scaling_settings
 with LocalCluster(cores=1) as cluster:
     settings = scaling_settings(initial_executors=1, master=cluster.master_url)
-    settings |= cluster.settings | local_settings()
+    settings |= cluster.settings | local_settings(cores_per_executor=2)
+    cluster.make_room(2)
     with local_session(cluster.master_url, settings, name="left") as spark:
         spark.range(10).count()
         print(cluster.folder, *cluster.process_ids, flush=True)
@@ -75,15 +76,17 @@ def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, wait) -> None:
+    """Nor when all of its group is, as a terminal and a shell do."""
     starter = subprocess.Popen(
-        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", STARTER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     assert starter.stdout is not None
     line = starter.stdout.readline().split()
     processes = tree([int(pid) for pid in line[1:]])
     assert any("java" in process.name() for process in processes)
     assert any("CoarseGrainedExecutorBackend" in command_of(process) for process in processes)
-    os.kill(starter.pid, number)
+    os.killpg(starter.pid, number)
     starter.wait(30)
     wait(
         lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes),

@@ -31,6 +31,7 @@ from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
 from ebbflow.profiling.profile import Profile
 from ebbflow.targets.spark.class_archive import record_archive
+from ebbflow.targets.spark.failure import failure_of
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
@@ -126,6 +127,8 @@ def run_live(
 
     def after_cycle(report: CycleReport) -> None:
         recorder(report)
+        if query.exception() is not None:
+            ended.set()
         if on_cycle is not None:
             on_cycle(report)
 
@@ -158,6 +161,8 @@ def run_live(
             ended_s = time.now_s()
             decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             attached.stop()
+            if (failed := query.exception()) is not None:
+                raise failure_of(failed)
             stop_between_batches(query)
             progress = list(query.recentProgress)
             run = recorder.run(

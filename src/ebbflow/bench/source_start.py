@@ -8,15 +8,15 @@ from typing import Any
 
 from ebbflow.core.clock import Clock, wait_until
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.failure import failure_of
 
 
 def source_start_s(query: Any, clock: Clock, stop: threading.Event, *, within_s: float) -> float:
     """Wait for the first batch of a query, and say when its source began."""
 
     def has_begun() -> bool:
-        failed = query.exception()
-        if failed is not None:
-            raise TargetError(f"the query failed to start: {str(failed).splitlines()[0]}")
+        if (failed := query.exception()) is not None:
+            raise failure_of(failed)
         return query.lastProgress is not None
 
     if not wait_until(has_begun, clock, clock.now_s() + within_s, every_s=0.1, stop=stop):

@@ -97,7 +97,9 @@ def main() -> None:
     except _USAGE_ERROR as error:
         if not error.format_message():  # a group without a command: its help has been shown
             sys.exit(2)
-        _fail(error.format_message(), 2)
+        words = error.format_message().rstrip(".")
+        command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "ebbflow"
+        _fail(f"{words}; `{command} --help` says what there is", 2)
     except BrokenPipeError:  # who read has heard enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)

@@ -112,6 +112,7 @@ def submit(
     attached: list[Attached] = []
     with ExitStack() as stack:
         own: dict[str, str] = {}
+        cluster: LocalCluster | None = None
         web_url = settings_file = None
         if master is None:
             say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
@@ -133,6 +134,9 @@ def submit(
 
         def on_session(spark: SparkSession) -> None:
             nonlocal started_s
+            if cluster is not None:  # the script's own settings come first, and they are known only now
+                in_force = dict(spark.sparkContext.getConf().getAll())
+                cluster.make_room(limits.max_nodes * cores_of_an_executor(in_force))
             started_s = clock.now_s()
             attached.append(
                 attach(

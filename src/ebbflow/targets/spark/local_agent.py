@@ -18,20 +18,5 @@ def start_local_agent(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     nor keys. Who calls before it is up is connected when it is.
     """
     address = f"ipc://{folder / 'agent'}"
-    with (folder / LOG).open("wb") as output:
-        popen = subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                supervisor.__file__,
-                "",
-                sys.executable,
-                "-m",
-                "ebbflow.monitoring",
-                address,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    return popen, address
+    command = [sys.executable, "-m", "ebbflow.monitoring", address]
+    return supervisor.start(command, log=folder / LOG), address

@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import urllib.request
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from ebbflow.core.clock import Clock, SystemClock, wait_until
+from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark import supervisor
 from ebbflow.targets.spark.local_agent import LOG, start_local_agent
@@ -54,17 +53,17 @@ class LocalCluster:
         *,
         cores: int,
         workers: int = 1,
-        memory_mb: int = 8192,
+        memory_mb: int | None = None,
         start_within_s: float = 90.0,
         clock: Clock | None = None,
     ) -> None:
         self._cores = cores
         self._workers = workers
-        self._memory_mb = memory_mb
+        self._memory_mb = memory_mb or max(8192, 1024 * cores)
         self._start_within_s = start_within_s
         self._clock = clock or SystemClock()
         self._processes: list[_Process] = []
-        self._folder: Path | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._secret = secrets.token_hex(32)
         self.master_url = ""
         self.web_url = ""
@@ -75,7 +74,7 @@ class LocalCluster:
 
     def start(self) -> LocalCluster:
         """Start everything and return when all workers have registered."""
-        self._folder = Path(tempfile.mkdtemp(prefix="ebbflow-cluster-"))  # for our eyes only
+        self._scratch = scratch_folder("cluster")  # for our eyes only
         self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
         deadline_s = self._clock.now_s() + self._start_within_s
         try:
@@ -89,24 +88,23 @@ class LocalCluster:
             )
             self._await("the master to answer", lambda state: state["status"] == "ALIVE", deadline_s)
             for index in range(self._workers):
-                self._spawn(
-                    f"worker-{index}",
-                    "org.apache.spark.deploy.worker.Worker",
-                    *("--host", LOOPBACK, "--webui-port", "0"),
-                    *("--cores", str(self._cores), "--memory", f"{self._memory_mb}m"),
-                    *("--work-dir", str(self._folder / f"work-{index}"), self.master_url),
-                )
-            self._await(
-                f"{self._workers} worker(s) to register",
-                lambda state: state["aliveworkers"] == self._workers,
-                deadline_s,
-            )
-            popen, self.agent_address = start_local_agent(self._folder)
-            self._processes.append(_Process("agent", popen, self._folder / LOG))
+                self._spawn_worker(index)
+            self._await_workers(deadline_s)
+            popen, self.agent_address = start_local_agent(self._here)
+            self._processes.append(_Process("agent", popen, self._here / LOG))
         except BaseException:
             self.stop()
             raise
         return self
+
+    def make_room(self, cores: int) -> None:
+        """Offer so many cores on one worker: on a further one, where those there are have fewer."""
+        if cores <= self._cores:
+            return
+        self._cores = cores
+        self._workers += 1
+        self._spawn_worker(self._workers - 1)
+        self._await_workers(self._clock.now_s() + self._start_within_s)
 
     def stop(self) -> None:
         """End all processes, workers before the master, and remove what they wrote."""
@@ -122,9 +120,9 @@ class LocalCluster:
                 except subprocess.TimeoutExpired:
                     process.popen.kill()
                     process.popen.wait()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -148,13 +146,12 @@ class LocalCluster:
     @property
     def settings_file(self) -> Path:
         """The same as a properties file, while it runs."""
-        assert self._folder is not None, "the cluster is not running"
-        return self._folder / "session.conf"
+        return self._here / "session.conf"
 
     @property
     def folder(self) -> Path | None:
         """Where logs and work folders are while it runs."""
-        return self._folder
+        return None if self._scratch is None else Path(self._scratch.name)
 
     @property
     def process_ids(self) -> list[int]:
@@ -163,8 +160,28 @@ class LocalCluster:
 
     # -- inside --------------------------------------------------------------------------------
 
+    @property
+    def _here(self) -> Path:
+        assert self._scratch is not None, "the cluster is not running"
+        return Path(self._scratch.name)
+
+    def _spawn_worker(self, index: int) -> None:
+        self._spawn(
+            f"worker-{index}",
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", LOOPBACK, "--webui-port", "0"),
+            *("--cores", str(self._cores), "--memory", f"{self._memory_mb}m"),
+            *("--work-dir", str(self._here / f"work-{index}"), self.master_url),
+        )
+
+    def _await_workers(self, deadline_s: float) -> None:
+        self._await(
+            f"{self._workers} worker(s) to register",
+            lambda state: state["aliveworkers"] == self._workers,
+            deadline_s,
+        )
+
     def _spawn(self, name: str, main_class: str, *arguments: str) -> None:
-        assert self._folder is not None
         home = spark_home()
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("SPARK_")},
@@ -176,24 +193,14 @@ class LocalCluster:
             "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.authenticate=true "
             "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
         }
-        log = self._folder / f"{name}.log"
-        with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    supervisor.__file__,
-                    # The master is the last to end, so its supervisor cleans up, should we be gone by then.
-                    str(self._folder) if name == "master" else "",
-                    str(home / "bin" / "spark-class"),
-                    main_class,
-                    *arguments,
-                ],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
+        log = self._here / f"{name}.log"
+        popen = supervisor.start(
+            [str(home / "bin" / "spark-class"), main_class, *arguments],
+            log=log,
+            environment=environment,
+            # The master is the last to end, so its supervisor cleans up, should we be gone by then.
+            folder=self._here if name == "master" else None,
+        )
         self._processes.append(_Process(name, popen, log))
 
     def _await(self, what: str, condition: Any, deadline_s: float) -> None:

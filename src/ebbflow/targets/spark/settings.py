@@ -130,6 +130,6 @@ def cores_of_an_executor(settings: Mapping[str, str]) -> int:
     (4, 1)
     """
     text = settings.get("spark.executor.cores", "1").strip()
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise InputError(f"--conf spark.executor.cores={text} is not a number of cores; write 1 or more")
     return int(text)

@@ -92,11 +92,15 @@ def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: P
     key = "PYSPARK_SUBMIT_ARGS"
     before = os.environ.get(key)
     words = ["--master", master]
+    users = [word for word in shlex.split(before or "") if word != "pyspark-shell"]
+    _take_option(users, "--master")  # the one that was named to us counts
     if settings_file is not None:
+        if theirs := _take_option(users, "--properties-file"):  # Spark takes one file: the last
+            settings_file.write_text(f"{_read(theirs[-1])}\n{settings_file.read_text()}")
         words += ["--properties-file", str(settings_file), "--load-spark-defaults"]
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
-    os.environ[key] = shlex.join([*words, *_users_words(before or ""), "pyspark-shell"])
+    os.environ[key] = shlex.join([*words, *users, "pyspark-shell"])
     try:
         yield
     finally:
@@ -106,19 +110,33 @@ def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: P
             os.environ[key] = before
 
 
-def _users_words(text: str) -> list[str]:
-    """What the variable held before, without a master: the one that was named to us counts.
+def _take_option(words: list[str], option: str) -> list[str]:
+    """Take an option out of the words of a command line; returns what it was given, each time.
 
-    >>> _users_words("--master local[2] --packages a:b:1 pyspark-shell")
-    ['--packages', 'a:b:1']
+    >>> words = ["--master", "local[2]", "--packages", "a:b:1", "--master=yarn"]
+    >>> _take_option(words, "--master"), words
+    (['local[2]', 'yarn'], ['--packages', 'a:b:1'])
     """
-    words, kept = iter(shlex.split(text)), []
-    for word in words:
-        if word == "--master":
-            next(words, None)
-        elif word != "pyspark-shell" and not word.startswith("--master="):
+    values, kept, left = [], [], iter(words)
+    for word in left:
+        if word == option:
+            values += [value for value in (next(left, None),) if value is not None]
+        elif word.startswith(f"{option}="):
+            values.append(word.removeprefix(f"{option}="))
+        else:
             kept.append(word)
-    return kept
+    words[:] = kept
+    return values
+
+
+def _read(properties: str) -> str:
+    try:
+        return Path(properties).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(
+            f"PYSPARK_SUBMIT_ARGS names the properties file {properties}, which cannot be read: {why}"
+        ) from None
 
 
 @contextmanager

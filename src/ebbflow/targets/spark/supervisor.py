@@ -3,7 +3,8 @@
 Called with a folder to remove at the end (or nothing) and a command. Run by path, not as a module, so that
 it starts in milliseconds and imports nothing. Our standard input is a pipe that the starter holds open;
 it closes when the starter closes it, exits, or is killed. The child gets a session of its own, so that
-Ctrl-C in the terminal reaches the starter alone and the starter decides the order in which things end.
+Ctrl-C in the terminal reaches the starter alone and the starter decides the order in which things end. We
+have one too: who kills the starter's whole group must not kill those who clean up after it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,32 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 GRACE_S = 8.0
+
+
+def start(
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a supervisor and, under it, a command. It ends them when its standard input closes.
+
+    ``folder`` is removed at the end, should the starter be gone by then.
+    """
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-I", __file__, str(folder or ""), *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

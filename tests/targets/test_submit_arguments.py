@@ -1,0 +1,65 @@
+"""What a script's session is started with: ours, and what the user's environment says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ebbflow.errors import InputError
+from ebbflow.targets.spark.settings import cores_of_an_executor
+from ebbflow.targets.spark.submit import _submit_arguments
+
+KEY = "PYSPARK_SUBMIT_ARGS"
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    file = tmp_path / "session.conf"
+    file.write_text("spark.authenticate.secret s3cret\n")
+    return file
+
+
+@pytest.mark.parametrize("written", ["--properties-file {}", "--properties-file={}"])
+def test_a_properties_file_of_the_user_is_joined_with_ours_and_ours_comes_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: Path, written: str
+) -> None:
+    theirs = tmp_path / "my own.conf"
+    theirs.write_text("spark.executor.memory 2g\nspark.authenticate.secret other")
+    option = written.format(shlex.quote(str(theirs)))
+    monkeypatch.setenv(KEY, f"--master local[1] {option} --packages a:b:1 pyspark-shell")
+    with _submit_arguments("spark://h:1", {"spark.x": "1 2"}, ours):
+        words = shlex.split(os.environ[KEY])
+    assert words == [
+        "--master", "spark://h:1", "--properties-file", str(ours), "--load-spark-defaults",
+        "--conf", "spark.x=1 2", "--packages", "a:b:1", "pyspark-shell",
+    ]  # fmt: skip
+    assert ours.read_text().splitlines() == [
+        "spark.executor.memory 2g", "spark.authenticate.secret other", "spark.authenticate.secret s3cret",
+    ]  # fmt: skip
+    assert os.environ[KEY].startswith("--master local[1]"), "it is as it was"
+
+
+def test_on_a_master_of_the_user_their_properties_file_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "--properties-file mine.conf pyspark-shell")
+    with _submit_arguments("spark://h:1", {}, None):
+        assert "--properties-file mine.conf" in os.environ[KEY]
+
+
+def test_a_properties_file_that_cannot_be_read_is_told_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: Path
+) -> None:
+    monkeypatch.setenv(KEY, f"--properties-file {tmp_path / 'none.conf'} pyspark-shell")
+    with (
+        pytest.raises(InputError, match=r"none\.conf, which cannot be read: No such file"),
+        _submit_arguments("spark://h:1", {}, ours),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("cores", ["²", "0", "-1", "two", "1.5", "٣"])
+def test_cores_that_are_no_number_are_refused(cores: str) -> None:
+    with pytest.raises(InputError, match="is not a number of cores; write 1 or more"):
+        cores_of_an_executor({"spark.executor.cores": cores})
