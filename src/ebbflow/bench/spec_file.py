@@ -44,7 +44,7 @@ _EXAMPLES = {
 def read_spec(path: Path) -> Spec:
     """A scenario file. ``InputError`` names the file, the key, and what would be right."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"there is no scenario file {path}") from None
     except (OSError, UnicodeDecodeError) as error:

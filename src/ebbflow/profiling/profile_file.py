@@ -92,7 +92,7 @@ def to_text(profile: Profile) -> str:
 def read(path: Path) -> Profile:
     """The profile in a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ProfileError(f"cannot read the profile {path}: {why}") from None

@@ -74,6 +74,20 @@ def test_shrinking_waits_for_an_hour_and_takes_its_largest_size() -> None:
     assert decision.wanted.main_nodes == 6
 
 
+def test_a_size_of_more_than_an_hour_ago_counts_no_more() -> None:
+    strategy = Flink(window_s=60.0)
+    # From 360 s on it could shrink, at first to 8 (busy 0.45: true rate 222.2 of 250, factor 0.718), at 2040 s to 6
+    # (three batches of 0.45 and four of 0.3: 274.5, factor 0.581), then to 5. It waits while 8, at which it was
+    # within its band, is the largest of the hour: until the last 8, of 1980 s, is older than that.
+    play(strategy, 10, 0.45, to_s=2000)
+    assert play(strategy, 10, 0.3, from_s=2010, to_s=5610).wanted.main_nodes == 10
+    for now_s in range(5620, 5800, 10):
+        wanted = strategy.decide(at(float(now_s), 10, 0.3)).wanted.main_nodes
+        if wanted != 10:
+            break
+    assert (now_s, wanted) == (5640, 6)
+
+
 def test_a_size_that_could_not_be_smaller_starts_the_hour_anew() -> None:
     strategy = Flink(window_s=60.0)
     play(strategy, 10, 0.3, to_s=2000)

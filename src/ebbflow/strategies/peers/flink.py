@@ -10,8 +10,9 @@ Over a window of 15 min, which begins 5 min after the last change (stabilisation
 
 It acts, on all vertices at once, only when the true rate of one has left its band: below
 lag / catch-up + demand / 1.0 or above lag / catch-up + demand / 0.4 (utilisation 0.7 ± 0.3). A vertex is
-shrunk after an hour in which it could always have been, to the largest size of that hour. Lag over 5 min
-freezes shrinking. Reference: flink-kubernetes-operator, JobVertexScaler, ScalingMetricEvaluator.
+shrunk after an hour in which it could always have been, to the largest size of the last hour, if it was outside its
+band when that was found. Lag over 5 min freezes shrinking. Reference: flink-kubernetes-operator, JobVertexScaler,
+DelayedScaleDown, ScalingMetricEvaluator.
 
 Modelled: the lag terms act on the sources; what a vertex is on a micro-batch target, and what becomes of a
 layout with more instances than slots, is told in ``peers.vertices``. It evaluates once a minute, the operator's
@@ -55,6 +56,27 @@ class _Verdict:
 
     parallelism: int
     outside: bool
+
+
+class _Lower:
+    """The sizes below its own that a vertex would have done with, since it first could be smaller."""
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self._sizes: deque[tuple[float, _Verdict]] = deque()
+        """Those that no later one exceeds: the first is the largest."""
+
+    def add(self, time_s: float, size: _Verdict) -> None:
+        """Take one in."""
+        while self._sizes and self._sizes[-1][1].parallelism <= size.parallelism:
+            self._sizes.pop()
+        self._sizes.append((time_s, size))
+
+    def largest(self, from_s: float) -> _Verdict:
+        """Since a time; what was before is forgotten."""
+        while self._sizes[0][0] < from_s:
+            self._sizes.popleft()
+        return self._sizes[0][1]
 
 
 class Flink:
@@ -103,8 +125,8 @@ class Flink:
         self._size: object = None
         self._changed_s = 0.0
         self._deployed = False
-        self._lower: dict[str, tuple[float, int]] = {}
-        """Of vertices that could be smaller: since when, and the largest size that would have done."""
+        self._lower: dict[str, _Lower] = {}
+        """Of vertices that could be smaller."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The parallelism that catches up with the lag and leaves the head-room, if a band was left."""
@@ -211,10 +233,11 @@ class Flink:
             self._lower.pop(vertex.name, None)
             outside = true_rate < lag_rate + demand / (self._utilisation + self._boundary)
             return _Verdict(parallelism=wanted, outside=outside and wanted > now)
-        since_s, size = self._lower.get(vertex.name, (now_s, 0))
-        self._lower[vertex.name] = (since_s, max(size, wanted))
         low = self._utilisation - self._boundary
-        outside = not frozen and true_rate > lag_rate + (demand / low if low > 0 else math.inf)
-        if now_s - since_s < self._scale_down_delay_s - SLACK_S:
+        outside = true_rate > lag_rate + (demand / low if low > 0 else math.inf)
+        lower = self._lower.setdefault(vertex.name, _Lower(now_s))
+        lower.add(now_s, _Verdict(parallelism=wanted, outside=outside))
+        if now_s - lower.since_s < self._scale_down_delay_s - SLACK_S:
             return _Verdict(parallelism=now, outside=False)
-        return _Verdict(parallelism=max(size, wanted), outside=outside)
+        largest = lower.largest(now_s - self._scale_down_delay_s - SLACK_S)
+        return _Verdict(parallelism=largest.parallelism, outside=largest.outside and not frozen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Container, Sequence
 
 import numpy as np
@@ -154,40 +154,41 @@ class NodePool:
         """
         staying = [n for n in self._alive if n.stop_s == math.inf]
         before = len(staying)
-        while wanted > len(staying) and (leaver := self._can_stay(now_s)) is not None:
+        for leaver in self._can_stay(now_s)[: max(0, wanted - before)]:
             leaver.stop_s = math.inf
             staying.append(leaver)
         for _ in range(wanted - len(staying)):
             self._ask(now_s)
         surplus = sorted(staying, key=lambda n: (n.join_s > now_s, n.asked_s, n.number), reverse=True)
-        for node in surplus[: max(0, len(staying) - wanted)]:
-            here = node.join_s <= now_s
-            if node in self._leads_unseen and not here:
-                self._leads_unseen.remove(node)
-            node.stop_s = now_s + self.kind.drain_s if here and busy else now_s
+        leavers = surplus[: max(0, len(staying) - wanted)]
+        for node in leavers:
+            drains = busy and node.join_s <= now_s
+            node.stop_s = now_s + self.kind.drain_s if drains else now_s
             self.some_leave = True
             self._last_change_s = max(self._last_change_s, node.stop_s)
-            if not (here and busy):
-                self._gone(node, now_s)
+        self._gone([node for node in leavers if not (busy and node.join_s <= now_s)], now_s)
+        self._leads_unseen = [n for n in self._leads_unseen if n.stop_s == math.inf or n.join_s <= now_s]
         if wanted != before:
             self._changed()
         return self.requested
 
-    def _can_stay(self, now_s: float) -> Node | None:
-        """A node told to leave that still takes tasks: the order can be taken back."""
-        return next((n for n in self.leaving if not n.died and n.stop_s > now_s), None)
+    def _can_stay(self, now_s: float) -> list[Node]:
+        """Nodes told to leave that still take tasks: the order can be taken back."""
+        return [n for n in self.leaving if not n.died and n.stop_s > now_s]
 
     def let_go(self, time_s: float, *, between_batches: bool, busy: Container[Node] = ()) -> None:
         """Leaving nodes go: all of them between batches, within one those that take no more tasks; but none
         of the ``busy``, that is those with work on them."""
         if not self.some_leave:
             return
-        for node in self.leaving:
-            if node in busy:
-                continue
-            if node.stop_s <= time_s or (between_batches and not node.died):
-                node.stop_s = min(node.stop_s, time_s)
-                self._gone(node, time_s)
+        leavers = [
+            n
+            for n in self.leaving
+            if n not in busy and (n.stop_s <= time_s or (between_batches and not n.died))
+        ]
+        for node in leavers:
+            node.stop_s = min(node.stop_s, time_s)
+        self._gone(leavers, time_s)
         self.some_leave = bool(self.leaving)
 
     def held(self) -> Curve:
@@ -228,12 +229,17 @@ class NodePool:
             self._ask(fault.at_s)
         self._changed()
 
-    def _gone(self, node: Node, time_s: float) -> None:
-        node.gone_s = min(node.gone_s, time_s)
-        self._alive.remove(node)
-        if node.join_s < node.stop_s:
-            insort(self._past_changes_s, node.join_s)
-            insort(self._past_changes_s, node.stop_s)
+    def _gone(self, nodes: Sequence[Node], time_s: float) -> None:
+        """Some leave, together: each for itself would look through all the others."""
+        if not nodes:
+            return
+        for node in nodes:
+            node.gone_s = min(node.gone_s, time_s)
+            if node.join_s < node.stop_s:
+                self._past_changes_s += (node.join_s, node.stop_s)
+        self._past_changes_s.sort()  # all but the last of it is in order, which costs it next to nothing
+        gone = set(nodes)
+        self._alive = [node for node in self._alive if node not in gone]
         self._changed()
 
     def _changed(self) -> None:
