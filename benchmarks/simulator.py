@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from benchmarks.figures import Figure
 from ebbflow.bench.simulation import simulate
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.strategies import make_strategy
@@ -85,7 +86,14 @@ def measure() -> list[Figure]:
             what = f"a day under capacity, every 10 s: {name}, {kind.told}"
             took_s = _capacity_s(_world(engines[name], kind, nodes=1)) / kind.pipelines
             figures.append(Figure(what=what, value=took_s, unit="s", bar=3.0 if kind is EVEN else None))
-    return figures + [figure for kind in KINDS for figure in _growth(kind)]
+    figures += [figure for kind in KINDS for figure in _growth(kind)]
+    resized = Figure(
+        what="time at 10× nodes that come and go: micro-batch",
+        value=_resizing_s(1600) / _resizing_s(160),
+        unit="×",
+        bar=MOST_GROWTH,
+    )
+    return [*figures, resized]
 
 
 def _growth(kind: Kind) -> list[Figure]:
@@ -105,6 +113,22 @@ def _growth(kind: Kind) -> list[Figure]:
             told = f"time at 10× {what}: {name}, {kind.name}"
             figures.append(Figure(what=told, value=timed(**more) / one_s, unit="×", bar=MOST_GROWTH))
     return figures
+
+
+def _resizing_s(nodes: int) -> float:
+    """All but one node leave and come back, twenty times."""
+    world = _world(costed_pipeline("top-words").micro_batch(), nodes=nodes)
+
+    def resize() -> None:
+        clock = ManualClock()
+        target = world.target(clock)
+        for _ in range(20):
+            for size in (1, nodes):
+                target.apply(Layout.of(size))
+                clock.advance(60.0)
+                target.observe()
+
+    return _best_s(resize)
 
 
 def _chain(operators: int) -> Continuous:

@@ -9,6 +9,7 @@ import pytest
 from ebbflow.bench.simulation import play
 from ebbflow.bench.spec import Spec, amended
 from ebbflow.bench.spec_file import read_spec
+from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import (
@@ -173,7 +174,7 @@ BAD = [
     ),
     (
         "node-speeds = []",
-        "node-speeds: node-speeds is []; it must be one speed or more above 0, like [1.0, 0.5]",
+        "node-speeds: node-speeds is []; it must be one speed or more from 1e-06 to 1e+06, like [1.0, 0.5]",
     ),
     ("node-speeds = [1, 0]", "node-speeds: node-speeds is [1, 0]; it must be"),
     ('node-speeds = "fast"', "expected `array`, got `str`; write it like node-speeds = [1.0, 0.5]"),
@@ -229,3 +230,9 @@ def test_what_is_wrong_is_one_line_that_names_file_table_key_and_what_would_be_r
     assert str(tmp_path / "s.toml") in told
     assert words in told
     assert "\n" not in told
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + b'load = "constant(5)"\nnodes = "1:3"\n')
+    assert read_spec(file).limits == Limits(min_nodes=1, max_nodes=3)

@@ -68,6 +68,7 @@ def test_times_may_be_seconds_minutes_or_timestamps(text: str, step_s: float, tr
         ("second,events\n0,1\n", "has only one row"),
         ("0,1\n1,-2\n2,3\n", "line 2 has -2 events; there cannot be fewer than 0"),
         ("0,1\n1,two\n2,3\n", "line 2: 'two' is not a number of events"),
+        ("0,1\n1,1_000\n2,3\n", "line 2: '1_000' is not a number of events"),
         ("0,1\n1,nan\n2,3\n", "line 2: 'nan' is not a number of events"),
         ("0,1\n1,inf\n2,3\n", "line 2: 'inf' is not a number of events"),
         ("0,1\n1,\n2,3\n", "line 2: '' is not a number of events"),

@@ -258,8 +258,9 @@ def _violation(run: Run, survived: Curve, commits: Curve, waits: Waits, *, lost:
     overdue = (
         max(float(survived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
     )
+    rows_late = late + overdue + lost
     # A commit that took every row at its very arrival leaves a rounding error, not a late row.
-    return min(max((late + overdue + lost) / rows, 0.0), 1.0)
+    return min(rows_late / rows, 1.0) if rows_late > _DUST_ROWS else 0.0
 
 
 def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float | None:

@@ -33,6 +33,8 @@ _EXAMPLES = {
     "until": '"20m"',
     "load": '"constant(200)"',
     "node-speeds": "[1.0, 0.5]",
+    "nodes": '"1:16"',
+    "seconds": '"6h", or 3600',
     "placement": '{ counter = "west" }',
     "bound": '5000, or "none"',
     "pending": '5000, or "none"',

@@ -165,7 +165,7 @@ class NodesTable(Table, frozen=True, kw_only=True):
             slots=self.slots_per_node,
             lead_time_s=seconds_of("lead-time", self.lead_time, least_s=0.0),
             lead_noise=spread_of("lead-noise", self.lead_noise),
-            speeds=speeds_of(self.node_speeds),
+            speeds=self.node_speeds,
             drain_s=seconds_of("drain", self.drain, least_s=0.0),
         )
 
@@ -244,14 +244,6 @@ def spread_of(key: str, value: float) -> float:
     if not 0.0 <= value <= 2.0:
         raise InputError(f"{key} is {value:g}; it must be a spread from 0 to 2, like 0.1")
     return value
-
-
-def speeds_of(speeds: tuple[float, ...]) -> tuple[float, ...]:
-    """Speeds of nodes, in the order in which they are asked for."""
-    if not speeds or not all(0 < speed < math.inf for speed in speeds):
-        shown = ", ".join(f"{speed:g}" for speed in speeds)
-        raise InputError(f"node-speeds is [{shown}]; it must be one speed or more above 0, like [1.0, 0.5]")
-    return speeds
 
 
 def _span_s(from_: Duration, until: Duration) -> tuple[float, float]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.errors import DurationError, SloError
 
-_FORM = re.compile(r"^\s*freshness\s*(?:p(\d{1,2}(?:\.\d+)?)|max)?\s*(?:<=|≤)\s*(\S.*?)\s*$", re.IGNORECASE)
+_FORM = re.compile(
+    r"^\s*freshness\s*(?:p(\d{1,2}(?:\.\d+)?|100)|max)?\s*(?:<=|≤)\s*(\S.*?)\s*$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +19,8 @@ class Slo:
 
     >>> Slo.parse("freshness p95 <= 30s")
     Slo(freshness_s=30.0, quantile=0.95)
-    >>> str(Slo.parse("freshness <= 1m"))
-    'freshness max <= 1m'
+    >>> str(Slo.parse("freshness <= 1m")), Slo.parse("freshness p100 <= 1m") == Slo.parse("freshness max <= 1m")
+    ('freshness max <= 1m', True)
     >>> Slo.parse("be quick")
     Traceback (most recent call last):
     ...

@@ -214,7 +214,8 @@ class Arrivals:
         exact = rows * _TICKS_PER_ROW + rest
         if not ticks + exact[-1] < _MOST_TICKS:
             raise LoadError(
-                f"the load {self.load} brings more than 2^42 rows in {edges_s[-1]:g} s; lower its rate"
+                f"the load {self.load} brings more than 2^42 rows in {edges_s[-1]:g} s; "
+                "lower its rate, or look for a wrong count in what it was read from"
             )
         risen = np.rint(exact).astype(np.int64)
         table = ticks + risen

@@ -226,7 +226,8 @@ def _time_s(text: str, unit_s: float) -> tuple[float | None, str]:
 
 
 def _number(text: str) -> float | None:
+    """``1_000`` is a number to Python alone."""
     try:
-        return float(text)
+        return None if "_" in text else float(text)
     except ValueError:
         return None

@@ -135,10 +135,11 @@ def test_a_node_that_comes_and_goes_within_a_second_is_not_paid_back() -> None:
         ({"lead_noise": math.nan}, "a lead noise of nan"),
         ({"lead_noise": math.inf}, "a lead noise of inf"),
         ({"lead_time_s": math.inf}, "a lead time of inf s would be never over"),
-        ({"speeds": (1.0, math.nan)}, "all above 0 and finite"),
-        ({"speeds": (math.nan, 1.0)}, "all above 0 and finite"),
-        ({"speeds": (math.inf,)}, "all above 0 and finite"),
-        ({"speeds": ()}, "at least one"),
+        ({"speeds": (1.0, math.nan)}, "it must be one speed or more from 1e-06 to 1e+06"),
+        ({"speeds": (math.nan, 1.0)}, "it must be one speed or more from 1e-06 to 1e+06"),
+        ({"speeds": (math.inf,)}, "it must be one speed or more from 1e-06 to 1e+06"),
+        ({"speeds": (1e308,)}, "node-speeds is [1e+308]; it must be one speed or more"),
+        ({"speeds": ()}, "it must be one speed or more"),
     ],
 )
 def test_nodes_that_cannot_be_are_refused(fields, words: str) -> None:

@@ -239,5 +239,5 @@ class Flink:
         lower.add(now_s, _Verdict(parallelism=wanted, outside=outside))
         if now_s - lower.since_s < self._scale_down_delay_s - SLACK_S:
             return _Verdict(parallelism=now, outside=False)
-        largest = lower.largest(now_s - self._scale_down_delay_s - SLACK_S)
-        return _Verdict(parallelism=largest.parallelism, outside=largest.outside and not frozen)
+        of_the_hour = lower.largest(now_s - self._scale_down_delay_s - SLACK_S)
+        return _Verdict(parallelism=of_the_hour.parallelism, outside=of_the_hour.outside and not frozen)

@@ -141,8 +141,10 @@ class NodePool:
             there = self.working(at_s)
             if there:
                 self._strike(there[fault.node % len(there)], fault)
-        for node in [n for n in self._leads_unseen if n.join_s <= until_s]:
-            self._leads_unseen.remove(node)
+        joined = [n for n in self._leads_unseen if n.join_s <= until_s]
+        if joined:
+            self._leads_unseen = [n for n in self._leads_unseen if n.join_s > until_s]
+        for node in joined:
             lead_s, old = node.join_s - node.asked_s, self._lead_estimate_s
             self._lead_estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s
 

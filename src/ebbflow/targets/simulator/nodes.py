@@ -15,6 +15,9 @@ from ebbflow.targets.simulator.dealing import Deal, deal
 from ebbflow.targets.simulator.faults import SlowNode
 from ebbflow.targets.simulator.overhead import Overhead
 
+SLOWEST, FASTEST = 1e-6, 1e6
+"""Beyond, times of tasks leave what floats can add up."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeKind:
@@ -41,8 +44,12 @@ class NodeKind:
             raise InputError(f"a lead time of {self.lead_time_s:g} s would be {when}; it must be 0s or more")
         if not 0 <= self.lead_noise < math.inf:
             raise InputError(f"a lead noise of {self.lead_noise:g}; it must be 0 or more, and finite")
-        if not self.speeds or not all(0 < speed < math.inf for speed in self.speeds):
-            raise InputError(f"speeds {self.speeds}; there must be at least one, all above 0 and finite")
+        if not self.speeds or not all(SLOWEST <= speed <= FASTEST for speed in self.speeds):
+            shown = ", ".join(f"{speed:g}" for speed in self.speeds)
+            raise InputError(
+                f"node-speeds is [{shown}]; it must be one speed or more from {SLOWEST:g} to {FASTEST:g}, "
+                "like [1.0, 0.5]"
+            )
         if not self.drain_s >= 0:
             raise InputError(f"nodes that drain for {self.drain_s:g} s; it must be 0s or more")
         if not self.left_cores > 0:
