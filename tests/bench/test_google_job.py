@@ -110,6 +110,25 @@ def test_a_checkpoint_of_another_query_is_no_beginning_of_ours(tmp_path) -> None
     assert begun(tmp_path) == before
 
 
+def test_two_runs_do_not_write_to_one_folder_and_one_that_has_ended_does_not_count(
+    tmp_path, monkeypatch
+) -> None:
+    folder, output = trace(tmp_path / "a"), tmp_path / "out"
+    asked = {"input": folder, "output": output, "master": "local[1]", "instances": 1}
+
+    def a_second_one(*_: object, **__: object) -> None:
+        (output / ".staging").mkdir()
+        with pytest.raises(InputError, match="another run writes to"):
+            run_job(**asked)
+        assert (output / ".staging").exists(), "what the first has half-written"
+        raise InputError("that will do")
+
+    monkeypatch.setattr(job, "local_session", a_second_one)
+    for _ in range(2):
+        with pytest.raises(InputError, match="that will do"):
+            run_job(**asked)
+
+
 @pytest.mark.parametrize(
     ("master", "conf", "elsewhere", "python"),
     [

@@ -78,6 +78,12 @@ def test_runs_that_do_not_get_faster_are_not_made_faster_by_the_simulator() -> N
     slow = {1: figures(100.0), 2: figures(110.0)}
     result = run_static(Path(), (1, 2, 4), cores=2, run=lambda n: slow[n])
     assert result.rows[2].seconds == pytest.approx(100.0)
+    assert "n = 2 was no faster than n = 1 (110.0 s against 100.0 s)" in result.note
+    assert "the simulated rows only repeat n = 1" in result.to_json()["note"]
+    assert "no faster" not in run_static(Path(), (1, 2), cores=2, run=lambda n: slow[n]).note, (
+        "none is simulated"
+    )
+    assert "no faster" not in table(cores=2)[0].note
 
 
 def test_a_run_that_goes_on_is_as_fast_as_what_it_did_itself() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from console import ebbflow
@@ -11,6 +13,7 @@ from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, parts_a_ba
 from ebbflow.bench.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
 from ebbflow.cli.bench_google_cluster import _in_small_parts, _point
 from ebbflow.pipelines.google_cluster.checkpoint import Begun
+from ebbflow.pipelines.google_cluster.sink import held_output
 from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
 
 
@@ -74,6 +77,16 @@ def nothing_starts(monkeypatch):
             ["google-cluster", "stats", "--input", "TRACE", "--output", "TRACE"],
             "a.csv in it is none of our results",
         ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "/proc/x"],
+            "cannot write to /proc/x: no such",
+        ),
+        (
+            ["google-cluster", "stats", "--input", "TRACE", "--output", "TRACE/a.csv/sub"],
+            "not a directory; name",
+        ),
+        (["google-cluster", "generate", "--output", "/proc/gg"], "cannot write to /proc/gg: no such file"),
+        (["google-cluster", "generate", "--output", "TRACE/a.csv/sub"], "a.csv/sub: not a directory; name"),
         (["google-cluster", "stats", "--input", "EMPTY", "--output", "out"], "no task-event files"),
         (["google-cluster", "generate", "--output", "out", "--events", "1000"], "ask for"),
         (["google-cluster", "generate", "--output", "out", "--seed", "-1"], "0 or more, not -1"),
@@ -134,15 +147,16 @@ def test_a_folder_that_is_named_needs_no_trace_to_be_made(monkeypatch, capsys, t
 
 @pytest.fixture
 def ran(monkeypatch) -> dict[str, object]:
-    """What a job was started with."""
+    """What a job was started with; what it is to find may be put there before, as ``found``."""
     ran: dict[str, object] = {}
     nothing = Figures(
         events=0, without_machine=0, rejected=0, reports=0, machines=0, batches=0, seconds=0.0, rates_per_s=()
     )  # fmt: skip
 
     def run_job(**options: object) -> Figures:
+        found: Any = ran.get("found", {})
         ran.update(options)
-        return nothing
+        return replace(nothing, **found)
 
     monkeypatch.setattr("ebbflow.cli.google_cluster.run_job", run_job)
     monkeypatch.setattr("ebbflow.cli.google_cluster.check_java", lambda: None)
@@ -199,10 +213,49 @@ def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsy
     words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
     code, _, err = ebbflow(monkeypatch, capsys, *words, "--instances", "5")
     assert code == 0
-    assert "goes on with the 3 instance(s) it was begun with, not 5" in err
-    assert "1 parts with 3 instance(s)" in err
+    assert "goes on with the 3 instances it was begun with, not 5" in err
+    assert "1 part with 3 instances" in err
     assert ran["instances"] == 3
     assert "not 5" not in ebbflow(monkeypatch, capsys, *words)[2]
+
+
+def test_a_second_run_into_one_folder_is_told_in_one_line_and_removes_nothing(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    (tmp_path / "a.csv").write_text("")
+    written = tmp_path / "out" / ".staging" / "machines-1.parquet"
+    written.parent.mkdir(parents=True)
+    written.write_text("half of it")
+    words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
+    with held_output(tmp_path / "out"):
+        code, out, err = ebbflow(monkeypatch, capsys, *words)
+    assert (code, out) == (2, "")
+    assert f"another run writes to {tmp_path / 'out'}" in err
+    assert len(err.strip().splitlines()) == 1
+    assert written.exists()
+
+
+@pytest.mark.parametrize(
+    ("events", "rejected", "words"),
+    [
+        (0, 3, "warning: no row of the files is a task event: 3 rows were rejected; the reasons are in"),
+        (9, 1, "1 row was rejected; the reasons are in"),
+        (9, 0, None),
+    ],
+)
+def test_rejected_rows_are_told_at_the_end_and_warned_of_where_they_are_all(
+    monkeypatch, capsys, tmp_path, ran, events, rejected, words
+) -> None:
+    (tmp_path / "a.csv").write_text("")
+    ran["found"] = {"events": events, "rejected": rejected}
+    own = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out"), "--json"]
+    code, _, err = ebbflow(monkeypatch, capsys, *own)
+    told = " ".join(err.split())
+    assert code == 0
+    if words is None:
+        assert "rejected" not in told
+    else:
+        assert told.partition(words)[2].replace(" ", "") == str(tmp_path / "out" / "rejected")
 
 
 def test_the_static_test_is_made_of_enough_batches() -> None:

@@ -7,7 +7,9 @@ from ebbflow.report.google_cluster_page import (
     StaticPoint,
     cpu_figure,
     dynamic_page,
+    has_day,
     rate_figure,
+    results_figure,
     rolling_mean,
     speed_up_figure,
     throughput_figure,
@@ -40,6 +42,7 @@ def test_a_title_of_what_was_only_simulated_says_so(tmp_path) -> None:
     for chosen, words in (
         (points(), "1.80 times as fast as one<"),
         (points()[2:], "as fast as one (simulated)<"),
+        (points()[:1], "one instance is the fastest that was measured<"),
     ):
         write_static_page(tmp_path / "page.html", chosen, "")
         assert words in (tmp_path / "page.html").read_text()
@@ -56,7 +59,9 @@ def test_the_dynamic_page_shows_cpu_size_rates_and_results() -> None:
         changes=[(2, "1→2: a <rule>")], cluster={"trace_s": [900, 1800], "tasks_total": [5.0, 6.0], **columns},
     )  # fmt: skip
     page = dynamic_page(picture)
-    assert "was resized 1 times" in page
+    assert "was resized 1 time<" in page
+    assert "24 hours" not in page
+    assert "hours of the trace" in page
     assert "a &lt;rule&gt;" in page
     assert page.count('class="chart"') == 6
     assert (
@@ -74,6 +79,30 @@ def test_lines_break_where_the_query_was_stopped_and_the_time_is_told() -> None:
     cpu = cpu_figure(picture).data[0]
     assert list(zip(cpu.x, cpu.y, strict=True)) == [(1, 5.0), (2, 20.0), (3, None), (40, 10.0), (50, None)]
     assert rate_figure(picture).data[0].y[1] is None
+
+
+def test_a_short_trace_is_drawn_over_hours_and_a_long_one_over_days_with_a_mean() -> None:
+    for reports, title, last, lines in (
+        (50, "hours of the trace", 12.5, ["running tasks"]),
+        (96, "hours of the trace", 24.0, ["running tasks", "24-hour mean"]),
+        (288, "days of the trace", 3.0, ["running tasks", "24-hour mean"]),
+    ):
+        cluster = {
+            "trace_s": [900 * (k + 1) for k in range(reports)],
+            "tasks_total": [float(k) for k in range(reports)],
+        }
+        figure = results_figure(cluster, {"tasks_total": "running tasks"}, rolling=has_day(cluster))
+        assert figure.layout.xaxis.title.text == title
+        assert figure.data[0].x[-1] == last
+        assert [line.name for line in figure.data] == lines
+        if len(lines) > 1:
+            assert figure.data[1].y[-1] == reports - 1 - 47.5, "the mean of the last 96 reports"
+
+
+def test_a_legend_of_several_lines_grows_away_from_the_plot() -> None:
+    legend = throughput_figure(points()).layout.legend
+    assert (legend.orientation, legend.yanchor) == ("h", "bottom")
+    assert legend.y >= 1
 
 
 def test_a_rolling_mean_looks_back_and_not_ahead() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,9 @@ class Started:
 
     def awaitTermination(self) -> None:  # noqa: N802
         self.isActive = False
+
+    def exception(self) -> Exception | None:
+        return None
 
 
 @pytest.fixture
@@ -197,3 +201,25 @@ def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_re
     query.restart({"tag": 2})
     assert running(query)
     assert query.parallelism["tag"] == 2
+
+
+def test_one_that_failed_is_told_but_not_one_that_was_stopped_for_a_restart(stops: list[object]) -> None:
+    query = managed(Session())
+    broken, seen_meanwhile = ValueError("broken"), []
+    start = query._start
+
+    def start_while_somebody_looks(sizes: Any) -> Any:
+        query.query.exception = lambda: broken  # type: ignore[method-assign]
+        looking = threading.Thread(target=lambda: seen_meanwhile.append(query.failure()))
+        looking.start()
+        looking.join()
+        seen_meanwhile.append(query.failure())
+        return start(sizes)
+
+    assert query.failure() is None
+    query._start = start_while_somebody_looks
+    query.restart({"tag": 4})
+    assert seen_meanwhile == [None, None], "by another thread, and by that of the restart"
+    assert query.failure() is None, "the new one runs"
+    query.query.exception = lambda: broken  # type: ignore[method-assign]
+    assert query.failure() is broken

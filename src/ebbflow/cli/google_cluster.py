@@ -14,10 +14,12 @@ from ebbflow.bench.google_cluster.job import Figures, make_trace, resumed, run_j
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
+from ebbflow.core.folders import make_folder
 from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.buckets import BUCKETS
-from ebbflow.pipelines.google_cluster.sink import CLUSTER, read_table
+from ebbflow.pipelines.google_cluster.sink import CLUSTER, REJECTS, held_output, read_table
+from ebbflow.report.numbers import counted
 from ebbflow.targets.spark.java import check_java
 from ebbflow.targets.spark.masters import check_master, slots_here
 from ebbflow.workloads.google_cluster.folder import TraceFolder
@@ -77,14 +79,16 @@ def stats(
     _check_in_time(settings)
     if master is not None:
         check_master(master)
-    before = resumed(input=input, output=output)
+    with held_output(output):  # told here, before anything else is; the run itself holds it again
+        before = resumed(input=input, output=output)
     check_java()
     count = instances or _instances(master, settings)
     if before is not None and before.instances not in (None, count):
         if instances is not None:
-            say(f"the run goes on with the {before.instances} instance(s) it was begun with, not {instances}")
+            had = counted(before.instances or count, "instance")
+            say(f"the run goes on with the {had} it was begun with, not {instances}")
         count = before.instances or count
-    say(f"{len(parts)} parts with {count} instance(s) of the machine operator")
+    say(f"{counted(len(parts), 'part')} with {counted(count, 'instance')} of the machine operator")
     with standard_output_to_error():
         figures = run_job(
             input=input,
@@ -99,6 +103,8 @@ def stats(
     else:
         _show(figures, last)
         say(f"Parquet: {escape(str(output))}")
+    if figures.rejected:
+        _tell_rejected(figures, output)
     return 0
 
 
@@ -130,9 +136,9 @@ def generate(
         span_s=None if span is None else parse_duration_s(span),
         parts=parts,
     )
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"cannot write to {output}: it must be a new or empty folder")
+    _check_new(output)
     count = ClusterTrace(spec).parts
+    make_folder(output)
     check_java()
     say(f"writing {events:,} events of {machines:,} machines in {count} parts")
     with standard_output_to_error():
@@ -171,6 +177,25 @@ def _check_in_time(settings: dict[str, str]) -> None:
                 f"--conf {key} would come too late, the driver's JVM is running by then; set it in the environment: "
                 f"PYSPARK_SUBMIT_ARGS='--conf {key}={value} pyspark-shell'"
             )
+
+
+def _check_new(output: Path) -> None:
+    try:
+        is_new = not output.exists() or (output.is_dir() and not any(output.iterdir()))
+    except OSError as error:
+        raise InputError(f"cannot write to {output}: {(error.strerror or str(error)).lower()}") from None
+    if not is_new:
+        raise InputError(f"cannot write to {output}: it must be a new or empty folder")
+
+
+def _tell_rejected(figures: Figures, output: Path) -> None:
+    """A run in which nothing could be read ends as well as any, and with as many tables."""
+    reasons = f"the reasons are in {escape(str(output / REJECTS))}"
+    rows = counted(figures.rejected, "row was", "rows were")
+    if figures.events:
+        say(f"{rows} rejected; {reasons}")
+    else:
+        say(f"warning: no row of the files is a task event: {rows} rejected; {reasons}")
 
 
 def _last_report(output: Path) -> dict[str, Any] | None:

@@ -12,10 +12,12 @@ from typing import Any
 from ebbflow.core.duration import format_duration
 from ebbflow.report.embed import script_json
 from ebbflow.report.figures import COLOURS, FAINT, FONT, MUTED
+from ebbflow.report.numbers import counted
 from ebbflow.report.page_assets import SCRIPT
 from ebbflow.report.shell import FOOTER, document
 
 _MOST_POINTS = 3000
+_DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,7 @@ class DynamicPicture:
 def write_static_page(path: Path, points: Sequence[StaticPoint], note: str) -> None:
     """One HTML file that needs nothing else."""
     best = max((p for p in points if p.measured), key=lambda p: p.speed_up, default=points[0])
-    title = f"Google cluster, static: {best.instances} instances are {best.speed_up:.2f} times as fast as one"
-    title += "" if best.measured else " (simulated)"
+    title = f"Google cluster, static: {_fastest(best)}{'' if best.measured else ' (simulated)'}"
     sections = [
         ("Speed-up", f"{note}.", speed_up_figure(points)),
         ("Efficiency", "Speed-up ÷ instances.", efficiency_figure(points)),
@@ -65,14 +66,16 @@ def write_dynamic_page(path: Path, picture: DynamicPicture) -> None:
 
 def dynamic_page(picture: DynamicPicture) -> str:
     """The page as HTML text."""
-    count = len(picture.changes)
-    title = f"Google cluster ×{picture.speed:g}: the machine operator was resized {count} times"
-    told = "; ".join(f"{time_s:.0f} s: {text}" for time_s, text in picture.changes) or "It was never resized."
+    times = counted(len(picture.changes), "time")
+    title = f"Google cluster ×{picture.speed:g}: the machine operator was resized {times}"
+    told = "; ".join(f"{time_s:.0f} s: {text}" for time_s, text in picture.changes) or "It was never resized"
     if picture.stops:
         stopped_s = sum(seconds for _, seconds in picture.stops)
-        told += f". The query was stopped for {format_duration(stopped_s)} in all for that: there the lines break."
+        told += (
+            f". The query was stopped for {format_duration(stopped_s)} in all for that: there the lines break"
+        )
     sections = [
-        ("CPU of the machine operator against its size", told, cpu_figure(picture)),
+        ("CPU of the machine operator against its size", f"{told}.", cpu_figure(picture)),
         ("Event rate", "Events a second of real time that the batches took.", rate_figure(picture)),
     ]
     cluster = picture.cluster
@@ -80,8 +83,8 @@ def dynamic_page(picture: DynamicPicture) -> str:
         sections += [
             (
                 "Running tasks in the cluster",
-                "Every 15 minutes of the trace, and the mean of the last 24 hours.",
-                results_figure(cluster, {"tasks_total": "running tasks"}, rolling="24-hour mean"),
+                f"Every 15 minutes of the trace{', and the mean of the last 24 hours' if has_day(cluster) else ''}.",
+                results_figure(cluster, {"tasks_total": "running tasks"}, rolling=has_day(cluster)),
             ),
             (
                 "Running tasks of a machine",
@@ -162,17 +165,28 @@ def rolling_mean(points: Sequence[tuple[float, float]], over_s: float) -> list[t
 
 
 def results_figure(
-    cluster: Mapping[str, Sequence[float]], columns: Mapping[str, str], rolling: str | None = None
+    cluster: Mapping[str, Sequence[float]], columns: Mapping[str, str], *, rolling: bool = False
 ) -> Any:
-    """Columns of the cluster table over days of the trace."""
-    figure = _figure("days of the trace", "")
-    days = [seconds / 86_400 for seconds in cluster["trace_s"]]
+    """Columns of the cluster table over days of the trace, of a short one over hours; ``rolling``: and their mean of
+    the last 24 hours."""
+    unit, unit_s = ("hours", 3_600) if cluster["trace_s"][-1] < 2 * _DAY_S else ("days", _DAY_S)
+    figure = _figure(f"{unit} of the trace", "")
+    times = [seconds / unit_s for seconds in cluster["trace_s"]]
     for index, (column, name) in enumerate(columns.items()):
-        points = list(zip(days, cluster[column], strict=True))
+        points = list(zip(times, cluster[column], strict=True))
         _line(figure, points, name, COLOURS[index % len(COLOURS)])
-        if rolling is not None:
-            _line(figure, rolling_mean(points, 1.0), rolling, COLOURS[1])
+        if rolling:
+            _line(figure, rolling_mean(points, _DAY_S / unit_s), "24-hour mean", COLOURS[1])
     return figure
+
+
+def has_day(cluster: Mapping[str, Sequence[float]]) -> bool:
+    """Whether a mean of 24 hours is one of 24 hours anywhere.
+
+    >>> has_day({"trace_s": [900, 85_500]}), has_day({"trace_s": [900, 86_400]})
+    (False, True)
+    """
+    return cluster["trace_s"][-1] >= _DAY_S
 
 
 def speed_up_figure(points: Sequence[StaticPoint]) -> Any:
@@ -217,6 +231,12 @@ def _measured_and_simulated(
         _line(figure, [*measured[-1:], *simulated], names[1], colour, mode="lines+markers", dash="dash")
 
 
+def _fastest(best: StaticPoint) -> str:
+    if best.instances == 1:
+        return "one instance is the fastest that was measured"
+    return f"{best.instances} instances are {best.speed_up:.2f} times as fast as one"
+
+
 def _percentiles(quantity: str) -> dict[str, str]:
     return {f"{quantity}_{name}": name for name in ("median", "p75", "p90", "p95", "p99")}
 
@@ -251,7 +271,8 @@ def _figure(x_title: str, y_title: str) -> Any:
     figure.update_layout(
         height=320, margin={"l": 64, "r": 48, "t": 12, "b": 40}, font={"family": FONT, "size": 13},
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
-        legend={"orientation": "h", "y": 1.12},
+        # upwards from the plot: however many lines it takes, the margin grows with it and the plot is left alone
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
         xaxis={"title": x_title, "gridcolor": FAINT, "zeroline": False},
         yaxis={"title": y_title, "gridcolor": FAINT, "rangemode": "tozero", "zeroline": False},
     )  # fmt: skip

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ebbflow.bench.source_start import source_start_s
 from ebbflow.control.attach import attach
@@ -39,6 +39,7 @@ from ebbflow.policy import (
     rule,
     seconds,
 )
+from ebbflow.targets.spark.failure import failure_of
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.restart import RestartTimes
 from ebbflow.targets.spark.session import local_session
@@ -48,6 +49,24 @@ MOST_INSTANCES = 8
 EXECUTORS = 2
 TRIGGER_S = 5.0
 """A batch is a reading of the CPU; the seed sampled every 5 to 10 s."""
+
+
+_LOOK_EVERY_S = 5.0
+
+
+class Watched(Protocol):
+    """As much of a managed query as is watched."""
+
+    def failure(self) -> Exception | None:
+        """What it has failed of."""
+
+
+class Scaled(Protocol):
+    """As much of what ``attach`` gives."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is being scaled."""
 
 
 def seed_policy() -> Policy:
@@ -188,13 +207,11 @@ def run_dynamic(
                 on_cycle=seen,
                 master_web_url=cluster.web_url,
             )
-            until_s = started_s + lasts_s
-            while time.now_s() < until_s and not ended.is_set():
-                time.wait(min(5.0, max(0.1, until_s - time.now_s())), ended)
-                if not attached.active:
-                    raise TargetError("the loop has ended before its time; see the log")
-            decisions = list(attached.history().entries)
-            attached.stop()
+            try:
+                watch(managed, attached, time, started_s + lasts_s, ended)
+                decisions = list(attached.history().entries)
+            finally:
+                attached.stop()
             managed.stop()
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)
@@ -209,6 +226,19 @@ def run_dynamic(
         cluster=table,
         events=sum(by_batch.values()),
     )
+
+
+def watch(managed: Watched, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event) -> None:
+    """Wait until a time; what the query failed of is told as soon as it is seen, and not at the end."""
+    while True:
+        active = attached.active  # asked first: the loop ends, too, when its query has failed
+        if (failed := managed.failure()) is not None:
+            raise failure_of(failed)
+        if not active:
+            raise TargetError("the loop has ended before its time; see the log")
+        if ended.is_set() or (left_s := until_s - clock.now_s()) <= 0:
+            return
+        clock.wait(min(_LOOK_EVERY_S, max(0.1, left_s)), ended)
 
 
 def _changes(decisions: list[Any], started_s: float) -> list[Change]:

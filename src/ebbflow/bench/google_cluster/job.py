@@ -105,24 +105,27 @@ def run_job(
     ``warm_up_parts``: run it over so many before, in the same Spark. A query that runs for hours does not notice that
     its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
     """
-    before = resumed(input=input, output=output, checkpoint=checkpoint)
-    if before is not None:
-        instances = before.instances or instances
-    sink.prepare_output(output)
-    query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
-    own = {**settings(instances), "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     elsewhere = slots_here(master) is None
     if is_on_this_machine(master):  # its executors need what we have; its workers may still be elsewhere
         use_this_python()
     use_python_of(conf or {})
-    with local_session(
-        master, {**own, **(conf or {})}, name="google-cluster", elsewhere=elsewhere, apart=True
-    ) as spark:
-        if warm_up_parts:
-            _warm_up(spark, input, instances, warm_up_parts)
-        running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)
-        progress = run_to_the_end(running)
-    return figures(output, progress)
+    with sink.held_output(output):
+        before = resumed(input=input, output=output, checkpoint=checkpoint)
+        if before is not None:
+            instances = before.instances or instances
+        sink.prepare_output(output)
+        query = GoogleClusterQuery(input=input, output=output, max_parts=max_parts)
+        own = {
+            **settings(instances),
+            "spark.sql.streaming.numRecentProgressUpdates": "100000",
+            **(conf or {}),
+        }
+        with local_session(master, own, name="google-cluster", elsewhere=elsewhere, apart=True) as spark:
+            if warm_up_parts:
+                _warm_up(spark, input, instances, warm_up_parts)
+            running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)
+            progress = run_to_the_end(running)
+        return figures(output, progress)
 
 
 def _warm_up(spark: SparkSession, input: Path, instances: int, parts: int) -> None:

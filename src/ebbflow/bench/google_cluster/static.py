@@ -75,6 +75,12 @@ class StaticResult:
         batches = min(run.batches for run in self.runs.values())
         few = "" if batches >= FEWEST_BATCHES else ": few, so the higher ones say little"
         beyond = beyond_note(self.cores, [row.instances for row in self.rows])
+        if not gained_s(self.runs[1], self.runs[2]) and any(row.source == SIMULATED for row in self.rows):
+            one_s, two_s = self.runs[1].seconds, self.runs[2].seconds
+            beyond += (
+                f"; but n = 2 was no faster than n = 1 ({two_s:.1f} s against {one_s:.1f} s), so the simulator could "
+                "not be calibrated: the simulated rows only repeat n = 1, and say nothing of more cores"
+            )
         return f"{beyond}; quantiles are those of {batches} batches{few}"
 
     def to_json(self) -> dict[str, Any]:
@@ -138,12 +144,17 @@ def _row(n: int, runs: dict[int, Figures], cores: int) -> Row:
     return Row(instances=n, source=source, seconds=seconds, speed_up=first_s / seconds, rates_per_s=rates)
 
 
+def gained_s(one: Figures, two: Figures) -> float:
+    """By how much a batch is shorter with two instances; 0 if it is not, and then nothing is known of more of them."""
+    return max(0.0, one.seconds / one.batches - two.seconds / two.batches)
+
+
 def simulated(one: Figures, two: Figures, instances: int) -> tuple[float, tuple[float, ...]]:
     """(seconds, throughput quantiles) of the trace with more instances, batch by batch, by the engine that the two
     runs determine."""
     mean_events = one.events / one.batches
-    one_s, two_s = one.seconds / one.batches, two.seconds / two.batches
-    per_slot_s = max(0.0, 2 * (one_s - two_s))
+    one_s = one.seconds / one.batches
+    per_slot_s = 2 * gained_s(one, two)
     engine = MicroBatch(
         pipeline=Pipeline.chain("google-cluster", "machine"),
         driver_s=max(0.0, one_s - per_slot_s),

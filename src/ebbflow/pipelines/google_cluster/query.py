@@ -2,7 +2,7 @@
 
     source ─► machine (state, keyed by bucket of machines) ─► cluster (one instance) ─► sink
 
-Results depend on the trace alone: not on parallelism, batches, speed, restarts or lost executors.
+Results depend on the files alone: not on parallelism, batches, speed, restarts or lost executors.
 """
 
 from __future__ import annotations

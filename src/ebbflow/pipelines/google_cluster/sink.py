@@ -17,12 +17,14 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ebbflow.core.folders import LOCK_FILE, make_folder, only_writer
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.cluster import COLUMNS
 from ebbflow.pipelines.google_cluster.machine import Reports
@@ -141,21 +143,34 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def check_output(folder: Path) -> None:
     """Results go to a folder that is new, empty, or holds results and nothing else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"cannot write to {folder}: it is a file; name a folder")
-    foreign = sorted({each.name for each in folder.iterdir()} - {*TABLES, CHECKPOINT, _STAGING})
+    try:
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise InputError(f"cannot write to {folder}: it is a file; name a folder")
+        found = {each.name for each in folder.iterdir()}
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write to {folder}: {why}; name another folder") from None
+    foreign = sorted(found - {*TABLES, CHECKPOINT, LOCK_FILE, _STAGING})
     if foreign:
         raise InputError(
             f"cannot write to {folder}: {foreign[0]} in it is none of our results; name a new or empty folder"
         )
 
 
+@contextmanager
+def held_output(folder: Path) -> Iterator[None]:
+    """Be the only run that writes to it: what one has half-written would be removed by the next."""
+    check_output(folder)
+    with only_writer(folder):
+        yield
+
+
 def prepare_output(folder: Path) -> None:
     """Make the folder, or take one that holds results; what a killed run left half-written goes."""
     check_output(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
 
 

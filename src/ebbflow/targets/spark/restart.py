@@ -161,6 +161,16 @@ class ManagedQuery:
         self._owed = False
         return query
 
+    def failure(self) -> Exception | None:
+        """What the query has failed of; None while it runs, and while it is stopped for a restart, which starts it
+        again or says itself why not."""
+        if not self._restarting.acquire(blocking=False):
+            return None
+        try:
+            return None if self._owed else self.query.exception()
+        finally:
+            self._restarting.release()
+
     def await_termination(self) -> None:
         """Return when the query has ended and is not being restarted."""
         while True:

@@ -27,6 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 NEEDED = ("time", "job", "task", "event")
 REQUESTS = ("cpu", "memory", "disk")
+_MOST_WHOLE = 2**63 - 1
 
 
 def is_clean(table: pa.Table, next_us: int | None) -> bool:
@@ -99,6 +100,8 @@ def unread(name: str, text: str) -> str:
         return f"no {name}"
     if name == "event":
         return f"'{text}' is no event type; they are 0 to {max(EventType).value}"
+    if name not in REQUESTS and text.strip().isdecimal() and int(text) > _MOST_WHOLE:
+        return f"{name} '{text}' is too large; the largest whole number that is read is {_MOST_WHOLE}"
     kind = "a request" if name in REQUESTS else "a whole number"
     return f"{name} '{text}' is not {kind} of 0 or more"
 
