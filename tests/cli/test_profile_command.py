@@ -67,7 +67,7 @@ def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
         str(path),
     )
     assert code == 0
-    assert "stemmer" in out
+    assert "tokeniser" in out
     assert "a restart:" in out
     assert "mine.toml" in err
     assert path.read_text().startswith("# What sentiment costs")

@@ -149,6 +149,10 @@ def test_files_that_are_no_model_are_told(tmp_path) -> None:
         ("[]", "is no sentiment model"),
         (text.replace('"version":1', '"version":9'), "of version 9"),
         (text.replace('"bias":[', '"bias":[0.5,'), "the bias 3"),
+        (
+            text[: text.index('"words":')] + '"words":{}}',
+            "words is empty, and a model needs one or more, each with 6",
+        ),
     ):
         with pytest.raises(InputError, match=words) as error:
             SentimentModel.from_text(wrong)

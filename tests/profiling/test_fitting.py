@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, fit
-from ebbflow.profiling.models import Knots, Line, Net, Proportional
+from ebbflow.profiling.models import Knots, Line, Net, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 X = np.linspace(5, 500, 100)
@@ -92,6 +92,15 @@ def test_more_rows_never_cost_less() -> None:
     assert isinstance(answer.model, Line)
     assert answer.model.per_unit == 0
     assert answer.slope > 0  # beyond what was seen nothing is for free
+
+
+@pytest.mark.parametrize("kinds", [ALL, ("net",)])
+def test_a_net_that_falls_is_left_out_however_well_it_does(kinds: tuple[str, ...]) -> None:
+    """Sizes are searched for as if more rows cost more, and the file of a profile has no other curves."""
+    answer = found(noisy(0.2 + 0.3 * np.sin(np.pi * X / 500), 0.01), kinds=kinds)
+    assert isinstance(answer.model, Knots)
+    assert answer.tried["net"] < answer.error
+    assert fall(answer.model, answer.low, answer.high) is None
 
 
 @pytest.mark.parametrize(("x", "y"), [([], []), ([0.0, 0.0], [0.0, 0.0]), ([1.0, 2.0], [0.0, 0.0])])

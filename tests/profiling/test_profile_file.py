@@ -103,6 +103,14 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("x_scale = 5.0", "x_scale = 0.0"), "cpu.op 3.model.x_scale is 0; write a number above 0"),
         (("x = [0.0, 1.5]", "x = [1.5, 0.0]"), "the x of knots must rise"),
         (
+            ("y = [0.0, 2.0]", "y = [2.0, 0.5]"),
+            'cpu."op 2".model.y[1] is 0.5 and one before it is 2; write values of y that never fall',
+        ),
+        (
+            ("outputs = [0.5, 0.25, 3.0]", "outputs = [0.5, 0.25, -3.0]"),
+            'cpu."op 3".model falls from 0.76736 at 1 to 0.759149 at 1.135; write one that never falls between',
+        ),
+        (
             ("low = 0.1", "low = 40.0"),
             "node.low is 40 and node.high is 3.9, which is no range; write the lower one",
         ),

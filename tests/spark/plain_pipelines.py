@@ -31,9 +31,17 @@ def tweets(app: Any, rows: int, start_ms: int) -> pa.Table:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters, digits and _'@#, without stop words."""
-    letters = (letter if letter.isalnum() or letter in "_'@#" else " " for letter in text.lower())
-    return [word for word in "".join(letters).split() if word not in STOP_WORDS]
+    """Runs of letters, digits, _ and ' with at least a letter or digit in them, with the # or @ right before them,
+    without stop words: sign by sign."""
+    words, run, mark = [], "", ""
+    for sign in f"{text.lower()} ":
+        if sign.isalnum() or sign in "_'":
+            run += sign
+            continue
+        if any(each.isalnum() for each in run):
+            words.append(mark + run)
+        run, mark = "", sign if sign in "#@" else ""
+    return [word for word in words if word not in STOP_WORDS]
 
 
 def top_words(app: TopWords, rows: pa.Table) -> dict[int, list[tuple[str, int]]]:

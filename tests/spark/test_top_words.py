@@ -14,6 +14,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import PipelineError
 from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import OPERATORS, TopWords
+from ebbflow.workloads import STOP_WORDS
 
 pytestmark = pytest.mark.spark
 
@@ -32,6 +33,29 @@ def test_words_are_ranked_as_one_process_ranks_them(spark, sizes, ranks_in_sink)
     rankings.take(app.ranked(spark.createDataFrame(tweets), sizes), 0)
     assert rankings.windows() == plain.top_words(app, tweets)
     assert rankings.audit(1500) == ([], 0)
+
+
+ODD = {
+    "# @ ' '' _ #' @_ ''#": [],
+    "flt# flt@ late!": ["flt", "flt", "late"],
+    "a#b plane@gate": ["#b", "a", "plane", "@gate"],
+    "##late #@crew @#gate": ["#late", "@crew", "#gate"],
+    "'quoted' don't #it's 24/7 snake_case": ["#it's", "'quoted'", "24", "7", "don't", "snake_case"],
+}
+
+
+def test_marks_are_words_only_with_a_letter_or_digit_behind_them(spark) -> None:
+    app = TopWords(load="constant(50)")
+    rows = [(number, text) for number, text in enumerate(ODD)]
+    df = spark.createDataFrame(rows, "second long, text string").selectExpr(
+        "timestamp_seconds(second) timestamp", "text"
+    )
+    found: dict[int, list[str]] = {number: [] for number, _ in rows}
+    for row in app.keep(app.split(df)).selectExpr("unix_seconds(timestamp) second", "word").collect():
+        found[row["second"]].append(row["word"])
+    for number, (text, words) in enumerate(ODD.items()):
+        said = [word for word in words if word not in STOP_WORDS]
+        assert sorted(found[number]) == sorted(said) == sorted(plain.words_of(text)), text
 
 
 def test_real_tweets_are_split_alike(spark, shared_data) -> None:

@@ -51,14 +51,18 @@ def nodes_one_by_one(
 ) -> int | None:
     """Lines 10 to 16 as they stand, with the scheduler itself; None where the seed would go on for ever."""
     for nodes in range(1, most + 1):
-        placed = even([each.count for each in instances], nodes)
-        loads = [
-            sum(each.cores * row[node] for each, row in zip(instances, placed, strict=True))
-            for node in range(nodes)
-        ]
-        if all(share(load) <= cpu_max + SLACK for load in loads):
+        if fullest_share(instances, share, nodes) <= cpu_max + SLACK:
             return nodes
     return None
+
+
+def fullest_share(instances: Sequence[Instances], share: Callable[[float], float], nodes: int) -> float:
+    """Of the fullest node, with the scheduler itself."""
+    placed = even([each.count for each in instances], nodes)
+    return max(
+        share(sum(each.cores * row[node] for each, row in zip(instances, placed, strict=True)))
+        for node in range(nodes)
+    )
 
 
 # -- by hand ---------------------------------------------------------------------------------------
@@ -148,6 +152,13 @@ def test_where_no_size_is_enough_the_one_with_the_least_full_node_is_told() -> N
     assert (fit.nodes, round(fit.share, 6), fit.fits) == (2, 1.45, False)
 
 
+def test_where_no_size_is_enough_a_smaller_one_may_have_the_less_full_node() -> None:
+    """Dealt out in turn, h, l, l and l, h fall on three nodes as 1.2, 1.2 and 0.3; on four, both h on the first."""
+    three = [Instances("h", 1, 0.9), Instances("l", 3, 0.3), Instances("h2", 1, 0.9)]
+    fit = fewest_nodes(three, share=lambda cores: cores, cores_per_node=1, cpu_max=0.8, most=4)
+    assert (fit.nodes, round(fit.share, 6), fit.fits) == (3, 1.2, False)
+
+
 @pytest.mark.parametrize("bad", [{"cpu_max": 0.0}, {"cpu_max": 1.2}, {"core_max": 0.2}, {"core_min": -0.1}])
 def test_thresholds_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="must"):
@@ -199,6 +210,10 @@ def test_the_short_search_finds_what_the_long_one_does(
     assert fit.fits is (found is not None)
     if found is not None:
         assert fit.nodes == found
+    else:
+        assert (
+            fit.share <= min(fullest_share(instances, share, nodes) for nodes in range(1, reach + 1)) + 1e-8
+        )
     assert 1 <= fit.nodes <= reach
 
 

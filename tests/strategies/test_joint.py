@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from made_flows import chain
 
-from ebbflow.core.batches import Batch, StageRun
+from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
@@ -146,3 +147,67 @@ def test_a_clock_that_is_set_back_delays_joint_by_a_period_at_most() -> None:
     windows = Windows()
     acted = [k for k in range(13) if look(32_400.0 + 10.0 * k, 0.9).wanted.main_nodes == 3]
     assert acted[0] == 6
+
+
+# -- an operator that waits, on batches ----------------------------------------------------------------
+
+
+def waiting(
+    tasks: int,
+    task_s: float,
+    *,
+    nodes: int = 1,
+    told: bool = True,
+    duration_s: float = 4.0,
+    left: float = 0.0,
+) -> Decision:
+    """Its decision after a minute of batches every 5 s, in which lookups use 2 % of a core and each holds its slot
+    for so long. ``told``: whether the batches say how many instances there were, and so which stage is theirs."""
+    strategy, windows, decision = Joint(most_instances=4), Windows(), None
+    layout = Layout.of(nodes, enrich=tasks)
+    for k in range(1, 14):
+        now_s = 5.0 * k
+        stage = StageRun(
+            index=0, tasks=tasks, task_time_s=tasks * task_s, cpu_time_s=0.1, wall_s=duration_s, longest_task_s=task_s
+        )  # fmt: skip
+        run = OperatorRun(
+            name="enrich", rows_in=100, rows_out=100, cpu_s=0.1, instances=tasks if told else None
+        )
+        batch = Batch(
+            query="app", batch_id=k, started_s=now_s - duration_s, duration_s=duration_s, rows=100, slots=nodes,
+            trigger_interval_s=5.0, arrival_rate_per_s=20.0, backlog_rows=left, oldest_arrival_s=now_s - 10.0,
+            stages=(stage,), operators=(run,),
+        )  # fmt: skip
+        windows.add([Reading(now_s, "enrich", Metric.INSTANCE_CPU, 0.02)])
+        snapshot = Snapshot(
+            now_s=now_s, pipeline=Pipeline.chain("app", "enrich"), planned=layout, requested=layout, observed=layout,
+            windows=windows, batches=(batch,), under_way=(), limits=Limits(min_nodes=1, max_nodes=4),
+            slo=Slo(freshness_s=30.0), slots_per_node=1, lead_time_s=0.0, data_age_s=0.0, queries={"app": None},
+        )  # fmt: skip
+        decision = strategy.decide(snapshot)
+    assert decision is not None
+    return decision
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("task_s", "left"),
+    [(1.2, 0.0), (0.5, 9999.0)],
+    ids=["the slots are busy", "rows are left behind"],
+)
+def test_an_operator_that_waits_loses_no_instance_under_overload(
+    told: bool, task_s: float, left: float
+) -> None:
+    decision = waiting(4, task_s, told=told, left=left)
+    assert decision.wanted.parallelism == {"enrich": 4}
+
+
+def test_an_operator_that_waits_is_judged_by_how_long_its_tasks_run() -> None:
+    decision = waiting(2, 3.6, nodes=2)
+    assert decision.inputs["enrich core"] == pytest.approx(0.72)
+    assert decision.wanted == Layout.of(3, enrich=3)
+
+
+def test_an_operator_that_neither_works_nor_waits_is_scaled_in_on_batches_too() -> None:
+    assert waiting(2, 0.5, nodes=2).wanted == Layout.of(2, enrich=1)
+    assert waiting(2, 0.5, nodes=2, told=False).wanted == Layout.of(2, enrich=1)

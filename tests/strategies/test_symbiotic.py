@@ -71,6 +71,23 @@ def test_stress_is_relieved_whatever_it_costs() -> None:
     assert "costs" in decision.reason
 
 
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        (Layout.of(2, a=5, b=9), Layout.of(2, a=5, b=9)),  # the fullest node from 0.95 of its cores to 0.94
+        (Layout.of(2, a=3, b=9), Layout.of(2, a=5, b=7)),  # an instance of a from 1.00 of a core
+        (Layout.of(1, a=5, b=9), Layout.of(2, a=5, b=7)),  # a node more
+    ],
+)
+def test_what_remains_stressed_is_not_stopped_for_next_to_nothing(there: Layout, wanted: Layout) -> None:
+    """At 1500/s two nodes of four cores are too few whatever the instances are."""
+    decision = assessed(Symbiotic(ASK), there, 1500.0, limits=Limits(min_nodes=1, max_nodes=2))
+    assert decision.wanted == wanted
+    if there == wanted:
+        assert [bound.name for bound in decision.bound_by] == ["limit"]
+        assert "worth a stop" in decision.bound_by[0].why
+
+
 def _restarting(stop_s: float) -> Any:
     """The estimator with a profile that knows how long a restart takes."""
     from ebbflow.profiling.estimator import Estimator

@@ -95,6 +95,10 @@ class SentimentModel:
         size = len(SENTIMENTS)
         if len(file.bias) != size or any(len(row) != 2 * size for row in file.words.values()):
             raise InputError(f"{name}: a word needs {2 * size} weights and the bias {size}; {_MAKE_ONE}")
+        if not file.words:
+            raise InputError(
+                f"{name}: words is empty, and a model needs one or more, each with {2 * size} weights; {_MAKE_ONE}"
+            )
         rows = np.array(list(file.words.values()), dtype=np.float64).reshape(-1, 2 * size)
         return cls(
             words=tuple(file.words),

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 TOP_WORDS = "top-words"
 COUNTER = "counter"
 OPERATORS = (READER, "words", "stop-words", COUNTER, "intermediate-ranker", "final-ranker")
-_SEPARATORS = r"[^\p{L}\p{N}_'@#]+"
+_WORD = r"[@#]?[_']*[\p{L}\p{N}][\p{L}\p{N}_']*"
+"""The # or @ before it, and a run with a letter or digit in it: quotes and marks alone are no words."""
 RANKED = "ends_s long, word string, count long"
 """What rankers take and give."""
 
@@ -83,20 +84,21 @@ class TopWords:
     # -- steps, from DataFrame to DataFrame; with them a benchmark builds the same without names --------------
 
     def split(self, df: DataFrame) -> DataFrame:
-        """A row for each word: runs of letters, digits and apostrophes, with the # or @ before them.
+        """A row for each word: runs of letters, digits, _ and ' with at least a letter or digit in them, with the # or
+        @ right before them.
 
         Its tweets also tell the time by which windows are closed: without a delay, because rows of one source
         come in order. Said of tweets, not of words, it costs a twentieth; said before a Python step, it is lost.
         """
-        words = F.split(F.lower("text"), _SEPARATORS)
+        words = F.regexp_extract_all(F.lower("text"), F.lit(_WORD), F.lit(0))
         if self.audit:
             words = F.concat(words, F.array(F.concat(F.lit(ranking.ROW_MARK), F.col("row").cast("string"))))
         timed = df.withWatermark("timestamp", "0 seconds")
         return timed.select("timestamp", F.explode(words).alias("word"))
 
     def keep(self, df: DataFrame) -> DataFrame:
-        """Words that say something. Empty ones are what is left of separators at the ends of a text."""
-        return df.where(~F.col("word").isin("", *sorted(STOP_WORDS)))
+        """Words that say something."""
+        return df.where(~F.col("word").isin(*sorted(STOP_WORDS)))
 
     def count(self, df: DataFrame) -> DataFrame:
         """(end of window, word, how often it stood there so far)."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
-from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional
+from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 FOLDS = 10
@@ -68,12 +68,19 @@ def fit(
             continue
         errors[kind] = _held_out_errors(FITTERS[kind], xs, ys, fold_of)
         tried[kind] = float(errors[kind].mean())
+    low, high = float(xs.min()), float(xs.max())
     winner = _winner(errors)
     model = FITTERS[winner](xs, ys, _weights(ys))
+    if fall(model, low, high) is not None:  # a net that follows the noise: of those that cannot, the best
+        del errors[winner]
+        if not errors:
+            errors["knots"] = _held_out_errors(_knots, xs, ys, fold_of)
+        winner = _winner(errors)
+        model = FITTERS[winner](xs, ys, _weights(ys))
     return Fitted(
         model=model,
-        low=float(xs.min()),
-        high=float(xs.max()),
+        low=low,
+        high=high,
         slope=_slope(model, xs, ys),
         error=float(errors[winner].mean()),
         samples=len(x),

@@ -107,3 +107,34 @@ class Net(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="net"
 
 Model = Proportional | Line | Knots | Net
 """From the simplest to the one with the most freedom."""
+
+LOOKS = 200
+"""Places in its range at which a net is looked at, to see whether it falls: three tanh bend a few times, no more."""
+DIP = 0.01
+"""Of its largest value that a net may fall: where it was learned to be level it is never quite so."""
+
+
+def fall(model: Model, low: float, high: float) -> tuple[float, float] | None:
+    """Where a model falls between two places: the highest point before, and the lower one behind; None if nowhere.
+
+    More rows never cost less, and sizes are searched for by that.
+
+    >>> fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), 0.0, 2.0)
+    (1.0, 2.0)
+    >>> fall(Line(fixed=1.0, per_unit=0.5), 0.0, 2.0)
+    """
+    if isinstance(model, Proportional | Line):
+        return None if model.per_unit >= 0 or low >= high else (low, high)
+    if isinstance(model, Knots):
+        places, dip = model.x, 0.0
+    else:
+        places, dip = tuple(low + (high - low) * k / LOOKS for k in range(LOOKS + 1)), DIP
+    values = [max(0.0, model.at(x)) for x in places]  # as estimates have it
+    slack = dip * max(values)
+    top = 0
+    for at, value in enumerate(values):
+        if value > values[top]:
+            top = at
+        elif value < values[top] - slack:
+            return places[top], places[at]
+    return None

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ebbflow.profiling.models import Knots, Model, fall
+
 Rule = tuple[Callable[[float], bool], str]
 
 _ANY: Rule = (lambda _: True, "a number")
@@ -38,6 +40,27 @@ def wrong_number(plain: Any, path: str = "") -> str | None:
         if not math.isfinite(value) or not fits(value):
             return f"{key} is {value:g}; write {right}"
     return None
+
+
+def wrong_fall(model: Model, key: str, low: float, high: float) -> str | None:
+    """Where a model says that more costs less, with its key and what would be right; None where it does not.
+
+    >>> wrong_fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), "cpu.split.model", 0.0, 2.0)
+    'cpu.split.model.y[2] is 1 and one before it is 3; write values of y that never fall'
+    """
+    found = fall(model, low, high)
+    if found is None:
+        return None
+    before, behind = (model.at(x) for x in found)
+    if isinstance(model, Knots):
+        at = model.x.index(found[1])
+        return (
+            f"{key}.y[{at}] is {behind:g} and one before it is {before:g}; write values of y that never fall"
+        )
+    return (
+        f"{key} falls from {before:g} at {found[0]:g} to {behind:g} at {found[1]:g}; write one that never falls "
+        f"between low and high"
+    )
 
 
 def _numbers(plain: Any, path: str, rule: Rule) -> Iterator[tuple[str, float, Rule]]:

@@ -23,7 +23,7 @@ import msgspec
 from ebbflow.errors import PipelineError, ProfileError
 from ebbflow.profiling.models import Model
 from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, SparkCosts, Spread
-from ebbflow.profiling.profile_checks import wrong_number
+from ebbflow.profiling.profile_checks import wrong_fall, wrong_number
 
 LARGEST = 10_000_000
 """Characters of the largest file that is read."""
@@ -170,6 +170,8 @@ def _wrong_range(document: _Document) -> str | None:
                 f"{key}.low is {fit.low:g} and {key}.high is {fit.high:g}, which is no range; write the lower one "
                 "first"
             )
+        if wrong := wrong_fall(fit.model, f"{key}.model", fit.low, fit.high):
+            return wrong
     return None
 
 

@@ -114,17 +114,17 @@ def fewest_nodes(
     # On more nodes than instances some are empty, and the fullest is as full as before.
     most = max(1, min(most, int(counts.sum())))
     total = float(counts @ cores)
-    nodes = min(most, max(1, math.ceil(total / (cpu_max * cores_per_node) - SLACK)))
-    best: Fit | None = None
-    while nodes <= most:
+    fewest = min(most, max(1, math.ceil(total / (cpu_max * cores_per_node) - SLACK)))
+    tried: list[Fit] = []
+    for nodes in range(fewest, most + 1):
         used = share(fullest(counts, cores, nodes))
         if used <= cpu_max + SLACK:
             return Fit(nodes, used, True)
-        if best is None or used < best.share - SLACK:
-            best = Fit(nodes, used, False)
-        nodes += 1
-    assert best is not None
-    return best
+        tried.append(Fit(nodes, used, False))
+    # No size is enough, and none below the fewest can be; but instances may be dealt out better on one of them.
+    tried += [Fit(nodes, share(fullest(counts, cores, nodes)), False) for nodes in range(1, fewest)]
+    least = min(fit.share for fit in tried)
+    return min((fit for fit in tried if fit.share <= least + SLACK), key=lambda fit: fit.nodes)
 
 
 def fullest(counts: npt.NDArray[np.int64], cores: npt.NDArray[np.float64], nodes: int) -> float:

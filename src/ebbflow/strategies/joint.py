@@ -5,8 +5,12 @@
     no operator is scaled      → a node more if one is over cpu_max, a node less if the others could take its work
 
 Once every assessment, by the mean CPU of instances and nodes since the last one: an operator over core_max gets one
-more instance, one below core_min one less. On batches, where instances take turns, an operator is judged by its
-CPU if that is read, and the nodes by theirs, or by how busy their slots are.
+more instance, one below core_min one less.
+
+On batches an instance is a task. What waits (a lookup) uses no CPU and holds its slot all the same, so an operator is
+judged by the larger of its CPU and the share of the time that its tasks ran, where their stage is known. Where slots
+are fewer than tasks these take turns, and both are small however much there is to do: so no operator is scaled in while
+rows are left behind or the slots are over cpu_max. The nodes are judged by their CPU, or by how busy their slots are.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
+from ebbflow.strategies.joint_batches import TaskTimes, behind
 from ebbflow.strategies.peers.answers import hold, want
 from ebbflow.strategies.peers.signals import Signals
 from ebbflow.strategies.peers.timing import Every
@@ -48,10 +53,12 @@ class Joint:
         self._every = Every(assess_s, at_once=False)
         self._due = False
         self._signals = Signals()
+        self._tasks = TaskTimes()
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """One step, once in every assessment period."""
         missing = self._signals.look(snapshot)
+        self._tasks.look(snapshot.batches, snapshot.planned.parallelism, snapshot.now_s - self._assess_s)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
         if missing:
             return hold(snapshot, missing, FORMULA)
@@ -75,27 +82,31 @@ class Joint:
     def start_over(self, now_s: float) -> None:  # noqa: ARG002
         """The clock was set back: a full period until the next assessment, by what is read in it."""
         self._every, self._due = Every(self._assess_s, at_once=False), False
-        self._signals = Signals()
+        self._signals, self._tasks = Signals(), TaskTimes()
 
     def _instances(self, snapshot: Snapshot) -> dict[str, float]:
-        """Share of a core that an instance used, of each operator that was read since the last assessment."""
+        """Share of a core that an instance used, or on batches of the time that it ran if that is more, of each
+        operator that was read since the last assessment."""
         since_s, found = snapshot.now_s - self._assess_s, {}
         for name in snapshot.planned.parallelism:
             points = snapshot.windows.of(name, Metric.INSTANCE_CPU).after(since_s)
-            if points:
-                found[name] = sum(share for _, share in points) / len(points)
+            cpu = sum(share for _, share in points) / len(points) if points else None
+            known = [share for share in (cpu, self._tasks.share(name)) if share is not None]
+            if known:
+                found[name] = max(known)
         return found
 
     def _scaled(self, snapshot: Snapshot, cores: dict[str, float]) -> tuple[dict[str, int], bool]:
         """Instances of each operator, and whether any has one more."""
         wanted, out = dict(snapshot.planned.parallelism), False
+        may_shrink = not (self._signals.micro_batch and self._busy(snapshot))
         for name, used in cores.items():
             if used > self._thresholds.core_max + SLACK and wanted[name] < self._dimensions.most(
                 name, snapshot
             ):
                 wanted[name] += 1
                 out = True
-            elif used < self._thresholds.core_min - SLACK and wanted[name] > 1:
+            elif used < self._thresholds.core_min - SLACK and wanted[name] > 1 and may_shrink:
                 wanted[name] -= 1
         return wanted, out
 
@@ -115,14 +126,24 @@ class Joint:
 
     def _shares(self, snapshot: Snapshot) -> list[float]:
         """Busy share of each node since the last assessment; of the slots where nodes are not read."""
-        since_s, windows, found = snapshot.now_s - self._assess_s, snapshot.windows, []
+        since_s, windows = snapshot.now_s - self._assess_s, snapshot.windows
+        found: list[float] = []
         for subject, metric in windows.series():
             points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
             if points and points[-1][0] >= snapshot.seen_s - STALE_AFTER_S:  # else it left before the look
                 found.append(sum(share for _, share in points) / len(points))
+        return found or self._slots(snapshot)
+
+    def _busy(self, snapshot: Snapshot) -> bool:
+        """Whether batches leave rows behind, or slots little room."""
+        full = any(share > self._thresholds.cpu_max + SLACK for share in self._slots(snapshot))
+        return full or any(behind(batch) for batch in self._signals.batches.values())
+
+    def _slots(self, snapshot: Snapshot) -> list[float]:
+        """Busy share of each node's slots, by its last batches; empty where there are none."""
         busy, nodes = self._signals.busy_slots, snapshot.observed.main_nodes
-        if found or not self._signals.micro_batch or busy is None or not nodes:
-            return found
+        if not self._signals.micro_batch or busy is None or not nodes:
+            return []
         for query, batch in self._signals.batches.items():
             begun_s = snapshot.queries.get(query)
             if begun_s is not None and snapshot.seen_s - begun_s > batch.trigger_interval_s + SLACK:

@@ -4,7 +4,8 @@ Once every assessment period (a minute, Elysium §5.2) the layout that the load 
 (``algorithm_one``; on batches ``symbiotic_batches``), of all applications that share the nodes together. Reactive, the
 load is the one that arrives; proactive, the highest that is forecast for the next five minutes (§3.2).
 
-    layout there stressed → the layout with the fewest nodes that is not, whatever the change costs
+    layout there stressed → the layout with the fewest nodes that is not, whatever the change costs;
+                            where all are, one with no more nodes only if it is better by a twentieth
     else                  → a smaller one, if it saves more until the next assessment than the change costs
 
 The second line is not the seed's, which changes whenever Algorithm 1 gives something else, be it an instance that
@@ -144,12 +145,15 @@ class Symbiotic:
         self._patience.note(min(c.layout.main_nodes for c in choices))
         if here.over > 1 + self._tolerance:
             best = self._best(choices)
-            if best.layout.difference(planned) and best.judged.over < here.over - SLACK:
+            if best.layout.difference(planned) and _relieves(best, here, planned):
                 return self._go(snapshot, view, loads, best, f"stressed: {here.where}; {self._what(best)}")
             if best.judged.over <= (1 + AS_GOOD) * here.over and best.worth.worth_it:
                 reason = f"stressed, and nodes do not help: {here.where}; as good are {self._what(best)}"
                 return self._go(snapshot, view, loads, best, reason)
-            bound = Constraint(name="limit", why=f"{here.where}, and no layout that is allowed is better")
+            bound = Constraint(
+                name="limit",
+                why=f"{here.where}, and no layout that is allowed is so much better that it is worth a stop",
+            )
             return self._stay(
                 snapshot, view, loads, here, f"stressed, and more is not to be had: {here.where}", bound
             )
@@ -278,6 +282,18 @@ class Symbiotic:
             numbers["kept"] = told
         numbers.update(self._known.inputs())
         return numbers
+
+
+def _relieves(choice: _Choice, here: Judged, planned: Layout) -> bool:
+    """Whether a layout is better by so much that it is worth its stop.
+
+    One that is not stressed always is. Nodes that are added work on for as long as the load stays; but instances dealt
+    out otherwise on nodes that remain too few win a hundredth, and a stop loses a tenth of a minute's rows.
+    """
+    over = choice.judged.over
+    if over <= 1 + SLACK or choice.layout.main_nodes > planned.main_nodes or not choice.worth.stop_s:
+        return over < here.over - SLACK
+    return (1 + AS_GOOD) * over < here.over
 
 
 def _smaller(choices: Sequence[_Choice], planned: Layout) -> list[_Choice]:

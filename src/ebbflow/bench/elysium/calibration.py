@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from ebbflow.bench.elysium.names import T1, T2
 from ebbflow.core.limits import Limits
-from ebbflow.core.pipeline import Operator, Pipeline, Stream
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.targets.simulator import catalogue
 from ebbflow.targets.simulator.catalogue import TOP_WORDS, Costed
 from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.nodes import NodeKind
@@ -58,33 +59,7 @@ TOP_K_WORDS = replace(
 )  # fmt: skip
 """CPU of a tweet: 0.4 ms in the reader, then 1.6, 2.8, 2.0, 0.5 and 0.05 ms in the others."""
 
-SENTIMENT = Costed(
-    pipeline=Pipeline(
-        name="sentiment",
-        operators=tuple(
-            Operator(name=name, boundary=True)
-            for name in ("reader", "tokeniser", "preprocessing", "features", "classifier")
-        ),
-        streams=tuple(
-            Stream(source=a, target=b)
-            for a, b in (
-                ("reader", "tokeniser"),
-                ("tokeniser", "preprocessing"),
-                ("preprocessing", "features"),
-                ("features", "classifier"),
-            )
-        ),
-    ),
-    row_cost_s={
-        "reader": 0.4e-3,
-        "tokeniser": 1.0e-3,
-        "preprocessing": 1.2e-3,
-        "features": 3.0e-3,
-        "classifier": 1.6e-3,
-    },
-    most_parallel={},
-    state_mb={},
-)
+SENTIMENT = replace(catalogue.SENTIMENT, pipeline=_every_operator_scales(catalogue.SENTIMENT.pipeline))
 """One row a tweet from end to end; the seed gives neither operators nor selectivities of T2."""
 
 COSTED: dict[str, Costed] = {T1: TOP_K_WORDS, T2: SENTIMENT}

@@ -126,8 +126,8 @@ def _strategy(name: str) -> Strategy:
 
 
 def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured, Curves]:
-    """One run in real time, from one executor and as many instances as there can be slots: joint scaling judges
-    operators by their CPU, and one that waits uses none, so it would never get another instance."""
+    """One run in real time, from one executor and as many instances as there can be slots: what is compared is how
+    nodes follow the load, and joint scaling adds a node for every instance."""
     time, never = clock or SystemClock(), threading.Event()
     recorder, watched = RunRecorder(), Watched()
 
