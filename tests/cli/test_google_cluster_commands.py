@@ -239,6 +239,7 @@ def test_a_second_run_into_one_folder_is_told_in_one_line_and_removes_nothing(
     ("events", "rejected", "words"),
     [
         (0, 3, "warning: no row of the files is a task event: 3 rows were rejected; the reasons are in"),
+        (0, 0, "warning: no row of the files is a task event: 0 rows were rejected; the reasons are in"),
         (9, 1, "1 row was rejected; the reasons are in"),
         (9, 0, None),
     ],

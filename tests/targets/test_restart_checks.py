@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark import restart
@@ -197,8 +198,10 @@ def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_re
     ):
         query.restart({"tag": 4})
     assert not running(query)
+    assert "so it is stopped" in str(query.failure())
     query._start = start
     query.restart({"tag": 2})
+    assert query.failure() is None
     assert running(query)
     assert query.parallelism["tag"] == 2
 
@@ -223,3 +226,26 @@ def test_one_that_failed_is_told_but_not_one_that_was_stopped_for_a_restart(stop
     assert query.failure() is None, "the new one runs"
     query.query.exception = lambda: broken  # type: ignore[method-assign]
     assert query.failure() is broken
+
+
+def test_a_failure_is_not_asked_for_while_somebody_else_restarts(stops: list[object]) -> None:
+    """A batch that was given up is finished by a query that is then stopped: what becomes of it is no failure."""
+    query = managed(Session())
+    broken, seen = ValueError("broken"), []
+    query.query.exception = lambda: broken  # type: ignore[method-assign]
+    looking = threading.Thread(target=lambda: seen.append(query.failure()))
+    with query._restarting:
+        looking.start()
+        looking.join()
+    assert seen == [None]
+    assert query.failure() is broken
+
+
+def test_a_driver_that_does_not_answer_is_a_failure(stops: list[object]) -> None:
+    query = managed(Session())
+
+    def gone() -> None:
+        raise Py4JError("Answer from Java side is empty")
+
+    query.query.exception = gone  # type: ignore[method-assign]
+    assert "does not answer: Answer from Java side is empty" in str(query.failure())

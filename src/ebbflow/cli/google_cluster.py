@@ -14,7 +14,7 @@ from ebbflow.bench.google_cluster.job import Figures, make_trace, resumed, run_j
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
-from ebbflow.core.folders import make_folder
+from ebbflow.core.folders import LOCK_FILE, make_folder
 from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
 from ebbflow.pipelines.google_cluster.buckets import BUCKETS
@@ -103,7 +103,7 @@ def stats(
     else:
         _show(figures, last)
         say(f"Parquet: {escape(str(output))}")
-    if figures.rejected:
+    if figures.rejected or not figures.events:
         _tell_rejected(figures, output)
     return 0
 
@@ -181,7 +181,7 @@ def _check_in_time(settings: dict[str, str]) -> None:
 
 def _check_new(output: Path) -> None:
     try:
-        is_new = not output.exists() or (output.is_dir() and not any(output.iterdir()))
+        is_new = not output.exists() or (output.is_dir() and not any(each.name != LOCK_FILE for each in output.iterdir()))
     except OSError as error:
         raise InputError(f"cannot write to {output}: {(error.strerror or str(error)).lower()}") from None
     if not is_new:

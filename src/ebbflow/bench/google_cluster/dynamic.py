@@ -212,6 +212,7 @@ def run_dynamic(
                 decisions = list(attached.history().entries)
             finally:
                 attached.stop()
+            _check(managed)  # a restart that was under way at the last look has ended by now
             managed.stop()
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)
@@ -231,14 +232,18 @@ def run_dynamic(
 def watch(managed: Watched, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event) -> None:
     """Wait until a time; what the query failed of is told as soon as it is seen, and not at the end."""
     while True:
-        active = attached.active  # asked first: the loop ends, too, when its query has failed
-        if (failed := managed.failure()) is not None:
-            raise failure_of(failed)
+        active = attached.active  # asked first: the loop ends, too, when the application has
+        _check(managed)
         if not active:
             raise TargetError("the loop has ended before its time; see the log")
         if ended.is_set() or (left_s := until_s - clock.now_s()) <= 0:
             return
         clock.wait(min(_LOOK_EVERY_S, max(0.1, left_s)), ended)
+
+
+def _check(managed: Watched) -> None:
+    if (failed := managed.failure()) is not None:
+        raise failure_of(failed)
 
 
 def _changes(decisions: list[Any], started_s: float) -> list[Change]:

@@ -72,6 +72,8 @@ class ManagedQuery:
         self._stopped_for_good = False
         self._owed = False
         """Whether we have stopped it and not started it again."""
+        self._not_started: TargetError | None = None
+        """Why it could not be started again, in any shape."""
         self.last_restart: RestartTimes | None = None
         self._state_partitions = next((self.parallelism[n] for n in stateful if n in self.parallelism), None)
         self.query = start(self.parallelism)
@@ -143,9 +145,10 @@ class ManagedQuery:
         try:
             self.query = self._started(self.parallelism)
         except Exception as error:
-            raise TargetError(
+            self._not_started = TargetError(
                 f"{trouble}; nor does it start as it was, so it is stopped: {_first_line(error)}"
-            ) from error
+            )
+            raise self._not_started from error
 
     def _started(self, parallelism: Mapping[str, int]) -> StreamingQuery:
         """Start it from this thread. Spark looks formats written in Python up in the thread's active session, and the
@@ -162,12 +165,14 @@ class ManagedQuery:
         return query
 
     def failure(self) -> Exception | None:
-        """What the query has failed of; None while it runs, and while it is stopped for a restart, which starts it
-        again or says itself why not."""
+        """What the query has failed of, or why it could not be started again; None while it runs, and while a restart
+        is under way."""
         if not self._restarting.acquire(blocking=False):
             return None
         try:
-            return None if self._owed else self.query.exception()
+            return self._not_started if self._owed else self.query.exception()
+        except Py4JError as error:
+            return TargetError(f"the driver of query {self.name} does not answer: {_first_line(error)}")
         finally:
             self._restarting.release()
 
