@@ -83,6 +83,7 @@ def test_a_query_that_fails_ends_the_run_at_once_with_its_reason(monkeypatch: py
         return SimpleNamespace(
             history=lambda: SimpleNamespace(entries=()),
             reconfigurations=0,
+            active=True,
             stop=lambda: stopped.append("loop"),
         )
 

@@ -109,6 +109,12 @@ def test_rows_that_arrive_at_once_and_wait_exactly_the_slo_are_in_time() -> None
     assert score(in_time, oracle_node_seconds=None).latency_p50_s == pytest.approx(30.0, abs=2e-6)
 
 
+@pytest.mark.parametrize("rate_per_s", [1234.567, 1 / 3, 98_765.4321])
+def test_a_day_without_a_late_row_has_none_to_the_last_bit(rate_per_s: float) -> None:
+    run = steady(7.3, duration_s=86_400.0, rate_per_s=rate_per_s)
+    assert score(run, oracle_node_seconds=None).violation == 0.0
+
+
 def test_rows_never_processed_are_late_once_older_than_the_slo() -> None:
     # 1 row/s for 100 s, the first 20 processed at once; at the end rows 20 to 70 are older than 30 s.
     processed = [(float(t), float(t)) for t in range(21)]

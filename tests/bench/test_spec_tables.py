@@ -166,7 +166,7 @@ BAD = [
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\nfactor = 2',
-        "fault 1: a slow node at 2 times its speed; write a factor in (0, 1]",
+        "fault 1: a slow node at 2 times its speed; write a factor from 1e-06 to 1",
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\ndelay = 2',

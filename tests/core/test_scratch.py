@@ -42,7 +42,7 @@ def left(temporary: Path, name: str, owner: Owner | None) -> Path:
     return folder
 
 
-def changed(**fields: float) -> Owner:
+def changed(**fields: float | str) -> Owner:
     return msgspec.structs.replace(Owner.this_process(), **fields)
 
 
@@ -69,15 +69,30 @@ def test_what_a_killed_run_left_goes_when_the_next_begins_and_not_before_it_is_d
 
 
 def test_the_id_of_a_process_that_began_at_another_time_is_another_process(temporary: Path) -> None:
-    mine = left(temporary, "ebbflow-run-mine", Owner.this_process())
-    adjusted = left(temporary, "ebbflow-run-adjusted", changed(started_s=Owner.this_process().started_s - 5))
-    reused = left(temporary, "ebbflow-run-reused", changed(started_s=1e9))
+    this = Owner.this_process()
+    mine = left(temporary, "ebbflow-run-mine", this)
+    reused = left(temporary, "ebbflow-run-reused", changed(ticks=this.ticks - 1))
+    before_the_boot = left(temporary, "ebbflow-run-boot", changed(boot="another"))
     sweep()
-    assert (mine.is_dir(), adjusted.is_dir(), reused.exists()) == (True, True, False)
+    assert (mine.is_dir(), reused.exists(), before_the_boot.exists()) == (True, False, False)
+
+
+def test_a_clock_that_was_set_makes_no_process_another(temporary: Path) -> None:
+    mine = left(temporary, "ebbflow-run-mine", changed(started_s=1e9))
+    sweep()
+    assert mine.is_dir()
+
+
+def test_where_only_clocks_tell_a_start_a_minute_is_the_same(temporary: Path) -> None:
+    seen_s = Owner.this_process().started_s
+    adjusted = left(temporary, "ebbflow-run-adjusted", changed(started_s=seen_s - 5, ticks=-1))
+    reused = left(temporary, "ebbflow-run-reused", changed(started_s=1e9, ticks=-1))
+    sweep()
+    assert (adjusted.is_dir(), reused.exists()) == (True, False)
 
 
 def test_what_is_not_ours_stays(temporary: Path) -> None:
-    dead = changed(started_s=1e9)
+    dead = changed(ticks=1)
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
     kept = [

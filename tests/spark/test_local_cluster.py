@@ -74,9 +74,11 @@ def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
         assert secret not in " ".join(process.info["cmdline"] or ()), "seen by everybody on this machine"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, wait) -> None:
-    """Nor when all of its group is, as a terminal and a shell do."""
+@pytest.mark.parametrize(
+    ("end", "number"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL), (os.killpg, signal.SIGINT)]
+)
+def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(end, number: int, wait) -> None:
+    """Alone, or with all of its group, as a terminal and a shell do."""
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTER],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -86,7 +88,7 @@ def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(number: int, 
     processes = tree([int(pid) for pid in line[1:]])
     assert any("java" in process.name() for process in processes)
     assert any("CoarseGrainedExecutorBackend" in command_of(process) for process in processes)
-    os.killpg(starter.pid, number)
+    end(starter.pid, number)
     starter.wait(30)
     wait(
         lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes),

@@ -160,15 +160,18 @@ def waiting(
     told: bool = True,
     duration_s: float = 4.0,
     left: float = 0.0,
+    slow_first_s: float | None = None,
 ) -> Decision:
     """Its decision after a minute of batches every 5 s, in which lookups use 2 % of a core and each holds its slot
-    for so long. ``told``: whether the batches say how many instances there were, and so which stage is theirs."""
+    for so long. ``told``: whether the batches say how many instances there were, and so which stage is theirs.
+    ``slow_first_s``: of the tasks of the last batch but one, the first on a new node."""
     strategy, windows, decision = Joint(most_instances=4), Windows(), None
     layout = Layout.of(nodes, enrich=tasks)
     for k in range(1, 14):
-        now_s = 5.0 * k
+        now_s, steady = 5.0 * k, slow_first_s is None or k != 12
+        each_s = task_s if steady or slow_first_s is None else slow_first_s
         stage = StageRun(
-            index=0, tasks=tasks, task_time_s=tasks * task_s, cpu_time_s=0.1, wall_s=duration_s, longest_task_s=task_s
+            index=0, tasks=tasks, task_time_s=tasks * each_s, cpu_time_s=0.1, wall_s=duration_s, longest_task_s=each_s
         )  # fmt: skip
         run = OperatorRun(
             name="enrich", rows_in=100, rows_out=100, cpu_s=0.1, instances=tasks if told else None
@@ -176,7 +179,7 @@ def waiting(
         batch = Batch(
             query="app", batch_id=k, started_s=now_s - duration_s, duration_s=duration_s, rows=100, slots=nodes,
             trigger_interval_s=5.0, arrival_rate_per_s=20.0, backlog_rows=left, oldest_arrival_s=now_s - 10.0,
-            stages=(stage,), operators=(run,),
+            stages=(stage,), operators=(run,), steady=steady,
         )  # fmt: skip
         windows.add([Reading(now_s, "enrich", Metric.INSTANCE_CPU, 0.02)])
         snapshot = Snapshot(
@@ -211,3 +214,11 @@ def test_an_operator_that_waits_is_judged_by_how_long_its_tasks_run() -> None:
 def test_an_operator_that_neither_works_nor_waits_is_scaled_in_on_batches_too() -> None:
     assert waiting(2, 0.5, nodes=2).wanted == Layout.of(2, enrich=1)
     assert waiting(2, 0.5, nodes=2, told=False).wanted == Layout.of(2, enrich=1)
+
+
+def test_the_first_tasks_on_a_new_node_say_nothing_of_the_next() -> None:
+    assert waiting(2, 3.0, nodes=2, slow_first_s=40.0).wanted == Layout.of(2, enrich=2)  # 0.6 of the time
+
+
+def test_rows_that_have_just_come_are_none_that_were_left_behind() -> None:
+    assert waiting(2, 0.5, nodes=2, left=40.0).wanted == Layout.of(2, enrich=1)

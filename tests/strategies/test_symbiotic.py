@@ -477,7 +477,7 @@ def test_two_applications_are_sized_together() -> None:
     grown = after[0].decision.wanted.difference(after[0].before)
     assert grown.parallelism  # of the one whose load rose, and of no other
     assert all(name.startswith("sentiment/") for name in grown.parallelism)
-    assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 5.6 ms = 6.8 cores
+    assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 7.2 ms = 8.3 cores
     engines = (both.engine, small)
     given = {
         e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)

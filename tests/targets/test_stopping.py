@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.errors import TargetError
@@ -72,6 +73,18 @@ def test_a_batch_that_outlasts_the_deadline_is_torn_only_by_who_ends_the_query_f
     query: Any = ToldToEnd(clock, 240.0)
     assert stop_between_batches(query, 30.0, clock, or_in_one=or_in_one) is whole
     assert query.stopped_at_s == stopped_s
+
+
+def test_one_that_fails_while_it_is_waited_for_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(Query):
+        def awaitTermination(self, timeout: int) -> bool:  # noqa: N802
+            raise StreamingQueryException("the sink is full")
+
+    monkeypatch.setattr(stopping, "_ask_to_end", lambda query, clock, until_s: True)
+    clock = ManualClock(100.0)
+    query: Any = Fails(clock, 240.0)
+    stop_between_batches(query, 30.0, clock)
+    assert query.stopped_at_s == 100.0
 
 
 def test_a_batch_is_waited_for_while_the_query_runs() -> None:

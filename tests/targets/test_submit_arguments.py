@@ -10,7 +10,7 @@ import pytest
 
 from ebbflow.errors import InputError
 from ebbflow.targets.spark.settings import cores_of_an_executor
-from ebbflow.targets.spark.submit import _submit_arguments
+from ebbflow.targets.spark.submit import _submit_arguments, check_submit_arguments
 
 KEY = "PYSPARK_SUBMIT_ARGS"
 
@@ -30,13 +30,15 @@ def test_a_properties_file_of_the_user_is_joined_with_ours_and_ours_comes_last(
     theirs.write_text("spark.executor.memory 2g\nspark.authenticate.secret other")
     option = written.format(shlex.quote(str(theirs)))
     monkeypatch.setenv(KEY, f"--master local[1] {option} --packages a:b:1 pyspark-shell")
-    with _submit_arguments("spark://h:1", {"spark.x": "1 2"}, ours):
+    defaults = {"spark.executor.memory": "640m", "spark.executor.cores": "1"}
+    with _submit_arguments("spark://h:1", {"spark.x": "1 2"}, ours, defaults):
         words = shlex.split(os.environ[KEY])
     assert words == [
-        "--master", "spark://h:1", "--properties-file", str(ours), "--load-spark-defaults",
+        "--master", "spark://h:1", "--properties-file", str(ours),
         "--conf", "spark.x=1 2", "--packages", "a:b:1", "pyspark-shell",
     ]  # fmt: skip
     assert ours.read_text().splitlines() == [
+        "spark.executor.memory 640m", "spark.executor.cores 1",
         "spark.executor.memory 2g", "spark.authenticate.secret other", "spark.authenticate.secret s3cret",
     ]  # fmt: skip
     assert os.environ[KEY].startswith("--master local[1]"), "it is as it was"
@@ -44,19 +46,39 @@ def test_a_properties_file_of_the_user_is_joined_with_ours_and_ours_comes_last(
 
 def test_on_a_master_of_the_user_their_properties_file_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "--properties-file mine.conf pyspark-shell")
-    with _submit_arguments("spark://h:1", {}, None):
-        assert "--properties-file mine.conf" in os.environ[KEY]
+    with _submit_arguments("spark://h:1", {}, None, {"spark.a": "1"}):
+        assert (
+            os.environ[KEY]
+            == "--master spark://h:1 --conf spark.a=1 --properties-file mine.conf pyspark-shell"
+        )
 
 
-def test_a_properties_file_that_cannot_be_read_is_told_by_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: Path
+def test_without_one_those_of_the_machine_count(monkeypatch: pytest.MonkeyPatch, ours: Path) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    with _submit_arguments("spark://h:1", {}, ours, {"spark.a": "1"}):
+        assert os.environ[KEY] == (
+            f"--master spark://h:1 --properties-file {ours} --load-spark-defaults pyspark-shell"
+        )
+    assert ours.read_text() == "spark.a 1\nspark.authenticate.secret s3cret\n"
+    assert KEY not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("--properties-file none.conf pyspark-shell", r"none\.conf, which cannot be read: No such file"),
+        (
+            "--conf 'spark.a=1 pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS cannot be read: no closing quotation; it is --conf",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_told_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch, written: str, words: str
 ) -> None:
-    monkeypatch.setenv(KEY, f"--properties-file {tmp_path / 'none.conf'} pyspark-shell")
-    with (
-        pytest.raises(InputError, match=r"none\.conf, which cannot be read: No such file"),
-        _submit_arguments("spark://h:1", {}, ours),
-    ):
-        pass
+    monkeypatch.setenv(KEY, written)
+    with pytest.raises(InputError, match=words):
+        check_submit_arguments()
 
 
 @pytest.mark.parametrize("cores", ["²", "0", "-1", "two", "1.5", "٣"])

@@ -19,6 +19,7 @@ from ebbflow.bench.oracle import cheapest_schedule
 from ebbflow.bench.record import RunRecorder, without
 from ebbflow.bench.score import Scores, score
 from ebbflow.bench.source_start import end_offset, source_start_s
+from ebbflow.bench.watching import check, watch
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock, wait_until
@@ -31,7 +32,7 @@ from ebbflow.pipelines.rankings import Rankings
 from ebbflow.pipelines.top_words import TopWords
 from ebbflow.profiling.profile import Profile
 from ebbflow.targets.spark.class_archive import record_archive
-from ebbflow.targets.spark.failure import failure_of
+from ebbflow.targets.spark.failure import failure_in
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.session import local_session
 from ebbflow.targets.spark.settings import dynamic_allocation_settings, local_settings, scaling_settings
@@ -127,8 +128,6 @@ def run_live(
 
     def after_cycle(report: CycleReport) -> None:
         recorder(report)
-        if query.exception() is not None:
-            ended.set()
         if on_cycle is not None:
             on_cycle(report)
 
@@ -157,13 +156,14 @@ def run_live(
                 master_web_url=cluster.web_url,
                 agents=(cluster.agent_address,),
             )
-            time.wait(started_s + scenario.seconds - time.now_s(), ended)
-            ended_s = time.now_s()
-            decisions, reconfigurations = attached.history().entries, attached.reconfigurations
-            attached.stop()
-            if (failed := query.exception()) is not None:
-                raise failure_of(failed)
+            try:
+                watch(lambda: failure_in(query), attached, time, started_s + scenario.seconds, ended)
+                ended_s = time.now_s()
+                decisions, reconfigurations = attached.history().entries, attached.reconfigurations
+            finally:
+                attached.stop()
             stop_between_batches(query)
+            check(lambda: failure_in(query))  # of its last batch
             progress = list(query.recentProgress)
             run = recorder.run(
                 strategy=strategy,
@@ -204,8 +204,14 @@ def prepare(say: Callable[[str], None]) -> None:
                 query = scenario.application.start(
                     spark, f"{folder}/checkpoint", scenario.application.rankings().take
                 )
-                wait_until(lambda: len(query.recentProgress) >= 4, clock, clock.now_s() + 90, every_s=0.2)
+                wait_until(
+                    lambda: query.exception() is not None or len(query.recentProgress) >= 4,
+                    clock,
+                    clock.now_s() + 90,
+                    every_s=0.2,
+                )
                 stop_between_batches(query)
+                check(lambda: failure_in(query))
             wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
 
     record_archive(run_executor)

@@ -173,6 +173,11 @@ class Waits:
         share = (wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9)
         return float(np.dot(self.rows, np.clip(share, 0.0, 1.0)))
 
+    def rows_beyond(self, wait_s: float) -> float:
+        """Rows that waited longer: exactly 0 where none did, which all rows less those within would not be."""
+        share = (wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9)
+        return float(np.dot(self.rows, 1.0 - np.clip(share, 0.0, 1.0)))
+
     def among(self, chosen: Bools) -> Waits:
         """Some of the pieces."""
         return Waits(
@@ -254,7 +259,7 @@ def _violation(run: Run, survived: Curve, commits: Curve, waits: Waits, *, lost:
     rows = max(float(survived.interpolated(run.ended_s)), done) - float(commits.values[0]) + lost
     if rows <= 0:
         return None
-    late = float(np.sum(waits.rows)) - waits.rows_within(limit_s)
+    late = waits.rows_beyond(limit_s)
     overdue = (
         max(float(survived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
     )

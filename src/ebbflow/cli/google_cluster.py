@@ -181,7 +181,9 @@ def _check_in_time(settings: dict[str, str]) -> None:
 
 def _check_new(output: Path) -> None:
     try:
-        is_new = not output.exists() or (output.is_dir() and not any(each.name != LOCK_FILE for each in output.iterdir()))
+        is_new = not output.exists() or (
+            output.is_dir() and all(each.name == LOCK_FILE for each in output.iterdir())
+        )
     except OSError as error:
         raise InputError(f"cannot write to {output}: {(error.strerror or str(error)).lower()}") from None
     if not is_new:

@@ -39,7 +39,7 @@ from ebbflow.targets.spark.settings import (
     use_python_of,
     use_this_python,
 )
-from ebbflow.targets.spark.submit import check_script, run_script
+from ebbflow.targets.spark.submit import check_script, check_submit_arguments, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +95,7 @@ def submit(
     settings = spark_conf(conf or [])
     cores = cores_of_an_executor(settings)
     check_script(script)
+    check_submit_arguments()
     for path in (json_report, report, store):
         check_writable(path)
     _check_store(store)
@@ -130,13 +131,14 @@ def submit(
         if is_on_this_machine(master):
             use_this_python()
         use_python_of(settings)
-        own |= scaling_settings(initial_executors=limits.min_nodes, master=master)
+        scaling = scaling_settings(initial_executors=limits.min_nodes, master=master)
 
         def on_session(spark: SparkSession) -> None:
             nonlocal started_s
             if cluster is not None:  # the script's own settings come first, and they are known only now
-                in_force = dict(spark.sparkContext.getConf().getAll())
-                cluster.make_room(limits.max_nodes * cores_of_an_executor(in_force))
+                with _not_the_jobs_fault("no room could be made for executors as large as the script's"):
+                    in_force = dict(spark.sparkContext.getConf().getAll())
+                    cluster.make_room(limits.max_nodes * cores_of_an_executor(in_force))
             started_s = clock.now_s()
             attached.append(
                 attach(
@@ -161,7 +163,8 @@ def submit(
             script,
             arguments or [],
             master=master,
-            settings={**own, **settings},
+            settings={**scaling, **settings},
+            defaults=own,
             settings_file=settings_file,
             on_session=on_session,
         )

@@ -1,6 +1,7 @@
 """Temporary folders that go with the run that made them; if it was killed, when the next one begins.
 
-Each says inside whose it is: the id of the process and when that began, because ids are used again.
+Each says inside whose it is: the id of the process and when that began, because ids are used again. When: in ticks
+since the machine was started, where the system tells; the time of day changes when its clock is set.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ log = logging.getLogger(__name__)
 PREFIX = "ebbflow-"
 OWNER_FILE = ".ebbflow-owner"
 SAME_START_S = 60.0
-"""Start times closer than this are one: they are read off clocks, and clocks are set. A folder too many is the
-smaller harm."""
+"""Start times closer than this are one, where they are read off clocks. A folder too many is the smaller harm."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,12 +31,22 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     started_s: float
     namespace: int
     """Of process ids: in another container the same id is another process."""
+    boot: str = ""
+    """Which start of the machine ``ticks`` count from."""
+    ticks: int = -1
+    """When it began; -1 where nobody tells."""
 
     @classmethod
     def this_process(cls) -> Owner:
         """We ourselves."""
         process = psutil.Process()
-        return cls(pid=process.pid, started_s=process.create_time(), namespace=_namespace())
+        return cls(
+            pid=process.pid,
+            started_s=process.create_time(),
+            namespace=_namespace(),
+            boot=_boot(),
+            ticks=_ticks(process.pid),
+        )
 
     @property
     def is_gone(self) -> bool:
@@ -45,8 +55,11 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return False
         try:
             process = psutil.Process(self.pid)
-            ended = process.status() == psutil.STATUS_ZOMBIE
-            return ended or abs(process.create_time() - self.started_s) > SAME_START_S
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return True
+            if self.ticks >= 0 and (ticks := _ticks(self.pid)) >= 0:
+                return (self.boot, self.ticks) != (_boot(), ticks)
+            return abs(process.create_time() - self.started_s) > SAME_START_S
         except psutil.NoSuchProcess:
             return True
         except psutil.Error:
@@ -90,3 +103,18 @@ def _namespace() -> int:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:  # no Linux: there is one
         return 0
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _ticks(pid: int) -> int:
+    """When a process began, in ticks since the machine did: the 22nd field of its line, the 20th after its name."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return -1

@@ -21,6 +21,8 @@ class TaskTimes:
     def look(self, batches: Iterable[Batch], operators: Collection[str], since_s: float) -> None:
         """Take in what has finished of operators that can be scaled, and forget what ended before ``since_s``."""
         for batch in batches:
+            if not batch.steady:  # first tasks on a new node load classes and start Python
+                continue
             span_s = max(batch.duration_s, batch.trigger_interval_s, 1e-3)
             for at, name in self._stages(batch, operators).items():
                 stage = batch.stages[at]
@@ -49,5 +51,8 @@ class TaskTimes:
 
 
 def behind(batch: Batch) -> bool:
-    """Whether a batch left rows at the source, or took so long that more than an interval's wait for the next."""
-    return bool(batch.backlog_rows) or 0 < batch.trigger_interval_s < batch.duration_s
+    """Whether a batch left more at the source than it took, or took so long that more than an interval's wait for the
+    next. A source that says late what it has counts some of what has just come as left."""
+    return (batch.backlog_rows or 0.0) > max(
+        1.0, batch.rows
+    ) or 0 < batch.trigger_interval_s < batch.duration_s

@@ -47,14 +47,14 @@ def test_growing_without_lag_worked_out_by_hand() -> None:
     assert decision.wanted.main_nodes == 9
 
 
-@pytest.mark.parametrize(("busy", "wanted"), [(1.0, 4), (0.7, 4), (0.41, 4)])
+@pytest.mark.parametrize(("busy", "wanted"), [(1.0, 4), (0.7, 4), (0.41, 4), (0.38, 4)])
 def test_within_its_band_it_leaves_the_size_alone(busy: float, wanted: int) -> None:
-    # true rate 100 / busy; the band is 100 / 1.0 to 100 / 0.4 rows/s
+    # true rate 100 / busy; the band is 100 / 1.0 to 100 · 300 / 1800 + 100 / 0.4 = 266.7 rows/s
     assert play(Flink(scale_down_delay_s=0.0), 4, busy).wanted.main_nodes == wanted
 
 
 def test_shrinking_below_the_band_worked_out_by_hand() -> None:
-    # busy 0.3: true rate 333.3 > 100 / 0.4 = 250. capacity = 100 · 300 / 1800 + 100 / 0.7 = 159.52
+    # busy 0.3: true rate 333.3 > 266.7. capacity = 100 · 300 / 1800 + 100 / 0.7 = 159.52
     # factor 0.4786; p' = ceil(10 · 0.4786) = 5
     assert play(Flink(scale_down_delay_s=0.0), 10, 0.3).wanted.main_nodes == 5
 
@@ -76,7 +76,7 @@ def test_shrinking_waits_for_an_hour_and_takes_its_largest_size() -> None:
 
 def test_a_size_of_more_than_an_hour_ago_counts_no_more() -> None:
     strategy = Flink(window_s=60.0)
-    # From 360 s on it could shrink, at first to 8 (busy 0.45: true rate 222.2 of 250, factor 0.718), at 2040 s to 6
+    # From 360 s on it could shrink, at first to 8 (busy 0.45: true rate 222.2 of 266.7, factor 0.718), at 2040 s to 6
     # (three batches of 0.45 and four of 0.3: 274.5, factor 0.581), then to 5. It waits while 8, at which it was
     # within its band, is the largest of the hour: until the last 8, of 1980 s, is older than that.
     play(strategy, 10, 0.45, to_s=2000)
@@ -107,7 +107,7 @@ def test_a_source_that_lags_is_believed_by_what_it_was_seen_to_do() -> None:
     # lag 3100 rows / 100 = 31 s > 30 s; busy 0.5 says 200 rows/s, but it does 100 and 200 ≥ 1.15 · 100.
     # capacity = 3100 / 1800 + 100 · 300 / 1800 + 100 / 0.7 = 161.2; 100 < 1.7 + 100: p' = ceil(4 · 1.612) = 7
     assert play(Flink(), 4, 0.5, lag_rows=3100.0).wanted.main_nodes == 7
-    # at 29 s of lag the busy time is believed: 200 is within 101.6 to 251.6
+    # at 29 s of lag the busy time is believed: 200 is within 101.6 to 268.3
     assert play(Flink(), 4, 0.5, lag_rows=2900.0).wanted.main_nodes == 4
 
 
@@ -146,3 +146,33 @@ def test_unknown_lag_or_busy_time_is_no_reason_to_move() -> None:
     assert decision.wanted.main_nodes == 4
     assert "no data" in decision.reason
     assert "no data" in Flink().decide(target.world(0.0, Layout.of(4))).reason
+
+
+def test_a_size_found_while_it_lagged_freezes_shrinking_for_as_long_as_it_is_the_largest() -> None:
+    calm = {"observed_lag_s": 1e9, "window_s": 60.0, "scale_down_delay_s": 600.0}
+    strategy = Flink(**calm)
+    # busy 0.3 with 301 s of lag: 333.3 rows/s, capacity 16.7 + 159.5, factor 0.529, p' = 6, frozen; then 5, and free
+    play(strategy, 10, 0.3, to_s=900, lag_rows=30_100.0)
+    assert play(strategy, 10, 0.3, from_s=910, to_s=1490).wanted.main_nodes == 10
+    sizes = [strategy.decide(at(float(s), 10, 0.3)).wanted.main_nodes for s in range(1500, 1700, 10)]
+    assert next(size for size in sizes if size != 10) == 5
+
+
+def test_lag_is_worked_off_by_all_operators_and_not_by_the_source_alone() -> None:
+    target, strategy = Operators(), Flink(observed_lag_s=1e9)
+    layout = Layout.of(2, read=2, count=4)
+    for now_s in range(0, FULL_S + 10, 10):
+        # 100 rows/s and 18,000 that wait; read makes 3 of each; count takes 300 at 80 % of 4: true rate 375
+        target.read(now_s, rate_per_s=100, lag_rows=18_000, read=(1000, 3000, 4, 2), count=(3000, 0, 32, 4))
+        decision = strategy.decide(target.world(float(now_s), layout, slots_per_node=2))
+    # count: the lag is 3 · 18000 / 1800 = 30 of its rows a second. 375 is within 30 + 300 and 30 + 50 + 750: it stays
+    # in its band. read: 500 true, 10 + 100 to 10 + 16.7 + 250: left, could shrink, and waits its hour.
+    assert decision.wanted.parallelism == layout.parallelism
+    for now_s in range(FULL_S + 10, 2 * FULL_S + 10, 10):
+        # now 375 rows/s are too few for 3 · 54,000 / 1800 + 300 = 390: capacity 90 + 50 + 428.6, and
+        # p' = ceil(4 · 568.6 / 375) = 7; more while the lag grows within the window
+        target.read(now_s, rate_per_s=100, lag_rows=54_000, read=(1000, 3000, 4, 2), count=(3000, 0, 32, 4))
+        decision = strategy.decide(target.world(float(now_s), layout, slots_per_node=2))
+        if decision.wanted.parallelism != layout.parallelism:
+            break
+    assert decision.wanted.parallelism["count"] >= 7

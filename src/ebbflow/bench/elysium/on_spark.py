@@ -24,6 +24,7 @@ from ebbflow.bench.elysium.names import JOINT, SPARK, T1
 from ebbflow.bench.elysium.result import Curves, Measured, Result, curves_of
 from ebbflow.bench.elysium.run import Watched
 from ebbflow.bench.record import RunRecorder
+from ebbflow.bench.watching import check, watch
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
@@ -168,11 +169,14 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
                 on_cycle=after_cycle,
                 master_web_url=cluster.web_url,
             )
-            time.wait(started_s + case.seconds - time.now_s(), never)
-            ended_s = time.now_s()
-            decisions, reconfigurations = attached.history().entries, attached.reconfigurations
-            attached.stop()
+            try:
+                watch(query.failure, attached, time, started_s + case.seconds, never)
+                ended_s = time.now_s()
+                decisions, reconfigurations = attached.history().entries, attached.reconfigurations
+            finally:
+                attached.stop()
             query.stop()
+            check(query.failure)
     run = recorder.run(
         strategy=case.strategy,
         pipeline=T1,

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ebbflow.bench.source_start import source_start_s
+from ebbflow.bench.watching import check, watch
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.scratch import scratch_folder
-from ebbflow.errors import TargetError
 from ebbflow.pipelines.google_cluster import sink
 from ebbflow.pipelines.google_cluster.query import MACHINE, GoogleClusterQuery, settings
 from ebbflow.policy import (
@@ -39,7 +39,6 @@ from ebbflow.policy import (
     rule,
     seconds,
 )
-from ebbflow.targets.spark.failure import failure_of
 from ebbflow.targets.spark.local_cluster import LocalCluster
 from ebbflow.targets.spark.restart import RestartTimes
 from ebbflow.targets.spark.session import local_session
@@ -49,24 +48,6 @@ MOST_INSTANCES = 8
 EXECUTORS = 2
 TRIGGER_S = 5.0
 """A batch is a reading of the CPU; the seed sampled every 5 to 10 s."""
-
-
-_LOOK_EVERY_S = 5.0
-
-
-class Watched(Protocol):
-    """As much of a managed query as is watched."""
-
-    def failure(self) -> Exception | None:
-        """What it has failed of."""
-
-
-class Scaled(Protocol):
-    """As much of what ``attach`` gives."""
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is being scaled."""
 
 
 def seed_policy() -> Policy:
@@ -208,11 +189,11 @@ def run_dynamic(
                 master_web_url=cluster.web_url,
             )
             try:
-                watch(managed, attached, time, started_s + lasts_s, ended)
+                watch(managed.failure, attached, time, started_s + lasts_s, ended)
                 decisions = list(attached.history().entries)
             finally:
                 attached.stop()
-            _check(managed)  # a restart that was under way at the last look has ended by now
+            check(managed.failure)  # a restart that was under way at the last look has ended by now
             managed.stop()
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)
@@ -227,23 +208,6 @@ def run_dynamic(
         cluster=table,
         events=sum(by_batch.values()),
     )
-
-
-def watch(managed: Watched, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event) -> None:
-    """Wait until a time; what the query failed of is told as soon as it is seen, and not at the end."""
-    while True:
-        active = attached.active  # asked first: the loop ends, too, when the application has
-        _check(managed)
-        if not active:
-            raise TargetError("the loop has ended before its time; see the log")
-        if ended.is_set() or (left_s := until_s - clock.now_s()) <= 0:
-            return
-        clock.wait(min(_LOOK_EVERY_S, max(0.1, left_s)), ended)
-
-
-def _check(managed: Watched) -> None:
-    if (failed := managed.failure()) is not None:
-        raise failure_of(failed)
 
 
 def _changes(decisions: list[Any], started_s: float) -> list[Change]:

@@ -5,16 +5,17 @@ Over a window of 15 min, which begins 5 min after the last change (stabilisation
     source demand   = input rate + d(lag)/dt,   downstream demand = Σ upstream · ratio
     true rate       = rate / busy fraction; of a source what it was seen to catch up at, where lag was over
                       30 s and that rate is 15 % lower
-    capacity wanted = lag / catch-up + demand · restart / catch-up + demand / 0.7
+    capacity wanted = lag / catch-up + demand · restart / catch-up + demand / 0.7, the lag of the sources passed on
+                      downstream like their rate
     p'              = ceil(p · capacity / true rate), the factor within [0.4, 10⁵], p' within 1 to 200
 
 It acts, on all vertices at once, only when the true rate of one has left its band: below
-lag / catch-up + demand / 1.0 or above lag / catch-up + demand / 0.4 (utilisation 0.7 ± 0.3). A vertex is
-shrunk after an hour in which it could always have been, to the largest size of the last hour, if it was outside its
-band when that was found. Lag over 5 min freezes shrinking. Reference: flink-kubernetes-operator, JobVertexScaler,
-DelayedScaleDown, ScalingMetricEvaluator.
+lag / catch-up + demand / 1.0 or above lag / catch-up + demand · restart / catch-up + demand / 0.4 (utilisation
+0.7 ± 0.3). A vertex is shrunk after an hour in which it could always have been, to the largest size of the last hour,
+if it was outside its band when that was found; at a lag over 5 min none is. Reference: flink-kubernetes-operator,
+JobVertexScaler, DelayedScaleDown, ScalingMetricEvaluator.
 
-Modelled: the lag terms act on the sources; what a vertex is on a micro-batch target, and what becomes of a
+Modelled: what a vertex is on a micro-batch target, and what becomes of a
 layout with more instances than slots, is told in ``peers.vertices``. It evaluates once a minute, the operator's
 reconcile interval. Slots are shared between operators, as in Flink. Left out: memory tuning, quotas, excluded
 periods, alignment to key groups.
@@ -181,6 +182,7 @@ class Flink:
         sources = [v for v in seen.values() if whole or v.name in snapshot.pipeline.sources]
         rate = sum(vertex.rate_per_s for vertex in sources)
         demand = demands(snapshot.pipeline, seen, max(0.0, rate + lag_growth))
+        catch_up = demands(snapshot.pipeline, seen, last.lag_rows / self._catch_up_s)
         frozen = _Source(time_s=last.time_s, lag_rows=last.lag_rows, rate_per_s=rate).lag_s()
         inputs: dict[str, float | str] = {
             "rate_per_s": round(rate, 3),
@@ -193,9 +195,8 @@ class Flink:
             if vertex in sources:
                 share = vertex.rate_per_s / rate if rate > 0 else 1 / len(sources)
             true_rate = self._true_rate(vertex, share)
-            lag_rate = last.lag_rows * share / self._catch_up_s
             verdicts[name] = self._judge(
-                vertex, true_rate, demand[name], lag_rate, frozen > self._freeze_lag_s, snapshot.now_s
+                vertex, true_rate, demand[name], catch_up[name], frozen > self._freeze_lag_s, snapshot.now_s
             )
             inputs[f"{name} true_rate_per_s"] = readable(true_rate)
             inputs[f"{name} parallelism"] = f"{vertex.parallelism} → {verdicts[name].parallelism}"
@@ -234,10 +235,9 @@ class Flink:
             outside = true_rate < lag_rate + demand / (self._utilisation + self._boundary)
             return _Verdict(parallelism=wanted, outside=outside and wanted > now)
         low = self._utilisation - self._boundary
-        outside = true_rate > lag_rate + (demand / low if low > 0 else math.inf)
+        outside = not frozen and true_rate > lag_rate + restart + (demand / low if low > 0 else math.inf)
         lower = self._lower.setdefault(vertex.name, _Lower(now_s))
         lower.add(now_s, _Verdict(parallelism=wanted, outside=outside))
         if now_s - lower.since_s < self._scale_down_delay_s - SLACK_S:
             return _Verdict(parallelism=now, outside=False)
-        of_the_hour = lower.largest(now_s - self._scale_down_delay_s - SLACK_S)
-        return _Verdict(parallelism=of_the_hour.parallelism, outside=of_the_hour.outside and not frozen)
+        return lower.largest(now_s - self._scale_down_delay_s - SLACK_S)

@@ -23,6 +23,10 @@ class NodeDies:
         _check_node(self.node)
 
 
+SLOWEST_FACTOR = 1e-6
+"""Below, a task would outlast every run."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlowNode:
     """A node works at a part of its speed for a while."""
@@ -36,8 +40,10 @@ class SlowNode:
     def __post_init__(self) -> None:
         _check_span("a slow node", self.from_s, self.until_s)
         _check_node(self.node)
-        if not 0 < self.factor <= 1:
-            raise InputError(f"a slow node at {self.factor:g} times its speed; write a factor in (0, 1]")
+        if not SLOWEST_FACTOR <= self.factor <= 1:
+            raise InputError(
+                f"a slow node at {self.factor:g} times its speed; write a factor from {SLOWEST_FACTOR:g} to 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

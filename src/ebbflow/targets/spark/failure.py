@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from ebbflow import errors
 from ebbflow.errors import EbbflowError, InputError, TargetError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _OURS = re.compile(r"\bebbflow\.errors\.(\w+): (.+)")
 
@@ -19,6 +25,8 @@ def failure_of(error: Exception) -> EbbflowError:
     >>> failure_of(Exception("Job aborted\\n\\tat org…"))
     TargetError('the query failed: Job aborted')
     """
+    if isinstance(error, EbbflowError):
+        return error
     text = str(error).strip()
     ours = _OURS.findall(text)
     if ours:
@@ -27,3 +35,13 @@ def failure_of(error: Exception) -> EbbflowError:
         is_input = isinstance(kind, type) and issubclass(kind, InputError)
         return (InputError if is_input else TargetError)(words.strip())
     return TargetError(f"the query failed: {(text.splitlines() or [type(error).__name__])[0]}")
+
+
+def failure_in(query: StreamingQuery) -> Exception | None:
+    """What a query has failed of, be it that nobody answers any more; None while it runs."""
+    try:
+        return query.exception()
+    except Py4JError as error:
+        return TargetError(
+            f"the driver does not answer: {(str(error).splitlines() or [type(error).__name__])[0]}"
+        )

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.failure import failure_in
 from ebbflow.targets.spark.stopping import await_batch, stop_between_batches, unfinished_batch
 
 if TYPE_CHECKING:
@@ -170,9 +171,7 @@ class ManagedQuery:
         if not self._restarting.acquire(blocking=False):
             return None
         try:
-            return self._not_started if self._owed else self.query.exception()
-        except Py4JError as error:
-            return TargetError(f"the driver of query {self.name} does not answer: {_first_line(error)}")
+            return self._not_started if self._owed else failure_in(self.query)
         finally:
             self._restarting.release()
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
 
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.errors import TargetError
@@ -49,7 +50,7 @@ def stop_between_batches(
         ended = False
         while not ended and (clock.now_s() < deadline_s or not or_in_one):
             left_s = deadline_s - clock.now_s() if or_in_one else within_s
-            ended = bool(query.awaitTermination(max(1, math.ceil(left_s))))
+            ended = _has_ended(query, max(1, math.ceil(left_s)))
             if not ended and not or_in_one:
                 log.warning(
                     "query %s is still in the batch after which it ends; it is waited for", query.name
@@ -64,6 +65,14 @@ def stop_between_batches(
     query.stop()  # closes what is left; a query that has ended by itself is not disturbed
     unfinished = unfinished_batch(query)
     return ended if unfinished is None else unfinished < 0
+
+
+def _has_ended(query: StreamingQuery, within_s: int) -> bool:
+    """Whether it ends in time; one that fails has ended, and ``exception()`` says of what."""
+    try:
+        return bool(query.awaitTermination(within_s))
+    except StreamingQueryException:
+        return True
 
 
 def unfinished_batch(query: StreamingQuery) -> int | None:

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ebbflow.errors import InputError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("ebbflow")
+
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 def check_script(script: Path) -> None:
@@ -44,16 +46,18 @@ def run_script(
     *,
     master: str,
     settings: Mapping[str, str],
+    defaults: Mapping[str, str] = MappingProxyType({}),
     settings_file: Path | None = None,
     on_session: Callable[[SparkSession], None],
 ) -> int:
     """Run the script to its end; returns its exit code. ``on_session`` is called once for each application it opens.
 
-    ``settings_file`` holds settings that must not be seen on a command line.
+    ``settings_file`` holds settings that must not be seen on a command line. ``defaults`` are settings that give way to
+    a properties file of the user's.
     """
     ours = set(threading.enumerate())
     with (
-        _submit_arguments(master, settings, settings_file),
+        _submit_arguments(master, settings, settings_file, defaults),
         _launched_whole(),
         _session_hook(on_session),
         _as_main(script, arguments),
@@ -87,17 +91,24 @@ def _run_main(script: Path) -> int:
 
 
 @contextmanager
-def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: Path | None) -> Iterator[None]:
+def _submit_arguments(
+    master: str, settings: Mapping[str, str], settings_file: Path | None, defaults: Mapping[str, str]
+) -> Iterator[None]:
     """What spark-submit would be called with, in the variable that PySpark starts its JVM by."""
-    key = "PYSPARK_SUBMIT_ARGS"
+    key = SUBMIT_ARGUMENTS
     before = os.environ.get(key)
-    words = ["--master", master]
-    users = [word for word in shlex.split(before or "") if word != "pyspark-shell"]
-    _take_option(users, "--master")  # the one that was named to us counts
-    if settings_file is not None:
-        if theirs := _take_option(users, "--properties-file"):  # Spark takes one file: the last
-            settings_file.write_text(f"{_read(theirs[-1])}\n{settings_file.read_text()}")
-        words += ["--properties-file", str(settings_file), "--load-spark-defaults"]
+    words, users = ["--master", master], _users_words(before)
+    if settings_file is not None:  # Spark takes one file: the last
+        theirs = _take_option(users, "--properties-file")
+        words += ["--properties-file", str(settings_file)]
+        if theirs:
+            ours = settings_file.read_text()  # with a secret, so it has the last word
+            settings_file.write_text(f"{_lines(defaults)}{_read(theirs[-1])}\n{ours}")
+        else:
+            settings_file.write_text(f"{_lines(defaults)}{settings_file.read_text()}")
+            words.append("--load-spark-defaults")
+    else:
+        settings = {**defaults, **settings}
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
     os.environ[key] = shlex.join([*words, *users, "pyspark-shell"])
@@ -108,6 +119,26 @@ def _submit_arguments(master: str, settings: Mapping[str, str], settings_file: P
             del os.environ[key]
         else:
             os.environ[key] = before
+
+
+def check_submit_arguments() -> None:
+    """What the user's environment says must be readable before anything is started by it."""
+    for file in _take_option(_users_words(os.environ.get(SUBMIT_ARGUMENTS)), "--properties-file")[-1:]:
+        _read(file)
+
+
+def _users_words(text: str | None) -> list[str]:
+    """What the variable held before, without a master: the one that was named to us counts."""
+    try:
+        words = [word for word in shlex.split(text or "") if word != "pyspark-shell"]
+    except ValueError as error:
+        raise InputError(f"{SUBMIT_ARGUMENTS} cannot be read: {str(error).lower()}; it is {text}") from None
+    _take_option(words, "--master")
+    return words
+
+
+def _lines(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
 def _take_option(words: list[str], option: str) -> list[str]:
@@ -135,7 +166,7 @@ def _read(properties: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InputError(
-            f"PYSPARK_SUBMIT_ARGS names the properties file {properties}, which cannot be read: {why}"
+            f"{SUBMIT_ARGUMENTS} names the properties file {properties}, which cannot be read: {why}"
         ) from None
 
 

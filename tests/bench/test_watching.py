@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ebbflow.bench.google_cluster.dynamic import watch
+from ebbflow.bench.watching import watch
 from ebbflow.errors import InputError, TargetError
 
 BROKEN = Exception(
@@ -36,7 +36,7 @@ class World:
 
 
 def watched(world: World, until_s: float = 300.0, ended: threading.Event | None = None) -> None:
-    watch(world, world, world, until_s, ended or threading.Event())
+    watch(world.failure, world, world, until_s, ended or threading.Event())
 
 
 def test_a_query_that_died_is_told_within_seconds_in_its_own_words() -> None:

@@ -1,0 +1,57 @@
+"""A local cluster has room for executors as large as the script itself asks for."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ebbflow.cli import submit as module
+
+
+class Cluster:
+    """As much of a local cluster as ``submit`` uses."""
+
+    master_url, web_url, agent_address = "spark://h:1", "http://h:2", "ipc:///agent"
+    settings_file = Path("session.conf")
+
+    def __init__(self, trouble: Exception | None = None) -> None:
+        self.trouble = trouble
+        self.asked: list[int] = []
+
+    def make_room(self, cores: int) -> None:
+        self.asked.append(cores)
+        if self.trouble is not None:
+            raise self.trouble
+
+
+@pytest.mark.parametrize("trouble", [None, OSError("no process can be started")])
+def test_the_scripts_own_executors_find_room_and_are_scaled_though_none_could_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception | None
+) -> None:
+    script, cluster, attached = tmp_path / "job.py", Cluster(trouble), []
+    script.write_text("")
+    settings = [("spark.executor.cores", "4"), ("spark.app.name", "job")]
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: settings))
+
+    def attach(*_: Any, **__: Any) -> Any:
+        attached.append(len(cluster.asked))
+        raise RuntimeError("not scaled here")
+
+    def run_script(*_: Any, on_session: Any, defaults: Any, **__: Any) -> int:
+        assert defaults["spark.executor.cores"] == "1"
+        with pytest.raises(RuntimeError, match="not scaled here"):
+            on_session(SimpleNamespace(sparkContext=context))
+        return 0
+
+    for name in ("check_java", "use_loopback", "use_this_python"):
+        monkeypatch.setattr(module, name, lambda: None)
+    monkeypatch.setattr(module, "LocalCluster", lambda **_: nullcontext(cluster))
+    monkeypatch.setattr(module, "attach", attach)
+    monkeypatch.setattr(module, "run_script", run_script)
+    assert module.submit(script, executors="1:3") == 0
+    assert cluster.asked == [12]
+    assert attached == [1], "after room was made, or could not be"
