@@ -205,7 +205,7 @@ def prepare(say: Callable[[str], None]) -> None:
                     spark, f"{folder}/checkpoint", scenario.application.rankings().take
                 )
                 wait_until(
-                    lambda: query.exception() is not None or len(query.recentProgress) >= 4,
+                    lambda: failure_in(query) is not None or len(query.recentProgress) >= 4,
                     clock,
                     clock.now_s() + 90,
                     every_s=0.2,

@@ -170,13 +170,15 @@ class Waits:
 
     def rows_within(self, wait_s: float) -> float:
         """Rows that waited at most ``wait_s``: Σ rows × the part of their piece that is below it."""
-        share = (wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9)
-        return float(np.dot(self.rows, np.clip(share, 0.0, 1.0)))
+        return float(np.dot(self.rows, self._part_within(wait_s)))
 
     def rows_beyond(self, wait_s: float) -> float:
         """Rows that waited longer: exactly 0 where none did, which all rows less those within would not be."""
-        share = (wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9)
-        return float(np.dot(self.rows, 1.0 - np.clip(share, 0.0, 1.0)))
+        return float(np.dot(self.rows, 1.0 - self._part_within(wait_s)))
+
+    def _part_within(self, wait_s: float) -> Floats:
+        """Of each piece, the part of its rows that waited at most so long."""
+        return np.clip((wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9), 0.0, 1.0)
 
     def among(self, chosen: Bools) -> Waits:
         """Some of the pieces."""

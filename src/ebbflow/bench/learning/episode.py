@@ -245,7 +245,7 @@ class _Lateness:
     def until(self, time_s: float, commits: Curve) -> float:
         """Rows that became late since the last time; ``commits`` starts with what was done by then."""
         waits = Waits.of(self._around(commits), commits)
-        self._committed_late += float(np.sum(waits.rows)) - waits.rows_within(self._limit_s)
+        self._committed_late += waits.rows_beyond(self._limit_s)
         due = float(self._survived.interpolated(time_s - self._limit_s))
         late = self._committed_late + max(due - float(commits.values[-1]), 0.0) + self._lost
         more, self._late = max(late - self._late, 0.0), max(late, self._late)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebbflow.bench.profiling.applications import Application, application
 from ebbflow.bench.profiling.phase import Phase, Progress, Schedule, Stair
+from ebbflow.bench.watching import check
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock, wait_until
@@ -173,13 +174,8 @@ class _Runs:
             self._clock.now_s() + LONGEST_WARM_UP_S,
             every_s=0.5,
         )
-        failed = running.exception()
         query.stop()
-        self._check(failed)
-
-    def _check(self, failed: Any) -> None:
-        if failed is not None:
-            raise TargetError(f"{self._phase.pipeline} failed: {str(failed).splitlines()[0]}")
+        check(query.failure)
 
     def one(
         self,
@@ -227,9 +223,8 @@ class _Runs:
             self._clock.wait(seconds, ended)
         finally:
             attached.stop()
-            failed = query.query.exception()
             query.stop()
-        self._check(failed)
+        check(query.failure)
 
 
 def _rate(readings: Sequence[Reading], pipeline: str) -> str:

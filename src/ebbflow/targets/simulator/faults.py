@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from ebbflow.core.layout import MAIN
 from ebbflow.errors import InputError
 
+SLOWEST_FACTOR = 1e-6
+"""Below, a task would outlast every run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDies:
@@ -21,10 +24,6 @@ class NodeDies:
     def __post_init__(self) -> None:
         _check_time("a node that dies", "at", self.at_s)
         _check_node(self.node)
-
-
-SLOWEST_FACTOR = 1e-6
-"""Below, a task would outlast every run."""
 
 
 @dataclass(frozen=True, kw_only=True)
