@@ -107,7 +107,7 @@ def test_a_node_that_was_read_shortly_before_the_look_counts(age_s: float) -> No
     windows.add([Reading(seen_s - 40.0, "node-0", Metric.NODE_CPU, 0.9)])  # it left
     windows.add([Reading(seen_s - 10.0, "node-1", Metric.NODE_CPU, 0.6)])
     decision = on_batches(age_s, 4.0, windows=windows)
-    assert decision.inputs["nodes_cpu"] == 0.6
+    assert decision.inputs["nodes_cpu"] == 0.6, "and its slots are half busy"
 
 
 def test_the_limits_hold_for_joint_as_well() -> None:
@@ -161,10 +161,11 @@ def waiting(
     duration_s: float = 4.0,
     left: float = 0.0,
     slow_first_s: float | None = None,
+    node_cpu: float | None = None,
 ) -> Decision:
     """Its decision after a minute of batches every 5 s, in which lookups use 2 % of a core and each holds its slot
     for so long. ``told``: whether the batches say how many instances there were, and so which stage is theirs.
-    ``slow_first_s``: of the tasks of the last batch but one, the first on a new node."""
+    ``slow_first_s``: of the tasks of the last batch but one, the first on a new node. ``node_cpu``: of each node."""
     strategy, windows, decision = Joint(most_instances=4), Windows(), None
     layout = Layout.of(nodes, enrich=tasks)
     for k in range(1, 14):
@@ -182,6 +183,8 @@ def waiting(
             stages=(stage,), operators=(run,), steady=steady,
         )  # fmt: skip
         windows.add([Reading(now_s, "enrich", Metric.INSTANCE_CPU, 0.02)])
+        if node_cpu is not None:
+            windows.add([Reading(now_s, f"node-{n}", Metric.NODE_CPU, node_cpu) for n in range(nodes)])
         snapshot = Snapshot(
             now_s=now_s, pipeline=Pipeline.chain("app", "enrich"), planned=layout, requested=layout, observed=layout,
             windows=windows, batches=(batch,), under_way=(), limits=Limits(min_nodes=1, max_nodes=4),
@@ -222,3 +225,9 @@ def test_the_first_tasks_on_a_new_node_say_nothing_of_the_next() -> None:
 
 def test_rows_that_have_just_come_are_none_that_were_left_behind() -> None:
     assert waiting(2, 0.5, nodes=2, left=40.0).wanted == Layout.of(2, enrich=1)
+
+
+def test_a_node_whose_tasks_wait_is_no_idle_node() -> None:
+    assert waiting(2, 3.0, nodes=2, node_cpu=0.05).wanted == Layout.of(2, enrich=2)
+    assert waiting(2, 3.0, nodes=2, node_cpu=0.85).wanted == Layout.of(3, enrich=2)
+    assert waiting(2, 1.5, nodes=2, node_cpu=0.05).wanted == Layout.of(1, enrich=2)

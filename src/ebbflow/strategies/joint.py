@@ -10,7 +10,8 @@ more instance, one below core_min one less.
 On batches an instance is a task. What waits (a lookup) uses no CPU and holds its slot all the same, so an operator is
 judged by the larger of its CPU and the share of the time that its tasks ran, where their stage is known. Where slots
 are fewer than tasks these take turns, and both are small however much there is to do: so no operator is scaled in while
-rows are left behind or the slots are over cpu_max. The nodes are judged by their CPU, or by how busy their slots are.
+rows are left behind or the slots are over cpu_max. The nodes are judged by the larger of their CPU and the share of the
+time that their slots are taken, for the same reason.
 """
 
 from __future__ import annotations
@@ -125,14 +126,17 @@ class Joint:
         return hold(snapshot, "no operator and no node is stressed", FORMULA, inputs)
 
     def _shares(self, snapshot: Snapshot) -> list[float]:
-        """Busy share of each node since the last assessment; of the slots where nodes are not read."""
+        """Busy share of each node since the last assessment: of its CPU, or on batches of its slots if that is more."""
         since_s, windows = snapshot.now_s - self._assess_s, snapshot.windows
         found: list[float] = []
         for subject, metric in windows.series():
             points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
             if points and points[-1][0] >= snapshot.seen_s - STALE_AFTER_S:  # else it left before the look
                 found.append(sum(share for _, share in points) / len(points))
-        return found or self._slots(snapshot)
+        slots = self._slots(snapshot)
+        if not found or not slots:
+            return found or slots
+        return [max(share, slots[0]) for share in found]
 
     def _busy(self, snapshot: Snapshot) -> bool:
         """Whether batches leave rows behind, or slots little room."""
