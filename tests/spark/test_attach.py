@@ -7,6 +7,7 @@ import time
 import pytest
 
 import ebbflow
+from ebbflow.bench.profiling.from_store import learn_from_store
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError
@@ -25,6 +26,7 @@ from ebbflow.policy import (
 from ebbflow.policy import (
     cluster as the_cluster,
 )
+from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies import Capacity
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.stopping import stop_between_batches
@@ -87,6 +89,15 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert not attached.active
     assert query.isActive
     assert query.exception() is None
+    batches, rows = list(Store.read_batches(path)), Store.read_readings(path, [Metric.BATCH_ROWS])
+    assert [(b.ended_s, float(b.rows)) for b in batches] == rows["plain", Metric.BATCH_ROWS]
+    assert all(batch.stages for batch in batches if batch.rows)
+    learned = learn_from_store(
+        path, kinds=QUICK
+    ).profile  # of the query, though the application has readings too
+    assert (learned.pipeline, learned.target) == ("plain", "spark")
+    assert learned.costs is not None
+    assert [stage.tasks for stage in learned.costs.stages] == [4]
 
 
 def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(
