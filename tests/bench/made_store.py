@@ -16,9 +16,11 @@ from ebbflow.monitoring.store import Store
 
 
 def write_store(path: Path, run: Run, *, query: str = "clicks", app: str = "app", slots: int = 1) -> Path:
-    """Readings of each batch under the query and under the application, of the nodes every second."""
+    """Each batch, with its readings under the query and under the application; of the nodes readings every second."""
     store = Store(path, ManualClock(START_S))
     for batch in run.batches:
+        started_s, oldest_s = START_S + batch.started_s, START_S + batch.oldest_arrival_s
+        store.add((), [replace(batch, query=query, started_s=started_s, oldest_arrival_s=oldest_s)])
         for subject in (query, app):
             store.add(
                 Reading(START_S + batch.ended_s, subject, metric, value)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from console import ebbflow
 
 from ebbflow.bench.profiling.phase import Phase
+from ebbflow.bench.simulation import play
 from ebbflow.profiling.profile import Profile
+from ebbflow.strategies import make_strategy
+from ebbflow.targets.simulator import Scenario, built_in_engine
+from ebbflow.workloads import parse_load
 
 
 def test_the_simulator_is_profiled_and_told_as_one_document(monkeypatch, capsys, tmp_path: Path) -> None:
@@ -71,6 +77,50 @@ def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
     assert "a restart:" in out
     assert "mine.toml" in err
     assert path.read_text().startswith("# What sentiment costs")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """That of a run of ten minutes on batches."""
+    load = parse_load("sine(base=50, peak=400, period=4m)")
+    scenario = Scenario(engine=built_in_engine("top-words"), load=load, seconds=600.0)
+    play(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite")
+    return tmp_path / "run.sqlite"
+
+
+def test_a_store_tells_what_batches_cost_and_the_profile_is_taken_by_who_sizes_them(
+    monkeypatch, capsys, tmp_path: Path, store: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store), "--json")
+    assert code == 0
+    told, engine = json.loads(out), built_in_engine("top-words")
+    assert (told["pipeline"], told["target"], told["notes"]) == ("top-words", "simulator", [])
+    assert told["costs"]["driver_s"] == pytest.approx(engine.driver_s, rel=0.01)
+    assert [stage["tasks"] for stage in told["costs"]["stages"]] == [stage.tasks for stage in engine.stages]
+    assert told["costs"]["per_row_s"] == pytest.approx(sum(s.per_row_s for s in engine.stages), rel=0.01)
+    assert {each["from"] for each in told["selectivity"]} == {"top-words"}
+    code, out, err = ebbflow(
+        monkeypatch, capsys,
+        *("simulate", "--strategy", "symbiotic", "--profile", told["file"], "--load", "constant(100)"),
+        *("--seconds", "60s", "--json"),
+    )  # fmt: skip
+    assert code == 0, err
+
+
+def test_a_store_of_an_older_version_is_told_to_have_no_batches(
+    monkeypatch, capsys, tmp_path: Path, store: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(sqlite3.connect(store)) as file:
+        file.execute("DROP TABLE batches")
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store))
+    assert code == 0
+    assert "the store has no batches with their stages, as a version before this one wrote it" in out
+    assert "a new node:" in out
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store), "--json")
+    told = json.loads(out)
+    assert (told["costs"]["stages"], len(told["notes"])) == ([], 1)
 
 
 @pytest.mark.parametrize(

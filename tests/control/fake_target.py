@@ -83,15 +83,17 @@ class Wishing:
 
 
 class MemoryStore:
-    """Readings and ledger rows in lists."""
+    """Readings, batches and ledger rows in lists."""
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
+        self.batches: list[Batch] = []
         self.rows: list[dict[str, Any]] = []
         self.amendments = 0
 
-    def add(self, readings: Iterable[Reading]) -> None:
+    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
         self.readings += readings
+        self.batches += batches
 
     def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
         self.rows.append(body)

@@ -274,6 +274,14 @@ def test_every_reading_reaches_the_store_and_the_strategy() -> None:
     assert world.wish.seen[0].windows.of("words", Metric.FRESHNESS).last == 3.0
 
 
+def test_batches_go_to_the_store_beside_the_readings_and_those_a_query_began_with_do_not() -> None:
+    world = World()
+    world.cycle(batches=[a_batch(1), a_batch(2, 5.0)], first_batches=[a_batch(0)])
+    world.cycle()
+    world.cycle(batches=[a_batch(3, 10.0)])
+    assert [batch.batch_id for batch in world.store.batches] == [1, 2, 3]
+
+
 def test_readings_do_not_wait_in_memory_while_the_target_cannot_be_seen(tmp_path: Path) -> None:
     world = World()
     store = Store(tmp_path / "run.sqlite", world.clock)
@@ -495,7 +503,7 @@ def test_a_full_disk_neither_asks_without_a_ledger_nor_loses_what_was_to_be_lear
     class FullDisk(MemoryStore):
         full = True
 
-        def add(self, readings: Any) -> None:
+        def add(self, readings: Any, batches: Any = ()) -> None:
             if self.full:
                 raise StoreError("disk full")
 

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import StoreError
-from ebbflow.monitoring.store import Store
+from ebbflow.monitoring.store import MOST_BATCHES_WAITING, Store
 
 DAY_S = 86400.0
 
@@ -197,6 +198,134 @@ def test_threads_may_write_at_the_same_time(store: Store, clock: ManualClock) ->
         assert [row["n"] for row in rows if row["who"] == who] == list(range(50))
 
 
+# -- batches -------------------------------------------------------------------------------------
+
+
+def a_batch(ended_s: float, *, query: str = "q", batch_id: int = 7) -> Batch:
+    return Batch(
+        query=query,
+        batch_id=batch_id,
+        started_s=ended_s - 1.25,
+        duration_s=1.25,
+        rows=100,
+        slots=4,
+        steady=False,
+        trigger_interval_s=5.0,
+        arrival_rate_per_s=20.1,
+        backlog_rows=None,
+        oldest_arrival_s=ended_s - 6.0,
+        stages=(
+            StageRun(
+                index=0, tasks=4, task_time_s=1 / 3, cpu_time_s=0.1 + 0.2, wall_s=0.1, longest_task_s=0.09
+            ),
+            StageRun(index=1, tasks=2, task_time_s=0.2, cpu_time_s=0.1, wall_s=0.1, longest_task_s=0.1),
+        ),
+        operators=(
+            OperatorRun(name="wörter", rows_in=100, rows_out=1800),
+            OperatorRun(
+                name="look",
+                rows_in=1,
+                rows_out=0,
+                cpu_s=0.5,
+                busiest_instance_cpu_s=0.3,
+                instances=2,
+                stage=1,
+            ),
+        ),
+    )
+
+
+def batches_in(store: Store) -> list[Batch]:
+    return list(Store.read_batches(store.path))
+
+
+def test_batches_come_back_as_they_went_in_by_the_time_of_their_end(store: Store) -> None:
+    late, early, other = a_batch(20.0, batch_id=2), a_batch(10.0, batch_id=1), a_batch(10.0, query="p")
+    store.add((), [late, early])
+    store.add([nodes(1.0, 1.0)], [other])
+    store.flush()
+    assert batches_in(store) == [other, early, late]
+
+
+def test_a_batch_that_is_told_twice_is_kept_once_and_one_that_was_run_twice_twice(store: Store) -> None:
+    store.add((), [a_batch(10.0)])
+    store.flush()
+    store.add((), [a_batch(10.0), a_batch(16.0)])  # the latter with the same number, after a restart
+    store.flush()
+    assert batches_in(store) == [a_batch(10.0), a_batch(16.0)]
+
+
+def test_batches_are_on_disk_after_a_second_of_adding(store: Store, clock: ManualClock) -> None:
+    start_s = clock.now_s()
+    for _ in range(25):
+        store.add((), [a_batch(clock.now_s())])
+        written = [batch.ended_s for batch in batches_in(store)]
+        assert clock.now_s() - max(written, default=start_s) <= 1.0 + 1e-6
+        clock.advance(0.1)
+
+
+def test_old_batches_go_with_the_readings_of_their_time(tmp_path: Path, clock: ManualClock) -> None:
+    store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=DAY_S)
+    for _ in range(4):
+        store.add([nodes(clock.now_s(), 1.0)], [a_batch(clock.now_s())])
+        clock.advance(DAY_S / 2)
+    store.flush()
+    kept_s = [time_s for time_s, _ in store.readings("main", Metric.NODES)]
+    assert len(kept_s) == 2
+    assert [batch.ended_s for batch in batches_in(store)] == kept_s
+    store.close()
+
+
+def test_batches_that_could_not_be_written_are_written_with_the_readings_when_it_works_again(
+    store: Store,
+) -> None:
+    store.add([nodes(1.0, 1.0)], [a_batch(1.0)])
+    store._fast.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError):
+        store.flush()
+    store._fast.execute("PRAGMA query_only = OFF")
+    store.flush()
+    assert store.readings("main", Metric.NODES) == [(1.0, 1.0)]
+    assert batches_in(store) == [a_batch(1.0)]
+
+
+def test_of_batches_that_a_full_disk_does_not_take_the_newest_wait(store: Store, clock: ManualClock) -> None:
+    store._fast.execute("PRAGMA query_only = ON")
+    start_s = clock.now_s()
+    for first in range(0, 30_000, 1000):
+        clock.advance(2.0)
+        with pytest.raises(StoreError):
+            store.add((), [a_batch(start_s + first + i) for i in range(1000)])
+    assert len(store._batches) <= MOST_BATCHES_WAITING
+    store._fast.execute("PRAGMA query_only = OFF")
+    store.flush()
+    assert batches_in(store)[-1].ended_s == start_s + 29_999.0
+
+
+def test_a_store_of_a_version_without_batches_has_none_and_takes_them_when_it_is_opened_again(
+    store: Store,
+) -> None:
+    store.add([nodes(1.0, 1.0)])
+    store.close()
+    with sqlite3.connect(store.path) as file:
+        file.execute("DROP TABLE batches")
+    assert batches_in(store) == []
+    again = Store(store.path, ManualClock())
+    again.add((), [a_batch(2.0)])
+    again.close()
+    assert batches_in(store) == [a_batch(2.0)]
+    assert Store.read_readings(store.path, [Metric.NODES]) == {("main", Metric.NODES): [(1.0, 1.0)]}
+
+
+def test_a_batch_of_a_version_with_other_fields_does_not_spoil_the_rest(store: Store) -> None:
+    store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
+    store.flush()
+    with sqlite3.connect(store.path) as other:
+        other.execute("""UPDATE batches SET body = '{"query":"q","number":7}' WHERE time_s = 1""")
+        other.execute("UPDATE batches SET body = json_set(body, '$.new_field', 3) WHERE time_s = 2")
+    assert batches_in(store) == [a_batch(2.0), a_batch(3.0)]
+
+
 # -- ledger --------------------------------------------------------------------------------------
 
 
@@ -287,7 +416,7 @@ def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: M
     clock.advance(DAY_S)
     store.flush()
     deletes = [sql for sql in asked if sql.startswith("DELETE")]
-    assert {sql.split()[2] for sql in deletes} == {"ledger", "readings", "series"}
+    assert {sql.split()[2] for sql in deletes} == {"batches", "ledger", "readings", "series"}
     for sql in deletes:
         plan = store._fast.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
         assert not any("SCAN" in row[-1] for row in plan), (sql, plan)
@@ -382,6 +511,7 @@ WRITER = textwrap.dedent(
     """
     import os, signal, sys
     from pathlib import Path
+    from ebbflow.core.batches import Batch
     from ebbflow.core.clock import ManualClock
     from ebbflow.core.metrics import Metric
     from ebbflow.core.readings import Reading
@@ -390,7 +520,11 @@ WRITER = textwrap.dedent(
     clock = ManualClock(0.0)
     store = Store(Path(sys.argv[1]), clock)
     for step in range(57):  # 5.7 s, ten readings and ledger rows a second
-        store.add([Reading(clock.now_s(), "main", Metric.NODES, float(step))])
+        batch = Batch(
+            query="q", batch_id=step, started_s=clock.now_s() - 0.1, duration_s=0.1, rows=1, slots=1,
+            trigger_interval_s=0.1, arrival_rate_per_s=10.0, backlog_rows=0.0, oldest_arrival_s=0.0,
+        )
+        store.add([Reading(clock.now_s(), "main", Metric.NODES, float(step))], [batch])
         entry = store.append_ledger(clock.now_s(), "act" if step % 2 else "hold", {"step": step})
         os.write(1, b"%d %d\\n" % (entry, step))  # said only after the append returned
         clock.advance(0.1)
@@ -402,7 +536,7 @@ WRITER = textwrap.dedent(
 
 
 @pytest.mark.parametrize("death", ["exit", "kill"])
-def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings(
+def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings_and_batches(
     tmp_path: Path, death: str
 ) -> None:
     path = tmp_path / "run.sqlite"
@@ -416,6 +550,9 @@ def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings(
     assert [(row["id"], row["step"]) for row in survivor.ledger()] == promised
     kept = {value for _, value in survivor.readings("main", Metric.NODES)}
     assert kept >= {float(step) for step in range(57) if step * 0.1 < 5.6 - 1.0}
+    assert {float(batch.batch_id) for batch in batches_in(survivor)} == kept, (
+        "in one commit with the readings"
+    )
     survivor.close()
 
 

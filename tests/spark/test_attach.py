@@ -7,6 +7,7 @@ import time
 import pytest
 
 import ebbflow
+from ebbflow.bench.profiling.from_store import learn_from_store
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import InputError
@@ -25,6 +26,7 @@ from ebbflow.policy import (
 from ebbflow.policy import (
     cluster as the_cluster,
 )
+from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies import Capacity
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.stopping import stop_between_batches
@@ -83,10 +85,18 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert grew["outcome"]["requested"]["nodes"] == {"main": 2}
     assert shrank["wanted"]["nodes"] == {"main": 1}
     assert "letting go" in shrank["outcome"]["note"]
+    wait(lambda: sum(batch.rows > 0 for batch in Store.read_batches(path)) >= 3, "batches to learn from", 60)
     attached.stop()
     assert not attached.active
     assert query.isActive
     assert query.exception() is None
+    batches, rows = list(Store.read_batches(path)), Store.read_readings(path, [Metric.BATCH_ROWS])
+    assert [(b.ended_s, float(b.rows)) for b in batches] == rows["plain", Metric.BATCH_ROWS]
+    assert any(batch.stages for batch in batches)
+    learned = learn_from_store(path, kinds=QUICK).profile
+    assert (learned.pipeline, learned.target) == ("plain", "spark")
+    assert learned.costs is not None
+    assert [stage.tasks for stage in learned.costs.stages] == [4]
 
 
 def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
-from ebbflow.control.loop import ControlLoop, CycleReport
+from ebbflow.control.loop import ControlLoop, CycleReport, LoopStore
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.monitoring.store import Store
 from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.given_profiles import SIMULATOR
 from ebbflow.strategies import PROFILED, StaticMean, make_strategy
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
@@ -72,17 +75,34 @@ def play(
     guards: Sequence[Guard] | None = None,
     *,
     on_cycle: Callable[[CycleReport], None] | None = None,
+    store: Path | None = None,
 ) -> Simulation:
     """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``; ``on_cycle``
-    is told of each cycle, as by ``attach``."""
+    is told of each cycle, as by ``attach``. ``store``: an SQLite file that keeps readings, batches and ledger, as
+    that of ``attach`` does, for `ebbflow profile --store` and `ebbflow replay`; without one nothing is kept."""
     clock = ManualClock(0.0)
+    if store is None:
+        return _play(scenario, strategy, guards, clock, MemoryStore(), on_cycle)
+    with closing(Store(store, clock)) as kept:
+        kept.set_terms({"slo": str(scenario.slo), "nodes": str(scenario.limits), "target": SIMULATOR})
+        return _play(scenario, strategy, guards, clock, kept, on_cycle)
+
+
+def _play(
+    scenario: Scenario,
+    strategy: Strategy,
+    guards: Sequence[Guard] | None,
+    clock: ManualClock,
+    store: LoopStore,
+    on_cycle: Callable[[CycleReport], None] | None,
+) -> Simulation:
     target = scenario.target(clock)
     loop = ControlLoop(
         remember_decisions=10_000_000,
         target=target,
         strategy=strategy,
         guards=guards_for(strategy) if guards is None else guards,
-        store=MemoryStore(),
+        store=store,
         clock=clock,
         limits=scenario.limits,
         slo=scenario.slo,

@@ -60,8 +60,7 @@ def profile(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="Learn from the readings of an earlier run instead of running anything. A store has no stages: "
-            "what batches, tasks and rows cost is not in it.",
+            help="Learn from the readings and batches of an earlier run instead of running anything.",
             metavar="FILE",
         ),
     ] = None,
@@ -272,7 +271,7 @@ def _tell(phase: Phase) -> None:
     console = Console(highlight=False)
     if table.row_count:
         console.print(table)
-    for line in _facts(learned):
+    for line in (*_facts(learned), *map(escape, phase.notes)):
         console.print(line, soft_wrap=True)
     console.print(f"[dim]{phase.seconds:.0f} s of load, models found in {phase.training_s:.1f} s[/dim]")
 

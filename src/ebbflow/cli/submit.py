@@ -78,7 +78,7 @@ def submit(
         typer.Option(help="The folder DIR/collector that `ebbflow agent keys DIR` made.", metavar="DIR"),
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
-    store: Annotated[Path | None, typer.Option(help="SQLite file for readings and ledger.")] = None,
+    store: Annotated[Path | None, typer.Option(help="SQLite file for readings, batches and ledger.")] = None,
     json_report: Annotated[
         Path | None, typer.Option(help="Write scores and decisions there at the end.")
     ] = None,

@@ -32,6 +32,7 @@ from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.store import Store
 from ebbflow.monitoring.with_agents import WithAgents
 from ebbflow.policy.model import Policy
+from ebbflow.profiling.given_profiles import SPARK
 from ebbflow.profiling.profile import Profile
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ebbflow")
 
 TEMPORARY_S = 2 * 3600.0
-"""How long readings and holds stay in a store that goes with the job: nobody reads it later."""
+"""How long readings, batches and holds stay in a store that goes with the job: nobody reads it later."""
 
 
 def attach(
@@ -79,8 +80,8 @@ def attach(
     ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
     Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
     ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings and ledger; without one they go to a temporary file that goes with the job and keeps two hours.
-    In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
+    for readings, batches and ledger; without one they go to a temporary file that goes with the job and keeps two
+    hours. In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
     """
     limits, objective = limits_of(executors), objective_of(slo)
     chosen = strategy_of(strategy, estimators_of(profiles))
@@ -119,7 +120,7 @@ def attach(
         else:
             kept = Store(Path(store), time)
             opened.callback(kept.close)
-            kept.set_terms({"slo": str(objective), "nodes": str(limits)})
+            kept.set_terms({"slo": str(objective), "nodes": str(limits), "target": SPARK})
         take_over(application)  # not before all is there: a loop must not be ended for one that cannot begin
         if followed is not None and store:
             recall_acts(followed, kept, time.now_s())

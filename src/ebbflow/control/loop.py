@@ -47,8 +47,8 @@ FORGET_EVERY_S = 60.0
 class LoopStore(LedgerStore, Protocol):
     """Where a loop keeps what it saw and decided: ``monitoring.store.Store``, or one in memory."""
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        """Keep readings."""
+    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+        """Keep readings and finished batches."""
         ...
 
 
@@ -239,7 +239,7 @@ class ControlLoop:
         if seen.batches:
             self._pace_s = max(max(b.trigger_interval_s, b.duration_s) for b in seen.batches)
         self.windows.add(self._set_back.of_now(seen.readings))
-        self._store.add(seen.readings)
+        self._store.add(seen.readings, seen.batches)
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow
         elif self._asked_s is None:

@@ -23,8 +23,11 @@ class StageRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     longest_task_s: float
 
 
-class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Counts of one named operator in one batch; CPU only where it is a Python step."""
+class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Counts of one named operator in one batch; CPU only where it is a Python step.
+
+    Written as JSON without what nobody knows: stores keep millions of them.
+    """
 
     name: str
     rows_in: int

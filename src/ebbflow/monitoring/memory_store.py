@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ebbflow.core.batches import Batch
 from ebbflow.core.readings import Reading
 
 
 class MemoryStore:
-    """Numbers ledger rows; keeps them and the readings only if asked to: a day has millions of them.
+    """Numbers ledger rows; keeps them, readings and batches only if asked to: a day has millions of them.
 
     >>> store = MemoryStore(keep=True)
     >>> store.append_ledger(0.0, "hold", {}), store.append_ledger(1.0, "act", {"reason": "more rows"})
@@ -20,14 +21,16 @@ class MemoryStore:
 
     def __init__(self, *, keep: bool = False) -> None:
         self.readings: list[Reading] = []
+        self.batches: list[Batch] = []
         self.ledger: dict[int, tuple[float, str, dict[str, Any]]] = {}
         self.keeps = keep
         self._last_id = 0
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        """Take in readings."""
+    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+        """Take in readings and finished batches."""
         if self.keeps:
             self.readings += readings
+            self.batches += batches
 
     def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
         """The id of a new row."""

@@ -1,15 +1,20 @@
-"""The store: readings and ledger in one SQLite file that other processes can read while the loop writes.
+"""The store: readings, batches and ledger in one SQLite file that other processes can read while the loop writes.
 
-Two connections, because the two kinds of rows deserve different care. Readings are buffered and
-committed at most a second later without waiting for the disk; a ledger row is committed and synced
-before the call returns. So a crash of the process at any moment loses at most the readings of the last
-second, and never a line of the ledger. If the machine itself stops (power, kernel), the readings since the
-last line of the ledger may go too: that line's sync is theirs.
+Two connections, because the two kinds of rows deserve different care. Readings and finished batches are
+buffered and committed at most a second later, together, without waiting for the disk; a ledger row is
+committed and synced before the call returns. So a crash of the process at any moment loses at most the
+readings and batches of the last second, and never a line of the ledger. If the machine itself stops (power,
+kernel), those since the last line of the ledger may go too: that line's sync is theirs.
 
 ::
 
     series(id, subject, metric)                      readings(series, time_s, value)
     ledger(id, time_s, verdict, body JSON)           terms(name, value)
+    batches(time_s, query, body JSON)
+
+A batch is kept under the time of its end, as its readings are; its number would not do, since a query that is begun
+anew counts from 0 again. Its body is the ``core.batches.Batch``, stages and operators included. Stores of versions
+that kept no batches get the table when they are opened to be written, and read as having none until then.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
@@ -35,6 +41,8 @@ FIRST_PRUNE_S = 60.0
 """How often what is too old is deleted; for the first time a minute after opening, or short jobs never would."""
 MOST_WAITING = 100_000
 """Readings kept for later while the disk takes none (about 10 MB); beyond them the oldest go."""
+MOST_BATCHES_WAITING = 10_000
+"""The same for batches, of 0.4 to 2 kB each."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS series(
@@ -46,11 +54,15 @@ CREATE TABLE IF NOT EXISTS ledger(
     id INTEGER PRIMARY KEY AUTOINCREMENT, time_s REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS ledger_by_verdict ON ledger(verdict, time_s);
 CREATE TABLE IF NOT EXISTS terms(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS batches(
+    time_s REAL NOT NULL, query TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY(time_s, query));
 """
+_encode = msgspec.json.Encoder().encode
+_decode_batch = msgspec.json.Decoder(Batch).decode
 
 
 class Store:
-    """Readings and ledger of one pipeline.
+    """Readings, finished batches and ledger of one pipeline.
 
     >>> import tempfile
     >>> from ebbflow.core.clock import ManualClock
@@ -78,6 +90,7 @@ class Store:
         self._lock = threading.RLock()
         self._series: dict[tuple[str, Metric], int] = {}
         self._buffer: list[tuple[int, float, float]] = []
+        self._batches: list[tuple[float, str, str]] = []
         self._flushed_s = clock.now_s()
         self._prune_at_s = self._flushed_s + FIRST_PRUNE_S
         try:
@@ -88,14 +101,16 @@ class Store:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
 
-    # -- readings ------------------------------------------------------------------------------
+    # -- readings and batches ------------------------------------------------------------------
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        """Keep readings; they are on disk within a second as long as ``add`` or ``flush`` is called.
+    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+        """Keep readings and finished batches; on disk within a second as long as ``add`` or ``flush`` is called.
 
-        A value that is not a number is no reading: nothing was measured, and nothing is kept.
+        A value that is not a number is no reading: nothing was measured, and nothing is kept. A batch that is told
+        twice is kept once.
         """
         with self._lock:
+            self._batches += [(batch.ended_s, batch.query, _encode(batch).decode()) for batch in batches]
             series = self._series
             self._buffer += [
                 (series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric), r.time_s, r.value)
@@ -111,16 +126,21 @@ class Store:
         """Write what is buffered, and now and then forget what is too old."""
         with self._lock, _as_store_error(self.path):
             now_s = self._clock.now_s()
-            if self._buffer:
+            if self._buffer or self._batches:
                 try:
                     with self._fast:
                         self._fast.executemany(
                             "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", self._buffer
                         )
+                        self._fast.executemany(
+                            "INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", self._batches
+                        )
                 except sqlite3.Error:
                     del self._buffer[:-MOST_WAITING]
+                    del self._batches[:-MOST_BATCHES_WAITING]
                     raise
                 self._buffer.clear()
+                self._batches.clear()
             self._flushed_s = now_s
             if not 0.0 < self._prune_at_s - now_s <= PRUNE_EVERY_S:
                 self._prune(now_s)
@@ -161,6 +181,7 @@ class Store:
                 "AND NOT EXISTS (SELECT 1 FROM readings WHERE readings.series = series.id)"
             )
             left = {row[0] for row in self._fast.execute("SELECT id FROM series")}
+            self._fast.execute("DELETE FROM batches WHERE time_s < ?", (now_s - self._keep_readings_s,))
             # Acts are the history of the system and stay; holds are its heartbeat and may go.
             self._fast.execute(
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
@@ -171,7 +192,8 @@ class Store:
     # -- terms ---------------------------------------------------------------------------------
 
     def set_terms(self, terms: Mapping[str, str]) -> None:
-        """Keep what the run is held to: its objective, its limits. Those of an earlier run in the file are replaced."""
+        """Keep what the run is held to, and where it runs: objective, limits, target. Those of an earlier run in the
+        file are replaced."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany("INSERT OR REPLACE INTO terms VALUES (?, ?)", list(terms.items()))
 
@@ -179,7 +201,7 @@ class Store:
     def read_terms(path: Path) -> dict[str, str]:
         """What the last run of a store was held to; empty where the store is of a version that did not say."""
         with _reader(path) as reader:
-            known = reader.execute("SELECT 1 FROM sqlite_master WHERE name = 'terms'").fetchone()
+            known = _has_table(reader, "terms")
             return dict(reader.execute("SELECT name, value FROM terms")) if known else {}
 
     # -- ledger --------------------------------------------------------------------------------
@@ -189,7 +211,7 @@ class Store:
         with self._lock, _as_store_error(self.path), self._safe:
             cursor = self._safe.execute(
                 "INSERT INTO ledger(time_s, verdict, body) VALUES (?, ?, ?)",
-                (time_s, verdict, msgspec.json.encode(body).decode()),
+                (time_s, verdict, _encode(body).decode()),
             )
             assert cursor.lastrowid is not None
             return cursor.lastrowid
@@ -199,7 +221,7 @@ class Store:
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany(
                 "UPDATE ledger SET body = ? WHERE id = ?",
-                [(msgspec.json.encode(body).decode(), entry_id) for entry_id, body in bodies.items()],
+                [(_encode(body).decode(), entry_id) for entry_id, body in bodies.items()],
             )
 
     def ledger(self, since_id: int = 0, *, verdict: str | None = None) -> list[dict[str, Any]]:
@@ -237,6 +259,22 @@ class Store:
         with _reader(path) as reader:
             return {subject for _, subject in _series(reader, metric)}
 
+    @staticmethod
+    def read_batches(path: Path) -> Iterator[Batch]:
+        """Finished batches of all queries by the time of their end, without touching the store.
+
+        None where the store is of a version that kept none. One that cannot be read (a version with other fields wrote
+        it, a disk damaged it) is no reason to refuse the rest.
+        """
+        with _reader(path) as reader:
+            if _has_table(reader, "batches"):
+                for (body,) in reader.execute("SELECT body FROM batches ORDER BY time_s, query"):
+                    try:
+                        batch = _decode_batch(body)
+                    except msgspec.DecodeError:
+                        continue
+                    yield batch
+
     def close(self) -> None:
         """Flush and let go of the file."""
         with self._lock, contextlib.closing(self._fast), contextlib.closing(self._safe):
@@ -251,6 +289,11 @@ def _reader(path: Path) -> Iterator[sqlite3.Connection]:
         contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as reader,
     ):
         yield reader
+
+
+def _has_table(reader: sqlite3.Connection, name: str) -> bool:
+    found = reader.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,))
+    return found.fetchone() is not None
 
 
 def _series(reader: sqlite3.Connection, metric: Metric) -> list[tuple[int, str]]:

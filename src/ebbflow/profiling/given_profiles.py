@@ -10,7 +10,8 @@ from ebbflow.errors import ProfileError
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Profile
 
-SIMULATOR = "simulator"
+SIMULATOR, SPARK = "simulator", "spark"
+"""Where a profile was learned, and what the terms of a store say of its run."""
 
 
 def read_profiles(files: Iterable[str | Path]) -> dict[str, Profile]:

@@ -1,28 +1,52 @@
 """A profile from the store of an earlier run, whatever ran in it.
 
-A store has readings, and neither batches with their stages nor the graph of the operators. So what batches, tasks and
-rows cost stays unknown, and selectivities are those from the source to each operator. Where several queries ran nobody
-can tell whose the operators are, and those stay unknown too.
+A store has readings and finished batches with their stages, but not the graph of the operators: selectivities are those
+from the source to each operator. Where several queries ran, the batches tell whose an operator is. Stores of versions
+that kept no batches have readings alone: what batches, tasks and rows cost stays unknown, and, of several queries,
+whose the operators are.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ebbflow.bench.profiling.phase import Phase
+from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError
 from ebbflow.monitoring.store import Store
 from ebbflow.profiling.fitting import ALL
+from ebbflow.profiling.given_profiles import SPARK
 from ebbflow.profiling.learner import METRICS, ProfileLearner
 
-TARGET = "spark"
-"""Who keeps a store: ``attach``, ``submit`` and ``demo``."""
+Series = Mapping[tuple[str, Metric], Sequence[tuple[float, float]]]
+
+_OF_BATCHES = {Metric.BATCH_ROWS, Metric.BATCH_TIME}
+_OF_A_QUERY = {
+    Metric.QUEUE_LENGTH,
+    Metric.FIRST_BATCH_TIME,
+    Metric.RESTART_STOP,
+    Metric.RESTART_STATE,
+    Metric.RESTART_START,
+}
+_OF_ALL_QUERIES = {Metric.STATE_ROWS, Metric.STATE_SIZE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What a store has to learn from about one query."""
+
+    operators: Sequence[str]
+    readings: list[Reading]
+    batches: Sequence[Batch] = ()
+    notes: tuple[str, ...] = ()
 
 
 def learn_from_store(path: Path, query: str | None = None, *, kinds: Sequence[str] = ALL) -> Phase:
@@ -30,37 +54,122 @@ def learn_from_store(path: Path, query: str | None = None, *, kinds: Sequence[st
     if not path.is_file():
         raise InputError(f"there is no store {path}; name the file that a run was given with --store")
     series = Store.read_readings(path, METRICS)
-    queries = sorted({subject for subject, metric in series if metric is Metric.BATCH_ROWS})
+    batches = list(Store.read_batches(path))
+    queries = sorted({batch.query for batch in batches}) or sorted(_subjects(series, Metric.BATCH_ROWS))
     name = _chosen(path, query, queries)
-    operators = sorted({subject for subject, metric in series if metric is Metric.ROWS_IN})
-    readings = [
-        Reading(time_s, subject, metric, value)
-        for (subject, metric), points in series.items()
-        for time_s, value in points
-        if metric is not Metric.BATCH_ROWS or len(queries) == 1
-    ]
-    readings.sort(key=lambda reading: reading.time_s)
+    kept = _with_batches(series, batches, name) if batches else _without_batches(series, queries)
     learner = ProfileLearner(
-        Pipeline(name=name, operators=tuple(Operator(name=each) for each in operators)),
+        Pipeline(name=name, operators=tuple(Operator(name=each) for each in kept.operators)),
         kinds=kinds,
-        target=TARGET,
+        target=Store.read_terms(path).get("target", SPARK),
     )
-    for first in range(0, len(readings), 10_000):
-        learner.learn(readings[first : first + 10_000])
+    _learn(learner, kept)
     began_s = time.process_time()
-    ended_s = readings[-1].time_s if readings else 0.0
+    ended_s = kept.readings[-1].time_s if kept.readings else 0.0
     profile = learner.profile(datetime.fromtimestamp(ended_s, UTC).replace(microsecond=0))
+    profile = replace(
+        profile, cpu={each: profile.cpu[each] for each in kept.operators if each in profile.cpu}
+    )
     if not profile.cpu and not profile.selectivity and profile.costs is None:
         raise InputError(
-            f"the store {path} has no readings of an operator, a node or a restart to learn from; let a run of some "
-            "minutes keep one with --store"
+            f"the store {path} has no batches, and no readings of an operator, a node or a restart, to learn from; let "
+            "a run of some minutes keep one with --store"
         )
     return Phase(
         profile=profile,
         accuracy=None,
-        seconds=ended_s - readings[0].time_s,
+        seconds=ended_s - kept.readings[0].time_s,
         training_s=time.process_time() - began_s,
+        notes=kept.notes,
     )
+
+
+def _learn(learner: ProfileLearner, kept: _Kept) -> None:
+    """In the order of time, as a loop would have shown it."""
+    told = 0
+    for first in range(0, len(kept.readings), 10_000):
+        part = kept.readings[first : first + 10_000]
+        until = bisect_right(kept.batches, part[-1].time_s, key=lambda batch: batch.ended_s)
+        learner.learn(part, kept.batches[told:until])
+        told = until
+
+
+def _with_batches(series: Series, batches: Sequence[Batch], name: str) -> _Kept:
+    """What is of the query: its batches, its operators, its restarts.
+
+    Readings of other queries' operators stay among them: a node's CPU is that of all instances on it. What is only
+    read of all queries together (state) is left out where there are several.
+    """
+    owners: dict[str, set[str]] = {}
+    for batch in batches:
+        for run in batch.operators:
+            owners.setdefault(run.name, set()).add(batch.query)
+    operators, notes = _subjects(series, Metric.ROWS_IN), []
+    if several := any(batch.query != name for batch in batches):
+        notes += [
+            f"operator {each} has the same name in {' and '.join(sorted(of))}: nothing is learned of it"
+            for each, of in sorted(owners.items())
+            if name in of and len(of) > 1
+        ]
+        operators = {each for each in operators if owners.get(each) == {name}}
+    mine = [batch for batch in batches if batch.query == name]
+    # Rows and times from the batches themselves: an application may be called as one of its queries is, and the
+    # readings of that name are then of all of them.
+    readings = [
+        Reading(batch.ended_s, name, metric, value)
+        for batch in mine
+        for metric, value in (
+            (Metric.BATCH_ROWS, float(batch.rows)),
+            (Metric.BATCH_TIME, batch.duration_s),
+        )
+    ]
+    readings += _readings(
+        {
+            (subject, metric): points
+            for (subject, metric), points in series.items()
+            if metric not in _OF_BATCHES
+            and (metric not in _OF_A_QUERY or subject == name)
+            and (metric not in _OF_ALL_QUERIES or not several)
+        }
+    )
+    readings.sort(key=lambda reading: reading.time_s)
+    return _Kept(operators=sorted(operators), readings=readings, batches=mine, notes=tuple(notes))
+
+
+def _without_batches(series: Series, queries: Sequence[str]) -> _Kept:
+    """Of several queries nobody can tell whose the operators are: those of all, and no selectivities."""
+    notes = []
+    if queries:
+        notes.append(
+            "the store has no batches with their stages, as a version before this one wrote it; a run that this "
+            "version keeps tells what batches, tasks and rows cost"
+        )
+    if len(queries) > 1:
+        notes.append(
+            f"whose the operators are is not in it either: those of {', '.join(queries)} are together, without "
+            "selectivities"
+        )
+    readings = _readings(
+        {
+            (subject, metric): points
+            for (subject, metric), points in series.items()
+            if metric is not Metric.BATCH_ROWS or len(queries) == 1
+        }
+    )
+    readings.sort(key=lambda reading: reading.time_s)
+    return _Kept(operators=sorted(_subjects(series, Metric.ROWS_IN)), readings=readings, notes=tuple(notes))
+
+
+def _subjects(series: Series, wanted: Metric) -> set[str]:
+    return {subject for subject, metric in series if metric is wanted}
+
+
+def _readings(series: Series) -> list[Reading]:
+    return [
+        Reading(time_s, subject, metric, value)
+        for (subject, metric), points in series.items()
+        for time_s, value in points
+    ]
 
 
 def _chosen(path: Path, query: str | None, queries: Sequence[str]) -> str:

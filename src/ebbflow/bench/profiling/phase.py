@@ -92,6 +92,8 @@ class Phase:
     """How long the stairs took, in the time of the target."""
     training_s: float
     """CPU seconds that finding the models took."""
+    notes: tuple[str, ...] = ()
+    """What could not be learned from what there was, and why."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -111,6 +113,7 @@ class Phase:
             "node": {**_curve(profile.node), "cores": profile.node.cores},
             "costs": _costs(profile),
             "held_out": None if self.accuracy is None else self.accuracy.to_json(),
+            "notes": list(self.notes),
         }
 
 
