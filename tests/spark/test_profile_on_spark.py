@@ -26,7 +26,7 @@ sys.exit(main())
 
 def test_a_phase_on_spark_ends_with_a_profile_that_queries_can_be_sized_by(tmp_path: Path) -> None:
     file = tmp_path / "top-words.toml"
-    options = "--pipeline top-words --target spark --steps 1 --hold 15s --peak 1000 --no-check --json"
+    options = "--pipeline top-words --target spark --steps 1 --hold 20s --peak 1000 --no-check --json"
     run = subprocess.run(
         [sys.executable, "-c", SHORT, "profile", *options.split(), "--output", str(file)],
         capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path,
@@ -45,7 +45,7 @@ def test_a_phase_on_spark_ends_with_a_profile_that_queries_can_be_sized_by(tmp_p
     assert costs["state_rows"] > 0
     assert all(stage["tasks"] >= 1 for stage in costs["stages"])
     streams = {(each["from"], each["to"]): each["mean"] for each in told["selectivity"]}
-    assert streams["words", "stop-words"] == pytest.approx(1.0, abs=0.5) or streams, streams
+    assert streams["words", "stop-words"] > 5, "words of a tweet"
 
     profile = Profile.read(file)
     assert estimators_on_spark({str(file): profile})["top-words"].profile == profile
