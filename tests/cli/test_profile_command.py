@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def test_each_engine_has_a_file_of_its_own_and_batches_say_that_no_cpu_was_read(
     code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--engine", "micro-batch", *quick)
     assert code == 0
     assert "the CPU of operators was not read" in out
+    assert re.search(r"µs a row; mean error of a stage up to \d+\.\d %; \d+ to \d+ rows seen", out)
     assert [path.name for path in tmp_path.iterdir()] == ["top-words.micro-batch.profile.toml"]
 
 

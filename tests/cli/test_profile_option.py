@@ -72,6 +72,25 @@ def test_other_strategies_beside_symbiotic_are_as_they_are_without(
     assert json.loads(out)[0] == json.loads(plain)[0]
 
 
+def test_on_batches_symbiotic_sizes_by_the_costs_of_the_profile_from_the_first_batch_on(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    """Batches every two minutes: at the assessment after the first one a profile tells that one node is enough."""
+    monkeypatch.chdir(tmp_path)
+    phase = ("profile", "--engine", "micro-batch", "--steps", "4")
+    assert ebbflow(monkeypatch, capsys, *phase)[0] == 0
+    run = (
+        *("simulate", "--trigger", "2m", "--nodes", "1:8", "--seconds", "10m", "--load", "constant(20)"),
+        *("--slo", "freshness p95 <= 300s", "--initial-nodes", "4", "--strategy", "symbiotic", "--json"),
+    )
+    spent = []
+    for more in ((), ("--profile", "top-words.micro-batch.profile.toml")):
+        code, out, _ = ebbflow(monkeypatch, capsys, *run, *more)
+        assert code == 0
+        spent.append(json.loads(out)[0]["node_seconds"])
+    assert spent[1] < spent[0]
+
+
 def refused(monkeypatch, capsys, *arguments: str) -> str:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("something was started")

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from made_batches import TrueStage, made_batch
 
 from ebbflow.core.batches import StageRun
-from ebbflow.profiling.batch_model import BatchModel, StageModel
+from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
+from ebbflow.profiling.stage_model import StageModel
 
 MAP = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.01)
 REDUCE = TrueStage(tasks=5, per_task_s=0.04, per_row_s=0.002)
@@ -227,3 +229,128 @@ def test_a_first_task_on_a_cold_node_is_no_skew() -> None:
     for _ in range(30):
         stage.learn(200, run(8, 8.0, longest_task_s=5.0))
     assert stage.skew == pytest.approx(5.0, rel=0.05)
+
+
+# -- with a profile ------------------------------------------------------------------------------------
+
+
+def profiled(*stages: TrueStage, driver_s: float = 0.5, seen: Range | None = None) -> SparkCosts:
+    """What these stages cost, as a profile has it."""
+    known = [
+        StageCosts(tasks=s.tasks, per_task_s=s.per_task_s, per_row_s=s.per_row_s, skew=s.skew, error=0.04)
+        for s in stages
+    ]
+    return SparkCosts(driver_s=driver_s, stages=tuple(known), batch_rows=seen)
+
+
+def test_with_a_profile_it_can_be_asked_before_the_first_batch() -> None:
+    model = BatchModel(profiled(MAP, REDUCE))
+    assert model.ready
+    for slots in (1, 3, 8):
+        assert model.on(slots).of(3000) == pytest.approx(true_s((MAP, REDUCE), 3000, slots))
+
+
+def test_with_a_profile_tasks_are_told_from_rows_though_all_batches_are_alike() -> None:
+    model = BatchModel(profiled(MAP))
+    for i in range(100):
+        model.learn(made_batch(1000, [MAP], batch_id=i))
+    assert model.stages[0].costs == pytest.approx((MAP.per_task_s, MAP.per_row_s), rel=0.01)
+    assert model.on(2).of(4000) == pytest.approx(true_s((MAP,), 4000, 2), rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_noise_a_profile_still_tells_them_apart_after_an_hour_at_one_load(seed: int) -> None:
+    chance, model = random.Random(seed), BatchModel(profiled(MAP))
+    for i in range(700):
+        rows = chance.randint(970, 1030)
+        model.learn(made_batch(rows, [MAP], noise=lambda: 1.0 + 0.1 * chance.uniform(-1, 1), batch_id=i))
+    assert model.on(2).of(4000) == pytest.approx(true_s((MAP,), 4000, 2), rel=0.15)
+
+
+def test_the_first_batch_tells_a_profiled_model_how_many_tasks_there_are_now_and_nothing_else() -> None:
+    model = BatchModel(profiled(MAP))
+    twice = TrueStage(tasks=16, per_task_s=MAP.per_task_s, per_row_s=MAP.per_row_s)
+    model.learn(made_batch(1000, [TrueStage(tasks=16, per_task_s=0.5, per_row_s=0.05)]))
+    assert model.most_tasks == 16
+    assert model.on(16).of(2000) == pytest.approx(true_s((twice,), 2000, 16))
+
+
+def test_what_the_batches_teach_takes_the_place_of_what_the_profile_said() -> None:
+    dear = TrueStage(tasks=8, per_task_s=0.12, per_row_s=0.015)
+    model, chance = BatchModel(profiled(MAP)), random.Random(1)
+    for i in range(60):
+        model.learn(made_batch(chance.randint(200, 4000), [dear], driver_s=0.9, batch_id=i))
+    assert model.stages[0].costs == pytest.approx((dear.per_task_s, dear.per_row_s), rel=0.05)
+    assert model.driver_s == pytest.approx(0.9, rel=0.02)
+
+
+def test_a_profile_of_another_plan_is_as_none() -> None:
+    model, plain = BatchModel(profiled(MAP, REDUCE, seen=Range(low=1.0, high=9.0))), BatchModel()
+    for i in range(3):
+        for each in (model, plain):
+            each.learn(made_batch(1000 + i, [MAP], batch_id=i))
+        assert model.base is None
+        assert (model.ready, model.seen_rows) == (plain.ready, plain.seen_rows)
+    assert model.on(2) == plain.on(2)
+    later = BatchModel(profiled(MAP))
+    for i, stages in enumerate(([MAP], [MAP], [MAP, REDUCE])):
+        assert later.base is not None
+        later.learn(made_batch(1000, stages, batch_id=i))
+    assert later.base is None
+    assert later.on(2).of(1000) == pytest.approx(true_s((MAP, REDUCE), 1000, 2), rel=0.01)
+
+
+def test_the_error_of_a_stage_is_how_far_off_batches_were_by_those_before() -> None:
+    assert BatchModel().seen_rows is None
+    assert StageModel().error is None
+    found = taught(MAP, noise=0.2, count=300).stages[0].error
+    assert found == pytest.approx(0.1, rel=0.35)  # the mean of |u| in ±0.2, and what the model itself is off
+    assert taught(MAP, count=300).stages[0].error == pytest.approx(0.0, abs=0.005)
+    assert StageModel(profiled(MAP).stages[0]).error == 0.04
+
+
+def test_a_wild_batch_is_no_error_beyond_all_measure() -> None:
+    stage = StageModel()
+    stage.learn(100, run(8, 1e-9))
+    stage.learn(100, run(8, 900.0))
+    assert stage.error == 1.0
+
+
+def test_it_knows_in_what_range_of_rows_it_was_learned() -> None:
+    model = BatchModel()
+    for i, rows in enumerate((9000, 500, 300, 700)):
+        model.learn(made_batch(rows, [MAP], batch_id=i))
+    assert model.seen_rows == Range(low=300.0, high=700.0)  # the first only warms up
+    model = BatchModel(profiled(MAP, seen=Range(low=100.0, high=600.0)))
+    for i, rows in enumerate((9000, 500, 300, 700)):
+        model.learn(made_batch(rows, [MAP], batch_id=i))
+    assert model.seen_rows == Range(low=100.0, high=700.0)
+
+
+def test_a_stage_that_is_learned_anew_knows_only_what_its_rows_are_a_part_of() -> None:
+    model = BatchModel(profiled(MAP, REDUCE, seen=Range(low=100.0, high=9000.0)))
+    for i in range(30):
+        model.learn(made_batch(1000, [MAP, REDUCE], batch_id=i))
+    dear = TrueStage(tasks=8, per_task_s=1.4 * MAP.per_task_s, per_row_s=1.4 * MAP.per_row_s)
+    batches = [made_batch(1000 + i, [dear, REDUCE], batch_id=i) for i in range(4)]
+    model.learn_anew(0, [(batch.rows, batch.stages[0]) for batch in batches])
+    assert model.stages[0].costs == pytest.approx((dear.per_task_s, dear.per_row_s), rel=0.02)
+    assert model.stages[1].costs == pytest.approx((REDUCE.per_task_s, REDUCE.per_row_s), rel=0.01)
+    assert model.on(2).of(4000) == pytest.approx(true_s((dear, REDUCE), 4000, 2), rel=0.02)
+    assert model.seen_rows == Range(low=1000.0, high=1003.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(known=STAGES, stages=STAGES, sizes=st.lists(st.integers(1, 100_000), min_size=1, max_size=20))
+def test_whatever_a_profile_says_no_cost_is_negative_or_endless(
+    known: list[TrueStage], stages: list[TrueStage], sizes: list[int]
+) -> None:
+    model = BatchModel(profiled(*known))
+    for i, rows in enumerate(sizes):
+        model.learn(made_batch(rows, stages, slots=1 + i % 7, batch_id=i))
+    for stage in model.stages:
+        o, c = stage.costs
+        assert o >= -1e-9
+        assert c >= 0
+        assert 1.0 <= stage.skew <= max(8.0, stage.tasks)
+    assert math.isfinite(model.on(3).of(1e6))

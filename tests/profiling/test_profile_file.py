@@ -16,6 +16,7 @@ from ebbflow.profiling.profile import (
     CpuProfile,
     NodeProfile,
     Profile,
+    Range,
     Reconfiguration,
     SparkCosts,
     Spread,
@@ -49,8 +50,9 @@ def full() -> Profile:
             model=MODELS[1], low=0.1, high=3.9, slope=0.25, error=0.01, samples=40, cores=4
         ),
         costs=SparkCosts(
-            driver_s=0.4, stages=(StageCosts(tasks=4, per_task_s=0.01, per_row_s=1e-4, skew=1.2),),
-            lead_time_s=Spread(mean=12.0), state_rows=1e4, state_bytes=2e6, reload_s=second,
+            driver_s=0.4, stages=(StageCosts(tasks=4, per_task_s=0.01, per_row_s=1e-4, skew=1.2, error=0.04),),
+            batch_rows=Range(low=210.0, high=3900.0), lead_time_s=Spread(mean=12.0),
+            state_rows=1e4, state_bytes=2e6, reload_s=second,
             reconfiguration=Reconfiguration(stop_s=second, state_s=second, restart_s=second, drain_s=second),
         ),
         target="spark",
@@ -60,6 +62,17 @@ def full() -> Profile:
 
 def test_everything_that_is_written_is_read_back() -> None:
     assert Profile.from_text(full().to_text()) == full()
+
+
+def test_a_file_from_before_there_were_errors_and_ranges_of_batches_is_read() -> None:
+    text = full().to_text()
+    assert text.count("\nerror = 0.04") == 1
+    rows = text[text.index("[costs.batch_rows]") : text.index("high = 3900.0") + len("high = 3900.0")]
+    older = Profile.from_text(text.replace("\nerror = 0.04", "").replace(rows, ""))
+    assert older.costs is not None
+    assert older.costs.batch_rows is None
+    assert older.costs.stages[0].error is None
+    assert Profile.from_text(older.to_text()) == older
 
 
 @given(
@@ -150,6 +163,16 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("per_task_s = 0.01", "per_task_s = -1.0"), "costs.stages[0].per_task_s is -1; write"),
         (("per_row_s = 0.0001", "per_row_s = nan"), "costs.stages[0].per_row_s is nan; write"),
         (("skew = 1.2", "skew = 0.5"), "costs.stages[0].skew is 0.5; write a number of 1 or more"),
+        (("error = 0.04", "error = -0.04"), "costs.stages[0].error is -0.04; write a number of 0 or more"),
+        (("error = 0.04", "error = inf"), "costs.stages[0].error is inf; write"),
+        (("error = 0.04", 'error = "none"'), "costs.stages[0].error: Expected `float | null`, got `str`"),
+        (("low = 210.0", "low = -1.0"), "costs.batch_rows.low is -1; write a number of 0 or more"),
+        (("high = 3900.0", "high = nan"), "costs.batch_rows.high is nan; write"),
+        (
+            ("low = 210.0", "low = 4000.0"),
+            "costs.batch_rows.low is 4000 and costs.batch_rows.high is 3900, which is no range; write the lower",
+        ),
+        (("low = 210.0", ""), "costs.batch_rows: Object missing required field `low`"),
         (("state_rows = 10000.0", "state_rows = -1.0"), "costs.state_rows is -1; write"),
         (("state_bytes = 2000000.0", "state_bytes = nan"), "costs.state_bytes is nan; write"),
         (("mean = 12.0", "mean = -12.0"), "costs.lead_time_s.mean is -12; write"),

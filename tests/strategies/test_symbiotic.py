@@ -195,6 +195,43 @@ def test_where_the_load_has_come_back_after_a_fall_nodes_are_given_up_later() ->
     assert nodes == [2, 2, 2, 1, 2, 2, 2, 1, 1, 1]
 
 
+def postponed(strategy: Symbiotic, then_per_s: float) -> Decision:
+    """At 1,600 rows/s three nodes are needed, at 850 two, at 100 one. The assessment at 120 s finds the last two
+    readings to differ, and is made again at 130 s with one more."""
+    layout = Layout.of(3, a=5, b=8)
+    for now_s, rate in ((60, 1600), (70, 1600), (80, 1600), (90, 1600), (100, 1600), (110, 850)):
+        strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": float(rate)}))
+    waits = strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": 100.0}))
+    assert "waits for one that has all of it" in waits.reason
+    assert list(strategy._patience._needed) == []
+    return strategy.decide(flow_snapshot(130.0, PIPELINE, layout, {"app": then_per_s}))
+
+
+def test_a_change_is_weighed_by_the_time_that_is_left_until_the_next_assessment() -> None:
+    late = postponed(Symbiotic(ASK), 100.0)
+    assert late.wanted.main_nodes == 1
+    assert "node-seconds in the next 50 s" in late.reason
+    assert late.inputs["saved_node_s"] == pytest.approx(2 * (50.0 - 6.5))
+    strategy, layout = Symbiotic(ASK), Layout.of(4, a=3, b=4)
+    strategy.decide(flow_snapshot(60.0, PIPELINE, layout, {"app": 400.0}))
+    restart = ActionUnderWay(kind=ActionKind.RESTART, since_s=118.0)
+    strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": 400.0}, under_way=(restart,)))
+    held = strategy.decide(flow_snapshot(175.0, PIPELINE, layout, {"app": 400.0}))
+    assert held.wanted == layout  # a stop of 6.5 s, and 5 s to the next assessment
+    assert [bound.name for bound in held.bound_by] == ["cost"]
+    soon = strategy.decide(flow_snapshot(180.0, PIPELINE, layout, {"app": 400.0}))
+    assert soon.wanted.main_nodes == 1
+
+
+@pytest.mark.parametrize(("then_per_s", "nodes"), [(100.0, 1), (1600.0, 3)])
+def test_an_assessment_that_waits_for_another_reading_is_remembered_once_be_it_that_it_holds_then(
+    then_per_s: float, nodes: int
+) -> None:
+    strategy = Symbiotic(ASK)
+    assert postponed(strategy, then_per_s).wanted.main_nodes == nodes
+    assert list(strategy._patience._needed) == [nodes]
+
+
 def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
     class Soon:
         said = "a wise guess"

@@ -23,7 +23,7 @@ from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError, TargetError, UnknownNameError
-from ebbflow.profiling.profile import NodeProfile, Profile, Spread
+from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.samples import WINDOW_S
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
@@ -291,6 +291,7 @@ def _facts(learned: Profile) -> list[str]:
         tasks = ", ".join(f"{s.tasks} tasks of {1000 * s.per_task_s:.0f} ms" for s in costs.stages)
         lines.append(
             f"a batch: {costs.driver_s:.2f} s of the driver, {tasks}, {1e6 * costs.per_row_s:.0f} µs a row"
+            f"{_batch_range(costs)}"
         )
     if costs.lead_time_s is not None:
         lines.append(f"a new node: {_spread(costs.lead_time_s)} s until its first work")
@@ -304,6 +305,12 @@ def _facts(learned: Profile) -> list[str]:
     if costs.reload_s is not None:
         lines.append(f"the first batch after a restart: {_spread(costs.reload_s)} s longer than others")
     return lines
+
+
+def _batch_range(costs: SparkCosts) -> str:
+    errors = [stage.error for stage in costs.stages if stage.error is not None]
+    off = f"; mean error of a stage up to {_percent(max(errors))}" if errors else ""
+    return f"{off}; {costs.batch_rows} rows seen" if costs.batch_rows is not None else off
 
 
 def _percent(share: float | None) -> str:

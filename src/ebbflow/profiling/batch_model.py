@@ -12,6 +12,8 @@ task seconds a source row costs in stage i. The tasks of a stage spend together
 which is linear in (p_i, n) and free of S: so o and c are learned by weighted least squares from sums
 that fade with every batch, and what was learned on one executor holds on ten.
 
+A profile gives it a start: d, o and c before the first batch, with the weight of the batches that it would remember.
+
 Two corrections keep it honest. A stage is never shorter than its longest task, so where that is k
 times the mean one, its waves are max(ceil(p/S), k): skew that no executor can cure. And d is what is
 left of the measured batch when the stages are taken out, so the launching of tasks is in it too.
@@ -20,23 +22,15 @@ left of the measured batch when the stages are taken out, so the launching of ta
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 import numpy as np
 
 from ebbflow.core.batches import Batch, StageRun
-
-FADE = 0.9
-"""Weight that a batch keeps when the next one arrives: about the last 20 batches count."""
-SURE = 0.9
-TELLING = 0.01
-"""Batch sizes whose variance is less than this part of their squared mean teach no lasting share."""
-LEAST_SHARE = 0.05
-"""Rows are never taken to cost nothing for good: doubt would be none, and nothing learned again."""
-SURPRISE = 3.0
-"""A task time beyond this many times the expected one is taken for this many: a new executor's first
-tasks load classes and start Python; a true change of cost still gets through within a few batches."""
+from ebbflow.profiling.profile import Range, SparkCosts
+from ebbflow.profiling.stage_model import FADE, REMEMBERED, StageModel
 
 
 class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -50,80 +44,8 @@ class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.fixed_s + self.per_row_s * rows
 
 
-class StageModel:
-    """o and c of one stage, from fading sums of (1, x, y, xx, xy, yy) with x = n/p, y = task_time/p."""
-
-    def __init__(self) -> None:
-        self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
-        self._rows_share = 1.0
-        """Part of a task's time that its rows took when that could last be told for sure."""
-        self.costs = (0.0, 0.0)
-        """(o, c): seconds a task, seconds a row; both at least 0.
-
-        With too little spread in the batch sizes, or too much noise in their times, the two cannot be told
-        apart. Least squares gives c with a variance; what was known before counts against that:
-
-            c = (1 − g) · c₀ + g · c_ls    g = τ² / (τ² + σ² / (w · var x))    τ = c₀ / 2
-
-        c₀ is the share of the rows when it could last be told (g ≥ SURE), so a steady load does not unteach
-        what a changing one taught, and executors that warm up are not taken for rows that cost nothing.
-        Before there was one, all is put on the rows; that asks for more nodes when the load grows, never for
-        fewer.
-        """
-        self.tasks = 1
-        self.skew = 1.0
-        """Longest task ÷ mean task, fading; 1 where all are alike."""
-
-    def learn(self, rows: int, run: StageRun, *, steady: bool = True) -> None:
-        """Take in one run of the stage; what is far off all before it counts only in part.
-
-        A long task in a batch in which nodes came is a first task on one of them: no skew.
-        """
-        tasks, task_time_s = run.tasks, run.task_time_s
-        x, y = rows / tasks, task_time_s / tasks
-        if self._w:
-            o, c = self.costs
-            most = SURPRISE * (o + c * x) + 0.05
-            if most < y:
-                y = most
-        self._w = FADE * self._w + 1.0
-        self._x = FADE * self._x + x
-        self._y = FADE * self._y + y
-        self._xx = FADE * self._xx + x * x
-        self._xy = FADE * self._xy + x * y
-        self._yy = FADE * self._yy + y * y
-        self.costs = self._fit()
-        if steady:
-            skew = run.longest_task_s * tasks / task_time_s if task_time_s > 0 else 1.0
-            faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == tasks else skew
-            self.skew = faded if faded > 1.0 else 1.0
-        self.tasks = tasks
-
-    def waves(self, slots: int) -> float:
-        """Rounds of tasks the stage needs, and no fewer than its longest task is mean tasks long."""
-        return max(math.ceil(self.tasks / max(1, slots)), self.skew)
-
-    def _fit(self) -> tuple[float, float]:
-        w = self._w
-        mean_x, mean_y = self._x / w, self._y / w
-        if mean_x <= 0 or mean_y <= 0:
-            return max(0.0, mean_y), 0.0
-        c = known = self._rows_share * mean_y / mean_x
-        spread = self._xx / w - mean_x * mean_x
-        if spread > 1e-9 * mean_x * mean_x:
-            together = self._xy / w - mean_x * mean_y
-            fitted = min(max(together / spread, 0.0), mean_y / mean_x)
-            noise = max(0.0, self._yy / w - mean_y * mean_y - fitted * together)
-            doubt = (known / 2) ** 2
-            sure = doubt / (doubt + noise / (w * spread)) if doubt else 1.0
-            c += sure * (fitted - known)
-            if sure >= SURE and spread >= TELLING * mean_x * mean_x:
-                self._rows_share = max(LEAST_SHARE, c * mean_x / mean_y)
-        return mean_y - c * mean_x, c
-
-
 class BatchModel:
-    """The model of one query.
+    """The model of one query; ``base`` is what was known of it before.
 
     >>> model = BatchModel()
     >>> for rows in (50, 100, 200, 300, 400):  # 4 tasks of 0.1 s + 10 ms a row, on 2 slots, 0.5 s driver
@@ -137,11 +59,20 @@ class BatchModel:
     [4.9, 2.7, 2.7, 1.6, 1.6]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base: SparkCosts | None = None) -> None:
+        self.base = base
+        """What it began with; None where that was nothing, or where the query runs another number of stages."""
         self._stages: dict[int, StageModel] = {}
         self._driver_s = 0.0
         self._driver_weight = 0.0
+        self.seen_rows: Range | None = None
+        """Rows of the batches that it was learned from, the base's included; None before there was one."""
         self.batches_seen = 0
+        self._batches_learned = 0
+        if base is not None:
+            self._stages = {index: StageModel(stage) for index, stage in enumerate(base.stages)}
+            self._driver_s, self._driver_weight = REMEMBERED * base.driver_s, REMEMBERED
+            self.seen_rows = base.batch_rows
         self._columns: list[tuple[int, float, float, float]] | None = None
         self._times: dict[tuple[int, float], BatchTime] = {}
 
@@ -153,6 +84,8 @@ class BatchModel:
         those nothing is learned once there is something to go by.
         """
         self.batches_seen += 1
+        if self.base is not None and len(batch.stages) != len(self.base.stages):
+            self._drop_base()
         slots = max(1, batch.slots)
         in_stages_s = 0.0
         for run in batch.stages:
@@ -163,7 +96,13 @@ class BatchModel:
                 in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
+            if self.base is not None and not self._batches_learned:
+                for run in batch.stages:
+                    self._stages[run.index].expect(run.tasks)
+                self._forget_answers()
             return
+        self._batches_learned += 1
+        self.seen_rows = _with_one(self.seen_rows, batch.rows)
         for run in batch.stages:
             stage = self._stages.get(run.index)
             if stage is None:
@@ -173,6 +112,25 @@ class BatchModel:
             del self._stages[index]  # the plan of the query changed
         self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
         self._driver_weight = FADE * self._driver_weight + 1.0
+        self._forget_answers()
+
+    def learn_anew(self, stage: int, runs: Sequence[tuple[int, StageRun]]) -> None:
+        """A stage does not cost any more what it did: only these runs, (rows, run), tell what it does."""
+        self._stages[stage].learn_anew(runs)
+        rows = [float(rows) for rows, _ in runs]
+        self.seen_rows = Range(low=min(rows), high=max(rows))
+        self._forget_answers()
+
+    def _drop_base(self) -> None:
+        """The query has another plan than the base: it is not of its stages."""
+        self.base = None
+        if not self._batches_learned:
+            self._stages.clear()
+            self._driver_s = self._driver_weight = 0.0
+            self.seen_rows = None
+            self._forget_answers()
+
+    def _forget_answers(self) -> None:
         self._columns = None
         self._times.clear()
 
@@ -240,6 +198,10 @@ class BatchModel:
                 o, c = stage.costs
                 self._columns.append((stage.tasks, stage.skew, o, c / max(stage.tasks, 1)))
         return self._columns
+
+
+def _with_one(seen: Range | None, rows: int) -> Range:
+    return Range(low=float(rows), high=float(rows)) if seen is None else seen.with_one(float(rows))
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,9 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
-from ebbflow.profiling.batch_model import FADE, BatchModel
+from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread, StageCosts
+from ebbflow.profiling.stage_model import FADE
 
 KEEP_S = 1800.0
 """How far back queues are remembered, to tell when one is back to what it was."""
@@ -105,6 +106,7 @@ class CostLearner:
         return SparkCosts(
             driver_s=0.0 if model is None else model.driver_s,
             stages=() if model is None else stage_costs(model),
+            batch_rows=None if model is None else model.seen_rows,
             lead_time_s=lead.spread if lead.count else None,
             state_rows=self._state.get(Metric.STATE_ROWS),
             state_bytes=self._state.get(Metric.STATE_SIZE),
@@ -182,16 +184,13 @@ class CostLearner:
 
 
 def stage_costs(model: BatchModel) -> tuple[StageCosts, ...]:
-    """o, c, tasks and skew of each stage of a learned model."""
-    return tuple(
-        StageCosts(
-            tasks=stage.tasks,
-            per_task_s=max(0.0, stage.costs[0]),  # least squares leave a rounding error below 0
-            per_row_s=stage.costs[1],
-            skew=stage.skew,
-        )
-        for stage in model.stages
-    )
+    """o, c, tasks, skew and error of each stage of a learned model."""
+    return tuple(stage.as_costs for stage in model.stages)
+
+
+def batch_costs(model: BatchModel) -> SparkCosts:
+    """What a learned model says of batches; of nodes and restarts it knows nothing."""
+    return SparkCosts(driver_s=model.driver_s, stages=stage_costs(model), batch_rows=model.seen_rows)
 
 
 PARTS = (Metric.RESTART_STOP, Metric.RESTART_STATE, Metric.RESTART_START)

@@ -10,17 +10,21 @@ _SLACK, _ALARM, _MOST = 1.0, 6.0, 3.0
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator costs what it did not use to."""
+    """An operator, or a stage of batches, costs what it did not use to."""
 
     operator: str
     time_s: float
     change: float
     """Of the windows that raised the alarm, all that was used ÷ all that was expected − 1: +0.3 is 30 % more."""
+    unit: str = "CPU"
+    """Of what more or less is used: ``task time`` on batches."""
 
     def __str__(self) -> str:
         """In words."""
         more = "more" if self.change > 0 else "less"
-        return f"{self.operator} costs {100 * abs(self.change):.0f} % {more} CPU than its profile says"
+        return (
+            f"{self.operator} costs {100 * abs(self.change):.0f} % {more} {self.unit} than its profile says"
+        )
 
 
 class Cusum:

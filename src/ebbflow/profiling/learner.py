@@ -166,6 +166,7 @@ class ProfileLearner:
         return SparkCosts(
             driver_s=seen.driver_s if seen.stages else base.driver_s,
             stages=seen.stages or base.stages,
+            batch_rows=seen.batch_rows if seen.stages else base.batch_rows,
             lead_time_s=seen.lead_time_s or base.lead_time_s,
             state_rows=base.state_rows if seen.state_rows is None else seen.state_rows,
             state_bytes=base.state_bytes if seen.state_bytes is None else seen.state_bytes,

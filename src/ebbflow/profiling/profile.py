@@ -39,6 +39,35 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     samples: int = 0
 
 
+class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """From the least to the most that was seen of something.
+
+    >>> seen = Range(low=210.0, high=3900.0)
+    >>> seen.holds(4000.0), seen.holds(5200.0), str(seen.with_one(5200.0))
+    (True, False, '210 to 5200')
+    """
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Whether it lies inside, or no more than a tenth beyond: loads are read with noise, and at a steady one the
+        range would else be left at every look."""
+        return self.low / _BEYOND <= value <= _BEYOND * self.high
+
+    def with_one(self, value: float) -> Range:
+        """The range once this was seen too."""
+        if self.low <= value <= self.high:
+            return self
+        return Range(low=min(self.low, value), high=max(self.high, value))
+
+    def __str__(self) -> str:
+        return f"{self.low:.0f} to {self.high:.0f}"
+
+
+_BEYOND = 1.1
+
+
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A model, where it was learned, and how well it did on data it had not seen.
 
@@ -120,6 +149,13 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     per_row_s: float
     """c: task seconds of a source row."""
     skew: float = 1.0
+    error: float | None = None
+    """Mean of |expected − measured| / expected of the task time of a batch, by what the batches before it let expect;
+    None where nobody looked, as in older files."""
+
+    def task_time_s(self, tasks: int, rows: float) -> float:
+        """p·o + c·n: what all tasks of a batch take together."""
+        return tasks * self.per_task_s + self.per_row_s * rows
 
 
 class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +188,8 @@ class SparkCosts(msgspec.Struct, frozen=True, kw_only=True):
     driver_s: float = 0.0
     """d: what a batch costs whatever its size."""
     stages: tuple[StageCosts, ...] = ()
+    batch_rows: Range | None = None
+    """Rows of the batches from which these two were learned; None where nobody looked, as in older files."""
     lead_time_s: Spread | None = None
     """From asking for a node to its first work; None where none was asked for."""
     state_rows: float | None = None

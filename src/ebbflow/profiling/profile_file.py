@@ -22,7 +22,7 @@ import msgspec
 
 from ebbflow.errors import PipelineError, ProfileError
 from ebbflow.profiling.models import Model
-from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, SparkCosts, Spread
+from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, Range, SparkCosts, Spread
 from ebbflow.profiling.profile_checks import wrong_fall, wrong_number
 
 LARGEST = 10_000_000
@@ -161,18 +161,18 @@ def _wrong_text(document: _Document) -> str | None:
 
 
 def _wrong_range(document: _Document) -> str | None:
-    for key, fit in (
-        *((f"cpu.{_key(name)}", fit) for name, fit in document.cpu.items()),
-        ("node", document.node),
-    ):
-        if fit.low > fit.high:
+    fits = {**{f"cpu.{_key(name)}": fit for name, fit in document.cpu.items()}, "node": document.node}
+    ranges: dict[str, _Fit | Range] = {**fits}
+    if document.costs is not None and document.costs.batch_rows is not None:
+        ranges["costs.batch_rows"] = document.costs.batch_rows
+    for key, seen in ranges.items():
+        if seen.low > seen.high:
             return (
-                f"{key}.low is {fit.low:g} and {key}.high is {fit.high:g}, which is no range; write the lower one "
+                f"{key}.low is {seen.low:g} and {key}.high is {seen.high:g}, which is no range; write the lower one "
                 "first"
             )
-        if wrong := wrong_fall(fit.model, f"{key}.model", fit.low, fit.high):
-            return wrong
-    return None
+    falls = (wrong_fall(fit.model, f"{key}.model", fit.low, fit.high) for key, fit in fits.items())
+    return next(filter(None, falls), None)
 
 
 def _profile(document: _Document) -> Profile:

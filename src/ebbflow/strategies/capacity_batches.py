@@ -13,6 +13,7 @@ from ebbflow.profiling.batch_sizing import BatchSizing
 from ebbflow.profiling.outlook import QueryState
 from ebbflow.profiling.rates import Rates
 from ebbflow.profiling.sizing import Size, settle_s
+from ebbflow.strategies.batch_profiles import BatchProfiles
 from ebbflow.strategies.diagnosis import why_more_cannot_help
 
 DISTURBANCE_S = 4.0
@@ -24,8 +25,8 @@ WORTH = 6.0
 class _Query:
     """What was learned of one query."""
 
-    def __init__(self, window_s: float) -> None:
-        self.model = BatchModel()
+    def __init__(self, window_s: float, model: BatchModel) -> None:
+        self.model = model
         self.rates = Rates(window_s=window_s)
         self.last: Batch | None = None
         self.idle = False
@@ -91,8 +92,9 @@ class LearnedBatches:
     hold_s = 0.0
     """Leaving costs a batch-driven query nothing to speak of: it happens between batches."""
 
-    def __init__(self, *, rate_window_s: float) -> None:
-        self._rate_window_s = rate_window_s
+    def __init__(self, *, rate_window_s: float, given: BatchProfiles | None = None) -> None:
+        """``given``: what is known of queries before their first batch."""
+        self._rate_window_s, self._given = rate_window_s, given
         self._queries: dict[str, _Query] = {}
         self._worked_s: dict[str, float] = {}
         """When each query was last seen at work, or first seen at all."""
@@ -107,9 +109,14 @@ class LearnedBatches:
             if batch.query in snapshot.queries:
                 query = self._queries.get(batch.query)
                 if query is None:
-                    query = self._queries[batch.query] = _Query(self._rate_window_s)
+                    model = BatchModel() if self._given is None else self._given.model(batch.query)
+                    query = self._queries[batch.query] = _Query(self._rate_window_s, model)
                 query.learn(batch, patience_s)
+                if self._given is not None:
+                    self._given.learned(batch, query.model)
         for gone in [name for name in self._queries if name not in snapshot.queries]:
+            if self._given is not None:
+                self._given.left(gone, self._queries[gone].model)
             del self._queries[gone]
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():

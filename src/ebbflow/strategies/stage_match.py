@@ -40,6 +40,10 @@ class StageMatch:
         """A batch told it."""
         self._sure[query, operator] = stage
 
+    def operators(self, query: str, stage: int) -> list[str]:
+        """Those that are known to run in a stage."""
+        return [name for (whose, name), at in self._sure.items() if (whose, at) == (query, stage)]
+
     def of(self, query: str, stages: Sequence[Ran], instances: Mapping[str, int]) -> dict[int, str]:
         """Operators by their stage; ``instances`` in the order of the operators."""
         fitting = {

@@ -185,7 +185,8 @@ class Symbiotic:
         return self._go(snapshot, view, loads, best, f"too large: {self._what(best)} will do")
 
     def _best(self, choices: Sequence[_Choice]) -> _Choice:
-        """Of the least stressed what costs least until the next assessment, its own change included."""
+        """Of the least stressed what costs least in a period, its own change included: however soon the next assessment
+        is, what is grown to will be there for longer."""
         least = min(max(c.judged.over, 1.0) for c in choices)
         nearly = (1 + AS_GOOD) * least if least > 1 + SLACK else 1 + SLACK
         return min(
@@ -202,7 +203,7 @@ class Symbiotic:
             stop_s=self._stops.stop_s if stops else 0.0,
             busy=judged.busy,
             rate_per_s=sum(loads.values()),
-            until_s=self._assess_s,
+            until_s=self._every.left_s(snapshot.now_s),
         )
         return _Choice(layout, judged, worth)
 

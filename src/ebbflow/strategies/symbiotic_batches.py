@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.profile import Range
 from ebbflow.strategies.algorithm_one import SLACK, Thresholds
 from ebbflow.strategies.stage_match import Ran, StageMatch
 from ebbflow.strategies.symbiotic_view import AS_GOOD, Dimensions, Judged
@@ -56,6 +57,8 @@ class _Query:
     stages: tuple[_Stage, ...]
     rows: float
     interval_s: float
+    seen: Range | None
+    """Rows of the batches from which its costs are known."""
 
     def busy(self, slots: int, stages: Sequence[_Stage]) -> float:
         """Part of its interval that a batch takes."""
@@ -104,7 +107,7 @@ class BatchView:
             found = match.of(name, ran, {operator: planned[operator] for operator in by_query.get(name, ())})
             stages = _stages(model, found)
             rows = loads_per_s[name] * interval_s
-            self._queries.append(_Query(name, model.driver_s, stages, rows, interval_s))
+            self._queries.append(_Query(name, model.driver_s, stages, rows, interval_s, model.seen_rows))
 
     def _with(self, parallelism: Mapping[str, int]) -> list[list[_Stage]]:
         return [
@@ -191,8 +194,12 @@ class BatchView:
         return change.restarts
 
     def guessed(self, layout: Layout) -> str:  # noqa: ARG002
-        """Nothing: the model of a batch is a line, and has no range."""
-        return ""
+        """Queries whose batches would have another number of rows than those from which their costs are known."""
+        return ", ".join(
+            f"a batch of {query.name} of {query.rows:.0f} rows ({query.seen} seen)"
+            for query in self._queries
+            if query.seen is not None and not query.seen.holds(query.rows)
+        )
 
     def inputs(self) -> Mapping[str, float | str]:
         """How many rows a batch of each query has."""

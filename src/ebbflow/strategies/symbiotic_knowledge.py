@@ -10,6 +10,7 @@ from ebbflow.forecasting.load_net import LoadNet, load_learner
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.algorithm_one import Thresholds
 from ebbflow.strategies.applications import Arrivals, Split
+from ebbflow.strategies.batch_profiles import BatchProfiles
 from ebbflow.strategies.capacity_batches import LearnedBatches
 from ebbflow.strategies.capacity_flow import flows
 from ebbflow.strategies.kept_profiles import KeptProfiles
@@ -47,8 +48,9 @@ class Knowledge:
         self._overhead = Overhead(window_s=window_s)
         self._split = Split()
         self._arrivals: dict[str, Arrivals] = {}
-        self._batches = LearnedBatches(rate_window_s=window_s)
         self._match = StageMatch()
+        self._batch_profiles = BatchProfiles(self._given, self._match)
+        self._batches = LearnedBatches(rate_window_s=window_s, given=self._batch_profiles)
         self._in_batches = False
         self._estimators: Mapping[str, Estimator] = {}
         self._kept: Collection[str] = ()
@@ -86,6 +88,7 @@ class Knowledge:
         """Make estimators for the views that follow. ``kept``: operators that are to stay as they are."""
         self._kept = kept
         if self._in_batches:
+            self._batch_profiles.look_for(snapshot.queries)
             return
         self._overhead.look(snapshot)
         node = self._overhead.profile(snapshot.slots_per_node)
@@ -160,8 +163,12 @@ class Knowledge:
         return self._batches.held_up() if self._in_batches else ""
 
     def inputs(self) -> dict[str, float | str]:
-        """What was noticed to have changed, and by what forecasts went."""
-        found: dict[str, float | str] = {"drift": self._profiles.drift} if self._profiles.drift else {}
+        """What was noticed to have changed, what profile is of no use, and by what forecasts went."""
+        found: dict[str, float | str] = {}
+        if drift := self._profiles.drift or self._batch_profiles.drift:
+            found["drift"] = drift
+        if self._batch_profiles.unused:
+            found["profile"] = self._batch_profiles.unused
         if self._make_forecast is not None:
             found.update({f"{name} forecast": self._forecast_of(name).said for name in self._arrivals})
         return found

@@ -35,3 +35,12 @@ class Every:
         if times:
             self._last_s = times[-1]
         return times
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds until it is due next, as of the last look.
+
+        >>> every = Every(60.0)
+        >>> every.due(0.0), every.left_s(0.0), every.left_s(10.0)
+        ((0.0,), 60.0, 50.0)
+        """
+        return self._period_s if self._last_s is None else self._last_s + self._period_s - now_s

@@ -1,0 +1,246 @@
+"""Profiles given to the symbiotic strategy on batches: they start its models, and drift is noticed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pytest
+from made_snapshots import made_batch, made_snapshot
+
+from ebbflow.bench.profiling.simulated import SimulatedPhase
+from ebbflow.control.loop import ControlLoop
+from ebbflow.core.batches import Batch, OperatorRun, StageRun
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.guards import guards_for
+from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.fitting import QUICK
+from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
+from ebbflow.strategies import Symbiotic
+from ebbflow.targets.simulator import Scenario
+from ebbflow.targets.simulator.catalogue import costed_pipeline
+from ebbflow.workloads import parse_load
+
+PIPELINE = Pipeline.chain("words", "read", "count")
+
+
+def known(
+    *tasks: int, query: str = "q", per_row_s: float = 0.01, seen: Range | None = None
+) -> dict[str, Estimator]:
+    """A profile of the batches of ``made_snapshots``: 0.3 s of the driver, 50 ms a task and 10 ms a row."""
+    stages = [StageCosts(tasks=count, per_task_s=0.05, per_row_s=per_row_s, error=0.03) for count in tasks]
+    costs = SparkCosts(driver_s=0.3, stages=tuple(stages), batch_rows=seen)
+    return {query: Estimator(PIPELINE, Profile(pipeline=query, costs=costs))}
+
+
+def look(strategy: Symbiotic, *batches: Batch, nodes: int = 2, **changes: Any) -> Decision:
+    return strategy.decide(made_snapshot(batches, nodes=nodes, pipeline=PIPELINE, **changes))
+
+
+def assessed(strategy: Symbiotic, *batches: Batch, nodes: int = 2) -> Decision:
+    """The decision at the first assessment, a minute after the first look, by which these batches were seen."""
+    look(strategy, now_s=5.0, nodes=nodes, queries={"q": None})
+    return look(strategy, *batches, nodes=nodes)
+
+
+def dearer(batch: Batch, stage: int, factor: float) -> Batch:
+    """The same batch, with a stage that took so many times as long."""
+
+    def changed(run: StageRun) -> StageRun:
+        return StageRun(
+            index=run.index, tasks=run.tasks, task_time_s=factor * run.task_time_s, cpu_time_s=0.0,
+            wall_s=factor * run.wall_s, longest_task_s=factor * run.longest_task_s,
+        )  # fmt: skip
+
+    runs = [changed(run) if run.index == stage else run for run in batch.stages]
+    took_s = 0.3 + sum(run.wall_s for run in runs)
+    return Batch(**{f: getattr(batch, f) for f in batch.__struct_fields__} | {
+        "stages": tuple(runs), "duration_s": took_s,
+    })  # fmt: skip
+
+
+# -- the first decision --------------------------------------------------------------------------------
+
+
+def test_with_a_profile_one_batch_is_enough_to_decide() -> None:
+    """200 rows/s need 0.6 + 10 s of work in 5 s, and three slots."""
+    batch = made_batch(13, 200.0, [12], slots=2)
+    assert "learning" in assessed(Symbiotic(), batch).reason
+    decision = assessed(Symbiotic(known(12)), batch)
+    assert decision.wanted == Layout.of(3)
+    two = [made_batch(12, 200.0, [12], slots=2), batch]
+    assert assessed(Symbiotic(), *two).wanted.main_nodes == 3
+
+
+def test_a_profile_knows_what_of_a_task_goes_with_its_rows_before_the_load_has_varied() -> None:
+    """Tasks of 50 ms and 4 ms of rows. At 5 times the rows they take 70 ms, and not 5 times as long."""
+    needed = {}
+    for name, strategy in (("learned", Symbiotic()), ("profiled", Symbiotic(known(12, per_row_s=0.0005)))):
+        for number in range(1, 30):
+            batch = made_batch(number, 20.0, [12], slots=2)
+            cheap = dearer(batch, 0, (12 * 0.05 + 0.0005 * batch.rows) / batch.stages[0].task_time_s)
+            look(strategy, cheap)
+        (model, _, _) = strategy._known._batches.known()["q"]
+        needed[name] = model.on(2).of(500)
+    assert needed["profiled"] == pytest.approx(0.3 + 6 * (0.05 + 0.0005 * 500 / 12), rel=0.01)
+    assert needed["learned"] > 2 * needed["profiled"]
+
+
+# -- profiles that cannot be used --------------------------------------------------------------------------
+
+
+def test_a_profile_of_another_plan_is_not_used_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strategy, plain = Symbiotic(known(12, 12, 4)), Symbiotic()
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        decisions = [
+            [look(each, made_batch(number, 150.0, [12, 12], slots=2)) for number in range(1, 40)]
+            for each in (strategy, plain)
+        ]
+    why = "the profile of 'q' has 3 stages, and a batch runs 2: it is of another plan"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{why}, and is not used; learn one with `ebbflow profile`"
+    ]
+    told = [decision for decision in decisions[0] if decision.inputs]
+    assert told
+    assert all(decision.inputs["profile"] == why for decision in told)
+    assert [d.wanted for d in decisions[0]] == [d.wanted for d in decisions[1]]
+
+
+def test_a_profile_of_a_query_that_is_not_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = Symbiotic(known(12, query="other"))
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        for number in range(1, 40):
+            look(strategy, made_batch(number, 150.0, [12], slots=2))
+    assert [r.getMessage() for r in caplog.records] == ["the profile of 'other' is not used: there is only q"]
+
+
+def test_a_profile_without_costs_of_batches_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = Symbiotic({"q": Estimator(PIPELINE, Profile(pipeline="q"))})
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        for number in range(1, 40):
+            look(strategy, made_batch(number, 150.0, [12], slots=2))
+    assert [r.getMessage() for r in caplog.records] == [
+        "the profile of 'q' has no costs of batches; they are learned from the run"
+    ]
+
+
+# -- asked outside of what was seen --------------------------------------------------------------------------
+
+
+def test_a_decision_says_that_batches_have_more_rows_than_were_profiled() -> None:
+    seen = Range(low=210.0, high=3900.0)
+    decision = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 1040.0, [12], slots=12), nodes=12)
+    assert decision.inputs["guess"] == "a batch of q of 5200 rows (210 to 3900 seen)"
+    assert "; a guess: a batch of q of 5200 rows (210 to 3900 seen)" in decision.reason
+    inside = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 700.0, [12], slots=12), nodes=12)
+    assert "guess" not in inside.inputs
+    below = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 20.0, [12], slots=12), nodes=12)
+    assert below.inputs["guess"] == "a batch of q of 100 rows (210 to 3900 seen)"
+
+
+def test_without_a_profile_the_range_is_that_of_the_run() -> None:
+    class Soon:
+        said = "a wise guess"
+
+        def predict(self, loads: object, now_s: float) -> list[float]:
+            return [300.0]
+
+    steady = [made_batch(number, 100.0 + number % 3, [12], slots=3) for number in range(1, 14)]
+    assert "guess" not in assessed(Symbiotic(), *steady, nodes=3).inputs
+    ahead = assessed(Symbiotic(proactive=True, forecast=Soon), *steady, nodes=3)
+    assert ahead.inputs["guess"] == "a batch of q of 1500 rows (500 to 510 seen)"
+
+
+# -- drift -----------------------------------------------------------------------------------------------
+
+
+def test_drift_names_the_stage_and_the_operators_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = Symbiotic(known(12, 12))
+    runs = tuple(
+        OperatorRun(name=name, rows_in=1, rows_out=1, stage=at) for name, at in (("split", 0), ("enrich", 1))
+    )
+    decision = None
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        for number in range(1, 60):
+            batch = made_batch(number, 100.0 + number % 3, [12, 12], slots=6, operators=runs)
+            seen = look(strategy, dearer(batch, 1, 1.3) if number > 21 else batch, nodes=6)
+            decision = seen if seen.inputs else decision
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told == "stage 2 of q (enrich) costs 30 % more task time than its profile says; learning it anew"
+    assert decision is not None
+    assert decision.inputs["drift"] == told.removesuffix("; learning it anew")
+
+
+def test_a_query_that_is_restarted_goes_on_from_what_was_learned(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = Symbiotic(known(12))
+    with caplog.at_level(logging.WARNING, "ebbflow"):
+        for number in range(1, 101):
+            look(strategy, dearer(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
+        look(strategy, now_s=510.0, nodes=6, queries={})
+        look(strategy, dearer(made_batch(103, 60.0, [12], slots=6), 0, 1.5), nodes=6)
+        (model, _, _) = strategy._known._batches.known()["q"]
+        assert model.stages[0].costs[1] == pytest.approx(0.015, rel=0.1)
+        for number in range(104, 160):
+            look(strategy, dearer(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
+    assert len([r for r in caplog.records if "than its profile says" in r.getMessage()]) == 1
+
+
+# -- in the simulator ------------------------------------------------------------------------------------
+
+
+@lru_cache
+def profile_of_top_words(noise: float) -> Profile:
+    phase = SimulatedPhase(pipeline="top-words", engine="micro-batch", noise=noise, steps=4, kinds=QUICK)
+    return Profile.from_text(phase.run().profile.to_text())
+
+
+def told_of_drift(
+    load: str, seconds: int, *, noise: float, dearer_at_s: int | None = None, stage: int = 0
+) -> list[tuple[int, str]]:
+    """What a run on the micro-batch engine with its profile says of drift, and when; a stage gets 40 % dearer in it."""
+    engine = costed_pipeline("top-words").micro_batch(noise=noise)
+    scenario = Scenario(engine=engine, load=parse_load(load), seed=3)
+    clock = ManualClock(0.0)
+    strategy = Symbiotic({"top-words": Estimator(engine.pipeline, profile_of_top_words(noise))})
+    target = scenario.target(clock)
+    loop = ControlLoop(
+        target=target, strategy=strategy, guards=guards_for(strategy), store=MemoryStore(),
+        clock=clock, limits=scenario.limits, slo=scenario.slo,
+    )  # fmt: skip
+    told = [(0, "")]
+    for second in range(seconds):
+        if second == dearer_at_s:
+            stages = target._world.runs[0].stages
+            was = stages[stage]
+            stages[stage] = replace(was, per_task_s=1.4 * was.per_task_s, per_row_s=1.4 * was.per_row_s)
+        loop.cycle()
+        clock.advance(1.0)
+        if (drift := str(strategy._known.inputs().get("drift", ""))) != told[-1][1]:
+            told.append((second, drift))
+    return told[1:]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("load", ["constant(400)", "sine(base=200, peak=900, period=20m)"])
+@pytest.mark.parametrize(("noise", "batches"), [(0.05, 10), (0.1, 12), (0.2, 40)])
+def test_a_stage_that_gets_two_fifths_dearer_is_noticed_the_sooner_the_less_batches_scatter(
+    load: str, stage: int, noise: float, batches: int
+) -> None:
+    ((second, drift),) = told_of_drift(load, 1200, noise=noise, dearer_at_s=600, stage=stage)
+    assert 600 < second <= 600 + 5 * batches
+    assert drift.startswith(f"stage {stage + 1} of top-words")
+    assert "more task time than its profile says" in drift
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.1])
+@pytest.mark.parametrize("load", ["constant(400)", "sine(base=200, peak=900, period=1h)"])
+def test_hours_of_noise_raise_no_alarm(load: str, noise: float) -> None:
+    assert told_of_drift(load, 3 * 3600, noise=noise) == []
