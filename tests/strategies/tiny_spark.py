@@ -26,6 +26,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import TargetError
 from ebbflow.guards import default_guards
+from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.strategies.capacity import Capacity
 
 STEP_S = 0.1
@@ -273,23 +274,6 @@ class TinySpark:
         """Nothing to let go of."""
 
 
-class Forgetful:
-    """A store that only counts."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, readings: Any) -> None:
-        """Forget them."""
-
-    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
-        self.count += 1
-        return self.count
-
-    def amend_ledger(self, bodies: dict[int, dict[str, Any]]) -> None:
-        """Forget them."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Story:
     """What happened."""
@@ -346,7 +330,7 @@ def play(
         target=target,
         strategy=strategy or Capacity(),
         guards=default_guards(),
-        store=Forgetful(),  # type: ignore[arg-type]
+        store=MemoryStore(),
         clock=clock,
         limits=Limits.parse(limits),
         slo=slo,
