@@ -12,13 +12,24 @@ from ebbflow.bench.elysium.calibration import NODES
 from ebbflow.bench.elysium.cases import cases
 from ebbflow.bench.elysium.kit import HISTORY_MINUTES, Kit, history, profiled
 from ebbflow.bench.elysium.names import PROACTIVE, STATIC, SYMBIOTIC, T1, T2
+from ebbflow.bench.elysium.published import THRESHOLDS
 from ebbflow.bench.elysium.result import Curves
 from ebbflow.bench.elysium.run import RunFailedError, play_case, run_cases
 from ebbflow.bench.elysium.studies import Studies
-from ebbflow.bench.elysium.thresholds import ThresholdStudy, study_thresholds
+from ebbflow.bench.elysium.thresholds import (
+    CORE_MAX,
+    CORE_MIN,
+    CPU_MAX,
+    STUDIED,
+    ThresholdStudy,
+    study_thresholds,
+    threshold_runs,
+)
 from ebbflow.cli.elysium_pictures import elysium_report
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.report.elysium_page import elysium_page
+from ebbflow.strategies.algorithm_one import Thresholds
+from ebbflow.strategies.learning.thresholds import LearnedThreshold
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +39,20 @@ def kit() -> Kit:
         return Kit(profiles={T1: profiled(T1), T2: profiled(T2)}, forecasts={})
 
 
+FEW = (
+    CPU_MAX,
+    replace(CORE_MAX, values=(0.65, 0.80, 0.85, 0.95, 1.00)),
+    replace(CORE_MIN, values=(0.05, 0.25, 0.30, 0.45, 0.50, 0.60)),
+)
+"""Of the values of the core thresholds, those on which something hangs."""
+
+
 @pytest.fixture(scope="module")
-def study(kit: Kit) -> ThresholdStudy:
-    return study_thresholds(kit, seeds=1, workers=1)
+def study(kit: Kit) -> dict[str, ThresholdStudy]:
+    done: list[None] = []
+    found = study_thresholds(kit, studied=FEW, seeds=1, workers=1, on_done=lambda: done.append(None))
+    assert len(done) == threshold_runs(FEW, seeds=1) == 18
+    return {each.name: each for each in found}
 
 
 def test_the_profile_finds_out_what_operators_and_nodes_cost(kit: Kit) -> None:
@@ -49,13 +71,58 @@ def test_the_estimator_is_within_three_percent_on_a_load_it_did_not_see(kit: Kit
     assert set(found.measured) == {"counter", "stop-words"}
 
 
-def test_the_reward_has_its_maximum_inside_the_range(study: ThresholdStudy) -> None:
-    assert study.learned.inside
-    assert study.learned.ends_at == study.learned.best == 0.85
-    rewards = [each.reward for each in study.tried]
+def test_the_reward_of_cpu_max_has_its_maximum_inside_the_range(study: dict[str, ThresholdStudy]) -> None:
+    learned, tried = study["cpu_max"].learned, study["cpu_max"].tried
+    assert learned.inside
+    assert learned.ends_at == learned.best == 0.85
+    rewards = [each.reward for each in tried]
     assert rewards[:6] == sorted(rewards[:6])
     assert rewards[6] < rewards[5]
-    assert json.dumps(study.to_json())
+    assert "highest at 0.85, inside the values tried (0.60 to 0.90)" in study["cpu_max"].found
+
+
+def test_the_reward_of_core_max_rises_to_the_end_though_throughput_is_lost(
+    study: dict[str, ThresholdStudy],
+) -> None:
+    learned, tried = study["core_max"].learned, {t.value: t for t in study["core_max"].tried}
+    assert not learned.inside
+    assert learned.ends_at == learned.best == 1.00
+    assert tried[0.80].throughput_degradation == pytest.approx(tried[0.65].throughput_degradation, abs=0.005)
+    assert (
+        tried[0.85].throughput_degradation > tried[0.80].throughput_degradation + 0.03
+    )  # a stop-word filter less
+    assert tried[0.95].throughput_degradation > tried[0.85].throughput_degradation + 0.03  # a splitter less
+    assert "highest at 1.00, at the upper end of the values tried (0.65 to 1.00)" in study["core_max"].found
+
+
+def test_core_min_does_nothing_up_to_half_of_core_max_and_overloads_instances_later(
+    study: dict[str, ThresholdStudy],
+) -> None:
+    learned, tried = study["core_min"].learned, {t.value: t for t in study["core_min"].tried}
+    assert learned.inside
+    assert learned.ends_at == learned.best == 0.45
+    assert study["core_min"].same_until >= 0.30
+    assert tried[0.30].reward - tried[0.25].reward == pytest.approx(0.05)
+    assert tried[0.50].throughput_degradation > tried[0.45].throughput_degradation + 0.05
+    assert tried[0.60].throughput_degradation > tried[0.50].throughput_degradation + 0.05
+    assert "Up to 0.45 the runs are the same whatever the value." in study["core_min"].found
+
+
+def test_each_threshold_is_tried_with_the_others_as_the_seed_has_them() -> None:
+    seed = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
+    assert [each.name for each in STUDIED] == ["cpu_max", "core_max", "core_min"]
+    for each in STUDIED:
+        assert each.thresholds(THRESHOLDS[each.name]) == seed
+        assert THRESHOLDS[each.name] in each.values[1:-1], "a maximum there could be seen"
+        for value in each.values:  # refuses what is not valid
+            assert getattr(each.thresholds(value), each.name) == value
+
+
+def test_the_end_of_the_grid_is_told_as_the_end(study: dict[str, ThresholdStudy]) -> None:
+    whole = study["core_min"]
+    falling = LearnedThreshold(rewards={0.05: 0.3, 0.25: 0.2, 0.60: 0.1}, trials={}, ends_at=0.05)
+    told = replace(whole, learned=falling, same_until=0.05).found
+    assert told == "The reward is highest at 0.05, at the lower end of the values tried (0.05 to 0.60)."
 
 
 def test_a_forecaster_sees_the_past_of_its_load() -> None:
@@ -100,10 +167,22 @@ def test_curves_of_another_process_come_back_the_same(kit: Kit) -> None:
     assert Curves.from_json(json.loads(json.dumps(curves.to_json()))) == curves
 
 
-def test_all_studies_are_drawn(kit: Kit, study: ThresholdStudy, monkeypatch) -> None:
-    monkeypatch.setattr("ebbflow.bench.elysium.studies.study_thresholds", lambda given, workers: study)
+def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStudy], monkeypatch) -> None:
+    def done(given: Kit, *, workers: int, on_done: object) -> list[ThresholdStudy]:
+        return list(study.values())
+
+    monkeypatch.setattr("ebbflow.bench.elysium.studies.study_thresholds", done)
     page = elysium_report([], [], Studies.made(kit, workers=1))
-    assert [picture.title.split(":")[0][:10] for picture in page.pictures] == [
-        "Thresholds", "What recon", "CPU of ope", "CPU of a n",
+    assert [picture.title.split(" ")[0] for picture in page.pictures] == [
+        "cpu_max_thr", "core_max_thr", "core_min_thr", "What", "CPU", "CPU",
     ]  # fmt: skip
-    assert "picture-3" in elysium_page(page)
+    told = json.loads(json.dumps(page.data))["studies"]["thresholds"]
+    assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in told.items()} == {
+        "cpu_max": (0.80, 0.85, True), "core_max": (0.65, 1.00, False), "core_min": (0.25, 0.45, True),
+    }  # fmt: skip
+    assert told["cpu_max"]["table"][0]["published"] == 0.53
+    assert told["core_min"]["table"][1]["published"] is None
+    text = elysium_page(page)
+    assert "picture-5" in text
+    assert "<th>core_max_thr</th><td>0.65</td><td>1.00</td><td>0.76</td><td>1.00</td><td>no</td>" in text
+    assert "does not look at core_max again" in text

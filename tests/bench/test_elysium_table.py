@@ -14,12 +14,17 @@ from ebbflow.bench.elysium.cases import KEYS, STAND_IN, TWITTER_PEAK_PER_S, case
 from ebbflow.bench.elysium.names import BOTH, JOINT, STATIC, SYMBIOTIC, T1, T2, Key
 from ebbflow.bench.elysium.overheads import reconfiguration_overheads
 from ebbflow.bench.elysium.published import FIGURE_9
-from ebbflow.bench.elysium.result import Measured, Result
+from ebbflow.bench.elysium.result import Measured, Result, curves_of
 from ebbflow.bench.elysium.run import play_case
 from ebbflow.bench.elysium.verdict import verdicts
+from ebbflow.core.curve import Curve
 from ebbflow.core.placement import even
+from ebbflow.core.ports import Strategy
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.strategies import Static
+from ebbflow.strategies.joint import Joint
 
 CONTRACT = {
     "application", "load", "strategy", "throughput_degradation", "nodes_saved", "latency_mean_s", "published",
@@ -186,6 +191,25 @@ def test_the_over_provisioned_row_degrades_next_to_nothing_and_saves_nothing() -
     assert curves.nodes[0][1] == curves.nodes[-1][1] == 4
     assert len(curves.load[T1]) == len(curves.throughput[T1]) == 180
     assert curves.parallelism["stop-words"] == [(0.0, 4.0), (1800.0, 4.0)]
+
+
+@pytest.mark.parametrize("strategy", [Static(), Joint()])
+def test_the_latency_that_is_drawn_is_the_one_of_the_table(strategy: Strategy) -> None:
+    (case,) = cases(applications=[T1], loads=["step"], strategies=[JOINT])
+    found, curves = play_case(case, strategy, drawn=True)
+    assert curves is not None
+    rows = dict(curves.throughput[T1])
+    drawn = sum(rows[time_s] * wait_s for time_s, wait_s in curves.latency[T1]) / sum(rows.values())
+    assert drawn == pytest.approx(found.latency_mean_s, rel=2e-3)
+
+
+def test_where_no_row_is_done_no_latency_is_drawn() -> None:
+    run = Run(
+        strategy="static", pipeline="p", slo=Slo(freshness_s=4.0), limits=LIMITS, started_s=0.0, ended_s=30.0,
+        arrived=Curve.of([(0, 0), (30, 300)]), processed=Curve.of([(0, 0), (5, 50), (25, 250)]),
+        nodes=Curve.of([(0, 1)]), nodes_working=Curve.of([(0, 1)]),
+    )  # fmt: skip
+    assert curves_of({T1: run}, {}).latency[T1] == [(10.0, 2.5), (30.0, 10.0)]
 
 
 def test_a_rebalance_costs_what_is_stopped_and_what_is_made_up_for() -> None:

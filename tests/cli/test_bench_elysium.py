@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from console import ebbflow
 
+from ebbflow.bench.elysium.thresholds import STUDIED, TRIAL, study_thresholds
 from ebbflow.profiling.fitting import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,30 @@ def test_the_table_is_for_people(monkeypatch, capsys, tmp_path) -> None:
     assert code == 0
     assert "T1 stair static (4 nodes, parallelism 4)" in out
     assert "pictures:" in err
+
+
+def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, tmp_path) -> None:
+    def quick(kit, *, workers, on_done):
+        few = [replace(each, values=each.values[:3]) for each in STUDIED]
+        return study_thresholds(
+            kit, replace(TRIAL, seconds=240.0), few, seeds=1, workers=workers, on_done=on_done
+        )
+
+    monkeypatch.setattr("ebbflow.bench.elysium.studies.study_thresholds", quick)
+    page = tmp_path / "page.html"
+    code, out, err = ebbflow(
+        monkeypatch, capsys, "bench", "elysium", "--strategy", "static", "--seeds", "1", "--workers", "1",
+        "--report", str(page),
+    )  # fmt: skip
+    assert code == 0
+    assert "102 runs for the thresholds" in err
+    lines = {
+        line.split()[0]: line.split()[1:3] for line in out.splitlines() if line.startswith(("cpu_", "core_"))
+    }
+    # before the step nothing is lost, so the highest of the first three values is best
+    assert lines == {"cpu_max": ["0.80", "0.70"], "core_max": ["0.65", "0.40"], "core_min": ["0.25", "0.15"]}
+    assert "at the upper end of the values tried" in " ".join(out.split())
+    assert "core_min_thr by Q-learning" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from ebbflow.report.elysium_page import ElysiumPage, Finding, Row, elysium_page
+import pytest
+
+from ebbflow.report.elysium_page import ElysiumPage, Finding, LearnedRow, Row, elysium_page
 from ebbflow.report.panels import Line, Panel, Picture, panels_figure
 
 HOSTILE = "<script>alert(1)</script>"
@@ -46,7 +48,7 @@ def test_the_page_has_every_row_with_what_was_published_and_loads_nothing() -> N
     assert "on 1 of 1 loads, at no more degradation on 0" in rest
     assert "it stopped more often" in rest
     assert (
-        "<td>0.97</td><td>0.12</td><td>0.40</td><td>32 %</td><td>30 %</td><td>4.2 s</td><td>11</td>" in rest
+        "<td>0.97</td><td>0.12</td><td>0.40</td><td>32 %</td><td>30 %</td><td>4.2 s</td><td>11.0</td>" in rest
     )
     assert "the text says 52 %" in rest
     assert not re.findall(r"https?://", rest)
@@ -74,6 +76,39 @@ def test_a_line_has_one_colour_and_one_entry_in_the_legend_in_all_panels() -> No
     assert (first.yaxis, second.yaxis) == ("y", "y2")
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
     assert figure.layout.yaxis2.domain[0] == 0.0
+
+
+@pytest.mark.parametrize("names", [["joint"], [f"only-resources (parallelism {n})" for n in range(6)]])
+def test_the_legend_is_above_the_title_of_the_first_panel_and_has_room_in_a_narrow_window(
+    names: list[str],
+) -> None:
+    lines = [Line(name=name, points=[(0.0, 1.0), (60.0, 2.0)]) for name in names]
+    panels = [Panel(title="rows/s", lines=lines), Panel(title="nodes", lines=lines, whole=True)]
+    layout = panels_figure(Picture(title="", caption="", panels=panels)).layout
+    inner = layout.height - layout.margin.t - layout.margin.b
+    title = layout.annotations[0]
+    title_top = title.y * inner + title.yshift + 1.5 * title.font.size
+    legend_bottom = layout.legend.y * inner
+    assert layout.legend.yanchor == "bottom"
+    assert legend_bottom >= title_top
+    needed = 1 if len(names) == 1 else 3  # two such names fit side by side
+    assert layout.margin.t >= legend_bottom - inner + needed * 19
+
+
+def test_the_highest_count_is_not_cut_off() -> None:
+    figure = panels_figure(picture())
+    assert figure.layout.yaxis2.range[0] == 0.0
+    assert figure.layout.yaxis2.range[1] > 2.0
+
+
+def test_thresholds_stand_beside_the_seeds_with_what_is_to_say_of_them() -> None:
+    learned = LearnedRow(
+        name=HOSTILE, published=0.25, learned=0.45, reward=0.3241, best=0.5, inside=True, explanation=HOSTILE
+    )
+    text = elysium_page(ElysiumPage(rows=[], findings=[], pictures=[], thresholds=[learned]))
+    assert "<td>0.25</td><td>0.45</td><td>0.32</td><td>0.50</td><td>yes</td>" in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;</b>" in text
+    assert "<script>alert" not in text
 
 
 def test_bars_stand_side_by_side_over_words() -> None:

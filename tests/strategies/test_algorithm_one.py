@@ -65,6 +65,30 @@ def fullest_share(instances: Sequence[Instances], share: Callable[[float], float
     )
 
 
+@given(
+    cost_s=st.floats(1e-5, 1e-2),
+    rate=st.floats(0.0, 2000.0),
+    core_max=st.floats(0.3, 1.0),
+    share=st.floats(0.01, 0.5),
+    most=st.integers(1, 16),
+)
+def test_core_min_up_to_half_of_core_max_takes_no_instance_away_where_cpu_is_in_proportion_to_rows(
+    cost_s: float, rate: float, core_max: float, share: float, most: int
+) -> None:
+    lowest, half = (Thresholds(core_max=core_max, core_min=low) for low in (1e-9, share * core_max))
+
+    def count(thresholds: Thresholds) -> int:
+        return fewest_instances(lambda each: cost_s * each, rate, most, thresholds)
+
+    assert count(lowest) == count(half)
+
+
+def test_core_min_above_that_leaves_an_instance_over_core_max() -> None:
+    """Lines 7 to 9 do not look at core_max again: 2 × 0.45 of a core become 1 × 0.9."""
+    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.45)) == 2
+    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.46)) == 1
+
+
 # -- by hand ---------------------------------------------------------------------------------------
 
 

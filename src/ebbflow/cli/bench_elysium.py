@@ -20,6 +20,7 @@ from ebbflow.bench.elysium.reordered import explained
 from ebbflow.bench.elysium.result import Result
 from ebbflow.bench.elysium.run import run_cases
 from ebbflow.bench.elysium.studies import Studies
+from ebbflow.bench.elysium.thresholds import ThresholdStudy, threshold_runs
 from ebbflow.bench.elysium.verdict import Verdict, verdicts
 from ebbflow.cli.comparison import check_workers
 from ebbflow.cli.elysium_pictures import elysium_report
@@ -108,7 +109,11 @@ def elysium(
     if json:
         print_json([result.to_json() for result in results])
     else:
-        Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(_table(results))
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+        console.print(_table(results))
+        if studied is not None:
+            console.print()
+            console.print(_learned(studied.thresholds))
         _tell(judged)
     write_elysium_page(report, elysium_report(results, judged, studied))
     say(f"pictures: {escape(str(report))}")
@@ -133,8 +138,10 @@ def _simulated(
         judged = explained(verdicts(results), chosen, kit, seeds=seeds, workers=workers)
         studied = None
         if studies:
-            bar.update(task, description="studies")
-            studied = Studies.made(kit, workers=workers)
+            trials = threshold_runs()
+            say(f"{counted(trials, 'run')} for the thresholds")
+            bar.update(task, description="studies", total=trials, completed=0)
+            studied = Studies.made(kit, workers=workers, on_trial=lambda: bar.advance(task))
     return results, judged, studied
 
 
@@ -169,6 +176,20 @@ def _table(results: Sequence[Result]) -> Table:
             share(measured.nodes_saved),
             seconds(measured.latency_mean_s),
             number(_two(measured.reconfigurations)),
+        )
+    return table
+
+
+def _learned(studies: Sequence[ThresholdStudy]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("threshold by Q-learning", no_wrap=True)
+    for name in ("seed", "ours", "reward"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for study in studies:
+        at = study.at_rest
+        table.add_row(
+            study.name, f"{study.published:.2f}", f"{at.value:.2f}", f"{at.reward:.2f}", escape(study.found)
         )
     return table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.report.embed import script_json
-from ebbflow.report.numbers import number, seconds, share
+from ebbflow.report.numbers import number, share
 from ebbflow.report.page_assets import SCRIPT
 from ebbflow.report.panels import Picture, panels_figure
 from ebbflow.report.shell import FOOTER, document
@@ -51,12 +51,30 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnedRow:
+    """A threshold: the seed's beside what was learned here."""
+
+    name: str
+    published: float
+    learned: float
+    """Where Q-learning came to rest."""
+    reward: float
+    """There."""
+    best: float
+    """The value with the highest reward."""
+    inside: bool
+    """Whether that is neither the lowest nor the highest that was tried."""
+    explanation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ElysiumPage:
     """All that is on it."""
 
     rows: Sequence[Row]
     findings: Sequence[Finding]
     pictures: Sequence[Picture]
+    thresholds: Sequence[LearnedRow] = ()
     facts: Sequence[str] = ()
     data: Any = None
     """What can be saved from it."""
@@ -95,6 +113,8 @@ def elysium_page(page: ElysiumPage) -> str:
     ]
     if page.findings:
         sections.append(_findings(page.findings))
+    if page.thresholds:
+        sections.append(_thresholds(page.thresholds))
     data = {}
     for index, picture in enumerate(page.pictures):
         sections.append(
@@ -103,8 +123,16 @@ def elysium_page(page: ElysiumPage) -> str:
         )
         data[f"picture-{index}"] = script_json(json.loads(panels_figure(picture).to_json()))
     data["ebbflow-data"] = script_json(page.data)
-    return document(title=title, body="\n".join((*sections, FOOTER)), data=data, script=SCRIPT)
+    return document(title=title, body="\n".join((*sections, FOOTER)), data=data, script=SCRIPT, style=_STYLE)
 
+
+_STYLE = """
+.scroll + .notes { margin-top: 14px; } .judged { list-style: none; padding: 0; }
+.scores tbody tr:not(.group) > th { min-width: 8.5em; }
+@media (max-width: 820px) {
+  .scores thead th { white-space: normal; vertical-align: bottom; } .scores thead th, .scores td { padding-left: 10px; }
+}
+"""
 
 _HEADS = (
     ("seed: degradation", "as the seed published it"),
@@ -130,13 +158,13 @@ def _table(rows: Sequence[Row]) -> str:
             figure = next((f" (Figure {each})" for each in figures if each), "")
             lines.append(f'<tr class="group"><th colspan="8">{html.escape(here + figure)}</th></tr>')
         cells = (
-            number(row.published_degradation),
+            _hundredths(row.published_degradation),
             _hundredths(row.degradation),
             _hundredths(row.degradation_unsmoothed),
             share(row.published_saved),
             share(row.saved),
-            seconds(row.latency_s),
-            number(None if row.reconfigurations is None else round(row.reconfigurations, 1)),
+            number(None) if row.latency_s is None else f"{row.latency_s:.1f} s",
+            number(None) if row.reconfigurations is None else f"{row.reconfigurations:.1f}",
         )
         note = f' <small title="{html.escape(row.note)}">*</small>' if row.note else ""
         lines.append(
@@ -165,4 +193,39 @@ def _findings(findings: Sequence[Finding]) -> str:
         f"<li>{'✓' if finding.ok else '✗'} <b>{html.escape(finding.what)}</b> {html.escape(finding.explanation)}</li>"
         for finding in findings
     )
-    return f'<section><h2>Symbiotic against joint</h2><ul class="notes">{items}</ul></section>'
+    return f'<section><h2>Symbiotic against joint</h2><ul class="notes judged">{items}</ul></section>'
+
+
+_LEARNED_HEADS = (
+    ("seed", "as the seed published it"),
+    ("ours", "where Q-learning came to rest"),
+    ("reward", "threshold − throughput degradation, unsmoothed; the mean over the runs"),
+    ("highest at", "the value with the highest reward of those tried"),
+    ("inside", "whether values below and above it were tried, and were worse"),
+)
+
+
+def _thresholds(thresholds: Sequence[LearnedRow]) -> str:
+    heads = "".join(
+        f'<th><abbr title="{html.escape(why)}">{html.escape(name)}</abbr></th>'
+        for name, why in _LEARNED_HEADS
+    )
+    rows = "".join(
+        f"<tr><th>{html.escape(each.name)}</th>"
+        + "".join(
+            f"<td>{cell}</td>"
+            for cell in (
+                *map(_hundredths, (each.published, each.learned, each.reward, each.best)),
+                "yes" if each.inside else "no",
+            )
+        )
+        + "</tr>"
+        for each in thresholds
+    )
+    notes = "".join(
+        f"<li><b>{html.escape(each.name)}</b> {html.escape(each.explanation)}</li>" for each in thresholds
+    )
+    return (
+        '<section><h2>Thresholds by Q-learning</h2><div class="scroll"><table class="scores"><thead><tr><th></th>'
+        f'{heads}</tr></thead><tbody>{rows}</tbody></table></div><ul class="notes">{notes}</ul></section>'
+    )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ebbflow.report.figures import COLOURS, FAINT, FONT, LOAD_GREY, MUTED
 
-_PANEL_HEIGHT, _GAP, _MARGIN = 170, 46, 84
+_PANEL_HEIGHT, _GAP = 170, 46
+_TITLE, _BELOW = 26, 40
+"""Of a panel's title above it, and of the axis below all."""
+_LEGEND_LINE, _NARROW = 20, 560
+"""Height of a line of the legend, and the width for which there is room for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +58,10 @@ def panels_figure(picture: Picture) -> Any:
 
     figure = graph.Figure()
     count = len(picture.panels)
-    height = _MARGIN + count * _PANEL_HEIGHT + (count - 1) * _GAP
-    inner = height - _MARGIN
-    names = list(
-        dict.fromkeys(line.name for panel in picture.panels for line in panel.lines if not line.behind)
-    )
+    inner = count * _PANEL_HEIGHT + (count - 1) * _GAP
+    lines = [line for panel in picture.panels for line in panel.lines]
+    names = list(dict.fromkeys(line.name for line in lines if not line.behind))
+    above = _TITLE + _LEGEND_LINE * _legend_lines(list(dict.fromkeys(line.name for line in lines)))
     shown: set[str] = set()
     layout: dict[str, Any] = {}
     for index, panel in enumerate(picture.panels):
@@ -69,7 +73,7 @@ def panels_figure(picture: Picture) -> Any:
             shown.add(line.name)
         layout[f"yaxis{number}"] = {
             "domain": [bottom, top], "anchor": "x", "gridcolor": FAINT, "zeroline": False,
-            "rangemode": "tozero", "nticks": 5, **({"dtick": 1} if panel.whole else {}),
+            "rangemode": "tozero", "nticks": 5, **(_whole(panel) if panel.whole else {}),
         }  # fmt: skip
         figure.add_annotation(
             xref="paper", x=0, xanchor="left", yref="paper", y=top, yanchor="bottom", yshift=3, showarrow=False,
@@ -77,15 +81,36 @@ def panels_figure(picture: Picture) -> Any:
         )  # fmt: skip
     last = "" if count == 1 else str(count)
     figure.update_layout(
-        height=height, margin={"l": 56, "r": 16, "t": 44, "b": 40}, font={"family": FONT, "size": 13},
+        height=above + inner + _BELOW, margin={"l": 56, "r": 16, "t": above, "b": _BELOW},
+        font={"family": FONT, "size": 13},
         template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
+        # above the title of the first panel: it has as many lines as the window is narrow
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0 + _TITLE / inner, "yanchor": "bottom"},
         xaxis={
-            "title": picture.x_title, "gridcolor": FAINT, "zeroline": False, "anchor": f"y{last}", "automargin": True,
+            "title": {"text": picture.x_title, "font": {"size": 13}}, "gridcolor": FAINT,
+            "zeroline": False, "anchor": f"y{last}", "automargin": True,
+            "showgrid": not any(line.bars for line in lines),
+            "ticks": "outside", "ticklen": 6, "tickcolor": "rgba(0,0,0,0)",  # apart from the 0 of the axis beside it
         },
         **layout,
     )  # fmt: skip
     return figure
+
+
+def _whole(panel: Panel) -> dict[str, Any]:
+    """Each count has its line, and the highest is not at the edge, where half of its curve would be cut off."""
+    most = max((y for line in panel.lines for _, y in line.points), default=1.0)
+    return {"dtick": 1, "range": [0.0, most + 0.3]}
+
+
+def _legend_lines(names: Sequence[str]) -> int:
+    """How many lines the legend has in a narrow window: each entry is as wide as the widest, with its sign before it.
+
+    >>> _legend_lines(["load", "joint", "symbiotic"]), _legend_lines(["only-resources (parallelism 4)"] * 5)
+    (1, 3)
+    """
+    entry = 45 + 7 * max(len(name) for name in names)
+    return math.ceil(len(names) / max(1, _NARROW // entry))
 
 
 def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bool) -> Any:

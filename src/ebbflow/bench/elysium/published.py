@@ -95,3 +95,6 @@ TABLE_2: dict[str, tuple[float, float]] = {
 
 FIGURE_6C: dict[float, float] = {60.0: 0.64, 120.0: 0.43}
 """Throughput degradation by assessment period, where every assessment reconfigures; the two that the text tells."""
+
+THRESHOLDS: dict[str, float] = {"cpu_max": 0.80, "core_max": 0.65, "core_min": 0.25}
+"""What Q-learning found there (§5.1)."""

@@ -11,9 +11,10 @@ was stopped and what was made up for both count.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ class Curves:
     """Rows per second that came, by application."""
     throughput: Mapping[str, Points]
     latency: Mapping[str, Points]
-    """How long the row that was done last had taken."""
+    """Mean time from arrival to the end of the rows that were done in the 10 s up to each point; none where none were.
+    The mean over all rows of these is ``Measured.latency_mean_s``."""
     nodes: Points
     parallelism: Mapping[str, Points]
     """Instances of each operator, planned."""
@@ -150,12 +152,14 @@ def curves_of(runs: Mapping[str, Run], parallelism: Mapping[str, Points]) -> Cur
     load, throughput, latency = {}, {}, {}
     for name, run in runs.items():
         arrived, done = run.arrived.interpolated(times_s), run.processed.stepped(times_s)
-        survived = run.survived
-        keep = np.concatenate(([True], np.diff(survived.values) > 0))
-        arrival_s = np.interp(done, survived.values[keep], survived.times_s[keep])
         load[name] = _points(since_s[1:], np.diff(arrived) / SAMPLED_EVERY_S)
         throughput[name] = _points(since_s[1:], np.diff(done) / SAMPLED_EVERY_S)
-        latency[name] = _points(since_s[1:], np.maximum(times_s - arrival_s, 0.0)[1:])
+        waits_s = [
+            waits_of(replace(run, started_s=begin_s, ended_s=end_s)).mean_s
+            for begin_s, end_s in itertools.pairwise(times_s.tolist())
+        ]
+        known = [(t, wait_s) for t, wait_s in zip(since_s[1:], waits_s, strict=True) if wait_s is not None]
+        latency[name] = _points(*zip(*known, strict=True)) if known else []
     held = first.nodes
     steps = [(float(t) - first.started_s, float(n)) for t, n in zip(held.times_s, held.values, strict=True)]
     end_s = first.ended_s - first.started_s
