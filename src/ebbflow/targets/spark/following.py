@@ -28,6 +28,16 @@ class Followed(NamedTuple):
     the query ran before anybody looked."""
 
 
+class _Stages(NamedTuple):
+    """What the driver tells of the stages of batches that have ended."""
+
+    by_batch: dict[int, list[StageRun]]
+    last_job_id: int
+    """The last job that they are from."""
+    unfinished_id: int | None
+    """The first of these batches of which a stage has not ended, or none is there, as far as is known."""
+
+
 class QueryFollower:
     """Asks the driver about one run of a query."""
 
@@ -40,7 +50,12 @@ class QueryFollower:
         self.tracker = QueryTracker(driver.trigger_interval_s(query), waiting_since_s)
         self._counts = driver.row_counts()
         self._read: list[tuple[Progress, dict[str, int]]] = []
-        """Of batches that have ended and were not taken in yet, because then the driver did not answer."""
+        """Of batches that have ended and were not taken in yet: the driver did not answer, or knew less of them than it
+        will."""
+        self._awaited_id: int | None = None
+        """The batch that was held back for its stages, at the last look."""
+        self._tells_stages = False
+        """Whether stages of any batch were told."""
         self.has_read_limit: bool | None = None
         """Whether a batch can leave rows behind that are seen; None while nobody can say."""
 
@@ -53,9 +68,10 @@ class QueryFollower:
         awaits_first = tracker.last is None
         read_id = self._read[-1][0].batch_id if self._read else tracker.last_batch_id
         self._read += self._driver.progress_after(self.query, read_id, self._counts)
-        stages, job_id = self._stages_by_batch() if self._read else ({}, tracker.last_job_id)
+        ended = self._stages_of_ended() if self._read else _Stages({}, tracker.last_job_id, None)
         status = self._driver.status(self.query)
-        progresses, self._read, tracker.last_job_id = self._read, [], job_id
+        stages, tracker.last_job_id = ended.by_batch, ended.last_job_id
+        progresses, self._read = self._to_take_in(ended.unfinished_id)
         batches: list[Batch] = []
         untimed: list[Batch] = []
         if progresses:
@@ -63,7 +79,7 @@ class QueryFollower:
             for progress, rows in progresses:
                 finished = tracker.finished(
                     progress,
-                    stages.get(progress.batch_id, ()),
+                    tuple(stages.get(progress.batch_id, ())),
                     rows,
                     slots=slots,
                     steady=steady,
@@ -104,18 +120,44 @@ class QueryFollower:
         else:
             self.tracker.running_since_s = None
 
-    def _stages_by_batch(self) -> tuple[dict[int, tuple[StageRun, ...]], int]:
-        """The stages of the batches that have ended, and the last job they are from."""
+    def _to_take_in(
+        self, unfinished_id: int | None
+    ) -> tuple[list[tuple[Progress, dict[str, int]]], list[tuple[Progress, dict[str, int]]]]:
+        """Of what was read, that which is taken in now, and the rest.
+
+        Spark tells of the end of a batch at once, and of the end of its stages when its listeners have heard of it. A
+        batch whose stages are not all there is taken in at the next look, with or without them: half a batch would be
+        taken for a plan that has changed.
+        """
+        if unfinished_id is None or unfinished_id == self._awaited_id:
+            self._awaited_id = None
+            return self._read, []
+        self._awaited_id = unfinished_id
+        now = [each for each in self._read if each[0].batch_id < unfinished_id]
+        return now, self._read[len(now) :]
+
+    def _stages_of_ended(self) -> _Stages:
+        """The stages of the batches that have ended. A batch may be several jobs: those of the one that runs now are
+        left for when it has ended."""
         found: dict[int, list[StageRun]] = {}
-        last_job_id = self.tracker.last_job_id
+        first_id, last_id = self._read[0][0].batch_id, self._read[-1][0].batch_id
+        last_job_id = before_batch = self.tracker.last_job_id
         for job in self._driver.jobs_after(str(self.query.runId), last_job_id):
             batch_id = batch_of(job)
+            if batch_id is None or batch_id < first_id:
+                last_job_id = job.job_id
+                continue
+            if batch_id > last_id:
+                break
+            if batch_id not in found:
+                found[batch_id], before_batch = [], last_job_id
             stages = [self._driver.stage(i) for i in sorted(job.stage_ids)]
             if any(s is not None and s.status in ("ACTIVE", "PENDING") for s in stages):
-                break  # the batch that runs now; it is read when it has finished
+                del found[batch_id]  # with all its jobs, or without any
+                return _Stages(found, before_batch, batch_id)
             last_job_id = job.job_id
             for stage in stages:
-                if batch_id is None or stage is None or stage.status != "COMPLETE":
+                if stage is None or stage.status != "COMPLETE":
                     continue
                 task_time_ms = stage.executor_run_time + stage.executor_deserialize_time
                 longest_s = (
@@ -123,6 +165,8 @@ class QueryFollower:
                     if task_time_ms > 1000 * LOOK_AT_TASKS_ABOVE_S
                     else None
                 )
-                runs = found.setdefault(batch_id, [])
+                runs = found[batch_id]
                 runs.append(stage_run(len(runs), stage, longest_s))
-        return {batch_id: tuple(runs) for batch_id, runs in found.items()}, last_job_id
+        self._tells_stages = self._tells_stages or bool(found)
+        lacking = (p.batch_id for p, _ in self._read if p.num_input_rows and not found.get(p.batch_id))
+        return _Stages(found, last_job_id, next(lacking, None) if self._tells_stages else None)
