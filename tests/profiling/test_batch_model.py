@@ -284,6 +284,24 @@ def test_what_the_batches_teach_takes_the_place_of_what_the_profile_said() -> No
     assert model.driver_s == pytest.approx(0.9, rel=0.02)
 
 
+def test_a_batch_or_two_with_other_stages_are_no_other_plan() -> None:
+    model, untouched = (BatchModel(profiled(MAP, REDUCE)) for _ in range(2))
+    for i in range(6):
+        for each in (model, untouched):
+            each.learn(made_batch(1000 + i, [MAP, REDUCE], batch_id=i))
+    for i in range(6, 8):
+        model.learn(made_batch(1000, [MAP], batch_id=i))
+    model.learn(made_batch(1000, [], batch_id=8))
+    assert [stage.costs for stage in model.stages] == [stage.costs for stage in untouched.stages]
+    model.learn(made_batch(1000, [MAP, REDUCE], batch_id=9))
+    for i in range(10, 12):
+        model.learn(made_batch(1000, [MAP], batch_id=i))
+    assert model.base is not None
+    model.learn(made_batch(1000, [MAP], batch_id=12))
+    assert model.base is None
+    assert len(model.stages) == 1
+
+
 def test_a_profile_of_another_plan_is_as_none() -> None:
     model, plain = BatchModel(profiled(MAP, REDUCE, seen=Range(low=1.0, high=9.0))), BatchModel()
     for i in range(3):
@@ -292,12 +310,6 @@ def test_a_profile_of_another_plan_is_as_none() -> None:
         assert model.base is None
         assert (model.ready, model.seen_rows) == (plain.ready, plain.seen_rows)
     assert model.on(2) == plain.on(2)
-    later = BatchModel(profiled(MAP))
-    for i, stages in enumerate(([MAP], [MAP], [MAP, REDUCE])):
-        assert later.base is not None
-        later.learn(made_batch(1000, stages, batch_id=i))
-    assert later.base is None
-    assert later.on(2).of(1000) == pytest.approx(true_s((MAP, REDUCE), 1000, 2), rel=0.01)
 
 
 def test_the_error_of_a_stage_is_how_far_off_batches_were_by_those_before() -> None:

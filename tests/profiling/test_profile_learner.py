@@ -160,6 +160,20 @@ def test_batch_costs_are_those_of_the_batch_model() -> None:
     ]
 
 
+def test_what_batches_cost_is_of_all_loads_of_a_phase_and_not_of_its_end() -> None:
+    noise = np.random.default_rng(4)
+    stair = [1000 * step for step in (*range(1, 9), *range(8, 0, -1)) for _ in range(10)]
+    learner = ProfileLearner(Pipeline.chain("q", "map"))
+    stage = TrueStage(tasks=2, per_task_s=0.15, per_row_s=3e-5)
+    for i, rows in enumerate([*stair, *[1000] * 40]):
+        batch = made_batch(rows, [stage], batch_id=i, noise=lambda: float(noise.lognormal(0.0, 0.2)))
+        learner.learn([], [batch])
+    costs = learner.profile().costs
+    assert costs is not None
+    assert costs.stages[0].per_row_s == pytest.approx(3e-5, rel=0.15)
+    assert costs.stages[0].per_task_s == pytest.approx(0.15, rel=0.1)
+
+
 def test_lead_times_are_read_where_the_target_tells_them() -> None:
     learner = ProfileLearner(PIPELINE)
     learner.learn([Reading(t, f"executor-{t}", Metric.LEAD_TIME, v) for t, v in ((1.0, 10.0), (2.0, 14.0))])

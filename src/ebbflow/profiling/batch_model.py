@@ -32,6 +32,10 @@ from ebbflow.core.batches import Batch, StageRun
 from ebbflow.profiling.profile import Range, SparkCosts
 from ebbflow.profiling.stage_model import FADE, REMEMBERED, StageModel
 
+ANOTHER_PLAN = 3
+"""So many batches in a row with another number of stages than the base has: then it is of another plan. The first of
+all says so at once: nothing spoke for the base yet."""
+
 
 class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """batch(n) = fixed_s + per_row_s · n, for one number of slots."""
@@ -59,7 +63,9 @@ class BatchModel:
     [4.9, 2.7, 2.7, 1.6, 1.6]
     """
 
-    def __init__(self, base: SparkCosts | None = None) -> None:
+    def __init__(self, base: SparkCosts | None = None, *, fade: float = FADE) -> None:
+        """``fade``: the weight that a batch keeps when the next one comes."""
+        self._fade = fade
         self.base = base
         """What it began with; None where that was nothing, or where the query runs another number of stages."""
         self._stages: dict[int, StageModel] = {}
@@ -68,9 +74,9 @@ class BatchModel:
         self.seen_rows: Range | None = None
         """Rows of the batches that it was learned from, the base's included; None before there was one."""
         self.batches_seen = 0
-        self._batches_learned = 0
+        self._batches_learned = self._odd_batches = 0
         if base is not None:
-            self._stages = {index: StageModel(stage) for index, stage in enumerate(base.stages)}
+            self._stages = {index: StageModel(stage, fade=fade) for index, stage in enumerate(base.stages)}
             self._driver_s, self._driver_weight = REMEMBERED * base.driver_s, REMEMBERED
             self.seen_rows = base.batch_rows
         self._columns: list[tuple[int, float, float, float]] | None = None
@@ -83,9 +89,15 @@ class BatchModel:
         one cannot be waited for. One in which nodes came, went or did their first work mixes two worlds; from
         those nothing is learned once there is something to go by.
         """
+        if not batch.stages:
+            return  # nobody told what it did
         self.batches_seen += 1
-        if self.base is not None and len(batch.stages) != len(self.base.stages):
-            self._drop_base()
+        if self.base is not None:
+            self._odd_batches = 0 if len(batch.stages) == len(self.base.stages) else self._odd_batches + 1
+            if 0 < self._odd_batches < (ANOTHER_PLAN if self._batches_learned else 1):
+                return
+            if self._odd_batches:
+                self._drop_base()
         slots = max(1, batch.slots)
         in_stages_s = 0.0
         for run in batch.stages:
@@ -106,12 +118,12 @@ class BatchModel:
         for run in batch.stages:
             stage = self._stages.get(run.index)
             if stage is None:
-                stage = self._stages[run.index] = StageModel()
+                stage = self._stages[run.index] = StageModel(fade=self._fade)
             stage.learn(batch.rows, run, steady=batch.steady)
         for index in [i for i in self._stages if i >= len(batch.stages)]:
             del self._stages[index]  # the plan of the query changed
-        self._driver_s = FADE * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
-        self._driver_weight = FADE * self._driver_weight + 1.0
+        self._driver_s = self._fade * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
+        self._driver_weight = self._fade * self._driver_weight + 1.0
         self._forget_answers()
 
     def learn_anew(self, stage: int, runs: Sequence[tuple[int, StageRun]]) -> None:

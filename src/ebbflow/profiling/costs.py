@@ -13,6 +13,9 @@ from ebbflow.profiling.batch_model import BatchModel
 from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread, StageCosts
 from ebbflow.profiling.stage_model import FADE
 
+PHASE_FADE = 0.995
+"""Weight that a batch keeps when the next one comes: a profile is of all loads that were met, not of the last ones.
+About the last 400 batches count, more than a phase has."""
 KEEP_S = 1800.0
 """How far back queues are remembered, to tell when one is back to what it was."""
 BEFORE_S = 30.0
@@ -81,7 +84,9 @@ class CostLearner:
         """Take in what was seen."""
         for batch in batches:
             if batch.rows:
-                self._models.setdefault(batch.query, BatchModel()).learn(batch)
+                if batch.query not in self._models:
+                    self._models[batch.query] = BatchModel(fade=PHASE_FADE)
+                self._models[batch.query].learn(batch)
                 self._rows[batch.query] = self._rows.get(batch.query, 0) + batch.rows
         for reading in sorted(readings, key=lambda r: r.time_s):
             take = _TAKERS.get(reading.metric)

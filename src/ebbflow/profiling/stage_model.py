@@ -36,7 +36,7 @@ tasks load classes and start Python; a true change of cost still gets through wi
 class StageModel:
     """o and c of one stage, from fading sums of (1, x, y, xx, xy, yy) with x = n/p, y = task_time/p.
 
-    ``base``: what was known before.
+    ``base``: what was known before. ``fade``: the weight that a run keeps when the next one comes.
 
     >>> known = StageModel(StageCosts(tasks=8, per_task_s=0.1, per_row_s=0.008))
     >>> for _ in range(20):  # all alike, so that nothing but the base tells tasks from rows
@@ -46,7 +46,8 @@ class StageModel:
     [0.1, 0.008]
     """
 
-    def __init__(self, base: StageCosts | None = None) -> None:
+    def __init__(self, base: StageCosts | None = None, *, fade: float = FADE) -> None:
+        self._fade = fade
         self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
         self._rows_share = 1.0
         """Part of a task's time that its rows took when that could last be told for sure."""
@@ -139,16 +140,17 @@ class StageModel:
                 off = abs(y - expected) / expected
                 self._errors = ERROR_FADE * self._errors + (off if off < 1.0 else 1.0)
                 self._error_weight = ERROR_FADE * self._error_weight + 1.0
-        self._w = FADE * self._w + 1.0
-        self._x = FADE * self._x + x
-        self._y = FADE * self._y + y
-        self._xx = FADE * self._xx + x * x
-        self._xy = FADE * self._xy + x * y
-        self._yy = FADE * self._yy + y * y
+        fade = self._fade
+        self._w = fade * self._w + 1.0
+        self._x = fade * self._x + x
+        self._y = fade * self._y + y
+        self._xx = fade * self._xx + x * x
+        self._xy = fade * self._xy + x * y
+        self._yy = fade * self._yy + y * y
         self.costs = self._fit()
         if steady:
             skew = run.longest_task_s * tasks / task_time_s if task_time_s > 0 else 1.0
-            faded = FADE * self.skew + (1 - FADE) * skew if self.tasks == tasks else skew
+            faded = fade * self.skew + (1 - fade) * skew if self.tasks == tasks else skew
             self.skew = faded if faded > 1.0 else 1.0
         self.tasks = tasks
 

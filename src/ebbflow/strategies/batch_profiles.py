@@ -55,6 +55,8 @@ class BatchProfiles:
             log.warning("%s, and is not used; learn one with `ebbflow profile`", self.unused)
             del self._watches[name], self._costs[name]
             return
+        if len(batch.stages) != len(model.base.stages):
+            return
         for found in watch.add(batch):
             model.learn_anew(found.stage, found.runs)
             operators = ", ".join(self._match.operators(name, found.stage))
