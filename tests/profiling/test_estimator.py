@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.placement import even
+from ebbflow.errors import InputError
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Knots, Line, Net, Proportional
 from ebbflow.profiling.profile import CpuProfile, Fitted, NodeProfile, Profile, Spread
@@ -48,6 +50,24 @@ def profile(cores: int = 2) -> Profile:
 def test_input_rates_follow_what_was_learned_and_else_what_the_pipeline_says() -> None:
     rates = Estimator(PIPELINE, profile()).input_rates({"a": 100.0})
     assert rates == {"a": 100.0, "b": 300.0, "c": 80.0}  # 100 · 0.5 + 300 · 0.1
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda ask: ask.input_rates({"reeder": 3.0}), "unknown source 'reeder': There are: a, p"),
+        (lambda ask: ask.input_rates({"p": math.nan}), "nan rows/s into p; a rate is a number of 0 or more"),
+        (lambda ask: ask.instance_cpu("a", -1.0), "-1 rows/s into a; a rate is a number of 0 or more"),
+        (
+            lambda ask: ask.node_cpu(even([2, 4], 3), {}, {}),
+            "a placement of 2 rows; p has 3 operators, and each needs a row with its instances on every node",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_said(asked: Callable[[Estimator], object], said: str) -> None:
+    with pytest.raises(InputError) as error:
+        asked(Estimator(PIPELINE, profile()))
+    assert str(error.value) == said
 
 
 def test_a_load_may_be_told_by_the_name_of_the_pipeline() -> None:

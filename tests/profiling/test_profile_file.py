@@ -36,7 +36,8 @@ MODELS = [
 
 
 def cpu(model: object = MODELS[0], **changes: object) -> CpuProfile:
-    values = {"model": model, "low": 1.0, "high": 10.0, "slope": 0.3, "error": 0.02, "samples": 50}
+    slope = getattr(model, "per_unit", 0.3)
+    values = {"model": model, "low": 1.0, "high": 10.0, "slope": slope, "error": 0.02, "samples": 50}
     return CpuProfile(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -47,7 +48,7 @@ def full() -> Profile:
         selectivity={("reader", "words"): Spread(mean=17.86, deviation=0.54, samples=180)},
         cpu={f"op {number}": cpu(model, tried={"net": 0.1, "line": 0.02}) for number, model in enumerate(MODELS)},
         node=NodeProfile(
-            model=MODELS[1], low=0.1, high=3.9, slope=0.25, error=0.01, samples=40, cores=4
+            model=MODELS[1], low=0.1, high=3.9, slope=2e-5, error=0.01, samples=40, cores=4
         ),
         costs=SparkCosts(
             driver_s=0.4, stages=(StageCosts(tasks=4, per_task_s=0.01, per_row_s=1e-4, skew=1.2, error=0.04),),
@@ -81,13 +82,19 @@ def test_a_file_from_before_there_were_errors_and_ranges_of_batches_is_read() ->
 )
 def test_any_name_and_any_number_survive_the_file(names: list[str], numbers: list[float]) -> None:
     low, wider, slope, error = numbers
-    curve = cpu(Line(fixed=slope, per_unit=error), low=low, high=low + wider, slope=slope, error=error)
+    curve = cpu(Line(fixed=slope, per_unit=error), low=low, high=low + wider, error=error)
     profile = Profile(
         pipeline=names[0],
         cpu=dict.fromkeys(names, curve),
         selectivity={(names[0], name): Spread(mean=low, deviation=wider, samples=1) for name in names},
     )
     assert Profile.from_text(profile.to_text()) == profile
+
+
+def test_who_edits_a_straight_model_need_not_edit_the_slope_beside_it() -> None:
+    text = Profile(pipeline="p", cpu={"a": cpu()}).to_text()
+    found = Profile.from_text(text.replace(f"per_unit = {1 / 3!r}", "per_unit = 0.1")).cpu["a"]
+    assert [round(found.estimate(x).value, 6) for x in (5.0, 100.0)] == [0.5, 10.0]
 
 
 def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
@@ -129,8 +136,8 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         ),
         (("low = 0.1", "low = -0.1"), "node.low is -0.1; write a number of 0 or more"),
         (("high = 10.0", "high = inf"), "cpu.op 0.high is inf; write"),
-        (("slope = 0.25", "slope = nan"), "node.slope is nan; write a number of 0 or more"),
-        (("slope = 0.25", "slope = -5.0"), "node.slope is -5; write"),
+        (("slope = 2e-05", "slope = nan"), "node.slope is nan; write a number of 0 or more"),
+        (("slope = 2e-05", "slope = -5.0"), "node.slope is -5; write"),
         (("error = 0.01", "error = -3.0"), "node.error is -3; write"),
         (("error = 0.02", "error = nan"), "cpu.op 0.error is nan; write"),
         (("samples = 50", "samples = -4"), "cpu.op 0.samples is -4; write"),

@@ -143,3 +143,13 @@ def test_what_was_used_is_forgotten() -> None:
             sampler.take(CHAIN)
     assert len(sampler._operators["a"].rows_in._times_s) < 300
     assert len(sampler._operators["a"].instances._times_s) < 300
+
+
+def test_cores_are_slots_by_node_while_none_comes_or_leaves() -> None:
+    sampler, told = Sampler(), []
+    looks = [(4, 1), (4, 1), (8, 2), (8, 2), (8, 1), (4, 1), (4, 1), (12, 3), (12, 3), (16, 2), (16, 2)]
+    for time_s, (slots, nodes) in enumerate(looks):
+        sampler.add([Reading(float(time_s), MAIN, Metric.NODES, float(nodes))])
+        sampler.add([Reading(time_s + 0.01, MAIN, Metric.SLOTS, float(slots))])
+        told.append(sampler.cores)
+    assert told == [1, *[4] * 9, 8], "larger nodes are believed at the second look"

@@ -22,6 +22,9 @@ from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import InputError, TargetError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.models import Proportional
+from ebbflow.profiling.profile import NodeProfile
 from ebbflow.strategies import Joint, Symbiotic, make_strategy
 from ebbflow.strategies.symbiotic_view import Dimensions
 from ebbflow.targets.simulator import Scenario
@@ -415,6 +418,14 @@ def test_whenever_a_step_comes_between_two_assessments_one_reconfiguration_is_en
         assert after[0].time_s <= since_s + 80.0  # a fall is believed when it was read twice
 
 
+@pytest.mark.parametrize("at_s", [225, 230, 235])
+def test_a_layout_that_is_no_more_does_not_count_as_overhead_of_the_nodes(at_s: int) -> None:
+    """Instances go from sixteen to a few and nodes come, shortly before an assessment that sees both."""
+    many = built_in_engine("top-words", "continuous")
+    step = scene(f"step(base=150, peak=1200, at={at_s}s)", engine=many, cycle_s=10.0, seconds=600.0)
+    assert len(changes(simulate(step, Symbiotic()), at_s)) == 1
+
+
 def looped(seconds: int, *, fails: int = 0, dry_run: bool = False) -> list[LedgerEntry]:
     """What the loop wrote of it on batches with two tasks in a stage, whose load rises at 120 s to what needs more. The
     first restarts fail, as many as told."""
@@ -526,6 +537,34 @@ def test_two_applications_are_sized_together() -> None:
     for each in play(both, make_strategy("symbiotic")).runs:
         late = score(each, oracle_node_seconds=None)
         assert late.rows_out > 0.95 * late.rows_in
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_an_application_to_which_nothing_comes_holds_no_other_up(profiled: bool) -> None:
+    busy = built_in_engine("sentiment", "continuous")
+    assert isinstance(busy, Continuous)
+    both = scene("constant(0)", others=(Tenant(engine=busy, load=parse_load("constant(1500)")),))
+    given = {"sentiment": estimator(busy.pipeline, busy.row_cost_s)} if profiled else {}
+    found = play(both, Symbiotic(given))
+    assert [entry.decision.wanted.main_nodes for entry in changes(found.run)] == [
+        4
+    ]  # 1500 · 7.2 ms = 10.8 cores
+    assert score(found.runs[1], oracle_node_seconds=None).rows_out > 0.95 * 1500 * 900
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_a_profile_holds_on_nodes_with_another_number_of_cores(cores: int) -> None:
+    engine = STEP.engine
+    assert isinstance(engine, Continuous)
+    known = estimator(engine.pipeline, engine.row_cost_s)
+    nodes = NodeProfile(
+        model=Proportional(per_unit=0.25), low=0.0, high=4.0, slope=0.25, error=0.02, samples=99, cores=4
+    )
+    given = {"top-words": Estimator(engine.pipeline, replace(known.profile, node=nodes))}
+    sizes = {"nodes": NodeKind(slots=cores, lead_time_s=0.0), "limits": Limits(min_nodes=1, max_nodes=32)}
+    run = simulate(scene("sine(base=100, peak=900, period=20m)", seconds=1200.0, **sizes), Symbiotic(given))
+    assert len(changes(run)) > 3
+    assert not any("drift" in entry.decision.inputs for entry in run.decisions)
 
 
 def test_noise_does_not_make_it_change_every_minute() -> None:

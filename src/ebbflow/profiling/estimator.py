@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.profiling.profile import Estimate, Profile
 
 if TYPE_CHECKING:
@@ -54,6 +56,10 @@ class Estimator:
 
         ``source_rates`` by source operator; or by the name of the pipeline, for what arrives at all of its sources.
         """
+        for name, rate in source_rates.items():
+            if name != self.pipeline.name and name not in self._from_source:
+                raise UnknownNameError("source", name, (self.pipeline.name, *self._from_source))
+            _check_rate(rate, name)
         everywhere = source_rates.get(self.pipeline.name, 0.0)
         rates = dict.fromkeys(self.pipeline.order, 0.0)
         for name, share in self._from_source.items():
@@ -65,6 +71,7 @@ class Estimator:
 
     def instance_cpu(self, operator: str, rate_per_s: float) -> Estimate:
         """Question 2: cores that one instance of an operator uses at its own input rate."""
+        _check_rate(rate_per_s, operator)
         profile = self.profile.cpu.get(operator)
         return UNKNOWN if profile is None else profile.estimate(rate_per_s)
 
@@ -79,7 +86,12 @@ class Estimator:
             self.instance_cpu(name, rates.get(name, 0.0) / max(1, parallelism.get(name, 1)))
             for name in self.pipeline.order
         ]
-        on_nodes = np.asarray(placement, dtype=np.float64).reshape(len(cores), -1)
+        on_nodes = np.asarray(placement, dtype=np.float64)
+        if on_nodes.ndim != 2 or len(on_nodes) != len(cores):
+            raise InputError(
+                f"a placement of {len(on_nodes)} rows; {self.pipeline.name} has {len(cores)} operators, and each needs "
+                "a row with its instances on every node"
+            )
         sums, which = np.unique(np.asarray([each.value for each in cores]) @ on_nodes, return_inverse=True)
         inside = all(each.inside for each in cores if each is not UNKNOWN)
         kinds = []
@@ -95,3 +107,8 @@ class Estimator:
             if len(ahead):
                 return max(0.0, *ahead)
         return loads[-1][1] if loads else 0.0
+
+
+def _check_rate(rate_per_s: float, name: str) -> None:
+    if not 0 <= rate_per_s < math.inf:
+        raise InputError(f"{rate_per_s:g} rows/s into {name}; a rate is a number of 0 or more")

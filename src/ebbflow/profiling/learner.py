@@ -20,7 +20,7 @@ from ebbflow.profiling.curve_learner import CurveLearner
 from ebbflow.profiling.drift import Drift
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, SparkCosts, Spread
-from ebbflow.profiling.samples import WINDOW_S, Sampler
+from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
 log = logging.getLogger("ebbflow")
 
@@ -64,6 +64,8 @@ class ProfileLearner:
         self._costs = CostLearner()
         self._cpu: dict[str, CurveLearner] = {}
         self._node = CurveLearner("a node", self._kinds, None if base is None else base.node)
+        self._base_cores = base.node.cores if base is not None and base.node.samples else None
+        """Of a node of the base. Shares of nodes with more cores, or fewer, are told in shares of one of these."""
         self._ratios: dict[tuple[str, str], deque[tuple[float, float]]] = {}
         self._seen_s: dict[tuple[str, Metric], float] = {}
         self.drifts: list[Drift] = []
@@ -85,7 +87,8 @@ class ProfileLearner:
             for sample in cpu:
                 self._note(self._cpu[name].add(sample))
         for sample in found.node:
-            self._note(self._node.add(sample))
+            share = sample.y * self._sampler.cores / self._node_cores
+            self._note(self._node.add(Sample(sample.time_s, sample.x, share)))
         for ends, streamed in found.selectivity.items():
             kept = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
             kept.extend((sample.x, sample.y) for sample in streamed)
@@ -153,10 +156,13 @@ class ProfileLearner:
         if isinstance(base, NodeProfile) and base.samples and self._node.holds:
             return base
         fit = self._node.fit(kinds)
-        cores = self._sampler.cores
         if fit is None:
-            return NodeProfile.assumed(cores=cores)
-        return NodeProfile(**asdict(fit), cores=cores)
+            return NodeProfile.assumed(cores=self._node_cores)
+        return NodeProfile(**asdict(fit), cores=self._node_cores)
+
+    @property
+    def _node_cores(self) -> int:
+        return self._base_cores or self._sampler.cores
 
     def _known_costs(self) -> SparkCosts | None:
         """What was seen; what was not, as the file has it."""

@@ -15,8 +15,8 @@ _FROM_0: Rule = (lambda value: value >= 0, "a number of 0 or more")
 _ABOVE_0: Rule = (lambda value: value > 0, "a number above 0")
 _FROM_1: Rule = (lambda value: value >= 1, "a number of 1 or more")
 
-LARGEST = 10**300
-"""Whole numbers beyond this one are infinite."""
+LARGEST = 1e15
+"""Larger ones are no rate, count or time, and their squares would be infinite."""
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("cores", "tasks", "skew"), _FROM_1),
     "x_scale": _ABOVE_0,
@@ -34,9 +34,13 @@ def wrong_number(plain: Any, path: str = "") -> str | None:
     'cpu.split.slope is nan; write a number of 0 or more'
     >>> wrong_number({"costs": {"stages": [{"tasks": 4}, {"tasks": 0}]}})
     'costs.stages[1].tasks is 0; write a number of 1 or more'
+    >>> wrong_number({"slope": 1e300})
+    'slope is 1e+300; write a number of 0 or more, and no more than 1e+15'
     """
     for key, value, rule in _numbers(plain, path, _FROM_0):
         fits, right = rule
+        if math.isfinite(value) and abs(value) > LARGEST:
+            return f"{key} is {value:g}; write {right}, and no more than {LARGEST:g}"
         if not math.isfinite(value) or not fits(value):
             return f"{key} is {value:g}; write {right}"
     return None
@@ -73,4 +77,4 @@ def _numbers(plain: Any, path: str, rule: Rule) -> Iterator[tuple[str, float, Ru
     elif isinstance(plain, float):
         yield path, plain, rule
     elif isinstance(plain, int) and not isinstance(plain, bool):
-        yield path, float(plain) if abs(plain) < LARGEST else math.inf, rule
+        yield path, float(plain) if abs(plain) < 10**300 else math.inf, rule

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ebbflow.errors import PipelineError, ProfileError
-from ebbflow.profiling.models import Model
+from ebbflow.profiling.models import Line, Model, Proportional
 from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, Range, SparkCosts, Spread
 from ebbflow.profiling.profile_checks import wrong_fall, wrong_number
 
@@ -188,17 +188,22 @@ def _profile(document: _Document) -> Profile:
         },
         cpu={
             name: CpuProfile(
-                model=fit.model, low=fit.low, high=fit.high, slope=fit.slope, error=fit.error,
+                model=fit.model, low=fit.low, high=fit.high, slope=_slope(fit), error=fit.error,
                 samples=fit.samples, tried=fit.tried,
             )
             for name, fit in document.cpu.items()
         },
         node=NodeProfile(
-            model=node.model, low=node.low, high=node.high, slope=node.slope, error=node.error,
+            model=node.model, low=node.low, high=node.high, slope=_slope(node), error=node.error,
             samples=node.samples, tried=node.tried, cores=node.cores or 1,
         ),
         costs=document.costs,
     )  # fmt: skip
+
+
+def _slope(fit: _Fit) -> float:
+    """What is straight goes on as it is, whatever stands beside it: who edits one of the two may forget the other."""
+    return fit.model.per_unit if isinstance(fit.model, Proportional | Line) else fit.slope
 
 
 def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:

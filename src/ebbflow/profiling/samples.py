@@ -26,6 +26,8 @@ from ebbflow.profiling.tracks import Level, Track
 WINDOW_S = 10.0
 SILENT_S = 300.0
 """An operator that was not read for so long is gone."""
+ONE_LOOK_S = 0.5
+"""Readings of one look are no further apart."""
 FORGET_S = 3600.0
 """What no window has used by then is not kept for one."""
 
@@ -76,7 +78,9 @@ class Sampler:
         """The window that each thing sampled is at."""
         self.cores = 1
         """Of a node, as last read."""
-        self._slots = 0.0
+        self._slots = self._there = (-1e9, 0.0)
+        """(when, how many) slots and nodes were last read."""
+        self._both = (0.0, 0.0)
         self._newest_s = -math.inf
 
     def add(self, readings: Iterable[Reading]) -> None:
@@ -128,13 +132,24 @@ class Sampler:
 
     def _take_slots(self, r: Reading) -> None:
         if r.subject == MAIN:
-            self._slots = r.value
+            self._slots = (r.time_s, r.value)
+            self._note_cores()
 
     def _take_nodes(self, r: Reading) -> None:
         if r.subject == MAIN:
             self._node_count.add(r.time_s, r.value)
-            if r.value and self._slots and self._slots % r.value == 0:  # not while one of the two is newer
-                self.cores = max(1, round(self._slots / r.value))
+            self._there = (r.time_s, r.value)
+            self._note_cores()
+
+    def _note_cores(self) -> None:
+        """Slots by node, where both are of one look (a node that came in between would make all of them smaller), and
+        where the look before told the same: of a node that leaves the slots may still be there."""
+        (slots_s, slots), (nodes_s, nodes) = self._slots, self._there
+        if abs(slots_s - nodes_s) >= ONE_LOOK_S or not nodes or not slots:
+            return
+        if self._both == (slots, nodes) and slots % nodes == 0:
+            self.cores = max(1, round(slots / nodes))
+        self._both = (slots, nodes)
 
     # -- windows -----------------------------------------------------------------------------------
 

@@ -73,6 +73,11 @@ class Arrivals:
         return bool(self.last)
 
     @property
+    def idle(self) -> bool:
+        """Whether rates were read, and all of the last ones were 0."""
+        return self.known and not any(self.last)
+
+    @property
     def level_per_s(self) -> float:
         """The higher of the last rate and the median of the last three: a rise is believed at once, a fall once it
         was read twice. A reading can still have counted rows of before a jump and after it; whoever acts on a change

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Proportional
@@ -108,24 +109,29 @@ class Overhead:
 
     def __init__(self, *, window_s: float) -> None:
         self._window_s = window_s
+        self._layout: Layout | None = None
+        self._changed_s = -math.inf
+        """When a change of the layout was last seen to be under way, or to have come."""
         self._factor: float | None = None
         self._missed = 0.0
         self._highest = 0.0
         self._looks = 0
 
+    def watch(self, snapshot: Snapshot) -> None:
+        """Note whether the layout changes: to be called at every look."""
+        if snapshot.under_way or snapshot.observed != self._layout:
+            self._layout, self._changed_s = snapshot.observed, snapshot.now_s
+
     def look(self, snapshot: Snapshot) -> None:
-        """Compare the means of the last window, while nothing changes."""
-        windows, since_s = snapshot.windows, snapshot.now_s - self._window_s
+        """Compare means over the same time: the last window, or since the layout changed, if that is less."""
+        windows, nodes, instances = snapshot.windows, [], 0.0
         if snapshot.under_way:
             return
-        nodes = [
-            _mean(windows.of(subject, metric).after(since_s))
-            for subject, metric in windows.series()
-            if metric is Metric.NODE_CPU
-        ]
-        instances = 0.0
+        for subject, metric in windows.series():
+            if metric is Metric.NODE_CPU:
+                nodes.append(self._mean(windows.of(subject, metric), snapshot.now_s))
         for name in snapshot.pipeline.order:
-            used = _mean(windows.of(name, Metric.INSTANCE_CPU).after(since_s))
+            used = self._mean(windows.of(name, Metric.INSTANCE_CPU), snapshot.now_s)
             instances += (used or 0.0) * (windows.of(name, Metric.INSTANCES).last or 1.0)
         read = [share for share in nodes if share is not None]
         if not read or instances < 0.1 or max(read) > 0.98 or len(read) != snapshot.observed.main_nodes:
@@ -137,15 +143,20 @@ class Overhead:
         self._highest = max(self._highest, instances / len(read))
         self._looks += 1
 
+    def _mean(self, window: Window, now_s: float) -> float | None:
+        """Of the readings of the window; those of a layout that is no more, and the first after it, which is half of
+        it, do not count."""
+        since_s = now_s - self._window_s
+        points = window.after(max(since_s, self._changed_s))
+        if self._changed_s > since_s:
+            points = points[1:]
+        return sum(value for _, value in points) / len(points) if points else None
+
     def profile(self, cores: int) -> NodeProfile:
         """As a profile of nodes with so many cores."""
         per_unit = (self._factor or 1.0) / max(1, cores)
         told = _proportional(per_unit, high=self._highest, error=self._missed, samples=self._looks)
         return NodeProfile(**told, cores=max(1, cores))
-
-
-def _mean(points: Sequence[tuple[float, float]]) -> float | None:
-    return sum(value for _, value in points) / len(points) if points else None
 
 
 def _proportional(slope: float, *, high: float, error: float, samples: int) -> dict[str, Any]:

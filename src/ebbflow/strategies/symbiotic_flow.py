@@ -11,6 +11,7 @@ from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.profile import Range
 from ebbflow.strategies.algorithm_one import (
     Fit,
     Instances,
@@ -140,10 +141,10 @@ class FlowView:
         for name, estimator, there, rate in self._operators:
             profile = estimator.profile.cpu.get(there)
             each_per_s = rate / max(1, layout.parallelism.get(name, 1))
-            if profile is not None and not profile.estimate(each_per_s).inside:
-                found.append(
-                    f"{name} at {each_per_s:.0f} rows/s ({profile.low:.0f} to {profile.high:.0f} seen)"
-                )
+            if profile is not None:
+                seen = Range(low=profile.low, high=profile.high)
+                if not seen.holds(each_per_s):
+                    found.append(f"{name} at {each_per_s:.0f} rows/s ({seen} seen)")
         return ", ".join(found)
 
     def inputs(self) -> Mapping[str, float | str]:

@@ -8,6 +8,7 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet, load_learner
 from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.profile import Profile
 from ebbflow.strategies.algorithm_one import Thresholds
 from ebbflow.strategies.applications import Arrivals, Split
 from ebbflow.strategies.batch_profiles import BatchProfiles
@@ -69,6 +70,7 @@ class Knowledge:
             for name, (_, rate, _) in self._batches.known().items():
                 self._arrivals_of(name).minutes.add(snapshot.now_s, rate)
             return
+        self._overhead.watch(snapshot)
         for part in self._split.look(snapshot):
             name = part.pipeline.name
             self._arrivals_of(name).look(part)
@@ -96,6 +98,8 @@ class Knowledge:
         for part in self._split.parts:
             if part.name not in estimators:
                 learned = self._learned[part.name].estimator(part, node)
+                if learned is None and self._arrivals_of(part.name).idle:  # what never comes costs nothing
+                    learned = Estimator(part, Profile(pipeline=part.name, cpu={}, node=node))
                 if learned is not None:
                     estimators[part.name] = learned
         self._estimators = estimators
@@ -116,7 +120,7 @@ class Knowledge:
         if self._make_forecast is not None:
             for name in loads:
                 ahead = self._forecast_of(name).predict(self._arrivals[name].minutes.all(), now_s)
-                loads[name] = max(ahead, default=loads[name])
+                loads[name] = max(0.0, *ahead) if len(ahead) else loads[name]
         return loads
 
     def highest(self, loads: Mapping[str, float], since_s: float) -> dict[str, float]:
