@@ -12,6 +12,7 @@ from ebbflow.bench.elysium.calibration import NODES
 from ebbflow.bench.elysium.cases import cases
 from ebbflow.bench.elysium.kit import HISTORY_MINUTES, Kit, history, profiled
 from ebbflow.bench.elysium.names import PROACTIVE, STATIC, SYMBIOTIC, T1, T2
+from ebbflow.bench.elysium.overheads import Overhead
 from ebbflow.bench.elysium.published import THRESHOLDS
 from ebbflow.bench.elysium.result import Curves
 from ebbflow.bench.elysium.run import RunFailedError, play_case, run_cases
@@ -21,6 +22,7 @@ from ebbflow.bench.elysium.thresholds import (
     CORE_MIN,
     CPU_MAX,
     STUDIED,
+    TRIAL,
     ThresholdStudy,
     study_thresholds,
     threshold_runs,
@@ -108,6 +110,49 @@ def test_core_min_does_nothing_up_to_half_of_core_max_and_overloads_instances_la
     assert "Up to 0.45 the runs are the same whatever the value." in study["core_min"].found
 
 
+def test_what_a_threshold_costs_is_told_from_the_runs(study: dict[str, ThresholdStudy]) -> None:
+    lost = {t.value: t.throughput_degradation for t in study["cpu_max"].tried}
+    assert study["cpu_max"].why == (
+        f"From 0.85 to 0.90 the degradation rises from {lost[0.85]:.3f} to {lost[0.90]:.3f}, with 2 nodes at most in "
+        "place of 3."
+    )
+    assert "with 2 of the instances of stop-words at most in place of 3" in study["core_max"].why
+    assert "with 1 of the instances of words at most in place of 2" in study["core_min"].why
+    assert study["cpu_max"].to_json()["why"] == study["cpu_max"].why
+
+
+def test_other_runs_are_told_otherwise(study: dict[str, ThresholdStudy]) -> None:
+    cpu_max = study["cpu_max"]
+    flat = [replace(each, throughput_degradation=0.1) for each in cpu_max.tried]
+    assert replace(cpu_max, tried=flat).why == "No step costs as much as half of what it gains."
+    early = [flat[0], *(replace(each, throughput_degradation=0.2, most=flat[0].most) for each in flat[1:])]
+    assert replace(cpu_max, tried=early).why == (
+        "From 0.60 to 0.65 the degradation rises from 0.100 to 0.200, with as many nodes and instances at most."
+    )
+
+
+def test_of_another_load_it_is_not_said_that_it_was_picked(study: dict[str, ThresholdStudy]) -> None:
+    studies = Studies(
+        accuracy=estimator_accuracy(profiled(T1)),
+        overheads=[
+            Overhead(
+                period_s=60.0,
+                throughput_degradation=0.01,
+                throughput_degradation_unsmoothed=0.3,
+                published=None,
+            )
+        ],
+        thresholds=[replace(study["cpu_max"], case=replace(TRIAL, seconds=600.0))],
+    )
+    page = elysium_report([], [], studies)
+    assert page.trial.startswith("Each value was run on 10 minutes of T1 on stair(base=150")
+    assert "picked" not in page.trial
+    assert any(
+        each.caption.endswith("Every 60 s: 0.30 unsmoothed, 0.010 in windows of a minute.")
+        for each in page.pictures
+    )
+
+
 def test_each_threshold_is_tried_with_the_others_as_the_seed_has_them() -> None:
     seed = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
     assert [each.name for each in STUDIED] == ["cpu_max", "core_max", "core_min"]
@@ -185,4 +230,7 @@ def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStud
     text = elysium_page(page)
     assert "picture-5" in text
     assert "<th>core_max_thr</th><td>0.65</td><td>1.00</td><td>0.76</td><td>1.00</td><td>no</td>" in text
-    assert "does not look at core_max again" in text
+    assert "From 0.85 to 0.90 the degradation rises from " in text
+    assert "on stair(base=150, peak=580, steps=1, hold=3m), the other two" in text
+    assert "The load was picked for cpu_max" in text
+    assert "0.20 unsmoothed, 0.004 in windows of a minute; the seed published 0.64." in text

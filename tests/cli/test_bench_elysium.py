@@ -91,14 +91,74 @@ def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, t
         (["--seeds", "0"], "the fewest is 1"),
         (["--workers", "0"], "the fewest is 1"),
         (["--trace", "/no/such/tweets.csv"], "there is no trace file"),
+        (["--trace", __file__, "--load", "stair"], "is for the load twitter"),
+        (["--trace", __file__, "--target", "spark", "--load", "stair"], "is for the load twitter"),
+        (["--application", "T1", "--application", "T2", "--load", "stair"], "leave T2 out"),
+        (["--load", "step", "--strategy", "joint", "--strategy", "static"], "leave static out"),
+        (["--target", "spark", "--seeds", "2"], "--seeds is for --target simulator"),
+        (["--target", "spark", "--no-studies"], "--no-studies is for --target simulator"),
+        (["--target", "spark", "--studies"], "--studies is for --target simulator"),
+        (["--target", "spark", "--workers", "2"], "--workers is for --target simulator"),
+        (["--target", "spark", "--strategy", "symbiotic-proactive"], "on Spark there are T1 on stair"),
+        (["--target", "spark", "--strategy", "joint", "--strategy", "static"], "leave static out"),
+        (["--target", "spark", "--load", "stair", "--load", "sine"], "leave sine out"),
+        (["--target", "simulator,spark", "--strategy", "static"], "on Spark there are T1 on stair"),
         (["--report", "/no/such/folder/page.html"], "there is no folder"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_code_2(monkeypatch, capsys, arguments, words) -> None:
+    def started(*_: object, **__: object) -> None:
+        pytest.fail("a run was started")
+
+    monkeypatch.setattr("ebbflow.bench.elysium.on_spark.run_selection", started)
+    monkeypatch.setattr("ebbflow.cli.bench_elysium.run_cases", started)
     code, out, err = ebbflow(monkeypatch, capsys, "bench", "elysium", *arguments)
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_on_both_targets_options_of_the_simulator_and_names_that_spark_does_not_have_are_taken(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    asked: list[str] = []
+
+    def run_selection(real, *, say):
+        asked.extend(str(case.key) for case in real)
+        return []
+
+    monkeypatch.setattr("ebbflow.bench.elysium.on_spark.run_selection", run_selection)
+    monkeypatch.setattr("ebbflow.cli.bench_elysium.check_java", lambda: None)
+    code, out, _ = ebbflow(
+        monkeypatch, capsys, "bench", "elysium", "--target", "simulator,spark", "--load", "stair", "--strategy",
+        "joint", "--strategy", "static", "--seeds", "1", "--no-studies", "--workers", "1", "--json", "--report",
+        str(tmp_path / "page.html"),
+    )  # fmt: skip
+    assert code == 0
+    assert [row["strategy"] for row in json.loads(out)] == ["static", "joint"]
+    assert asked == ["T1 stair joint"]
+
+
+def test_without_a_trace_the_table_says_that_something_stands_in_for_twitter(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    code, out, _ = ebbflow(
+        monkeypatch, capsys, "bench", "elysium", "--load", "twitter", "--load", "step", "--strategy", "joint",
+        "--seeds", "1", "--workers", "1", "--no-studies", "--report", str(tmp_path / "page.html"),
+    )  # fmt: skip
+    assert code == 0
+    assert "T1 twitter joint *" in out
+    assert "T1 step joint *" not in out
+    assert "* no Twitter trace was named: a day of a web service stands in for it" in " ".join(out.split())
+
+
+def test_a_table_without_twitter_has_nothing_to_say_of_a_trace(monkeypatch, capsys, tmp_path) -> None:
+    code, out, _ = ebbflow(
+        monkeypatch, capsys, "bench", "elysium", "--strategy", "static", "--seeds", "1", "--workers", "1",
+        "--no-studies", "--report", str(tmp_path / "page.html"),
+    )  # fmt: skip
+    assert code == 0
+    assert "*" not in out
 
 
 def test_the_command_is_documented() -> None:

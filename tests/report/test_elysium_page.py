@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ebbflow.report.elysium_page import ElysiumPage, Finding, LearnedRow, Row, elysium_page
+from ebbflow.report.elysium_page import ElysiumPage, Finding, Headline, LearnedRow, Row, elysium_page
 from ebbflow.report.panels import Line, Panel, Picture, panels_figure
 
 HOSTILE = "<script>alert(1)</script>"
@@ -41,11 +41,13 @@ def test_the_page_has_every_row_with_what_was_published_and_loads_nothing() -> N
             )
         ],
         pictures=[picture()],
+        headlines=[Headline(text="better on 1 of 1", ok=True), Headline(text="worse on 2", ok=False)],
         data={"rows": [1]},
     )
     text = elysium_page(page)
     rest = re.sub(r'<script id="plotly-js">.*?</script>', "", text, flags=re.DOTALL)
-    assert "on 1 of 1 loads, at no more degradation on 0" in rest
+    assert '<h1 class="kept"><i class="mark"></i>better on 1 of 1</h1>' in rest
+    assert '<h2 class="missed"><i class="mark"></i>worse on 2</h2>' in rest
     assert "it stopped more often" in rest
     assert (
         "<td>0.97</td><td>0.12</td><td>0.40</td><td>32 %</td><td>30 %</td><td>4.2 s</td><td>11.0</td>" in rest
@@ -61,6 +63,7 @@ def test_hostile_text_is_text_everywhere() -> None:
             rows=[row(load=HOSTILE, strategy=HOSTILE, note=HOSTILE, figure=HOSTILE)],
             findings=[Finding(what=HOSTILE, saves_more=True, degrades_no_more=True, explanation=HOSTILE)],
             pictures=[picture(HOSTILE)],
+            headlines=[Headline(text=HOSTILE, ok=True), Headline(text=HOSTILE, ok=False)],
             facts=[HOSTILE],
             data=HOSTILE,
         )
@@ -105,7 +108,10 @@ def test_thresholds_stand_beside_the_seeds_with_what_is_to_say_of_them() -> None
     learned = LearnedRow(
         name=HOSTILE, published=0.25, learned=0.45, reward=0.3241, best=0.5, inside=True, explanation=HOSTILE
     )
-    text = elysium_page(ElysiumPage(rows=[], findings=[], pictures=[], thresholds=[learned]))
+    text = elysium_page(
+        ElysiumPage(rows=[], findings=[], pictures=[], thresholds=[learned], trial="on a step" + HOSTILE)
+    )
+    assert "<p>on a step&lt;script" in text
     assert "<td>0.25</td><td>0.45</td><td>0.32</td><td>0.50</td><td>yes</td>" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;</b>" in text
     assert "<script>alert" not in text

@@ -17,14 +17,14 @@ from ebbflow.bench.elysium.cases import Case, cases, on_spark
 from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SIMULATOR, SPARK, TARGETS
 from ebbflow.bench.elysium.reordered import explained
-from ebbflow.bench.elysium.result import Result
+from ebbflow.bench.elysium.result import STANDS_IN, Result
 from ebbflow.bench.elysium.run import run_cases
 from ebbflow.bench.elysium.studies import Studies
 from ebbflow.bench.elysium.thresholds import ThresholdStudy, threshold_runs
-from ebbflow.bench.elysium.verdict import Verdict, verdicts
+from ebbflow.bench.elysium.verdict import Verdict, counts, verdicts
 from ebbflow.cli.comparison import check_workers
 from ebbflow.cli.elysium_pictures import elysium_report
-from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
 from ebbflow.cli.scenario_options import Workers
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.report.elysium_page import write_elysium_page
@@ -63,10 +63,17 @@ def elysium(
             help="simulator, spark (stair, square and twitter on T1), or both with a comma.", metavar="TARGET"
         ),
     ] = SIMULATOR,
-    seeds: Annotated[int, typer.Option(help="Runs of each row in the simulator; metrics are means.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Runs of each row in the simulator; metrics are means.", show_default="3"),
+    ] = None,
     studies: Annotated[
-        bool, typer.Option(help="Also the estimator's accuracy, thresholds and overheads (Figures 6 to 8).")
-    ] = True,
+        bool | None,
+        typer.Option(
+            help="In the simulator, also the estimator's accuracy, thresholds and overheads (Figures 6 to 8).",
+            show_default="studies",
+        ),
+    ] = None,
     workers: Workers = None,
     report: Annotated[
         Path, typer.Option(help="Where the page goes: the table, and pictures like the seed's.")
@@ -80,26 +87,30 @@ def elysium(
     for name in targets:
         if name not in TARGETS:
             raise UnknownNameError("target", name, TARGETS)
-    if seeds < 1:
+    if SIMULATOR not in targets:
+        refuse(
+            {"seeds": seeds, "no-studies" if studies is False else "studies": studies, "workers": workers},
+            "is for --target simulator, and on Spark each row is run once",
+        )
+    if seeds is not None and seeds < 1:
         raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
     if trace is not None and not trace.is_file():
         raise InputError(
             f"there is no trace file {trace}; name one with tweets a second, or leave --trace out"
         )
+    named = {"applications": application or (), "loads": load or (), "strategies": strategy or ()}
+    chosen = cases(trace=None if trace is None else str(trace), **named)
+    real: list[Case] = []
     if SPARK in targets:
+        real = on_spark(chosen) if SIMULATOR in targets else on_spark(chosen, **named)
         check_java()
-    chosen = cases(
-        trace=None if trace is None else str(trace),
-        applications=application or (),
-        loads=load or (),
-        strategies=strategy or (),
-    )
-    real = on_spark(chosen) if SPARK in targets else []
     results: list[Result] = []
     studied: Studies | None = None
     judged: list[Verdict] = []
     if SIMULATOR in targets:
-        results, judged, studied = _simulated(chosen, trace, seeds=seeds, workers=workers, studies=studies)
+        results, judged, studied = _simulated(
+            chosen, trace, seeds=3 if seeds is None else seeds, workers=workers, studies=studies is not False
+        )
     if SPARK in targets:
         from ebbflow.bench.elysium.on_spark import run_selection
 
@@ -111,6 +122,8 @@ def elysium(
     else:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
         console.print(_table(results))
+        if not all(result.case.traced for result in results):
+            console.print(f"* {STANDS_IN}, and the seed's figures are of Twitter", style="dim")
         if studied is not None:
             console.print()
             console.print(_learned(studied.thresholds))
@@ -149,14 +162,11 @@ def _tell(judged: Sequence[Verdict]) -> None:
     for verdict in judged:
         if not verdict.ok:
             errors.print(
-                f"[bold]{escape(f'{verdict.application} {verdict.load}')}[/bold] {escape(verdict.explanation)}",
+                f"[bold]{escape(verdict.what)}[/bold] {escape(verdict.explanation)}",
                 soft_wrap=True,
             )
-    if judged:
-        saves, good = sum(verdict.saves_more for verdict in judged), sum(verdict.ok for verdict in judged)
-        say(
-            f"symbiotic saves more nodes than joint on {saves} of {len(judged)} loads, at no more degradation on {good}"
-        )
+    for count in counts(judged):
+        say(escape(str(count)))
 
 
 def _table(results: Sequence[Result]) -> Table:
@@ -168,7 +178,7 @@ def _table(results: Sequence[Result]) -> Table:
         measured, published = result.measured, result.case.published
         where = "" if result.target == SIMULATOR else f" on {result.target}"
         table.add_row(
-            escape(f"{result.case.key}{where}"),
+            escape(f"{result.case.key}{where}{'' if result.case.traced else ' *'}"),
             number(None if published is None else published.throughput_degradation),
             number(_two(measured.throughput_degradation)),
             number(_two(measured.throughput_degradation_unsmoothed)),

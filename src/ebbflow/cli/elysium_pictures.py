@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ebbflow.bench.elysium.calibration import STOP_WORDS
 from ebbflow.bench.elysium.names import BOTH, SIMULATOR, SPARK
-from ebbflow.bench.elysium.result import Curves, Measured, Result
+from ebbflow.bench.elysium.overheads import Overhead
+from ebbflow.bench.elysium.result import STANDS_IN, Curves, Measured, Result
 from ebbflow.bench.elysium.studies import Studies
-from ebbflow.bench.elysium.thresholds import ThresholdStudy
-from ebbflow.bench.elysium.verdict import Verdict
-from ebbflow.report.elysium_page import ElysiumPage, Finding, LearnedRow, Row
+from ebbflow.bench.elysium.thresholds import TRIAL, ThresholdStudy
+from ebbflow.bench.elysium.verdict import Verdict, counts
+from ebbflow.report.elysium_page import ElysiumPage, Finding, Headline, LearnedRow, Row
 from ebbflow.report.numbers import counted
 from ebbflow.report.panels import Line, Panel, Picture
 
@@ -30,7 +31,7 @@ def elysium_report(
         rows=[_row(result) for result in results],
         findings=[
             Finding(
-                what=f"{v.application} {v.load}" + ("" if v.target == SIMULATOR else f" on {v.target}"),
+                what=v.what,
                 saves_more=v.saves_more,
                 degrades_no_more=v.degrades_no_more,
                 explanation=v.explanation,
@@ -38,6 +39,8 @@ def elysium_report(
             for v in judged
         ],
         pictures=pictures,
+        headlines=[Headline(text=str(count), ok=count.ok == count.loads) for count in counts(judged)],
+        trial="" if studies is None else _trial(studies.thresholds),
         thresholds=[] if studies is None else [_learned(each) for each in studies.thresholds],
         facts=[
             *(["simulator: 4 nodes of 4 cores, assessed every minute"] if SIMULATOR in targets else []),
@@ -61,7 +64,7 @@ def _row(result: Result) -> Row:
     key, published, measured = result.case.key, result.case.published, result.measured
     notes = ["" if published is None else published.note]
     if not result.case.traced:
-        notes.append("a day of a web service stands in for the trace")
+        notes.append(STANDS_IN)
     return Row(
         application=key.application,
         load=key.load,
@@ -87,8 +90,18 @@ def _learned(study: ThresholdStudy) -> LearnedRow:
         reward=study.at_rest.reward,
         best=study.learned.best,
         inside=study.learned.inside,
-        explanation=f"{study.found} {study.studied.why}",
+        explanation=f"{study.found} {study.why}",
     )
+
+
+def _trial(studies: Sequence[ThresholdStudy]) -> str:
+    """What was run for them. That this load was picked is no result, and belongs beside every one."""
+    if not studies:
+        return ""
+    case = studies[0].case
+    loads = " and ".join(f"{application} on {load}" for application, load in case.loads)
+    said = f"Each value was run on {case.seconds / 60:g} minutes of {loads}, the other two thresholds at the seed's."
+    return f"{said} The load was picked for cpu_max: docs/elysium.md says why." if case == TRIAL else said
 
 
 def _aggregates(results: Sequence[Result]) -> Iterator[Picture]:
@@ -209,7 +222,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
         Picture(
             title="What reconfiguring costs, by assessment period (Figure 6c)",
             caption="T1 over-provisioned on nine minutes of a sine, rebalanced at every assessment for no reason. "
-            "5 to 8 s without input explain 0.2 at a minute; the seed published 0.64.",
+            f"{_most_often(overheads)}",
             x_title="assessment period, s",
             panels=[
                 Panel(
@@ -268,6 +281,16 @@ def study_pictures(studies: Studies) -> list[Picture]:
             ],
         ),
     ]
+
+
+def _most_often(overheads: Sequence[Overhead]) -> str:
+    """What the shortest period came to, beside the seed's."""
+    shortest = min((o for o in overheads if o.period_s), key=lambda o: o.period_s or 0.0)
+    seed = "" if shortest.published is None else f"; the seed published {shortest.published:g}"
+    return (
+        f"Every {shortest.period_s:g} s: {shortest.throughput_degradation_unsmoothed:.2f} unsmoothed, "
+        f"{shortest.throughput_degradation:.3f} in windows of a minute{seed}."
+    )
 
 
 def _threshold_picture(study: ThresholdStudy) -> Picture:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +36,13 @@ def check_writable(path: Path | None) -> None:
             tempfile.TemporaryFile(dir=path.parent).close()  # asking for rights is not enough: see /proc
     except OSError as error:
         raise InputError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def refuse(options: Mapping[str, object], why: str) -> None:
+    """An option that would be passed over in silence is an error. Those not given are None or an empty list."""
+    for name, value in options.items():
+        if value is not None and value != []:
+            raise InputError(f"--{name} {why}; leave it out")
 
 
 def print_json(document: Any) -> None:

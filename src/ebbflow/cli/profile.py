@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,15 @@ from rich.table import Table
 from ebbflow.bench.profiling.from_store import learn_from_store
 from ebbflow.bench.profiling.phase import Phase
 from ebbflow.bench.profiling.simulated import SimulatedPhase
-from ebbflow.cli.output import Json, check_writable, errors, print_json, say, standard_output_to_error
+from ebbflow.cli.output import (
+    Json,
+    check_writable,
+    errors,
+    print_json,
+    refuse,
+    say,
+    standard_output_to_error,
+)
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
 from ebbflow.core.limits import Limits
@@ -123,11 +130,11 @@ def profile(
     real["no-check" if check is False else "check"] = check
     if store is not None:
         phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
-        _refuse({**phases, **simulated, **real}, "is for a profiling phase, and --store runs none")
+        refuse({**phases, **simulated, **real}, "is for a profiling phase, and --store runs none")
         path = _writable(output, store.stem)
         phase = learn_from_store(store, pipeline)
     elif (target or SIMULATOR) == SPARK:
-        _refuse(simulated, "is for --target simulator")
+        refuse(simulated, "is for --target simulator")
         name = pipeline or USUAL
         path = _writable(output, f"{name}.spark")
         phase = _on_spark(
@@ -136,7 +143,7 @@ def profile(
     else:
         if target not in (None, SIMULATOR):
             raise UnknownNameError("target", target, (SIMULATOR, SPARK))
-        _refuse(real, "is for --target spark")
+        refuse(real, "is for --target spark")
         name = costed_pipeline(pipeline or USUAL).pipeline.name
         path = _writable(output, name if engine in (None, CONTINUOUS) else f"{name}.{engine}")
         phase = _in_simulator(name, engine, noise, seed, steps, hold_s)
@@ -176,13 +183,6 @@ def _held(hold: str) -> float:
             "write 20s or more"
         )
     return seconds
-
-
-def _refuse(options: Mapping[str, object], why: str) -> None:
-    """An option that would be passed over in silence is an error."""
-    for name, value in options.items():
-        if value is not None and value != []:
-            raise InputError(f"--{name} {why}; leave it out")
 
 
 def _writable(output: Path | None, name: str) -> Path:

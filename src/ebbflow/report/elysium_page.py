@@ -36,8 +36,16 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Headline:
+    """What the rows of a strategy show, in a sentence."""
+
+    text: str
+    ok: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Symbiotic against joint on one load."""
+    """Symbiotic, or its proactive kind, against joint on one load."""
 
     what: str
     saves_more: bool
@@ -74,7 +82,10 @@ class ElysiumPage:
     rows: Sequence[Row]
     findings: Sequence[Finding]
     pictures: Sequence[Picture]
+    headlines: Sequence[Headline] = ()
     thresholds: Sequence[LearnedRow] = ()
+    trial: str = ""
+    """What the thresholds were learned on."""
     facts: Sequence[str] = ()
     data: Any = None
     """What can be saved from it."""
@@ -85,36 +96,21 @@ def write_elysium_page(path: Path, page: ElysiumPage) -> None:
     path.write_text(elysium_page(page), encoding="utf-8")
 
 
-def headline(findings: Sequence[Finding]) -> str:
-    """What the rows show, in a sentence.
-
-    >>> headline([Finding(what="T1 stair", saves_more=True, degrades_no_more=False)])
-    'Symbiotic scaling saves more nodes than joint on 1 of 1 loads, at no more degradation on 0'
-    """
-    if not findings:
-        return "Elysium's table"
-    saves = sum(finding.saves_more for finding in findings)
-    good = sum(finding.ok for finding in findings)
-    return (
-        f"Symbiotic scaling saves more nodes than joint on {saves} of {len(findings)} loads, "
-        f"at no more degradation on {good}"
-    )
-
-
 def elysium_page(page: ElysiumPage) -> str:
     """The page as HTML text."""
-    title = headline(page.findings)
-    kept = "kept" if all(finding.ok for finding in page.findings) else "missed"
+    title, *others = page.headlines or [Headline(text="Elysium's table", ok=True)]
     facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in page.facts)
     sections = [
         '<header><p class="eyebrow">Ebbflow: Figure 9 of the Elysium seed, published beside ours</p>'
-        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(title)}</h1><p class="facts">{facts}</p></header>',
+        + _headline("h1", title)
+        + "".join(_headline("h2", other) for other in others)
+        + f'<p class="facts">{facts}</p></header>',
         _table(page.rows),
     ]
     if page.findings:
         sections.append(_findings(page.findings))
     if page.thresholds:
-        sections.append(_thresholds(page.thresholds))
+        sections.append(_thresholds(page.thresholds, page.trial))
     data = {}
     for index, picture in enumerate(page.pictures):
         sections.append(
@@ -123,7 +119,13 @@ def elysium_page(page: ElysiumPage) -> str:
         )
         data[f"picture-{index}"] = script_json(json.loads(panels_figure(picture).to_json()))
     data["ebbflow-data"] = script_json(page.data)
-    return document(title=title, body="\n".join((*sections, FOOTER)), data=data, script=SCRIPT, style=_STYLE)
+    body = "\n".join((*sections, FOOTER))
+    return document(title=title.text, body=body, data=data, script=SCRIPT, style=_STYLE)
+
+
+def _headline(tag: str, said: Headline) -> str:
+    kept = "kept" if said.ok else "missed"
+    return f'<{tag} class="{kept}"><i class="mark"></i>{html.escape(said.text)}</{tag}>'
 
 
 _STYLE = """
@@ -205,7 +207,7 @@ _LEARNED_HEADS = (
 )
 
 
-def _thresholds(thresholds: Sequence[LearnedRow]) -> str:
+def _thresholds(thresholds: Sequence[LearnedRow], trial: str) -> str:
     heads = "".join(
         f'<th><abbr title="{html.escape(why)}">{html.escape(name)}</abbr></th>'
         for name, why in _LEARNED_HEADS
@@ -225,7 +227,8 @@ def _thresholds(thresholds: Sequence[LearnedRow]) -> str:
     notes = "".join(
         f"<li><b>{html.escape(each.name)}</b> {html.escape(each.explanation)}</li>" for each in thresholds
     )
+    told = f"<p>{html.escape(trial)}</p>" if trial else ""
     return (
-        '<section><h2>Thresholds by Q-learning</h2><div class="scroll"><table class="scores"><thead><tr><th></th>'
-        f'{heads}</tr></thead><tbody>{rows}</tbody></table></div><ul class="notes">{notes}</ul></section>'
+        f'<section><h2>Thresholds by Q-learning</h2>{told}<div class="scroll"><table class="scores"><thead><tr>'
+        f'<th></th>{heads}</tr></thead><tbody>{rows}</tbody></table></div><ul class="notes">{notes}</ul></section>'
     )

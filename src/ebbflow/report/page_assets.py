@@ -26,9 +26,9 @@ main { max-width: 1180px; margin: 0 auto; padding: 40px 24px 56px; }
 header .eyebrow { color: var(--muted); font-size: 14px; margin: 0 0 10px; }
 h1 { font-size: clamp(23px, 2.9vw, 32px); line-height: 1.24; font-weight: 650; letter-spacing: -0.014em;
   margin: 0 0 12px; max-width: 32em; text-wrap: balance; }
-h1 .mark { display: inline-block; width: 0.5em; height: 0.5em; border-radius: 50%; margin-right: 0.4em;
+:is(h1, h2) .mark { display: inline-block; width: 0.5em; height: 0.5em; border-radius: 50%; margin-right: 0.4em;
   vertical-align: 0.1em; background: var(--muted); }
-h1.kept .mark { background: var(--good); } h1.missed .mark { background: var(--bad); }
+.kept > .mark { background: var(--good); } .missed > .mark { background: var(--bad); }
 .versus { margin: 0; padding: 0; list-style: none; color: var(--muted); font-size: 16px; max-width: 54em; }
 .facts { color: var(--muted); font-size: 14px; margin: 14px 0 0; }
 .facts span + span::before { content: "·"; margin: 0 8px; }

@@ -28,6 +28,7 @@ from ebbflow.bench.elysium.names import (
     SYMBIOTIC,
     T1,
     T2,
+    TWITTER,
     Key,
 )
 from ebbflow.bench.elysium.published import FIGURE_9, Published
@@ -141,24 +142,54 @@ def cases(
         raise InputError(
             f"Figure 9 has no row of {' and '.join(_told(applications, loads, strategies))}; leave one of them out"
         )
-    twitter = twitter_load(trace) if any(key.load == "twitter" for key in chosen) else None
+    if unused := _unused(chosen, applications, loads, strategies):
+        raise InputError(f"Figure 9 has no row of {unused} with the others named; leave {unused} out")
+    played = any(key.load == TWITTER for key in chosen)
+    if trace is not None and not played:
+        raise InputError(
+            f"the trace {trace} is for the load twitter, and no row chosen has that; leave --trace out, or choose it"
+        )
+    twitter = twitter_load(trace) if played else None
     return [_case(key, twitter, traced=trace is not None) for key in chosen]
 
 
-def on_spark(chosen: Sequence[Case]) -> list[Case]:
-    """Those of the cases that are run on Spark as well: joint and symbiotic on three loads of T1."""
+def on_spark(
+    chosen: Sequence[Case],
+    *,
+    applications: Sequence[str] = (),
+    loads: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+) -> list[Case]:
+    """Those of the cases that are run on Spark as well: joint and symbiotic on three loads of T1. Each of the names
+    told must be of one of them.
+
+    >>> on_spark(cases(loads=["stair", "sine"]), loads=["stair", "sine"])
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.InputError: on Spark there are T1 on stair, square and twitter, joint and symbiotic; leave sine out
+    """
     found = [
         case
         for case in chosen
         if case.key.application == T1
-        and case.key.load in ("stair", "square", "twitter")
+        and case.key.load in ("stair", "square", TWITTER)
         and case.key.strategy in (JOINT, SYMBIOTIC)
     ]
+    there = "on Spark there are T1 on stair, square and twitter, joint and symbiotic"
     if not found:
-        raise InputError(
-            "on Spark there are T1 on stair, square and twitter, joint and symbiotic; name one of them"
-        )
+        raise InputError(f"{there}; name one of them")
+    if unused := _unused([case.key for case in found], applications, loads, strategies):
+        raise InputError(f"{there}; leave {unused} out")
     return found
+
+
+def _unused(
+    keys: Sequence[Key], applications: Sequence[str], loads: Sequence[str], strategies: Sequence[str]
+) -> str:
+    """The first of the names that is of none of the rows; empty where each is of one."""
+    named = [*applications, *loads, *strategies]
+    used = {part for key in keys for part in (key.application, key.load, key.strategy)}
+    return next((name for name in named if name not in used), "")
 
 
 def _told(*named: Sequence[str]) -> Iterator[str]:
@@ -170,7 +201,7 @@ def _case(key: Key, twitter: Load | None, *, traced: bool) -> Case:
     if key.application == BOTH:
         first, second, seconds = TOGETHER[key.load]
         loads: tuple[tuple[str, Load], ...] = ((T1, parse_load(first)), (T2, parse_load(second)))
-    elif key.load == "twitter":
+    elif key.load == TWITTER:
         assert twitter is not None
         seconds = min(twitter.duration_s, twitter.span_s)
         loads = ((key.application, twitter),)
@@ -184,7 +215,7 @@ def _case(key: Key, twitter: Load | None, *, traced: bool) -> Case:
         initial_nodes=nodes,
         initial_parallelism=parallelism,
         published=FIGURE_9.get(key),
-        traced=traced or key.load != "twitter",
+        traced=traced or key.load != TWITTER,
     )
 
 

@@ -8,7 +8,8 @@ T1, T2, BOTH = "T1", "T2", "T1+T2"
 """The seed's names: rolling top-k words, sentiment analysis, and the two on the same nodes."""
 APPLICATIONS = (T1, T2, BOTH)
 
-LOADS = ("stair", "step", "square", "sine", "twitter", "step+stair", "sine+sine")
+TWITTER = "twitter"
+LOADS = ("stair", "step", "square", "sine", TWITTER, "step+stair", "sine+sine")
 
 STATIC, ONLY_OPERATORS, ONLY_RESOURCES = "static", "only-operators", "only-resources"
 JOINT, SYMBIOTIC, PROACTIVE = "joint", "symbiotic", "symbiotic-proactive"

@@ -112,8 +112,8 @@ def explained(
 
 
 def _in_order(verdict: Verdict, chosen: Sequence[Case], kit: Kit, seeds: int, workers: int | None) -> str:
-    if verdict.degrades_no_more or verdict.target != SIMULATOR:
-        return ""
+    if verdict.degrades_no_more or verdict.target != SIMULATOR or verdict.strategy != SYMBIOTIC:
+        return ""  # a forecaster knows its load as it is, not in another order
     rows = {
         case.key.strategy: case
         for case in chosen

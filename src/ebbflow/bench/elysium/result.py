@@ -21,11 +21,14 @@ import numpy as np
 
 from ebbflow.bench.elysium.calibration import SAMPLED_EVERY_S
 from ebbflow.bench.elysium.cases import Case
+from ebbflow.bench.elysium.foresight import Foresight
+from ebbflow.bench.elysium.names import PROACTIVE
 from ebbflow.bench.score import score, waits_of
 from ebbflow.bench.together import by_rows
 from ebbflow.core.run import Run
 
 Points = list[tuple[float, float]]
+STANDS_IN = "no Twitter trace was named: a day of a web service stands in for it"
 
 
 def unsmoothed_degradation(run: Run) -> float | None:
@@ -69,6 +72,8 @@ class Measured:
     nodes_saved: float | None
     latency_mean_s: float | None
     reconfigurations: float | None
+    foresight: Foresight | None = None
+    """Of a proactive run: what it sized for against what came."""
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Measured:
@@ -85,6 +90,7 @@ class Measured:
             nodes_saved=scores[0].nodes_saved,
             latency_mean_s=weighted([waits_of(run).mean_s for run in runs]),
             reconfigurations=scores[0].reconfigurations,
+            foresight=Foresight.of(runs) if runs[0].strategy == PROACTIVE else None,
         )
 
     @classmethod
@@ -101,6 +107,7 @@ class Measured:
             nodes_saved=over(lambda m: m.nodes_saved),
             latency_mean_s=over(lambda m: m.latency_mean_s),
             reconfigurations=over(lambda m: m.reconfigurations),
+            foresight=Foresight.mean([m.foresight for m in each if m.foresight is not None]),
         )
 
 
@@ -199,8 +206,10 @@ class Result:
             "runs": self.runs,
             "published": None if published is None else published.to_json(),
         }
+        if measured.foresight is not None:
+            row["foresight"] = measured.foresight.to_json()
         if not self.case.traced:
-            row["note"] = "no Twitter trace was named: a day of a web service stands in for it"
+            row["note"] = STANDS_IN
         return row
 
 

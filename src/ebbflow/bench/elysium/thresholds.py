@@ -27,7 +27,7 @@ from ebbflow.bench.elysium.cases import Case
 from ebbflow.bench.elysium.kit import Kit
 from ebbflow.bench.elysium.names import SYMBIOTIC, T1, Key
 from ebbflow.bench.elysium.published import THRESHOLDS
-from ebbflow.bench.elysium.result import Measured
+from ebbflow.bench.elysium.result import Curves, Measured
 from ebbflow.bench.elysium.run import play_case
 from ebbflow.bench.workforce import workforce
 from ebbflow.core.machine import cores
@@ -38,6 +38,9 @@ from ebbflow.workloads import parse_load
 SEEDS = 3
 TRIALS = 1000
 """They draw from the runs, so they take no time; with 300, where over 15 values it came to rest was partly luck."""
+COSTLY = 0.5
+"""A step from one value to the next is told where it loses more than so much of what the threshold gains by it."""
+NODES = "nodes"
 TRIAL = Case(
     key=Key(T1, "step", SYMBIOTIC),
     loads=((T1, parse_load("stair(base=150, peak=580, steps=1, hold=3m)")),),
@@ -52,8 +55,6 @@ class Studied:
     name: str
     """As in ``Thresholds``."""
     values: tuple[float, ...]
-    why: str
-    """How the threshold works on the trial's load."""
     rewards: Mapping[float, float] = field(default_factory=dict)
     """As published, where they are."""
 
@@ -70,26 +71,15 @@ CPU_MAX = Studied(
     name="cpu_max",
     values=tuple(TABLE_1),
     rewards=TABLE_1,
-    why="Nothing is lost before a node is really full. What a high threshold costs is the time to work off what piled "
-    "up before: two nodes that are 88 % busy with what comes have next to none. The load, a step to 580 rows/s, was "
-    "picked because this shows on it; on the loads of the table the reward rises up to 0.90, its last value.",
 )
 CORE_MAX = Studied(
     name="core_max",
     values=_twentieths(6, 20),
-    why="Nothing is lost before the core of an instance is full. What a high threshold costs is the time to work off "
-    "what piled up before: at 580 rows/s the stop-word filter has an instance less from 0.85 on, the splitter of words "
-    "from 0.95 on, which is then 93 % busy with what comes. But each of the two costs no more than the threshold gains "
-    "in a step or two.",
 )
 """Every twentieth above the seed's core_min."""
 CORE_MIN = Studied(
     name="core_min",
     values=_twentieths(1, 12),
-    why="Algorithm 1 takes instances away while they use less than core_min, and does not look at core_max again: the "
-    "one that is left of two uses up to twice core_min, above 0.50 more than a core. Up to core_max ÷ 2 it never takes "
-    "one away, since the fewest instances that keep core_max are busier than that where CPU is in proportion to rows. "
-    "So there the reward is the threshold less a constant, and cannot be highest at the seed's 0.25.",
 )
 """Every twentieth below the seed's core_max."""
 STUDIED = (CPU_MAX, CORE_MAX, CORE_MIN)
@@ -105,6 +95,8 @@ class Tried:
     reward: float
     published: float | None
     """The seed's reward, where it told it."""
+    most: Mapping[str, float] = field(default_factory=dict)
+    """The most nodes that were held, and the most instances of each operator, in the run of the first seed."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -114,6 +106,7 @@ class Tried:
             "nodes_saved": round(self.nodes_saved, 4),
             "reward": round(self.reward, 4),
             "published": self.published,
+            "most": dict(self.most),
         }
 
 
@@ -122,6 +115,7 @@ class ThresholdStudy:
     """Every value of one threshold, and where Q-learning came to rest."""
 
     studied: Studied
+    case: Case
     tried: Sequence[Tried]
     learned: LearnedThreshold
     same_until: float
@@ -158,6 +152,24 @@ class ThresholdStudy:
             said += f" Up to {self.same_until:.2f} the runs are the same whatever the value."
         return said
 
+    @property
+    def why(self) -> str:
+        """At which steps throughput is lost for the threshold, and with what fewer of, as the runs were."""
+        costly = [
+            (low, high)
+            for low, high in itertools.pairwise(self.tried)
+            if high.throughput_degradation - low.throughput_degradation > COSTLY * (high.value - low.value)
+        ]
+        if not costly:
+            return "No step costs as much as half of what it gains."
+        steps = (
+            f"from {low.value:.2f} to {high.value:.2f} the degradation rises from {low.throughput_degradation:.3f} to "
+            f"{high.throughput_degradation:.3f}, with {_fewer(low.most, high.most)}"
+            for low, high in costly
+        )
+        said = "; ".join(steps)
+        return f"{said[0].upper()}{said[1:]}."
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
@@ -168,7 +180,7 @@ class ThresholdStudy:
             "inside": self.learned.inside,
             "same_until": self.same_until,
             "found": self.found,
-            "why": self.studied.why,
+            "why": self.why,
         }
 
 
@@ -181,9 +193,32 @@ def threshold_runs(studied: Sequence[Studied] = STUDIED, *, seeds: int = SEEDS) 
     return seeds * sum(len(each.values) for each in studied)
 
 
-def _one(shared: tuple[Kit, Case], item: tuple[Studied, float, int]) -> Measured:
+def _fewer(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """What there was most of, where that changed.
+
+    >>> _fewer({"nodes": 3.0, "words": 2.0}, {"nodes": 2.0, "words": 2.0})
+    '2 nodes at most in place of 3'
+    """
+    changed = [
+        f"{after[name]:g} {name if name == NODES else f'of the instances of {name}'} at most in place of {most:g}"
+        for name, most in before.items()
+        if after[name] != most
+    ]
+    return ", ".join(changed) or "as many nodes and instances at most"
+
+
+def _most(curves: Curves) -> dict[str, float]:
+    held = {NODES: curves.nodes, **curves.parallelism}
+    return {name: max(count for _, count in steps) for name, steps in held.items()}
+
+
+def _one(
+    shared: tuple[Kit, Case], item: tuple[Studied, float, int]
+) -> tuple[Measured, dict[str, float] | None]:
     (kit, case), (studied, value, seed) = shared, item
-    return play_case(case, kit.symbiotic(case, thresholds=studied.thresholds(value)), seed)[0]
+    strategy = kit.symbiotic(case, thresholds=studied.thresholds(value))
+    measured, curves = play_case(case, strategy, seed, drawn=seed == 1)
+    return measured, None if curves is None else _most(curves)
 
 
 def study_thresholds(
@@ -206,12 +241,28 @@ def study_thresholds(
         if isinstance(answer, BaseException):
             raise answer
     runs: dict[tuple[str, float], list[Measured]] = {}
-    for (each, value, _), answer in zip(items, answers, strict=True):
-        runs.setdefault((each.name, value), []).append(answer)
-    return [_studied(each, {value: runs[each.name, value] for value in each.values}) for each in studied]
+    most: dict[tuple[str, float], dict[str, float]] = {}
+    for (each, value, _), (measured, held) in zip(items, answers, strict=True):
+        runs.setdefault((each.name, value), []).append(measured)
+        if held is not None:
+            most[each.name, value] = held
+    return [
+        _studied(
+            each,
+            case,
+            {value: runs[each.name, value] for value in each.values},
+            {value: most[each.name, value] for value in each.values},
+        )
+        for each in studied
+    ]
 
 
-def _studied(studied: Studied, runs: Mapping[float, Sequence[Measured]]) -> ThresholdStudy:
+def _studied(
+    studied: Studied,
+    case: Case,
+    runs: Mapping[float, Sequence[Measured]],
+    most: Mapping[float, Mapping[str, float]],
+) -> ThresholdStudy:
     def trial(value: float, number: int) -> float:
         drawn = runs[value][number % len(runs[value])]
         return drawn.throughput_degradation_unsmoothed or 0.0
@@ -228,8 +279,11 @@ def _studied(studied: Studied, runs: Mapping[float, Sequence[Measured]]) -> Thre
                 nodes_saved=mean.nodes_saved or 0.0,
                 reward=value - lost,
                 published=studied.rewards.get(value),
+                most=most[value],
             )
         )
     lowest = runs[studied.values[0]]
     same = list(itertools.takewhile(lambda value: runs[value] == lowest, studied.values))
-    return ThresholdStudy(studied=studied, tried=tried, learned=learner.learn(TRIALS), same_until=same[-1])
+    return ThresholdStudy(
+        studied=studied, case=case, tried=tried, learned=learner.learn(TRIALS), same_until=same[-1]
+    )
