@@ -17,6 +17,7 @@
     │   └── TargetGoneError   it has ended; there is nothing left to scale
     ├── MessageError          what came over the wire is not what agents send
     └── StoreError            readings or ledger cannot be written or read
+        └── NoStoreError      an empty file, a letter, a database of something else (an InputError too)
 
     EbbflowWarning            something works, but not the way it was meant to
 """
@@ -106,6 +107,10 @@ class MessageError(EbbflowError):
 
 class StoreError(EbbflowError):
     """Readings or ledger cannot be written or read."""
+
+
+class NoStoreError(StoreError, InputError):
+    """A file that was named as a store and is none, or a broken one."""
 
 
 class EbbflowWarning(UserWarning):

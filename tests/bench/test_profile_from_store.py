@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,10 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.given_profiles import estimators_for
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.profiling.profile import Profile
+from ebbflow.profiling.profile import Profile, Spread
 from ebbflow.targets.simulator import NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
+from ebbflow.targets.simulator.engine import named_apart
 from ebbflow.targets.simulator.scenario import Tenant
 from ebbflow.workloads import parse_load
 
@@ -58,10 +60,9 @@ def played(scenario: Scenario, path: Path, on_cycle: Callable[[CycleReport], Non
 class Beside:
     """Learns of one query what a loop sees, while it runs."""
 
-    def __init__(self, query: str, operators: Iterable[str]) -> None:
-        self._query, self._last_s = query, -1.0
-        chain = Pipeline.chain(query, *operators)
-        self._learner = ProfileLearner(replace(chain, streams=()), kinds=QUICK, target="simulator")
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._query, self._last_s = pipeline.name, -1.0
+        self._learner = ProfileLearner(pipeline, kinds=QUICK, target="simulator")
 
     def hear(self, report: CycleReport) -> None:
         seen = report.observation
@@ -76,7 +77,7 @@ class Beside:
 
 
 def test_costs_and_selectivities_are_those_that_a_learner_beside_the_loop_finds(tmp_path: Path) -> None:
-    beside = Beside("top-words", TOP_WORDS.pipeline.order)
+    beside = Beside(TOP_WORDS.pipeline)
     found = learn_from_store(played(SCENARIO, tmp_path / "run.sqlite", beside.hear), kinds=QUICK)
     profile, direct = found.profile, beside.profile
     assert direct.costs is not None
@@ -84,7 +85,8 @@ def test_costs_and_selectivities_are_those_that_a_learner_beside_the_loop_finds(
     assert direct.costs.reconfiguration is not None
     assert direct.costs.lead_time_s is not None
     assert profile.costs == direct.costs
-    assert set(profile.selectivity) == {("top-words", name) for name in TOP_WORDS.pipeline.order}
+    streams = {(stream.source, stream.target) for stream in TOP_WORDS.pipeline.streams}
+    assert set(profile.selectivity) == {*streams, ("top-words", "reader")}
     for ends, spread in direct.selectivity.items():
         assert profile.selectivity[ends].mean == pytest.approx(spread.mean, rel=1e-3)
     assert (profile.pipeline, profile.target, found.notes) == ("top-words", "simulator", ())
@@ -94,27 +96,29 @@ def test_of_two_queries_in_one_store_each_has_its_own_costs_and_operators(tmp_pa
     other = Tenant(
         engine=SENTIMENT.micro_batch(noise=0.05), load=parse_load("sine(base=20, peak=80, period=3m)")
     )
-    names = {
-        costed.pipeline.name: [f"{costed.pipeline.name}/{each}" for each in costed.pipeline.order]
-        for costed in (TOP_WORDS, SENTIMENT)
+    besides = {
+        costed.pipeline.name: Beside(named_apart(costed.pipeline)) for costed in (TOP_WORDS, SENTIMENT)
     }
-    besides = {query: Beside(query, operators) for query, operators in names.items()}
 
     def hear(report: CycleReport) -> None:
         for beside in besides.values():
             beside.hear(report)
 
     path = played(replace(SCENARIO, others=(other,)), tmp_path / "run.sqlite", hear)
-    with pytest.raises(InputError, match="has batches of sentiment, top-words; choose one with --pipeline"):
+    with pytest.raises(InputError, match="is of top-words, sentiment; choose one with --pipeline"):
         learn_from_store(path)
-    for query, operators in names.items():
+    for query in besides:
         profile, direct = learn_from_store(path, query, kinds=QUICK).profile, besides[query].profile
         assert profile.costs is not None
         assert direct.costs is not None
         assert profile.costs.stages == direct.costs.stages
         assert profile.costs.driver_s == direct.costs.driver_s
-        assert set(profile.selectivity) == {(query, each) for each in operators}
-        for ends, spread in direct.selectivity.items():
+        # In the names that operators have where their pipeline is alone: so a profile is given to whoever sizes.
+        bare = {
+            tuple(end.removeprefix(f"{query}/") for end in ends): s for ends, s in direct.selectivity.items()
+        }
+        assert set(profile.selectivity) == set(bare)
+        for ends, spread in bare.items():
             assert profile.selectivity[ends].mean == pytest.approx(spread.mean, rel=1e-3)
         # Only the first was restarted; a restart of one tells nothing of the other.
         assert (profile.costs.reconfiguration is not None) is (query == "top-words")
@@ -132,14 +136,15 @@ def test_it_is_accepted_where_batches_are_sized_by_one_and_that_of_an_older_stor
 
 
 def without_batches(path: Path) -> Path:
-    """As a version before batches were kept wrote it."""
-    with contextlib.closing(sqlite3.connect(path)) as file:
+    """As a version before batches and pipelines were kept wrote it."""
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
         file.execute("DROP TABLE batches")
+        file.execute("DELETE FROM terms WHERE name = 'pipeline'")
     return path
 
 
 def test_an_older_store_gives_what_is_in_its_readings_and_says_what_is_not(tmp_path: Path) -> None:
-    beside = Beside("top-words", TOP_WORDS.pipeline.order)
+    beside = Beside(TOP_WORDS.pipeline)
     path = without_batches(played(SCENARIO, tmp_path / "run.sqlite", beside.hear))
     found, direct = learn_from_store(path, kinds=QUICK), beside.profile.costs
     assert found.profile.costs is not None
@@ -151,12 +156,75 @@ def test_an_older_store_gives_what_is_in_its_readings_and_says_what_is_not(tmp_p
     assert "no batches with their stages" in found.notes[0]
 
 
-def test_an_engine_without_batches_is_not_taken_for_an_older_version(tmp_path: Path) -> None:
-    flow = replace(SCENARIO, engine=TOP_WORDS.continuous(instances=4), seconds=120.0)
-    play(flow, Schedule([]), guards=(), store=tmp_path / "run.sqlite")
-    found = learn_from_store(tmp_path / "run.sqlite", kinds=QUICK)
+FLOW = replace(SCENARIO, engine=TOP_WORDS.continuous(instances=4), seconds=120.0)
+
+
+def test_an_engine_without_batches_gives_what_a_phase_does(tmp_path: Path) -> None:
+    beside = Beside(TOP_WORDS.pipeline)
+    path = tmp_path / "run.sqlite"
+    play(FLOW, Schedule([]), guards=(), on_cycle=beside.hear, store=path)
+    learned_at = datetime(2026, 11, 16, tzinfo=UTC)
+    found = learn_from_store(path, kinds=QUICK, learned_at=learned_at)
     assert set(found.profile.cpu) == set(TOP_WORDS.pipeline.order)
-    assert found.notes == ()
+    assert len(found.profile.selectivity) == len(TOP_WORDS.pipeline.streams)
+    for ends, spread in beside.profile.selectivity.items():
+        assert found.profile.selectivity[ends].mean == pytest.approx(spread.mean)
+    assert (found.profile.pipeline, found.profile.learned_at, found.notes) == ("top-words", learned_at, ())
+    with pytest.raises(InputError, match="is of top-words, not of 'sentiment'; name that with --pipeline"):
+        learn_from_store(path, "sentiment")
+
+
+def test_of_two_without_batches_each_has_its_own_and_is_taken_where_both_are_and_where_it_is_alone(
+    tmp_path: Path,
+) -> None:
+    other = Tenant(engine=SENTIMENT.continuous(instances=4), load=parse_load("constant(40)"))
+    play(replace(FLOW, others=(other,)), Schedule([]), guards=(), store=tmp_path / "run.sqlite")
+    pipelines = [TOP_WORDS.pipeline, SENTIMENT.pipeline]
+    for pipeline in pipelines:
+        profile = learn_from_store(tmp_path / "run.sqlite", pipeline.name, kinds=QUICK).profile
+        assert set(profile.cpu) == set(pipeline.order)
+        assert set(profile.selectivity) == {(stream.source, stream.target) for stream in pipeline.streams}
+        for there in (pipelines, [pipeline]):
+            assert list(estimators_for({"it": profile}, there, in_batches=False)) == [pipeline.name]
+
+
+def test_a_lead_time_is_the_nodes_own_however_seldom_the_loop_looks(tmp_path: Path) -> None:
+    """Looks every 10 s see a node that takes 12 s at the second one."""
+    path = tmp_path / "run.sqlite"
+    play(replace(FLOW, cycle_s=10.0), Schedule([(50.0, {}, 5)]), guards=(), store=path)
+    costs = learn_from_store(path, kinds=QUICK).profile.costs
+    assert costs is not None
+    assert costs.lead_time_s == Spread(mean=12.0, deviation=0.0, samples=1)
+
+
+def test_a_pipeline_that_another_version_wrote_otherwise_is_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    play(FLOW, Schedule([]), guards=(), store=path)
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE terms SET value = '{\"name\": 7}' WHERE name = 'pipeline'")
+    found = learn_from_store(path, kinds=QUICK).profile
+    assert (found.pipeline, found.selectivity, set(found.cpu)) == ("run", {}, set(TOP_WORDS.pipeline.order))
+
+
+def test_what_is_no_reading_is_left_out_and_counted(tmp_path: Path) -> None:
+    """Text, infinity and counts below 0, in a store that had none of them before."""
+    sound, path = on_spark(tmp_path / "sound.sqlite", "q"), on_spark(tmp_path / "run.sqlite", "q")
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        (series,) = file.execute(
+            "SELECT id FROM series WHERE subject = 'reader' AND metric = 'rows-in'"
+        ).fetchone()
+        bad = [(115.0, "many"), (125.0, float("inf")), (135.0, -1e6), (145.0, b"\0"), (float("inf"), 1.0)]
+        file.executemany(f"INSERT INTO readings VALUES ({series}, ?, ?)", bad)
+    found = learn_from_store(path, kinds=QUICK)
+    assert found.profile == learn_from_store(sound, kinds=QUICK).profile
+    assert found.notes[-1] == "5 readings were left out: a reading is a number of 0 or more"
+
+
+def test_a_time_that_is_no_date_is_one_line(tmp_path: Path) -> None:
+    with contextlib.closing(Store(tmp_path / "run.sqlite", ManualClock())) as store:
+        store.add([Reading(1e15, "main", Metric.NODES, 1.0)])
+    with pytest.raises(InputError, match="which is no date"):
+        learn_from_store(tmp_path / "run.sqlite")
 
 
 def test_a_store_of_an_earlier_run_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

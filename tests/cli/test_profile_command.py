@@ -101,7 +101,7 @@ def test_a_store_tells_what_batches_cost_and_the_profile_is_taken_by_who_sizes_t
     assert told["costs"]["driver_s"] == pytest.approx(engine.driver_s, rel=0.01)
     assert [stage["tasks"] for stage in told["costs"]["stages"]] == [stage.tasks for stage in engine.stages]
     assert told["costs"]["per_row_s"] == pytest.approx(sum(s.per_row_s for s in engine.stages), rel=0.01)
-    assert {each["from"] for each in told["selectivity"]} == {"top-words"}
+    assert ("words", "stop-words") in {(each["from"], each["to"]) for each in told["selectivity"]}
     code, out, err = ebbflow(
         monkeypatch, capsys,
         *("simulate", "--strategy", "symbiotic", "--profile", told["file"], "--load", "constant(100)"),
@@ -110,12 +110,65 @@ def test_a_store_tells_what_batches_cost_and_the_profile_is_taken_by_who_sizes_t
     assert code == 0, err
 
 
+def test_a_store_without_batches_gives_a_profile_that_the_continuous_engine_is_sized_by(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    load = parse_load("sine(base=50, peak=400, period=4m)")
+    scenario = Scenario(engine=built_in_engine("top-words", "continuous"), load=load, seconds=600.0)
+    play(scenario, make_strategy("capacity"), store=Path("c4.sqlite"))
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", "c4.sqlite", "--json")
+    told = json.loads(out)
+    assert (code, told["pipeline"], told["notes"]) == (0, "top-words", [])
+    assert len(told["selectivity"]) == len(scenario.engine.pipeline.streams)
+    assert Profile.read(Path(told["file"])).learned_at.year > 2000, "simulated time begins in 1970"
+    sized = ("simulate", "--engine", "continuous", "--strategy", "symbiotic", "--profile", told["file"])
+    code, _, err = ebbflow(
+        monkeypatch, capsys, *sized, "--load", "constant(100)", "--seconds", "60s", "--json"
+    )
+    assert code == 0, err
+    code, out, err = ebbflow(
+        monkeypatch, capsys, "profile", "--store", "c4.sqlite", "--pipeline", "sentiment"
+    )
+    assert (code, out) == (2, "")
+    assert "is of top-words, not of 'sentiment'" in err
+
+
+def test_what_would_be_refused_when_it_is_read_is_not_written(
+    monkeypatch, capsys, tmp_path: Path, store: Path
+) -> None:
+    """Batches of fewer than no rows."""
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(sqlite3.connect(store)) as file, file:
+        file.execute("UPDATE batches SET body = json_set(body, '$.rows', -json_extract(body, '$.rows'))")
+    code, out, err = ebbflow(monkeypatch, capsys, "profile", "--store", "run.sqlite")
+    assert (code, out) == (2, "")
+    assert "run.sqlite: what was learned cannot be meant, and is not written: " in err
+    assert len(err.strip().splitlines()) == 1
+    assert not Path("run.profile.toml").exists()
+
+
+@pytest.mark.parametrize("command", [("profile", "--store"), ("ledger",), ("replay",)])
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0 and no more"])
+def test_a_file_that_is_no_store_is_one_line_and_code_2(
+    monkeypatch, capsys, tmp_path: Path, command: tuple[str, ...], content: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.sqlite").write_bytes(content)
+    code, out, err = ebbflow(monkeypatch, capsys, *command, "run.sqlite")
+    assert (code, out) == (2, "")
+    assert "run.sqlite" in err
+    assert "no such table" not in err
+    assert len(err.strip().splitlines()) == 1
+
+
 def test_a_store_of_an_older_version_is_told_to_have_no_batches(
     monkeypatch, capsys, tmp_path: Path, store: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with contextlib.closing(sqlite3.connect(store)) as file:
+    with contextlib.closing(sqlite3.connect(store)) as file, file:
         file.execute("DROP TABLE batches")
+        file.execute("DELETE FROM terms WHERE name = 'pipeline'")
     code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store))
     assert code == 0
     assert "the store has no batches with their stages, as a version before this one wrote it" in out
@@ -135,6 +188,9 @@ def test_a_store_of_an_older_version_is_told_to_have_no_batches(
         (["--steps", "0"], "write 1 to 1000"),
         (["--hold", "soon"], "write it like"),
         (["--hold", "0s"], "leaves no time"),
+        (["--pipeline", ""], "--pipeline is empty; write the name of a pipeline"),
+        (["--store", "none.sqlite", "--pipeline", ""], "--pipeline is empty"),
+        (["--hold", "10s"], "write 20s or more"),
         (["--steps", "1", "--hold", "1ms"], "windows of 10 s are learned from; write 20s or more"),
         (["--seed", "-1"], "write a whole number from 0 up"),
         (["--peak", "inf", "--target", "spark"], "rows per second above 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -20,7 +21,7 @@ from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
-from ebbflow.errors import StoreError
+from ebbflow.errors import InputError, NoStoreError, StoreError
 from ebbflow.monitoring.store import MOST_BATCHES_WAITING, Store
 
 DAY_S = 86400.0
@@ -314,7 +315,8 @@ def test_a_store_of_a_version_without_batches_has_none_and_takes_them_when_it_is
     again.add((), [a_batch(2.0)])
     again.close()
     assert batches_in(store) == [a_batch(2.0)]
-    assert Store.read_readings(store.path, [Metric.NODES]) == {("main", Metric.NODES): [(1.0, 1.0)]}
+    kept = Store.read_readings(store.path, [Metric.NODES])
+    assert (kept.series, kept.dropped) == ({("main", Metric.NODES): [(1.0, 1.0)]}, 0)
 
 
 def test_a_batch_of_a_version_with_other_fields_does_not_spoil_the_rest(store: Store) -> None:
@@ -454,9 +456,62 @@ def test_a_path_that_cannot_be_a_store_is_one_clear_line(
     assert "\n" not in str(caught.value)
 
 
-def test_reading_the_ledger_of_no_store_is_a_store_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError):
-        Store.read_ledger(tmp_path / "nothing.sqlite")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("nothing", "there is no store"),
+        ("a folder", "there is no store"),
+        ("empty", "is no store of Ebbflow: it is empty"),
+        ("a letter", "or a broken one (file is not a database)"),
+        ("of another", "it has no table 'series'"),
+        ("cut off", "or a broken one (database disk image is malformed)"),
+        ("a torn ledger", "or a broken one (JSON is malformed"),
+    ],
+)
+def test_a_file_that_is_no_store_is_told_in_one_line_that_says_what_would_be_right(
+    tmp_path: Path, clock: ManualClock, kind: str, words: str
+) -> None:
+    path = tmp_path / "run.sqlite"
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "a letter":
+        path.write_text("this is a letter and no database, however long one looks at it" * 50)
+    elif kind == "empty":
+        path.touch()
+    elif kind == "of another":
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            file.execute("CREATE TABLE mails(body)")
+    elif kind != "nothing":
+        store = Store(path, clock)
+        for number in range(300):
+            store.append_ledger(float(number), "act", {"reason": "x" * 100})
+        store.close()
+        if kind == "cut off":
+            path.write_bytes(path.read_bytes()[:20_000])
+        else:
+            with contextlib.closing(sqlite3.connect(path)) as file, file:
+                file.execute("UPDATE ledger SET body = '}'")
+    with pytest.raises(NoStoreError) as caught:
+        Store.read_ledger(path)
+    assert isinstance(caught.value, InputError), "commands end with code 2"
+    assert words in str(caught.value)
+    assert str(caught.value).endswith("; name the file that a run was given with --store")
+
+
+def test_a_store_that_someone_keeps_locked_is_not_called_broken(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "run.sqlite", clock)
+    store.close()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0.0}))
+    with contextlib.closing(connect(store.path)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked") as caught:
+            Store.read_ledger(store.path)
+    assert not isinstance(caught.value, InputError)
 
 
 def test_closing_lets_go_of_the_file_even_if_the_last_readings_cannot_be_written(

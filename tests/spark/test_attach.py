@@ -90,7 +90,7 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert not attached.active
     assert query.isActive
     assert query.exception() is None
-    batches, rows = list(Store.read_batches(path)), Store.read_readings(path, [Metric.BATCH_ROWS])
+    batches, rows = list(Store.read_batches(path)), Store.read_readings(path, [Metric.BATCH_ROWS]).series
     assert [(b.ended_s, float(b.rows)) for b in batches] == rows["plain", Metric.BATCH_ROWS]
     assert any(batch.stages for batch in batches)
     learned = learn_from_store(path, kinds=QUICK).profile

@@ -153,6 +153,19 @@ def test_what_an_old_look_does_not_show_is_not_taken_for_silence_or_a_batch_with
         assert "longer than it should" not in decision.reason
 
 
+@pytest.mark.parametrize(("running_s", "overdue"), [(1.0, False), (60.0, True)])
+def test_a_batch_that_begins_after_a_pause_without_rows_is_not_late_by_the_pause(
+    running_s: float, overdue: bool
+) -> None:
+    """On a row in a minute or two, batches of half a second used to be called a minute and more late."""
+    strategy = Capacity()
+    for i in range(8):
+        strategy.decide(made_snapshot([made_batch(i, 20.0, [12], slots=12)], nodes=12))
+    strategy.decide(made_snapshot([], nodes=12, now_s=150.0, queries={"q": None}))
+    seen = made_snapshot([], nodes=12, now_s=200.0 + running_s, queries={"q": 200.0})
+    assert ("longer than it should" in strategy.decide(seen).reason) is overdue
+
+
 def test_a_rising_load_is_grown_for_before_it_is_there() -> None:
     steady = decide([150.0] * 5, [12], nodes=3)
     rising = decide([50.0, 75.0, 100.0, 125.0, 150.0], [12], nodes=3)

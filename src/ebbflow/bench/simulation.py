@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebbflow.bench.oracle import Oracle, cheapest_schedule
+from ebbflow.bench.pipeline_term import PIPELINE, pipeline_term
 from ebbflow.control.loop import ControlLoop, CycleReport, LoopStore
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
@@ -81,11 +82,19 @@ def play(
     is told of each cycle, as by ``attach``. ``store``: an SQLite file that keeps readings, batches and ledger, as
     that of ``attach`` does, for `ebbflow profile --store` and `ebbflow replay`; without one nothing is kept."""
     clock = ManualClock(0.0)
+    target = scenario.target(clock)
     if store is None:
-        return _play(scenario, strategy, guards, clock, MemoryStore(), on_cycle)
+        return _play(scenario, strategy, guards, clock, target, MemoryStore(), on_cycle)
     with closing(Store(store, clock)) as kept:
-        kept.set_terms({"slo": str(scenario.slo), "nodes": str(scenario.limits), "target": SIMULATOR})
-        return _play(scenario, strategy, guards, clock, kept, on_cycle)
+        kept.set_terms(
+            {
+                "slo": str(scenario.slo),
+                "nodes": str(scenario.limits),
+                "target": SIMULATOR,
+                PIPELINE: pipeline_term(target.pipeline),
+            }
+        )
+        return _play(scenario, strategy, guards, clock, target, kept, on_cycle)
 
 
 def _play(
@@ -93,10 +102,10 @@ def _play(
     strategy: Strategy,
     guards: Sequence[Guard] | None,
     clock: ManualClock,
+    target: SimulatorTarget,
     store: LoopStore,
     on_cycle: Callable[[CycleReport], None] | None,
 ) -> Simulation:
-    target = scenario.target(clock)
     loop = ControlLoop(
         remember_decisions=10_000_000,
         target=target,

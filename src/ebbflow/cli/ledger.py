@@ -13,7 +13,6 @@ from rich.table import Table
 
 from ebbflow.cli.output import Json, print_json
 from ebbflow.control.ledger import ACT
-from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 
 
@@ -31,12 +30,7 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Show the decisions of a run, also while it goes on."""
-    if not store.is_file():
-        raise InputError(f"there is no store {store}; name the file given with --store")
-    try:
-        chosen = Store.read_ledger(store, verdict=ACT if acts else None, last=last)
-    except StoreError as error:
-        raise InputError(f"{store} is not a store of Ebbflow, or a broken one ({error})") from None
+    chosen = Store.read_ledger(store, verdict=ACT if acts else None, last=last)
     if json:
         print_json(chosen)
         return

@@ -31,12 +31,15 @@ from ebbflow.core.duration import parse_seconds
 from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
+from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 
 SIMULATOR, SPARK = "simulator", "spark"
 USUAL = "top-words"
+SHORTEST_HOLD_S = 2 * WINDOW_S
+"""Wherever windows begin, one lies within each step."""
 
 
 def register(app: typer.Typer) -> None:
@@ -123,6 +126,8 @@ def profile(
     In the simulator that takes seconds; on a real Spark cluster a few minutes. The profile holds selectivities, the
     CPU of an instance and of a node, what batches and restarts cost, and for each how surely it is known.
     """
+    if pipeline == "":
+        raise InputError("--pipeline is empty; write the name of a pipeline, or leave it out")
     _check_numbers(steps, noise, seed, peak, executors)
     hold_s = None if hold is None else _held(hold)
     simulated: dict[str, object] = {"engine": engine, "noise": noise, "seed": seed}
@@ -132,7 +137,7 @@ def profile(
         phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
         refuse({**phases, **simulated, **real}, "is for a profiling phase, and --store runs none")
         path = _writable(output, store.stem)
-        phase = learn_from_store(store, pipeline)
+        phase = learn_from_store(store, pipeline, learned_at=_now())
     elif (target or SIMULATOR) == SPARK:
         refuse(simulated, "is for --target simulator")
         name = pipeline or USUAL
@@ -152,7 +157,8 @@ def profile(
         raise TargetError(
             "nothing was learned: no window was read to its end; hold the steps longer with --hold"
         )
-    path.write_text(learned.to_text(), encoding="utf-8")
+    text = sound_text(learned, str(store or learned.pipeline))
+    path.write_text(text, encoding="utf-8")
     if json:
         print_json({**phase.to_json(), "file": str(path)})
     else:
@@ -177,10 +183,10 @@ def _check_numbers(
 
 def _held(hold: str) -> float:
     seconds = parse_seconds(hold)
-    if not seconds >= WINDOW_S:
+    if not seconds >= SHORTEST_HOLD_S:
         raise InputError(
             f"--hold {hold} leaves no time on a step: windows of {WINDOW_S:g} s are learned from; "
-            "write 20s or more"
+            f"write {SHORTEST_HOLD_S:g}s or more"
         )
     return seconds
 
@@ -201,9 +207,12 @@ def _in_simulator(
     made = replace(
         SimulatedPhase(pipeline=pipeline), **{key: value for key, value in given.items() if value is not None}
     )
-    now = datetime.fromtimestamp(SystemClock().now_s(), UTC).replace(microsecond=0)
     with _Shown() as shown:
-        return made.run(learned_at=now, on_progress=shown.tell)
+        return made.run(learned_at=_now(), on_progress=shown.tell)
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(SystemClock().now_s(), UTC).replace(microsecond=0)
 
 
 def _on_spark(

@@ -240,7 +240,7 @@ def _check_store(path: Path | None) -> None:
         try:
             Store.read_ledger(path, last=1)
         except StoreError as error:
-            raise InputError(f"{path} is not a store of Ebbflow; name another file ({error})") from None
+            raise InputError(f"cannot keep a store in {path}; name another file ({error})") from None
 
 
 def _of_query(run: Run) -> dict[str, Any]:

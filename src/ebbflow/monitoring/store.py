@@ -20,9 +20,11 @@ that kept no batches get the table when they are opened to be written, and read 
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,7 +35,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
-from ebbflow.errors import StoreError
+from ebbflow.errors import NoStoreError, StoreError
 
 FLUSH_EVERY_S = 1.0
 PRUNE_EVERY_S = 3600.0
@@ -57,8 +59,22 @@ CREATE TABLE IF NOT EXISTS terms(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS batches(
     time_s REAL NOT NULL, query TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY(time_s, query));
 """
+_ALWAYS = ("series", "readings", "ledger")
+"""Tables that stores of all versions have."""
+_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+"""Of the machine and the moment, and not of the file."""
 _encode = msgspec.json.Encoder().encode
 _decode_batch = msgspec.json.Decoder(Batch).decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptReadings:
+    """What a store has of some metrics."""
+
+    series: Mapping[tuple[str, Metric], list[tuple[float, float]]]
+    """(time, value) by subject and metric, oldest first."""
+    dropped: int = 0
+    """Values that are no readings: text, infinite, or below 0, which nothing in the catalogue can be."""
 
 
 class Store:
@@ -239,19 +255,20 @@ class Store:
             return _ledger_rows(reader, since_id, verdict, last)
 
     @staticmethod
-    def read_readings(
-        path: Path, metrics: Iterable[Metric]
-    ) -> dict[tuple[str, Metric], list[tuple[float, float]]]:
-        """(time, value) of every series of some metrics, oldest first, without touching the store."""
-        found = {}
+    def read_readings(path: Path, metrics: Iterable[Metric]) -> KeptReadings:
+        """Every series of some metrics, without touching the store."""
+        found, dropped = {}, 0
         with _reader(path) as reader:
             for metric in metrics:
                 for series, subject in _series(reader, metric):
                     rows = reader.execute(
                         "SELECT time_s, value FROM readings WHERE series = ? ORDER BY time_s", (series,)
-                    )
-                    found[subject, metric] = rows.fetchall()
-        return found
+                    ).fetchall()
+                    points = [row for row in rows if _is_reading(*row)]
+                    dropped += len(rows) - len(points)
+                    if points:
+                        found[subject, metric] = points
+        return KeptReadings(series=found, dropped=dropped)
 
     @staticmethod
     def read_subjects(path: Path, metric: Metric) -> set[str]:
@@ -283,12 +300,31 @@ class Store:
 
 @contextlib.contextmanager
 def _reader(path: Path) -> Iterator[sqlite3.Connection]:
-    """A store that another process may be writing."""
-    with (
-        _as_store_error(path),
-        contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as reader,
-    ):
-        yield reader
+    """A store that another process may be writing; ``NoStoreError`` where the file is none."""
+    right = "name the file that a run was given with --store"
+    if not path.is_file():
+        raise NoStoreError(f"there is no store {path}; {right}")
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as reader:
+            if not reader.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise NoStoreError(f"{path} is no store of Ebbflow: it is empty; {right}")
+            for name in _ALWAYS:
+                if not _has_table(reader, name):
+                    raise NoStoreError(f"{path} is no store of Ebbflow: it has no table '{name}'; {right}")
+            yield reader
+    except (sqlite3.Error, msgspec.DecodeError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+            raise StoreError(f"store {path}: {error}") from error
+        raise NoStoreError(f"{path} is no store of Ebbflow, or a broken one ({error}); {right}") from error
+
+
+def _is_reading(time_s: Any, value: Any) -> bool:
+    return (
+        isinstance(time_s, float)
+        and isinstance(value, float)
+        and math.isfinite(time_s)
+        and 0 <= value < math.inf
+    )
 
 
 def _has_table(reader: sqlite3.Connection, name: str) -> bool:

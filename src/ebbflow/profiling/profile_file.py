@@ -122,23 +122,46 @@ use a newer Ebbflow, or learn it again with `ebbflow profile`
             f"{where}: a profile of version {version}, and this Ebbflow reads versions up to {VERSION}; "
             "use a newer Ebbflow, or learn it again with `ebbflow profile`"
         )
+    checked = _checked(plain)
+    if isinstance(checked, str):
+        raise ProfileError(f"{where}: {checked}, or learn it again with `ebbflow profile`")
+    return checked
+
+
+def sound_text(profile: Profile, where: str) -> str:
+    """A profile as TOML that can be read again; ``ProfileError`` where what was learned cannot be meant.
+
+    >>> sound_text(Profile(pipeline="p", selectivity={("p", "a"): Spread(mean=-12.1)}), "run.sqlite")
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.ProfileError: run.sqlite: what was learned cannot be meant, and is not written: selectivity[0].mean \
+is -12.1; let it be learned from another run
+    """
+    text = to_text(profile)
+    checked = _checked(tomllib.loads(text))
+    if isinstance(checked, str):
+        raise ProfileError(
+            f"{where}: what was learned cannot be meant, and is not written: {checked.partition(';')[0]}; let it be "
+            "learned from another run"
+        )
+    return text
+
+
+def _checked(plain: dict[str, Any]) -> Profile | str:
+    """The profile in a document, or what is wrong in it and what would be right."""
     try:
         if wrong := wrong_number(plain):
-            raise ProfileError(wrong)
+            return wrong
         document = msgspec.convert(plain, _Document)
         if wrong := _wrong_text(document) or _wrong_range(document):
-            raise ProfileError(wrong)
+            return wrong
         profile = _profile(document)
         _ = profile.graph
     except msgspec.ValidationError as error:
-        wrong = _spoken(str(error), plain)
+        return _spoken(str(error), plain)
     except PipelineError as error:
-        wrong = f"selectivity: {error}; write streams that lead on from the source"
-    except ProfileError as error:
-        wrong = str(error)
-    else:
-        return profile
-    raise ProfileError(f"{where}: {wrong}, or learn it again with `ebbflow profile`")
+        return f"selectivity: {error}; write streams that lead on from the source"
+    return profile
 
 
 def _wrong_text(document: _Document) -> str | None:

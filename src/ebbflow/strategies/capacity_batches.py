@@ -75,7 +75,9 @@ class _Query:
             )  # it was passed over as the first; there is no time to wait for a better one
         if self.model.ready:
             rows = last.arrival_rate_per_s * max(0.0, due_s - last.started_s)
-            self.overdue_s = seen_s - due_s - 1.5 * self.model.on(slots).of(rows) - 2.0
+            # From when it began, where that was later: after a pause without rows it is not late by the pause.
+            began_s = max(due_s, running_since_s)
+            self.overdue_s = seen_s - began_s - 1.5 * self.model.on(slots).of(rows) - 2.0
             if self.overdue_s > 0:
                 self._explain(seen_s - running_since_s, running_since_s - last.started_s)
 

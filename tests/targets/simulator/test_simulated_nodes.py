@@ -15,6 +15,7 @@ from ebbflow.bench.score import score
 from ebbflow.bench.together import score_together
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
@@ -53,6 +54,21 @@ def test_a_count_that_is_remembered_is_the_count_made_anew(asked, looks_s, dies)
         pool.advance(now_s)
         pool.set_nodes(now_s, nodes, busy=busy)
         pool.let_go(now_s, between_batches=not busy)
+
+
+def test_the_lead_time_of_each_node_that_comes_is_read_once_and_not_that_of_one_taken_back() -> None:
+    other = Cluster(nodes=NodeKind(lead_time_s=99.0), initial_nodes=1)
+    target, clock = world(
+        query(Stage(tasks=2)), "constant(10)", 1, kind=NodeKind(lead_time_s=12.0), clusters={"other": other}
+    )
+    read = []
+    for wanted in (3, 2, 2, 2, 2):  # at 0 s, 10 s …: two are asked for, one of them is taken back
+        target.apply(Layout(nodes={"main": wanted, "other": 2}))
+        clock.advance(10.0)
+        read += [(r.time_s, r.value) for r in target.observe().readings if r.metric is Metric.LEAD_TIME]
+    clock.advance(100.0)
+    assert not [r for r in target.observe().readings if r.metric is Metric.LEAD_TIME]
+    assert read == [(20.0, 12.0)]
 
 
 def test_a_change_is_found_however_many_nodes_have_come_and_gone_since() -> None:

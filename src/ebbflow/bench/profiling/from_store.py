@@ -1,7 +1,8 @@
 """A profile from the store of an earlier run, whatever ran in it.
 
-A store has readings and finished batches with their stages, but not the graph of the operators: selectivities are those
-from the source to each operator. Where several queries ran, the batches tell whose an operator is. Stores of versions
+A store has readings and finished batches with their stages. That of a simulated run has the graph of the operators,
+too, and the profile is what a phase would have learned. On Spark the graph is not known: selectivities are those from
+the source to each operator, and where several queries ran, the batches tell whose an operator is. Stores of versions
 that kept no batches have readings alone: what batches, tasks and rows cost stays unknown, and, of several queries,
 whose the operators are.
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ebbflow.bench.pipeline_term import pipeline_of
 from ebbflow.bench.profiling.phase import Phase
 from ebbflow.core.batches import Batch
 from ebbflow.core.metrics import Metric
@@ -23,8 +25,9 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError
 from ebbflow.monitoring.store import Store
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.given_profiles import SPARK
+from ebbflow.profiling.given_profiles import SIMULATOR, SPARK
 from ebbflow.profiling.learner import METRICS, ProfileLearner
+from ebbflow.strategies.applications import applications
 
 Series = Mapping[tuple[str, Metric], Sequence[tuple[float, float]]]
 
@@ -43,33 +46,45 @@ _OF_ALL_QUERIES = {Metric.STATE_ROWS, Metric.STATE_SIZE}
 class _Kept:
     """What a store has to learn from about one query."""
 
-    operators: Sequence[str]
+    pipeline: Pipeline
     readings: list[Reading]
     batches: Sequence[Batch] = ()
     notes: tuple[str, ...] = ()
 
 
-def learn_from_store(path: Path, query: str | None = None, *, kinds: Sequence[str] = ALL) -> Phase:
-    """Learn from all that is in a store. ``query``: whose profile it is to be, where there are several."""
-    if not path.is_file():
-        raise InputError(f"there is no store {path}; name the file that a run was given with --store")
-    series = Store.read_readings(path, METRICS)
-    batches = list(Store.read_batches(path))
-    queries = sorted({batch.query for batch in batches}) or sorted(_subjects(series, Metric.BATCH_ROWS))
-    name = _chosen(path, query, queries)
-    kept = _with_batches(series, batches, name) if batches else _without_batches(series, queries)
-    learner = ProfileLearner(
-        Pipeline(name=name, operators=tuple(Operator(name=each) for each in kept.operators)),
-        kinds=kinds,
-        target=Store.read_terms(path).get("target", SPARK),
+def learn_from_store(
+    path: Path,
+    query: str | None = None,
+    *,
+    kinds: Sequence[str] = ALL,
+    learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC),
+) -> Phase:
+    """Learn from all that is in a store. ``query``: whose profile it is to be, where there are several.
+
+    ``learned_at``: of a simulated run, whose own time begins at 0. On Spark it is when the run was last read.
+    """
+    found, batches, terms = (
+        Store.read_readings(path, METRICS),
+        list(Store.read_batches(path)),
+        Store.read_terms(path),
     )
+    target = terms.get("target", SPARK)
+    whole = pipeline_of(terms) if target == SIMULATOR else None
+    if whole is not None:
+        parts = applications(whole)
+        kept = _of_graph(found.series, batches, _part(path, query, parts), several=len(parts) > 1)
+    else:
+        series = found.series
+        queries = sorted({batch.query for batch in batches}) or sorted(_subjects(series, Metric.BATCH_ROWS))
+        name = _chosen(path, query, queries)
+        kept = (_with_batches if batches else _without_batches)(series, batches, name, queries)
+    learner = ProfileLearner(kept.pipeline, kinds=kinds, target=target)
     _learn(learner, kept)
     began_s = time.process_time()
     ended_s = kept.readings[-1].time_s if kept.readings else 0.0
-    profile = learner.profile(datetime.fromtimestamp(ended_s, UTC).replace(microsecond=0))
-    profile = replace(
-        profile, cpu={each: profile.cpu[each] for each in kept.operators if each in profile.cpu}
-    )
+    profile = learner.profile(learned_at if target == SIMULATOR else _date(path, ended_s))
+    mine = [each.name for each in kept.pipeline.operators]
+    profile = replace(profile, cpu={each: profile.cpu[each] for each in mine if each in profile.cpu})
     if not profile.cpu and not profile.selectivity and profile.costs is None:
         raise InputError(
             f"the store {path} has no batches, and no readings of an operator, a node or a restart, to learn from; let "
@@ -80,8 +95,25 @@ def learn_from_store(path: Path, query: str | None = None, *, kinds: Sequence[st
         accuracy=None,
         seconds=ended_s - kept.readings[0].time_s,
         training_s=time.process_time() - began_s,
-        notes=kept.notes,
+        notes=(*kept.notes, *_told_of(found.dropped)),
     )
+
+
+def _told_of(dropped: int) -> list[str]:
+    if not dropped:
+        return []
+    what = "1 reading was" if dropped == 1 else f"{dropped} readings were"
+    return [f"{what} left out: a reading is a number of 0 or more"]
+
+
+def _date(path: Path, time_s: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(time_s, UTC).replace(microsecond=0)
+    except (OverflowError, OSError, ValueError):
+        raise InputError(
+            f"the store {path} has a reading of {time_s:g} s after 1970, which is no date; let a run keep another "
+            "one with --store"
+        ) from None
 
 
 def _learn(learner: ProfileLearner, kept: _Kept) -> None:
@@ -94,18 +126,33 @@ def _learn(learner: ProfileLearner, kept: _Kept) -> None:
         told = until
 
 
-def _with_batches(series: Series, batches: Sequence[Batch], name: str) -> _Kept:
-    """What is of the query: its batches, its operators, its restarts.
+def _of_graph(series: Series, batches: Sequence[Batch], part: Pipeline, *, several: bool) -> _Kept:
+    """What is of one pipeline of a simulated run. Of several, operators are named ``pipeline/operator`` in the store;
+    a profile has the names that they have where the pipeline is alone, as whoever is given one expects."""
+    bare = {name: name.removeprefix(f"{part.name}/") if several else name for name in part.order}
+    series = {(bare.get(subject, subject), metric): points for (subject, metric), points in series.items()}
+    mine = [batch for batch in batches if batch.query == part.name]
+    return _Kept(
+        pipeline=replace(
+            part,
+            operators=tuple(replace(each, name=bare[each.name]) for each in part.operators),
+            streams=tuple(
+                replace(each, source=bare[each.source], target=bare[each.target]) for each in part.streams
+            ),
+        ),
+        readings=_readings_of(series, mine, part.name, several=several),
+        batches=mine,
+    )
 
-    Readings of other queries' operators stay among them: a node's CPU is that of all instances on it. What is only
-    read of all queries together (state) is left out where there are several.
-    """
+
+def _with_batches(series: Series, batches: Sequence[Batch], name: str, queries: Sequence[str]) -> _Kept:
+    """What is of the query: its batches, its operators, its restarts."""
     owners: dict[str, set[str]] = {}
     for batch in batches:
         for run in batch.operators:
             owners.setdefault(run.name, set()).add(batch.query)
     operators, notes = _subjects(series, Metric.ROWS_IN), []
-    if several := any(batch.query != name for batch in batches):
+    if len(queries) > 1:
         notes += [
             f"operator {each} has the same name in {' and '.join(sorted(of))}: nothing is learned of it"
             for each, of in sorted(owners.items())
@@ -113,11 +160,21 @@ def _with_batches(series: Series, batches: Sequence[Batch], name: str) -> _Kept:
         ]
         operators = {each for each in operators if owners.get(each) == {name}}
     mine = [batch for batch in batches if batch.query == name]
+    readings = _readings_of(series, mine, name, several=len(queries) > 1)
+    return _Kept(pipeline=_unjoined(name, operators), readings=readings, batches=mine, notes=tuple(notes))
+
+
+def _readings_of(series: Series, batches: Sequence[Batch], name: str, *, several: bool) -> list[Reading]:
+    """Of a query and its batches, in the order of time.
+
+    Readings of other queries' operators stay among them: a node's CPU is that of all instances on it. What is only
+    read of all queries together (state) is left out where there are several.
+    """
     # Rows and times from the batches themselves: an application may be called as one of its queries is, and the
     # readings of that name are then of all of them.
     readings = [
         Reading(batch.ended_s, name, metric, value)
-        for batch in mine
+        for batch in batches
         for metric, value in (
             (Metric.BATCH_ROWS, float(batch.rows)),
             (Metric.BATCH_TIME, batch.duration_s),
@@ -133,10 +190,10 @@ def _with_batches(series: Series, batches: Sequence[Batch], name: str) -> _Kept:
         }
     )
     readings.sort(key=lambda reading: reading.time_s)
-    return _Kept(operators=sorted(operators), readings=readings, batches=mine, notes=tuple(notes))
+    return readings
 
 
-def _without_batches(series: Series, queries: Sequence[str]) -> _Kept:
+def _without_batches(series: Series, _: Sequence[Batch], name: str, queries: Sequence[str]) -> _Kept:
     """Of several queries nobody can tell whose the operators are: those of all, and no selectivities."""
     notes = []
     if queries:
@@ -157,7 +214,13 @@ def _without_batches(series: Series, queries: Sequence[str]) -> _Kept:
         }
     )
     readings.sort(key=lambda reading: reading.time_s)
-    return _Kept(operators=sorted(_subjects(series, Metric.ROWS_IN)), readings=readings, notes=tuple(notes))
+    operators = _subjects(series, Metric.ROWS_IN)
+    return _Kept(pipeline=_unjoined(name, operators), readings=readings, notes=tuple(notes))
+
+
+def _unjoined(name: str, operators: Iterable[str]) -> Pipeline:
+    """Nobody knows which operator feeds which."""
+    return Pipeline(name=name, operators=tuple(Operator(name=each) for each in sorted(operators)))
 
 
 def _subjects(series: Series, wanted: Metric) -> set[str]:
@@ -170,6 +233,16 @@ def _readings(series: Series) -> list[Reading]:
         for (subject, metric), points in series.items()
         for time_s, value in points
     ]
+
+
+def _part(path: Path, query: str | None, parts: Sequence[Pipeline]) -> Pipeline:
+    names = ", ".join(part.name for part in parts)
+    if query is None and len(parts) > 1:
+        raise InputError(f"the store {path} is of {names}; choose one with --pipeline")
+    found = next((part for part in parts if query in (None, part.name)), None)
+    if found is None:
+        raise InputError(f"the store {path} is of {names}, not of '{query}'; name that with --pipeline")
+    return found
 
 
 def _chosen(path: Path, query: str | None, queries: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ebbflow.core.layout import MAIN
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError, StoreError, UnknownNameError
+from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.monitoring.store import Store
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -41,11 +42,8 @@ def is_store(path: Path) -> bool:
 
 def read_store(path: Path, query: str | None = None) -> Recording:
     """The record of one query: the one named, or the one with the most rows."""
-    try:
-        series = Store.read_readings(path, _NEEDED)
-        ledger, terms = _ledger(path), Store.read_terms(path)
-    except StoreError as error:
-        raise InputError(f"{path} is no store of Ebbflow, or a broken one ({error})") from None
+    series = Store.read_readings(path, _NEEDED).series
+    ledger, terms = _ledger(path), Store.read_terms(path)
     rows = {
         subject: sum(v for _, v in points)
         for (subject, m), points in series.items()
@@ -92,7 +90,7 @@ def _ledger(path: Path) -> list[LedgerEntry]:
 
 
 def _batches(
-    series: dict[tuple[str, Metric], list[tuple[float, float]]], query: str
+    series: Mapping[tuple[str, Metric], list[tuple[float, float]]], query: str
 ) -> tuple[RecordedBatch, ...]:
     """Readings of a batch carry the time of its end; a batch without a time or rows was not kept whole."""
     took_s = dict(series.get((query, Metric.BATCH_TIME), ()))

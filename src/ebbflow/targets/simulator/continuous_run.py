@@ -147,7 +147,7 @@ class ContinuousRun:
         name, asked_s = self.engine.pipeline.name, self.stopping_since_s or 0.0
         stopped_s = (self._stop_until_s or now_s) - self._pause_s - self._move_s
         self._restarts += [
-            Reading(now_s, name, Metric.RESTART_STOP, stopped_s - asked_s),
+            Reading(now_s, name, Metric.RESTART_STOP, max(0.0, stopped_s - asked_s)),
             Reading(now_s, name, Metric.RESTART_STATE, self._move_s),
             Reading(now_s, name, Metric.RESTART_START, self._pause_s),
         ]

@@ -36,6 +36,8 @@ class NodePool:
         )
         self._leads_unseen: list[Node] = []
         self._lead_estimate_s: float | None = None
+        self._came: list[Node] = []
+        """Nodes that were asked for and came, until someone asks how long they took."""
         self._strength: Strength | None = None
         self._census: Census | None = None
         self.some_leave = False
@@ -145,8 +147,14 @@ class NodePool:
         if joined:
             self._leads_unseen = [n for n in self._leads_unseen if n.join_s > until_s]
         for node in joined:
-            lead_s, old = node.join_s - node.asked_s, self._lead_estimate_s
+            lead_s, old = node.lead_time_s, self._lead_estimate_s
             self._lead_estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s
+        self._came += joined
+
+    def take_came(self) -> list[Node]:
+        """Nodes that came since this was last asked."""
+        came, self._came = self._came, []
+        return came
 
     def set_nodes(self, now_s: float, wanted: int, *, busy: bool) -> int:
         """Ask for a number of nodes; returns how many are requested now.

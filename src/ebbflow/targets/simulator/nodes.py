@@ -80,6 +80,11 @@ class Node:
     died: bool = False
     slow: SlowNode | None = None
 
+    @property
+    def lead_time_s(self) -> float:
+        """From asking for it until it was there."""
+        return self.join_s - self.asked_s
+
     def stays_after(self, time_s: float) -> bool:
         """Whether nobody knows at a time that it will go; a death is not known before it happens."""
         return self.stop_s == math.inf or (self.died and self.stop_s > time_s)

@@ -14,6 +14,7 @@ from ebbflow.core.curve import Curve, sum_of_steps
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
@@ -149,6 +150,11 @@ class SimulatorTarget:
     # -- for whoever keeps the record ------------------------------------------------------------
 
     @property
+    def pipeline(self) -> Pipeline:
+        """What is scaled: all pipelines side by side, each operator with the name of its own."""
+        return self._overall.pipeline
+
+    @property
     def pipelines(self) -> tuple[str, ...]:
         """Names of the pipelines at work."""
         return tuple(self._runs)
@@ -219,11 +225,16 @@ class SimulatorTarget:
                 Reading(now_s, cluster, Metric.NODES_REQUESTED, float(count.requested)),
                 Reading(now_s, cluster, Metric.SLOTS, float(slots)),
             ]
+            came = self._pools[cluster].take_came()
+            if cluster == MAIN:  # as on Spark; a lead time does not say of which cluster it is
+                readings += [
+                    Reading(now_s, f"node-{node.number}", Metric.LEAD_TIME, node.lead_time_s) for node in came
+                ]
         main = self._pools[MAIN]
         layout, requested = self._layouts(counts)
         return Observation(
             time_s=now_s,
-            pipeline=self._overall.pipeline,
+            pipeline=self.pipeline,
             layout=layout,
             requested=requested,
             slots_per_node=main.kind.slots,
