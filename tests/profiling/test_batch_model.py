@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,7 @@ def run(tasks: int, task_time_s: float, longest_task_s: float | None = None) -> 
     )
 
 
-def true_s(stages: tuple[TrueStage, ...], rows: float, slots: int, driver_s: float = 0.5) -> float:
+def true_s(stages: Sequence[TrueStage], rows: float, slots: int, driver_s: float = 0.5) -> float:
     return driver_s + sum(
         max(math.ceil(s.tasks / slots), s.skew) * (s.per_task_s + s.per_row_s * rows / s.tasks)
         for s in stages
@@ -135,10 +136,27 @@ def test_one_long_task_is_skew_that_no_slot_cures() -> None:
     assert model.on(1).of(2000) > 1.5 * model.on(2).of(2000)
 
 
-def test_a_query_whose_plan_lost_a_stage_forgets_it() -> None:
-    model = taught(MAP, REDUCE)
-    model.learn(made_batch(1000, [MAP]))
-    assert len(model.stages) == 1
+@pytest.mark.parametrize("others", [[MAP], [MAP, REDUCE, MAP]])
+def test_three_batches_in_a_row_with_other_stages_are_another_plan(others: list[TrueStage]) -> None:
+    model, before = taught(MAP, REDUCE), taught(MAP, REDUCE)
+    for _ in range(2):
+        model.learn(made_batch(1000, others))
+    assert model.on(2) == before.on(2), "half a batch may have been told"
+    model.learn(made_batch(1000, [MAP, REDUCE]))
+    for _ in range(3):
+        model.learn(made_batch(1000, others))
+    assert model.on(2).of(1000) == pytest.approx(true_s(others, 1000, 2), rel=0.01)
+
+
+def test_a_profile_that_the_first_batch_fits_is_not_dropped_for_one_that_does_not() -> None:
+    model = BatchModel(profiled(MAP, REDUCE))
+    model.learn(made_batch(1000, [MAP, REDUCE], batch_id=0))
+    model.learn(made_batch(1000, [MAP], batch_id=1))
+    assert model.base is not None
+    for i in range(2, 12):
+        model.learn(made_batch(1000, [MAP, REDUCE], batch_id=i, steady=False))
+    model.learn(made_batch(1000, [MAP], batch_id=12))
+    assert model.base is not None
 
 
 def test_another_number_of_tasks_is_taken_over_at_once() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import random
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import pytest
 from made_snapshots import made_batch, made_snapshot
 
@@ -22,7 +24,7 @@ from ebbflow.monitoring.memory_store import MemoryStore
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
-from ebbflow.strategies import Symbiotic
+from ebbflow.strategies import Capacity, Symbiotic
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.workloads import parse_load
@@ -234,7 +236,8 @@ def told_of_drift(
 def test_a_stage_that_gets_two_fifths_dearer_is_noticed_the_sooner_the_less_batches_scatter(
     load: str, stage: int, noise: float, batches: int
 ) -> None:
-    ((second, drift),) = told_of_drift(load, 1200, noise=noise, dearer_at_s=600, stage=stage)
+    (second, drift), *later = told_of_drift(load, 1200, noise=noise, dearer_at_s=600, stage=stage)
+    assert len(later) <= 1, "what was learned anew from a few batches may be corrected once"
     assert 600 < second <= 600 + 5 * batches
     assert drift.startswith(f"stage {stage + 1} of top-words")
     assert "more task time than its profile says" in drift
@@ -244,3 +247,58 @@ def test_a_stage_that_gets_two_fifths_dearer_is_noticed_the_sooner_the_less_batc
 @pytest.mark.parametrize("load", ["constant(400)", "sine(base=200, peak=900, period=1h)"])
 def test_hours_of_noise_raise_no_alarm(load: str, noise: float) -> None:
     assert told_of_drift(load, 3 * 3600, noise=noise) == []
+
+
+@pytest.mark.parametrize("level", [0.5, 1.0, 1.6])
+def test_a_node_that_warms_up_is_no_change_of_a_stage_that_has_changed_before(
+    level: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stage costs so many times what its profile says, which is noticed; then a node comes, and 8 batches warm up."""
+    strategy, noise = Symbiotic(known(12)), random.Random(3)
+
+    def batch(number: int, factor: float) -> Batch:
+        return dearer(made_batch(number, 100.0, [12], slots=2), 0, level * factor * noise.gauss(1.0, 0.03))
+
+    for n in range(1, 140):
+        look(strategy, batch(n, 1.0))
+    assert ("learning it anew" in caplog.text) == (level != 1.0)
+    caplog.clear()
+    look(strategy, msgspec.structs.replace(batch(140, 1.8), steady=False))
+    for n in range(141, 200):
+        look(strategy, batch(n, 1.0 + 0.8 * max(0.0, 1.0 - (n - 140) / 8)))
+    assert "learning it anew" not in caplog.text
+
+
+# -- what is not known -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_nobody_leaves_for_a_query_that_nodes_do_not_help_while_another_is_not_known(profiled: bool) -> None:
+    """One task of `a` is too much at any size; `b` is at its first batch."""
+    strategy = Symbiotic(known(1, query="a") if profiled else None)
+    for n in range(1, 40):
+        batch = made_batch(n, 150.0, [1], slots=10, query="a")
+        queries = {"a": None, "b": 20.0 if n >= 4 else None}
+        decision = look(strategy, batch, nodes=10, queries=queries)
+        assert decision.wanted.main_nodes == 10, decision.reason
+    strategy = Symbiotic(known(1, query="a") if profiled else None)
+    sizes = [
+        look(strategy, made_batch(n, 150.0, [1], slots=10, query="a"), nodes=10, queries={"a": None})
+        for n in range(1, 40)
+    ]
+    assert min(each.wanted.main_nodes for each in sizes) == 1, "alone it may"
+
+
+@pytest.mark.parametrize("strategy", [Symbiotic(), Capacity()])
+def test_silence_after_the_clock_was_set_back_counts(strategy: Symbiotic | Capacity) -> None:
+    def decide(now_s: float, *batches: Batch) -> Decision:
+        return strategy.decide(
+            made_snapshot(batches, nodes=4, pipeline=PIPELINE, now_s=now_s, queries={"q": None})
+        )
+
+    for n in range(1, 30):
+        decide(10_004.0 + 5 * n, made_batch(n, 200.0, [12], slots=4, started_s=10_000.0 + 5 * n))
+    strategy.start_over(6_550.0)
+    sizes = [decide(6_550.0 + 5 * k).wanted.main_nodes for k in range(60)]
+    assert sizes[0] == 4
+    assert sizes[-1] == 1

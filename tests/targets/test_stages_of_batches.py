@@ -31,6 +31,8 @@ class Driver:
         """Jobs that have ended, as far as is known."""
         self.known = 0
         """Jobs that are known."""
+        self.forgotten: set[int] = set()
+        self.idle = False
 
     def trigger_interval_s(self, query: Any) -> float:
         return 2.0
@@ -42,7 +44,7 @@ class Driver:
         return None
 
     def status(self, query: Any) -> QueryStatus:
-        return QueryStatus("", True, True)
+        return QueryStatus("", not self.idle, not self.idle)
 
     def stage_cpu_s(self, stage_id: int) -> float | None:
         return None
@@ -69,7 +71,9 @@ class Driver:
             for job in range(job_id + 1, self.known)
         ]
 
-    def stage(self, stage_id: int) -> StageInfo:
+    def stage(self, stage_id: int) -> StageInfo | None:
+        if stage_id in self.forgotten:
+            return None
         return StageInfo(
             status="COMPLETE" if stage_id < self.done else "ACTIVE",
             stage_id=stage_id, attempt_id=0, num_complete_tasks=stage_id % STAGES + 1,
@@ -85,11 +89,11 @@ class World:
         self.follower = QueryFollower(driver, query)
         self.now_s = 1000.0
 
-    def look(self, *, ended: int, done: int, known: int | None = None) -> list[Batch]:
+    def look(self, *, ended: int, done: int, known: int | None = None, is_last: bool = False) -> list[Batch]:
         """What a look brings when so many jobs have ended and the last batch whose end was told is this one."""
         self.driver.ended, self.driver.done, self.driver.known = ended, done, known or done
         self.now_s += 1.0
-        found = self.follower.look(self.now_s, slots=2, changed_s=0.0)
+        found = self.follower.look(self.now_s, slots=2, changed_s=0.0, is_last=is_last)
         return [*found.untimed, *found.batches]
 
 
@@ -108,7 +112,7 @@ def test_jobs_of_the_batch_that_runs_are_left_for_when_it_has_ended(begun: int) 
     assert tasks(world.look(ended=2, done=9)) == [(2, ALL)]
 
 
-@pytest.mark.parametrize(("done", "known"), [(5, 6), (4, 5), (3, 4), (3, 3)])
+@pytest.mark.parametrize(("done", "known"), [(5, 6), (4, 5), (3, 4), (3, 3), (4, 4), (5, 5), (4, 6)])
 def test_a_batch_whose_stages_are_told_late_is_taken_in_with_all_of_them(done: int, known: int) -> None:
     world = World()
     world.look(ended=0, done=3)
@@ -130,6 +134,56 @@ def test_a_stage_that_never_ends_holds_a_batch_up_for_one_look_only() -> None:
     assert world.look(ended=1, done=5, known=6) == []
     assert tasks(world.look(ended=1, done=5, known=6)) == [(1, [])], "none rather than half of them"
     assert tasks(world.look(ended=2, done=9)) == [(2, ALL)], "though what was stuck has ended since"
+
+
+def test_one_that_is_stuck_costs_no_other_batch_its_stages() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert world.look(ended=1, done=3, known=6) == []
+    world.driver.forgotten = {5}
+    assert tasks(world.look(ended=4, done=15)) == [(1, []), (2, ALL), (3, ALL), (4, ALL)]
+
+
+def test_a_batch_with_a_stage_that_is_forgotten_gets_none() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    world.driver.forgotten = {3}
+    assert world.look(ended=1, done=6) == []
+    assert tasks(world.look(ended=2, done=9)) == [(1, []), (2, ALL)]
+
+
+def test_fewer_stages_are_believed_at_the_second_look_and_from_then_on() -> None:
+    """Every batch behind the first has one job."""
+    world = World()
+    world.look(ended=0, done=3)
+    whole = world.driver.jobs_after
+
+    def jobs_after(run_id: str, job_id: int) -> list[JobInfo]:
+        return [job for job in whole(run_id, job_id) if job.job_id < STAGES or job.job_id % STAGES == 0]
+
+    world.driver.jobs_after = jobs_after  # type: ignore[method-assign]
+    assert world.look(ended=1, done=6) == []
+    assert tasks(world.look(ended=1, done=6)) == [(1, [1])]
+    assert tasks(world.look(ended=2, done=9)) == [(2, [1])]
+
+
+def test_the_last_look_takes_in_all_that_has_ended() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert tasks(world.look(ended=2, done=8, known=9, is_last=True)) == [(1, ALL), (2, [])]
+
+
+def test_a_query_whose_batch_is_held_back_is_not_idle() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    world.look(ended=1, done=6)
+    tracker = world.follower.tracker
+    rate_per_s = tracker.rate_per_s
+    world.driver.idle = True
+    assert world.look(ended=2, done=7, known=9) == []
+    assert (tracker.rate_per_s, tracker.is_idle) == (rate_per_s, False)
+    assert rate_per_s > 0
+    assert tracker.running_since_s is None, "it has ended"
 
 
 def test_a_query_of_which_no_stage_is_ever_told_is_not_held_up() -> None:

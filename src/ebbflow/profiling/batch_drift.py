@@ -49,12 +49,17 @@ class BatchWatch:
     """Follows the batches of a query, and tells when one of its stages has changed."""
 
     def __init__(self, costs: SparkCosts) -> None:
-        self._costs = costs.stages
+        self._costs = list(costs.stages)
+        """As they are known now."""
         self._stages = [
             _StageWatch(index, stage, costs.batch_rows) for index, stage in enumerate(costs.stages)
         ]
         self._first = True
         self._cool_down()
+
+    def costs_now(self, stage: int, costs: StageCosts) -> None:
+        """What a stage costs since it was noticed to have changed."""
+        self._costs[stage] = costs
 
     def start_over(self) -> None:
         """The query is started anew: its next batch is a first one."""

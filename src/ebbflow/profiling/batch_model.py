@@ -33,8 +33,8 @@ from ebbflow.profiling.profile import Range, SparkCosts
 from ebbflow.profiling.stage_model import FADE, REMEMBERED, StageModel
 
 ANOTHER_PLAN = 3
-"""So many batches in a row with another number of stages than the base has: then it is of another plan. The first of
-all says so at once: nothing spoke for the base yet."""
+"""So many batches in a row with another number of stages than before: then the query has another plan. Where none spoke
+for the base yet, the first one says so."""
 
 
 class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -75,6 +75,8 @@ class BatchModel:
         """Rows of the batches that it was learned from, the base's included; None before there was one."""
         self.batches_seen = 0
         self._batches_learned = self._odd_batches = 0
+        self._fits = False
+        """Whether a batch ran as many stages as it has."""
         if base is not None:
             self._stages = {index: StageModel(stage, fade=fade) for index, stage in enumerate(base.stages)}
             self._driver_s, self._driver_weight = REMEMBERED * base.driver_s, REMEMBERED
@@ -92,12 +94,12 @@ class BatchModel:
         if not batch.stages:
             return  # nobody told what it did
         self.batches_seen += 1
-        if self.base is not None:
-            self._odd_batches = 0 if len(batch.stages) == len(self.base.stages) else self._odd_batches + 1
-            if 0 < self._odd_batches < (ANOTHER_PLAN if self._batches_learned else 1):
+        if self._stages and len(batch.stages) != len(self._stages):
+            self._odd_batches += 1
+            if self._fits and self._odd_batches < ANOTHER_PLAN:
                 return
-            if self._odd_batches:
-                self._drop_base()
+            self._take_another_plan()
+        self._odd_batches, self._fits = 0, True
         slots = max(1, batch.slots)
         in_stages_s = 0.0
         for run in batch.stages:
@@ -120,8 +122,6 @@ class BatchModel:
             if stage is None:
                 stage = self._stages[run.index] = StageModel(fade=self._fade)
             stage.learn(batch.rows, run, steady=batch.steady)
-        for index in [i for i in self._stages if i >= len(batch.stages)]:
-            del self._stages[index]  # the plan of the query changed
         self._driver_s = self._fade * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
         self._driver_weight = self._fade * self._driver_weight + 1.0
         self._forget_answers()
@@ -133,14 +133,12 @@ class BatchModel:
         self.seen_rows = Range(low=min(rows), high=max(rows))
         self._forget_answers()
 
-    def _drop_base(self) -> None:
-        """The query has another plan than the base: it is not of its stages."""
-        self.base = None
-        if not self._batches_learned:
-            self._stages.clear()
-            self._driver_s = self._driver_weight = 0.0
-            self.seen_rows = None
-            self._forget_answers()
+    def _take_another_plan(self) -> None:
+        """The query runs other stages than it did, or than the base has: what was learned is not of these."""
+        self.base = self.seen_rows = None
+        self._stages.clear()
+        self._driver_s = self._driver_weight = 0.0
+        self._forget_answers()
 
     def _forget_answers(self) -> None:
         self._columns = None

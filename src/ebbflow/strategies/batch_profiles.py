@@ -59,6 +59,7 @@ class BatchProfiles:
             return
         for found in watch.add(batch):
             model.learn_anew(found.stage, found.runs)
+            watch.costs_now(found.stage, model.stages[found.stage].as_costs)
             operators = ", ".join(self._match.operators(name, found.stage))
             stage = f"{found.drift.operator} of {name}{f' ({operators})' if operators else ''}"
             drift = replace(found.drift, operator=stage, unit="task time")

@@ -64,6 +64,10 @@ class Learned(Protocol):
         """Take in what is new."""
         ...
 
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back."""
+        ...
+
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         ...
@@ -129,9 +133,10 @@ class Capacity:
         # What was learned of some queries says nothing of one that was not, and whose batch goes on and on.
         return doubled if doubled and doubled.wanted.main_nodes > sized.wanted.main_nodes else sized
 
-    def start_over(self, now_s: float) -> None:  # noqa: ARG002
-        """The clock was set back: how long a smaller size would do counts from now."""
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: how long a smaller size would do counts from now, and readings are new again."""
         self._would_do.clear()
+        self._learned.start_over(now_s)
 
     def _sized(self, snapshot: Snapshot, learned: Learned) -> Decision:
         now = snapshot.planned.main_nodes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
 from ebbflow.core.snapshot import Snapshot
@@ -81,6 +83,15 @@ class _Query:
             if self.overdue_s > 0:
                 self._explain(seen_s - running_since_s, running_since_s - last.started_s)
 
+    def start_over(self, now_s: float, window_s: float) -> None:
+        """The clock was set back: what was seen last was seen now, or no silence after it would count."""
+        level, self.rates = self.rates.level, Rates(window_s=window_s)
+        if self.last is not None:
+            self.last = replace(self.last, started_s=min(self.last.started_s, now_s - self.last.duration_s))
+            self.rates.add(self.last.started_s, level)
+        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
+        self._running_s = None
+
     def _explain(self, running_s: float, gap_s: float) -> None:
         """A batch that has run for so long holds at least the rows that take so long; they came in the gap."""
         time = self.model.on(self._fewest_slots)
@@ -124,6 +135,12 @@ class LearnedBatches:
         for name, query in self._queries.items():
             query.look(snapshot.queries[name], snapshot.seen_s, slots, patience_s)
         self._look_at_unlearned(snapshot)
+
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: times of before are later than what comes. What was learned of costs stays."""
+        for query in self._queries.values():
+            query.start_over(now_s, self._rate_window_s)
+        self._worked_s = dict.fromkeys(self._worked_s, now_s)
 
     def _look_at_unlearned(self, snapshot: Snapshot) -> None:
         seen_s, at_work = snapshot.seen_s, {batch.query for batch in snapshot.batches if batch.rows}

@@ -37,6 +37,7 @@ class LearnedFlow:
 
     def __init__(self, *, rate_window_s: float) -> None:
         self.model = FlowModel()
+        self._rate_window_s = rate_window_s
         self._rates = Rates(window_s=rate_window_s)
         self._seen_s: float | None = None
         self._instances: dict[str, int] = {}
@@ -64,6 +65,12 @@ class LearnedFlow:
     def held_up(self) -> str:
         """Why nothing may leave now; empty where it may."""
         return "the flow stands still for a change; nothing leaves until it goes on" if self._stopped else ""
+
+    def start_over(self, now_s: float) -> None:
+        """The clock was set back: the next look is a first one. What was learned of costs stays."""
+        level, self._rates = self._rates.level, Rates(window_s=self._rate_window_s)
+        self._rates.add(now_s, level)
+        self._seen_s = None
 
     def learn(self, snapshot: Snapshot) -> None:
         """Take in what was read since the last look."""

@@ -143,7 +143,12 @@ class Symbiotic:
         here = view.judge(planned)
         choices = [self._choice(snapshot, view, layout, loads) for layout in view.layouts()]
         self._patience.note(min(c.layout.main_nodes for c in choices))
+        held_up = self._known.held_up()
         if here.over > 1 + self._tolerance:
+            if held_up:  # too little is known for anybody to leave
+                choices = [c for c in choices if c.layout.main_nodes >= planned.main_nodes]
+            if not choices:
+                return self._stay(snapshot, view, loads, here, held_up)
             best = self._best(choices)
             if best.layout.difference(planned) and _relieves(best, here, planned):
                 return self._go(snapshot, view, loads, best, f"stressed: {here.where}; {self._what(best)}")
@@ -157,7 +162,7 @@ class Symbiotic:
             return self._stay(
                 snapshot, view, loads, here, f"stressed, and more is not to be had: {here.where}", bound
             )
-        if held_up := self._known.held_up():
+        if held_up:
             return self._stay(snapshot, view, loads, here, held_up)
         smaller = _smaller(choices, planned)
         if not smaller:
@@ -211,7 +216,7 @@ class Symbiotic:
         """The clock was set back: a full period until the next assessment, and readings are new again. What was learned
         of costs stays."""
         self._every, self._due, self._waited = Every(self._assess_s, at_once=False), False, False
-        self._known.start_over()
+        self._known.start_over(now_s)
         self._stops.start_over()
         self._refusals.start_over(now_s)
 

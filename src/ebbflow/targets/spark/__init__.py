@@ -4,7 +4,8 @@
 seen and done
 ``target``             an application behind the target port
 ``monitor``            what is seen: batches, operators, executors, lead times
-``following``          one run of a query from look to look: its batches, their stages
+``following``          one run of a query from look to look: its batches
+``batch_stages``       the stages of batches that have ended: all of a batch, or none
 ``query_readings``     what is read of queries, each and all together
 ``operator_readings``  what is read of named operators, and which there are
 ``tracking``           what is followed from look to look: a query's arrivals, an executor's life

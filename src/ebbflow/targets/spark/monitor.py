@@ -136,7 +136,7 @@ class SparkMonitor:
         for run_id in [run_id for run_id in self._followed if run_id not in running]:
             each = self._followed.pop(run_id)
             try:
-                self._looks.append((each, self._look_at(each, now_s)))
+                self._looks.append((each, self._look_at(each, now_s, is_last=True)))
             except TargetError as error:
                 log.debug("the last batches of query %s were not seen: %s", each.name, error)
             since_s = each.tracker.oldest_unprocessed_s()
@@ -149,9 +149,9 @@ class SparkMonitor:
                 since_s = self._left_rows_since_s.pop(str(query.id), None)
                 self._followed[run_id] = QueryFollower(self._driver, query, since_s)
 
-    def _look_at(self, each: QueryFollower, now_s: float) -> Followed:
+    def _look_at(self, each: QueryFollower, now_s: float, *, is_last: bool = False) -> Followed:
         slots = sum(e.max_tasks for e in self.present)
-        return each.look(now_s, slots=slots, changed_s=self._changed_s)
+        return each.look(now_s, slots=slots, changed_s=self._changed_s, is_last=is_last)
 
     def _first_batch_readings(self, each: QueryFollower, seen: Followed) -> list[Reading]:
         if each.has_read_limit is not None:

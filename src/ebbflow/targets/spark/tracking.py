@@ -95,7 +95,6 @@ class QueryTracker:
         self.trigger_interval_s = trigger_interval_s
         self.last: Progress | None = None
         self.last_batch: Batch | None = None
-        self.last_job_id = -1
         self.running_since_s: float | None = None
         self.rate_per_s = 0.0
         self.left_behind: float | None = 0.0
