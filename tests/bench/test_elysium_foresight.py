@@ -124,8 +124,8 @@ def test_a_proactive_row_that_is_lost_is_counted_by_itself_and_explained_from_it
     assert "Without a forecast symbiotic held 2.40." in proactive.explanation
     assert proactive.to_json()["strategy"] == PROACTIVE
     assert [str(count) for count in counts([reactive, proactive])] == [
-        "Symbiotic saves more nodes than joint on 1 of 1 loads, at no more degradation on 1",
-        "Symbiotic-proactive saves more nodes than joint on 0 of 1 loads, at no more degradation on 0",
+        "Symbiotic saves more nodes than joint on 1 of 1 loads, degrades no more on 1, and does both on 1",
+        "Symbiotic-proactive saves more nodes than joint on 0 of 1 loads, degrades no more on 1, and does both on 0",
     ]
 
 

@@ -220,6 +220,43 @@ def test_what_is_no_reading_is_left_out_and_counted(tmp_path: Path) -> None:
     assert found.notes[-1] == "5 readings were left out: a reading is a number of 0 or more"
 
 
+BAD = {
+    "tasks = 0": "json_set(body, '$.stages[0].tasks', 0)",
+    "tasks below 0": "json_set(body, '$.stages[0].tasks', -3)",
+    "task time below 0": "json_set(body, '$.stages[0].task_time_s', -5)",
+    "another index": "json_set(body, '$.stages[0].index', 3)",
+    "rows below 0": "json_set(body, '$.rows', -100)",
+    "longer than all time": "json_set(body, '$.duration_s', 1e308)",
+    "garbage": "'moon'",
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+def test_batches_that_cannot_be_meant_are_left_out_and_counted(tmp_path: Path, body: str) -> None:
+    own = {"a": ("parse",), "b": ("join",)}
+    sound, path = (two_queries(tmp_path / f"{name}.sqlite", app="the job", own=own) for name in ("s", "run"))
+    with contextlib.closing(sqlite3.connect(sound)) as file, file:
+        file.execute("DELETE FROM batches WHERE query = 'a' AND time_s IN (200, 400)")
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"UPDATE batches SET body = {body} WHERE query = 'a' AND time_s IN (200, 400)")
+    found = learn_from_store(path, "a", kinds=QUICK)
+    assert found.profile == learn_from_store(sound, "a", kinds=QUICK).profile
+    assert found.notes == (
+        "2 batches were left out: what is written there cannot be read, or is nothing that a batch can have",
+    )
+
+
+def test_where_no_batch_is_left_the_store_is_not_said_to_be_of_an_older_version(tmp_path: Path) -> None:
+    path = two_queries(tmp_path / "run.sqlite", app="a", own={"a": ("parse",), "b": ("join",)})
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE batches SET body = 'moon'")
+    notes = learn_from_store(path, "a", kinds=QUICK).notes
+    assert [note.split(":")[0] for note in notes] == [
+        "whose the operators are is not in it",
+        "120 batches were left out",
+    ]
+
+
 def test_a_time_that_is_no_date_is_one_line(tmp_path: Path) -> None:
     with contextlib.closing(Store(tmp_path / "run.sqlite", ManualClock())) as store:
         store.add([Reading(1e15, "main", Metric.NODES, 1.0)])
@@ -382,7 +419,7 @@ def test_of_several_queries_one_is_chosen_and_whose_the_operators_are_is_not_gue
     phase = learn_from_store(path, "b", kinds=QUICK)
     assert (phase.profile.pipeline, phase.profile.selectivity) == ("b", {})
     assert set(phase.profile.cpu) == set(OPERATORS)
-    assert "whose the operators are is not in it either: those of a, b are together" in phase.notes[1]
+    assert "whose the operators are is not in it: those of a, b are together" in phase.notes[1]
 
 
 def test_a_store_without_readings_is_told(tmp_path: Path) -> None:

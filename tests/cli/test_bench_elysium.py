@@ -41,7 +41,7 @@ def test_a_row_end_to_end(monkeypatch, capsys, tmp_path) -> None:
     assert symbiotic["latency_mean_s"] > 0
     assert symbiotic["throughput_degradation"] <= joint["throughput_degradation"] + 0.005
     text = page.read_text()
-    assert "on 1 of 1 loads, at no more degradation on 1" in text
+    assert "on 1 of 1 loads, degrades no more on 1, and does both on 1" in text
     assert "T1 step (Figures 10(a–c))" in text
 
 

@@ -13,7 +13,8 @@ from console import ebbflow
 
 from ebbflow.bench.profiling.phase import Phase
 from ebbflow.bench.simulation import play
-from ebbflow.profiling.profile import Profile
+from ebbflow.cli.profile import _facts
+from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread, StageCosts
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -90,6 +91,21 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "run.sqlite"
 
 
+def test_what_was_seen_once_is_said_to_be_and_one_task_is_no_tasks() -> None:
+    once, twice = Spread(mean=216.0, samples=1), Spread(mean=2.0, deviation=0.5, samples=2)
+    costs = SparkCosts(
+        driver_s=0.5,
+        stages=tuple(StageCosts(tasks=tasks, per_task_s=0.004, per_row_s=1e-5) for tasks in (1, 8)),
+        reconfiguration=Reconfiguration(
+            stop_s=twice, state_s=Spread(mean=0.0), restart_s=twice, drain_s=once
+        ),
+    )
+    assert _facts(Profile(pipeline="p", costs=costs))[1:] == [
+        "a batch: 0.50 s of the driver, 1 task of 4 ms, 8 tasks of 4 ms, 20 µs a row",
+        "a restart: 2 ± 0.5 s to stop, 0 s for state, 2 ± 0.5 s to start, 216 s to drain (once)",
+    ]
+
+
 def test_a_store_tells_what_batches_cost_and_the_profile_is_taken_by_who_sizes_them(
     monkeypatch, capsys, tmp_path: Path, store: Path
 ) -> None:
@@ -137,10 +153,10 @@ def test_a_store_without_batches_gives_a_profile_that_the_continuous_engine_is_s
 def test_what_would_be_refused_when_it_is_read_is_not_written(
     monkeypatch, capsys, tmp_path: Path, store: Path
 ) -> None:
-    """Batches of fewer than no rows."""
+    """A run that was nowhere."""
     monkeypatch.chdir(tmp_path)
     with contextlib.closing(sqlite3.connect(store)) as file, file:
-        file.execute("UPDATE batches SET body = json_set(body, '$.rows', -json_extract(body, '$.rows'))")
+        file.execute("UPDATE terms SET value = 'moon' WHERE name = 'target'")
     code, out, err = ebbflow(monkeypatch, capsys, "profile", "--store", "run.sqlite")
     assert (code, out) == (2, "")
     assert "run.sqlite: what was learned cannot be meant, and is not written: " in err

@@ -237,7 +237,7 @@ def a_batch(ended_s: float, *, query: str = "q", batch_id: int = 7) -> Batch:
 
 
 def batches_in(store: Store) -> list[Batch]:
-    return list(Store.read_batches(store.path))
+    return list(Store.read_batches(store.path).batches)
 
 
 def test_batches_come_back_as_they_went_in_by_the_time_of_their_end(store: Store) -> None:
@@ -326,6 +326,50 @@ def test_a_batch_of_a_version_with_other_fields_does_not_spoil_the_rest(store: S
         other.execute("""UPDATE batches SET body = '{"query":"q","number":7}' WHERE time_s = 1""")
         other.execute("UPDATE batches SET body = json_set(body, '$.new_field', 3) WHERE time_s = 2")
     assert batches_in(store) == [a_batch(2.0), a_batch(3.0)]
+    assert Store.read_batches(store.path).dropped == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "'moon'", "''", "NULL", "7", "x'ff00fe'", "CAST(x'7b22ff' AS TEXT)", "printf('%.*c', 100000, '[')",
+        "json_remove(body, '$.rows')",
+        *(
+            f"json_set(body, '$.{key}', {value})"
+            for key, value in (
+                ("rows", -100), ("rows", 10**17), ("slots", -1), ("duration_s", "1e308"), ("duration_s", -1.0),
+                ("started_s", "1e300"), ("oldest_arrival_s", "-1e300"), ("arrival_rate_per_s", -1.0),
+                ("trigger_interval_s", -5.0), ("backlog_rows", -1.0), ("stages[0].tasks", 0),
+                ("stages[1].tasks", -3), ("stages[0].task_time_s", -5.0), ("stages[0].task_time_s", "2e9"),
+                ("stages[0].cpu_time_s", -5.0), ("stages[0].wall_s", -5.0), ("stages[1].longest_task_s", -5.0),
+                ("stages[1].index", 0), ("stages[0].index", 1), ("stages[1].index", 7),
+                ("operators[0].rows_in", -1), ("operators[0].rows_out", -1), ("operators[1].cpu_s", -1.0),
+                ("operators[1].busiest_instance_cpu_s", "1e300"), ("operators[1].instances", -2),
+            )
+        ),
+        "replace(body, '\"rows\":100', '\"rows\":1e999')",
+        "replace(body, '\"duration_s\":1.25', '\"duration_s\":1e999')",
+        "replace(body, '\"duration_s\":1.25', '\"duration_s\":NaN')",
+    ],
+)  # fmt: skip
+def test_a_batch_that_cannot_be_meant_is_left_out_and_counted(store: Store, body: str) -> None:
+    store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
+    store.close()
+    with sqlite3.connect(store.path) as file:
+        file.execute("CREATE TABLE free AS SELECT * FROM batches")  # the true one refuses NULL
+        file.execute(f"UPDATE free SET body = {body} WHERE time_s = 2")
+        file.execute("DROP TABLE batches")
+        file.execute("ALTER TABLE free RENAME TO batches")
+    kept = Store.read_batches(store.path)
+    assert (kept.batches, kept.dropped) == ([a_batch(1.0), a_batch(3.0)], 1)
+
+
+def test_batches_are_in_the_order_of_their_ends_though_one_was_moved(store: Store) -> None:
+    store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
+    store.flush()
+    with sqlite3.connect(store.path) as file:
+        file.execute("UPDATE batches SET body = json_set(body, '$.started_s', 98.75) WHERE time_s = 2")
+    assert [batch.ended_s for batch in batches_in(store)] == [1.0, 3.0, 100.0]
 
 
 # -- ledger --------------------------------------------------------------------------------------

@@ -184,6 +184,28 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("state_bytes = 2000000.0", "state_bytes = nan"), "costs.state_bytes is nan; write"),
         (("mean = 12.0", "mean = -12.0"), "costs.lead_time_s.mean is -12; write"),
         (("mean = 1.5", "mean = inf"), "mean is inf; write"),
+        (
+            ('target = "spark"', 'target = "moon"'),
+            'target is "moon"; write "spark" or "simulator", where it was',
+        ),
+        (('target = "spark"', 'target = "Simulator"'), 'target is "Simulator"; write "spark" or "simulator"'),
+        (("version = 1", "version = 1\nvresion = 1"), "a.toml: vresion is no key of a profile; write it as"),
+        (("error = 0.04", "eror = 0.04"), "costs.stages[0].eror is no key of a profile; write it as"),
+        (("error = 0.02", "error = 0.02\nnotes = 1"), "cpu.op 0.notes is no key of a profile"),
+        (
+            ("per_unit = 0.3", "per_unit = 1.0\nper_unti = 0.3"),
+            "cpu.op 0.model.per_unti is no key of a profile",
+        ),
+        (("driver_s = 0.4", "driver = 0.4"), "costs.driver is no key of a profile"),
+        (("high = 3900.0", "high = 3900.0\nmost = 1"), "costs.batch_rows.most is no key of a profile"),
+        (("mean = 12.0", "mean = 12.0\nmedian = 1.0"), "costs.lead_time_s.median is no key of a profile"),
+        (
+            (
+                "[costs.reconfiguration.stop_s]",
+                "[costs.reconfiguration.halt_s]\n[costs.reconfiguration.stop_s]",
+            ),
+            "costs.reconfiguration.halt_s is no key of a profile",
+        ),
         (('pipeline = "top-words"', 'pipeline = ""'), "pipeline is empty; write the name"),
         (('from = "reader"', 'from = ""'), "selectivity[0].from is empty; write the name"),
         (
@@ -200,6 +222,11 @@ def test_a_file_that_cannot_be_meant_is_told_in_one_line(change: tuple[str, str]
     assert words in str(error.value)
     assert str(error.value).startswith("a.toml: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["", "spark", "simulator"])
+def test_where_a_profile_was_learned_may_be_left_open(target: str) -> None:
+    assert Profile.from_text(full().to_text().replace('"spark"', f'"{target}"')).target == target
 
 
 def test_a_stream_that_is_told_twice_is_told_in_one_line() -> None:

@@ -85,12 +85,16 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert grew["outcome"]["requested"]["nodes"] == {"main": 2}
     assert shrank["wanted"]["nodes"] == {"main": 1}
     assert "letting go" in shrank["outcome"]["note"]
-    wait(lambda: sum(batch.rows > 0 for batch in Store.read_batches(path)) >= 3, "batches to learn from", 60)
+    wait(
+        lambda: sum(batch.rows > 0 for batch in Store.read_batches(path).batches) >= 3,
+        "batches to learn from",
+        60,
+    )
     attached.stop()
     assert not attached.active
     assert query.isActive
     assert query.exception() is None
-    batches, rows = list(Store.read_batches(path)), Store.read_readings(path, [Metric.BATCH_ROWS]).series
+    batches, rows = Store.read_batches(path).batches, Store.read_readings(path, [Metric.BATCH_ROWS]).series
     assert [(b.ended_s, float(b.rows)) for b in batches] == rows["plain", Metric.BATCH_ROWS]
     assert any(batch.stages for batch in batches)
     learned = learn_from_store(path, kinds=QUICK).profile

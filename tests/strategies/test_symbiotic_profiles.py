@@ -121,7 +121,9 @@ def test_a_profile_of_a_query_that_is_not_there_is_told(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for number in range(1, 40):
             look(strategy, made_batch(number, 150.0, [12], slots=2))
-    assert [r.getMessage() for r in caplog.records] == ["the profile of 'other' is not used: there is only q"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "the profile of 'other' is not used yet: there is only q so far"
+    ]
 
 
 def test_a_profile_without_costs_of_batches_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -287,7 +287,8 @@ def _tell(phase: Phase) -> None:
 
 def _facts(learned: Profile) -> list[str]:
     lines = [
-        f"{escape(a)} → {escape(b)}: {_spread(s)} rows for each" for (a, b), s in learned.selectivity.items()
+        f"{escape(a)} → {escape(b)}: {_spread(s, 'rows for each')}"
+        for (a, b), s in learned.selectivity.items()
     ]
     if not learned.cpu:
         lines.append("the CPU of operators was not read")
@@ -297,22 +298,25 @@ def _facts(learned: Profile) -> list[str]:
     if costs is None:
         return lines
     if costs.stages:
-        tasks = ", ".join(f"{s.tasks} tasks of {1000 * s.per_task_s:.0f} ms" for s in costs.stages)
+        tasks = ", ".join(
+            f"{s.tasks} task{'s' if s.tasks != 1 else ''} of {1000 * s.per_task_s:.0f} ms"
+            for s in costs.stages
+        )
         lines.append(
             f"a batch: {costs.driver_s:.2f} s of the driver, {tasks}, {1e6 * costs.per_row_s:.0f} µs a row"
             f"{_batch_range(costs)}"
         )
     if costs.lead_time_s is not None:
-        lines.append(f"a new node: {_spread(costs.lead_time_s)} s until its first work")
+        lines.append(f"a new node: {_spread(costs.lead_time_s, 's until its first work')}")
     if (change := costs.reconfiguration) is not None:
         lines.append(
-            f"a restart: {_spread(change.stop_s)} s to stop, {_spread(change.state_s)} s for state, "
-            f"{_spread(change.restart_s)} s to start, {_spread(change.drain_s)} s to drain"
+            f"a restart: {_spread(change.stop_s, 's to stop')}, {_spread(change.state_s, 's for state')}, "
+            f"{_spread(change.restart_s, 's to start')}, {_spread(change.drain_s, 's to drain')}"
         )
     if costs.state_bytes is not None:
         lines.append(f"state: {costs.state_rows or 0:.0f} keys, {costs.state_bytes / 1e6:.1f} MB")
     if costs.reload_s is not None:
-        lines.append(f"the first batch after a restart: {_spread(costs.reload_s)} s longer than others")
+        lines.append(f"the first batch after a restart: {_spread(costs.reload_s, 's longer than others')}")
     return lines
 
 
@@ -326,6 +330,9 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: Spread, what: str) -> str:
+    """What was seen only once tells nothing of how much it varies."""
+    if spread.samples < 2:
+        return f"{spread.mean:.3g} {what}{' (once)' if spread.samples else ''}"
     deviation = spread.deviation if spread.deviation > 1e-3 * abs(spread.mean) else 0.0
-    return f"{spread.mean:.3g} ± {deviation:.2g}"
+    return f"{spread.mean:.3g} ± {deviation:.2g} {what}"

@@ -23,7 +23,7 @@ import contextlib
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from ebbflow.core.clock import Clock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import NoStoreError, StoreError
+from ebbflow.monitoring.batch_checks import can_be_meant
 
 FLUSH_EVERY_S = 1.0
 PRUNE_EVERY_S = 3600.0
@@ -75,6 +76,17 @@ class KeptReadings:
     """(time, value) by subject and metric, oldest first."""
     dropped: int = 0
     """Values that are no readings: text, infinite, or below 0, which nothing in the catalogue can be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBatches:
+    """What a store has of finished batches."""
+
+    batches: Sequence[Batch]
+    """Of all queries, by the time of their end."""
+    dropped: int = 0
+    """Those that cannot be read (a version with other fields wrote them, a disk damaged them), or not be meant
+    (``batch_checks``)."""
 
 
 class Store:
@@ -277,20 +289,23 @@ class Store:
             return {subject for _, subject in _series(reader, metric)}
 
     @staticmethod
-    def read_batches(path: Path) -> Iterator[Batch]:
-        """Finished batches of all queries by the time of their end, without touching the store.
+    def read_batches(path: Path) -> KeptBatches:
+        """Finished batches, without touching the store; none where it is of a version that kept none.
 
-        None where the store is of a version that kept none. One that cannot be read (a version with other fields wrote
-        it, a disk damaged it) is no reason to refuse the rest.
+        One that cannot be read is no reason to refuse the rest.
         """
+        found, dropped = [], 0
         with _reader(path) as reader:
             if _has_table(reader, "batches"):
-                for (body,) in reader.execute("SELECT body FROM batches ORDER BY time_s, query"):
-                    try:
-                        batch = _decode_batch(body)
-                    except msgspec.DecodeError:
-                        continue
-                    yield batch
+                # As bytes: SQLite refuses the whole answer where a text is no UTF-8.
+                for (body,) in reader.execute("SELECT CAST(body AS BLOB) FROM batches"):
+                    batch = _batch(body)
+                    if batch is None:
+                        dropped += 1
+                    else:
+                        found.append(batch)
+        found.sort(key=lambda batch: (batch.ended_s, batch.query))
+        return KeptBatches(batches=found, dropped=dropped)
 
     def close(self) -> None:
         """Flush and let go of the file."""
@@ -325,6 +340,14 @@ def _is_reading(time_s: Any, value: Any) -> bool:
         and math.isfinite(time_s)
         and 0 <= value < math.inf
     )
+
+
+def _batch(body: bytes | None) -> Batch | None:
+    try:
+        batch = _decode_batch(body or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return batch if can_be_meant(batch) else None
 
 
 def _has_table(reader: sqlite3.Connection, name: str) -> bool:

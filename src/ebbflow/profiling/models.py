@@ -12,7 +12,15 @@ from bisect import bisect_right
 import msgspec
 
 
-class Proportional(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag="proportional"):
+class Proportional(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="proportional",
+):
     """y = per_unit · x
 
     >>> Proportional(per_unit=0.002).at(100.0)
@@ -26,7 +34,15 @@ class Proportional(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_fiel
         return self.per_unit * x
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag="line"):
+class Line(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="line",
+):
     """y = fixed + per_unit · x
 
     >>> Line(fixed=0.1, per_unit=0.002).at(100.0)
@@ -41,7 +57,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind"
         return self.fixed + self.per_unit * x
 
 
-class Knots(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="knots"):
+class Knots(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="knots"
+):
     """Straight lines between points that never fall; level before the first and after the last.
 
     >>> curve = Knots(x=(0.0, 10.0, 20.0), y=(0.0, 1.0, 4.0))
@@ -69,7 +87,7 @@ class Knots(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="kn
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-class Net(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="net"):
+class Net(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="net"):
     """The seed's net (Elysium §5.1): one input, one hidden layer of tanh, one output.
 
         y = y_middle + y_scale · (b + Σ_k v_k · tanh(w_k · (x − x_middle) / x_scale + c_k))

@@ -30,7 +30,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether it was asked within the range it was learned in."""
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Spread(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """A quantity that is the same whatever the load, and how much it varied."""
 
     mean: float
@@ -39,7 +39,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     samples: int = 0
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """From the least to the most that was seen of something.
 
     >>> seen = Range(low=210.0, high=3900.0)
@@ -140,7 +140,7 @@ class NodeProfile(Fitted, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
+class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One stage of a query, as ``batch_model`` has it."""
 
     tasks: int
@@ -158,7 +158,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
         return tasks * self.per_task_s + self.per_row_s * rows
 
 
-class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True):
+class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a change of parallelism cost, in seconds of its parts (Elysium §5.2: R_state, R_restart, R_queue)."""
 
     stop_s: Spread
@@ -182,7 +182,7 @@ class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True):
         return self.still_s + self.drain_s.mean
 
 
-class SparkCosts(msgspec.Struct, frozen=True, kw_only=True):
+class SparkCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What batches, nodes and restarts cost. On an engine without batches the first two are empty."""
 
     driver_s: float = 0.0

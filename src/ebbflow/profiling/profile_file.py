@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ebbflow.errors import PipelineError, ProfileError
+from ebbflow.profiling.given_profiles import SIMULATOR, SPARK
 from ebbflow.profiling.models import Line, Model, Proportional
 from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, Range, SparkCosts, Spread
 from ebbflow.profiling.profile_checks import wrong_fall, wrong_number
@@ -29,6 +30,7 @@ LARGEST = 10_000_000
 """Characters of the largest file that is read."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class _Fit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -167,6 +169,8 @@ def _checked(plain: dict[str, Any]) -> Profile | str:
 def _wrong_text(document: _Document) -> str | None:
     if not document.pipeline:
         return "pipeline is empty; write the name of the pipeline"
+    if document.target not in ("", SPARK, SIMULATOR):
+        return f'target is {_quoted(document.target)}; write "{SPARK}" or "{SIMULATOR}", where it was learned'
     if "" in document.cpu:
         return 'cpu."" has no name; write that of an operator'
     seen = set()
@@ -240,12 +244,13 @@ def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:
 def _spoken(error: str, plain: Mapping[str, Any]) -> str:
     """msgspec's words in ours, with the name of the operator: 'Expected `float`, got `str` - at `$.cpu[...].low`'."""
     at = _PATH.search(error)
-    if at is None:
-        return f"{error}; write it as `ebbflow profile` does"
-    key, operators = at[1], plain.get("cpu")
+    key, operators = at[1] if at else "", plain.get("cpu")
     if key.startswith("cpu[...]") and isinstance(operators, dict):
         key = f"cpu.{next(filter(lambda n: not _converts(operators[n]), operators))}{key[len('cpu[...]') :]}"
-    return f"{key}: {error[: at.start()]}; write it as `ebbflow profile` does"
+    wrong = error[: at.start()] if at else error
+    if unknown := _UNKNOWN.fullmatch(wrong):
+        return f"{key}{'.' if key else ''}{_key(unknown[1])} is no key of a profile; write it as `ebbflow profile` does"
+    return f"{key}{': ' if key else ''}{wrong}; write it as `ebbflow profile` does"
 
 
 def _converts(table: Any) -> bool:

@@ -73,12 +73,15 @@ class BatchProfiles:
             self._watches[query].start_over()
 
     def look_for(self, queries: Collection[str]) -> None:
-        """Say, once, which profiles cannot be used, now that there are queries."""
+        """Say, once, which profiles are of no use, or not yet, now that there are queries."""
         if not queries:
             return
         for name, has_costs in self._to_look_for.items():
             if name not in queries:
-                log.warning("the profile of '%s' is not used: there is only %s", name, ", ".join(queries))
+                # Not for good: a query that starts later is sized by its profile.
+                log.warning(
+                    "the profile of '%s' is not used yet: there is only %s so far", name, ", ".join(queries)
+                )
             elif not has_costs:
                 log.warning(
                     "the profile of '%s' has no costs of batches; they are learned from the run", name

@@ -86,13 +86,14 @@ class Count:
     strategy: str
     loads: int
     saves_more: int
+    degrades_no_more: int
     ok: int
-    """Of them, those at no more degradation."""
+    """On how many it does both."""
 
     def __str__(self) -> str:
         return (
             f"{self.strategy.capitalize()} saves more nodes than joint on {self.saves_more} of {self.loads} loads, "
-            f"at no more degradation on {self.ok}"
+            f"degrades no more on {self.degrades_no_more}, and does both on {self.ok}"
         )
 
 
@@ -102,7 +103,7 @@ def counts(judged: Sequence[Verdict]) -> list[Count]:
     >>> lost = Verdict(application="T1", load="stair", target="simulator", saves_more=True, degrades_no_more=False,
     ...                explanation="")
     >>> [str(count) for count in counts([lost])]
-    ['Symbiotic saves more nodes than joint on 1 of 1 loads, at no more degradation on 0']
+    ['Symbiotic saves more nodes than joint on 1 of 1 loads, degrades no more on 0, and does both on 0']
     """
     by_strategy: dict[str, list[Verdict]] = {}
     for verdict in judged:
@@ -112,6 +113,7 @@ def counts(judged: Sequence[Verdict]) -> list[Count]:
             strategy=strategy,
             loads=len(own),
             saves_more=sum(verdict.saves_more for verdict in own),
+            degrades_no_more=sum(verdict.degrades_no_more for verdict in own),
             ok=sum(verdict.ok for verdict in own),
         )
         for strategy, own in by_strategy.items()

@@ -63,11 +63,12 @@ def learn_from_store(
 
     ``learned_at``: of a simulated run, whose own time begins at 0. On Spark it is when the run was last read.
     """
-    found, batches, terms = (
+    found, finished, terms = (
         Store.read_readings(path, METRICS),
-        list(Store.read_batches(path)),
+        Store.read_batches(path),
         Store.read_terms(path),
     )
+    batches = finished.batches
     target = terms.get("target", SPARK)
     whole = pipeline_of(terms) if target == SIMULATOR else None
     if whole is not None:
@@ -77,7 +78,11 @@ def learn_from_store(
         series = found.series
         queries = sorted({batch.query for batch in batches}) or sorted(_subjects(series, Metric.BATCH_ROWS))
         name = _chosen(path, query, queries)
-        kept = (_with_batches if batches else _without_batches)(series, batches, name, queries)
+        if batches:
+            kept = _with_batches(series, batches, name, queries)
+        else:
+            kept = _without_batches(series, name, queries, older=not finished.dropped)
+    left_out = _left_out(found.dropped, finished.dropped)
     learner = ProfileLearner(kept.pipeline, kinds=kinds, target=target)
     _learn(learner, kept)
     began_s = time.process_time()
@@ -88,22 +93,27 @@ def learn_from_store(
     if not profile.cpu and not profile.selectivity and profile.costs is None:
         raise InputError(
             f"the store {path} has no batches, and no readings of an operator, a node or a restart, to learn from; let "
-            "a run of some minutes keep one with --store"
+            f"a run of some minutes keep one with --store{''.join(f' ({each})' for each in left_out)}"
         )
     return Phase(
         profile=profile,
         accuracy=None,
         seconds=ended_s - kept.readings[0].time_s,
         training_s=time.process_time() - began_s,
-        notes=(*kept.notes, *_told_of(found.dropped)),
+        notes=(*kept.notes, *left_out),
     )
 
 
-def _told_of(dropped: int) -> list[str]:
-    if not dropped:
-        return []
-    what = "1 reading was" if dropped == 1 else f"{dropped} readings were"
-    return [f"{what} left out: a reading is a number of 0 or more"]
+def _left_out(readings: int, batches: int) -> list[str]:
+    told = (
+        (readings, "reading", "a reading is a number of 0 or more"),
+        (batches, "batch", "what is written there cannot be read, or is nothing that a batch can have"),
+    )
+    return [f"{_were(dropped, what)} left out: {why}" for dropped, what, why in told if dropped]
+
+
+def _were(number: int, what: str) -> str:
+    return f"1 {what} was" if number == 1 else f"{number} {what}{'es' if what.endswith('ch') else 's'} were"
 
 
 def _date(path: Path, time_s: float) -> datetime:
@@ -193,17 +203,20 @@ def _readings_of(series: Series, batches: Sequence[Batch], name: str, *, several
     return readings
 
 
-def _without_batches(series: Series, _: Sequence[Batch], name: str, queries: Sequence[str]) -> _Kept:
-    """Of several queries nobody can tell whose the operators are: those of all, and no selectivities."""
+def _without_batches(series: Series, name: str, queries: Sequence[str], *, older: bool) -> _Kept:
+    """Of several queries nobody can tell whose the operators are: those of all, and no selectivities.
+
+    ``older``: a version before batches were kept wrote it; else it has some, and all were left out.
+    """
     notes = []
-    if queries:
+    if queries and older:
         notes.append(
             "the store has no batches with their stages, as a version before this one wrote it; a run that this "
             "version keeps tells what batches, tasks and rows cost"
         )
     if len(queries) > 1:
         notes.append(
-            f"whose the operators are is not in it either: those of {', '.join(queries)} are together, without "
+            f"whose the operators are is not in it: those of {', '.join(queries)} are together, without "
             "selectivities"
         )
     readings = _readings(
