@@ -9,7 +9,7 @@ import pytest
 from made_batches import TrueStage, made_batch
 
 from ebbflow.profiling.batch_drift import BatchWatch, StageDrift
-from ebbflow.profiling.profile import SparkCosts, StageCosts
+from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
 
 MAP = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.01)
 REDUCE = TrueStage(tasks=5, per_task_s=0.04, per_row_s=0.002)
@@ -121,3 +121,16 @@ def test_a_clock_that_is_set_back_begins_another_window() -> None:
     noticed(watching, [(1.0, 1.0)] * 1001)
     assert not noticed(watching, [(1.0, 1.0)] * 20)
     assert len(noticed(watching, [(1.5, 1.0)] * 10, first=20)) == 1
+
+
+def test_below_the_rows_that_were_profiled_nothing_is_compared() -> None:
+    """What a task costs without rows was told badly: that shows in small batches, and is no change."""
+    costs = SparkCosts(
+        driver_s=0.5, stages=(StageCosts(tasks=8, per_task_s=0.2, per_row_s=0.01, error=0.05),),
+        batch_rows=Range(low=800.0, high=9000.0),
+    )  # fmt: skip
+    truly = TrueStage(tasks=8, per_task_s=0.05, per_row_s=0.01)
+    for rows, noticed in ((100, False), (1000, True)):
+        watching = BatchWatch(costs)
+        found = [watching.add(made_batch(rows, [truly], batch_id=i)) for i in range(60)]
+        assert any(found) == noticed

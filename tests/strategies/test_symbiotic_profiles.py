@@ -303,4 +303,4 @@ def test_silence_after_the_clock_was_set_back_counts(strategy: Symbiotic | Capac
     strategy.start_over(6_550.0)
     sizes = [decide(6_550.0 + 5 * k).wanted.main_nodes for k in range(60)]
     assert sizes[0] == 4
-    assert sizes[-1] == 1
+    assert min(sizes) == 1

@@ -111,15 +111,20 @@ class _StageWatch:
 
     def __init__(self, index: int, known: StageCosts, seen: Range | None) -> None:
         self._index = index
-        self._curve = CurveLearner(f"stage {index + 1}", QUICK, _as_curve(known, seen))
+        curve = _as_curve(known, seen)
+        self._low = curve.low
+        """Rows of a task below which the profile is a guess, of what a task costs without any most of all."""
+        self._curve = CurveLearner(f"stage {index + 1}", QUICK, curve)
         self._runs: deque[Runs] = deque(maxlen=REMEMBERED)
 
     def add(self, time_s: float, window: Sequence[Batch]) -> StageDrift | None:
         """Take in a window."""
         runs = [(batch.rows, batch.stages[self._index]) for batch in window]
-        self._runs.append(runs)
         tasks = sum(run.tasks for _, run in runs)
         rows_each = sum(rows for rows, _ in runs) / tasks
+        if rows_each < self._low:
+            return None
+        self._runs.append(runs)
         drift = self._curve.add(Sample(time_s, rows_each, sum(run.task_time_s for _, run in runs) / tasks))
         if drift is None:
             return None
