@@ -52,6 +52,8 @@ class BatchStages:
 
     def ask(self, ended: Sequence[Progress], *, may_wait: bool) -> Told:
         """What is known of batches that have ended since ``took_in`` was last told."""
+        if not ended:
+            return Told({}, None, self._last_job_id)
         seen, asked_id = self._seen(ended[0].batch_id, ended[-1].batch_id)
         stages: dict[int, tuple[StageRun, ...]] = {}
         for progress in ended:
@@ -77,11 +79,11 @@ class BatchStages:
 
     def _lacks(self, progress: Progress, seen: _Seen | None) -> bool:
         """Whether more may be told of it at the next look."""
-        if seen is None:
-            return (
-                progress.num_input_rows > 0 and self._usual > 0
-            )  # there are queries of which none is ever told
-        return not seen.ended or (progress.num_input_rows > 0 and len(seen.stages) < self._usual)
+        if seen is not None and not seen.ended:
+            return True
+        # A batch without rows may run nothing; and of some queries no stage is ever told.
+        told = 0 if seen is None else len(seen.stages)
+        return progress.num_input_rows > 0 and told < self._usual
 
     def _seen(self, first_id: int, last_id: int) -> tuple[dict[int, _Seen], int]:
         """By batch, and the last job that is of one of them or of one before."""

@@ -54,17 +54,14 @@ class QueryFollower:
         awaits_first = tracker.last is None
         read_id = self._read[-1][0].batch_id if self._read else tracker.last_batch_id
         self._read += self._driver.progress_after(self.query, read_id, self._counts)
-        told = None
-        if self._read:
-            told = self._stages.ask([progress for progress, _ in self._read], may_wait=not is_last)
+        told = self._stages.ask([progress for progress, _ in self._read], may_wait=not is_last)
         status = self._driver.status(self.query)
         progresses, self._read = self._read, []
-        if told is not None:
-            if told.awaited_id is not None:
-                count = sum(progress.batch_id < told.awaited_id for progress, _ in progresses)
-                progresses, self._read = progresses[:count], progresses[count:]
-                tracker.running_since_s = None  # the one that is held back has ended
-            self._stages.took_in(told, [progress for progress, _ in progresses])
+        if told.awaited_id is not None:
+            count = sum(progress.batch_id < told.awaited_id for progress, _ in progresses)
+            progresses, self._read = progresses[:count], progresses[count:]
+            tracker.running_since_s = None  # the one that is held back has ended
+        self._stages.took_in(told, [progress for progress, _ in progresses])
         batches: list[Batch] = []
         untimed: list[Batch] = []
         if progresses:
@@ -72,7 +69,7 @@ class QueryFollower:
             for progress, rows in progresses:
                 finished = tracker.finished(
                     progress,
-                    told.stages.get(progress.batch_id, ()) if told is not None else (),
+                    told.stages.get(progress.batch_id, ()),
                     rows,
                     slots=slots,
                     steady=steady,
