@@ -27,7 +27,7 @@ from ebbflow.profiling.samples import WINDOW_S, Sample
 ASSUMED_ERROR = 0.15
 """Of the task time of a batch, where a profile does not tell."""
 STILL_WARMING = 0.95
-"""Windows that take less than this share of the one before are not warm yet."""
+"""What takes less than this share of what came before it, window or batches, is not warm yet."""
 REMEMBERED = 40
 """Windows of which the runs are kept, to learn from after an alarm: more than a model remembers."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ebbflow.profiling.drift import Cusum, Drift
 from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, fit
-from ebbflow.profiling.profile import Fitted
+from ebbflow.profiling.profile import BEYOND, Fitted
 from ebbflow.profiling.samples import Sample
 
 KEPT = 1000
@@ -18,8 +18,6 @@ MATURE = 30
 """Samples from which on drift is looked for: before, a curve is still being found."""
 REFIT_SHARE = 0.1
 """A fit holds until so many times as many samples are new."""
-BEYOND = 1.1
-"""A range from a file is stretched once samples lie this far beyond it."""
 CARRIED = 40
 """Points that stand for what a file said when it is stretched."""
 

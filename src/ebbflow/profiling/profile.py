@@ -53,7 +53,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
     def holds(self, value: float) -> bool:
         """Whether it lies inside, or no more than a tenth beyond: loads are read with noise, and at a steady one the
         range would else be left at every look."""
-        return self.low / _BEYOND <= value <= _BEYOND * self.high
+        return self.low / BEYOND <= value <= BEYOND * self.high
 
     def with_one(self, value: float) -> Range:
         """The range once this was seen too."""
@@ -65,7 +65,8 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
         return f"{self.low:.0f} to {self.high:.0f}"
 
 
-_BEYOND = 1.1
+BEYOND = 1.1
+"""So many times the highest that was seen, and no more, is still the range that was seen."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):

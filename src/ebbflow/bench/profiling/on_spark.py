@@ -27,6 +27,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.core.scratch import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.profiling.accuracy import accuracy
+from ebbflow.profiling.batch_drift import STILL_WARMING
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.targets.spark.local_cluster import LocalCluster
@@ -43,8 +44,6 @@ WARM_UP_S = 10.0
 """What is read of a query before is not learned from."""
 WARM_BATCHES = 8
 """How many batches are compared with as many before, in the warm-up: executors load classes, compile, start Python."""
-STILL_WARMING = 0.95
-"""Batches that take less than this share of those before are not warm yet."""
 LONGEST_WARM_UP_S = 180.0
 
 
