@@ -70,15 +70,6 @@ def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers begin with a half of the list each: in both halves the slow tests of Spark come first."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        quick = [item for item in items if not item.get_closest_marker("slow")]
-        items[:] = [*slow[::2], *quick[::2], *slow[1::2], *quick[1::2]]
-
-
 @pytest.fixture(autouse=True)
 def queries_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that fails before it stops its query does not take the tests after it along."""

@@ -179,7 +179,6 @@ def session(spark, monkeypatch) -> Iterator[None]:
         spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
 def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(tmp_path, monkeypatch, wait) -> None:

@@ -87,7 +87,6 @@ def test_results_are_those_of_the_plain_loop(
     assert len(batches) == {4: 1, 2: 2, None: 8}[parts]
 
 
-@pytest.mark.slow
 def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
     spark, cluster, folder, expected, tmp_path, wait
 ) -> None:

@@ -103,7 +103,6 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert [stage.tasks for stage in learned.costs.stages] == [4]
 
 
-@pytest.mark.slow
 def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_falls(
     spark, tmp_path, wait
 ) -> None:

@@ -74,7 +74,6 @@ def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
         assert secret not in " ".join(process.info["cmdline"] or ()), "seen by everybody on this machine"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "number"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL), (os.killpg, signal.SIGINT)]
 )

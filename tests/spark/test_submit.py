@@ -52,7 +52,6 @@ class Lines:
         self._server.close()
 
 
-@pytest.mark.slow
 def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> None:
     lines, report = Lines(), tmp_path / "out.json"
     output = tmp_path / "output.txt"
@@ -95,7 +94,6 @@ def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> Non
     assert document["exit_code"] == 128 + signal.SIGTERM
 
 
-@pytest.mark.slow
 def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
     cluster, spark, tmp_path
 ) -> None:
@@ -126,7 +124,6 @@ def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
     assert "rows 5 ['--its', 'own']" in done.stderr
 
 
-@pytest.mark.slow
 def test_the_attach_example_runs(cluster, spark) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "attach_example.py"), "8", "--master", cluster.master_url],
@@ -151,7 +148,6 @@ def test_the_plain_example_runs(cluster, spark) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.slow
 def test_the_example_of_operators_tells_what_each_did(cluster, spark, tmp_path, wait) -> None:
     output = tmp_path / "output.txt"
     with output.open("w") as sink:

@@ -56,7 +56,6 @@ class Eyes:
         return self.last
 
 
-@pytest.mark.slow
 def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> None:
     target = SparkTarget(spark, SystemClock())
     eyes = Eyes(target, wait)
@@ -134,7 +133,6 @@ def test_the_victim_is_the_one_with_least_state(spark, query, wait) -> None:
     assert choose_victims([*executors, newcomer], held, 1) == ["99"]
 
 
-@pytest.mark.slow
 def test_cached_data_keeps_its_executor_until_it_is_let_go(spark, query, wait) -> None:
     """Locally checkpointed data is on executors alone: Spark could not compute it again."""
 
