@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from benchmarks.figures import Figure
-from ebbflow.bench.learning.environment import ScalingEnv
+from ebbflow.runs.environment import ScalingEnv
 
 
 def measure() -> list[Figure]:

@@ -124,7 +124,7 @@ def _same_tables(ours: Path, other: Path) -> None:
 
 def streaming(folder: Path, output: Path) -> dict[str, float]:
     """The query, as `ebbflow google-cluster stats` runs it."""
-    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES, run_job
+    from ebbflow.papers.rules.google_cluster.job import WARM_UP_BATCHES, run_job
 
     found = run_job(
         input=folder,
@@ -186,8 +186,8 @@ def _written(output: Path, machines: Any, cluster: Any) -> None:
 
 def spark_batch(folder: Path, output: Path) -> dict[str, float]:
     """The same in DataFrames, run once over a few parts before."""
-    from ebbflow.bench.google_cluster.job import WARM_UP_BATCHES
-    from ebbflow.targets.spark.session import local_session
+    from ebbflow.papers.rules.google_cluster.job import WARM_UP_BATCHES
+    from ebbflow.targets.spark.launch.session import local_session
 
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(4 * CORES)}
     with (
@@ -245,8 +245,8 @@ def _batch_query(spark: Any, folder: Path, output: Path) -> None:
 
 
 def make(folder: Path, ending: str) -> dict[str, float]:
-    from ebbflow.bench.google_cluster.job import make_trace
-    from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+    from ebbflow.papers.rules.google_cluster.folder import TraceSpec
+    from ebbflow.papers.rules.google_cluster.job import make_trace
 
     began_s = time.perf_counter()
     spec = TraceSpec(events=EVENTS, machines=MACHINES, first_tasks=TASKS, last_tasks=TASKS)

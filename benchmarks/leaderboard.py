@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, show
-from ebbflow.bench.leaderboard.sweep import Scene, sweep
-from ebbflow.bench.loads import NamedLoad, built_in_loads
-from ebbflow.bench.simulation import oracle_of
-from ebbflow.bench.spec import Spec
 from ebbflow.core.machine import cores
 from ebbflow.report.drawing import draw
-from ebbflow.strategies import Capacity, Static, StaticMean, peers
+from ebbflow.runs.leaderboard.sweep import Scene, sweep
+from ebbflow.runs.loads import NamedLoad, built_in_loads
+from ebbflow.runs.simulation import oracle_of
+from ebbflow.runs.spec import Spec
+from ebbflow.strategies import Capacity, Static, StaticMean
+from ebbflow.strategies import baselines as peers
 from ebbflow.workloads import parse_load
 
 PEAK_PER_S = 1900.0

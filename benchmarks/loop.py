@@ -20,12 +20,12 @@ from ebbflow.core.slo import Slo
 from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import Store
 from ebbflow.strategies import Capacity
-from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.operator import operator
-from ebbflow.targets.spark.session import local_session
-from ebbflow.targets.spark.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.session import local_session
+from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.operators.operator import operator
 from ebbflow.targets.spark.source import register
-from ebbflow.targets.spark.stopping import stop_between_batches
 from ebbflow.targets.spark.target import SparkTarget
 
 EXECUTORS, OPERATORS, WARM_UP, CYCLES = 8, 10, 20, 60

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figures import Figure
-from ebbflow.targets.spark.operator import operator
-from ebbflow.targets.spark.settings import use_loopback, use_this_python
+from ebbflow.targets.spark.launch.settings import use_loopback, use_this_python
+from ebbflow.targets.spark.operators.operator import operator
 
 BATCHES, TURNS = 8, 6
 KEPT = "word string, value long"

@@ -31,11 +31,11 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.builder import Guarded
+from ebbflow.policy.evaluation.router import Router
+from ebbflow.policy.language.builder import Guarded
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.quantities import Span
-from ebbflow.policy.router import Router
-from ebbflow.strategies.rules import Rules
+from ebbflow.strategies.rules.strategy import Rules
 
 OPERATORS, RULES, READINGS = 50, 100, 200_000
 

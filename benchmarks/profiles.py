@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 
 from benchmarks.figures import Figure
-from ebbflow.bench.profiling.on_spark import SparkPhase
-from ebbflow.bench.profiling.phase import Phase
-from ebbflow.bench.profiling.simulated import SimulatedPhase
 from ebbflow.core.placement import even
+from ebbflow.papers.elysium.profiling_on_spark import SparkPhase
 from ebbflow.profiling.estimator import Estimator
+from ebbflow.runs.profiling.phase import Phase
+from ebbflow.runs.profiling.simulated import SimulatedPhase
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 
 ON_SPARK = ("top-words", "sentiment")

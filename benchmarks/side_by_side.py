@@ -22,8 +22,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from ebbflow.bench.live_run import SPARK_DRA, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.core.slo import Slo
+from ebbflow.papers.elysium.demo_run import SPARK_DRA, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.report.page import write_page
 
 SECONDS = float(os.environ.get("EBBFLOW_BENCH_SECONDS", "420"))

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from benchmarks.figures import Figure
-from ebbflow.bench.simulation import simulate
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.runs.simulation import simulate
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, Scenario, Stage, Tenant
 from ebbflow.targets.simulator.catalogue import costed_pipeline

@@ -25,11 +25,11 @@ from pyspark import SparkContext
 from benchmarks.driver_memory import resident_mb
 from benchmarks.figures import Figure, show
 from ebbflow.core.clock import SystemClock, wait_until
-from ebbflow.pipelines.top_words import TopWords
-from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.session import local_session
-from ebbflow.targets.spark.settings import local_settings, scaling_settings
-from ebbflow.targets.spark.stopping import stop_between_batches
+from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.session import local_session
+from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
 
 if TYPE_CHECKING:
     from ebbflow.control.loop import CycleReport

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from ebbflow.bench.leaderboard.ranking import COARSE, FINE, Means, Standing, leaderboard, sampling
-from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep, sweep
-from ebbflow.bench.loads import NamedLoad, read_loads
-from ebbflow.bench.spec import Spec, strategy_names
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import EbbflowError
 from ebbflow.report.numbers import counted, whole
+from ebbflow.runs.leaderboard.ranking import COARSE, FINE, Means, Standing, leaderboard, sampling
+from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep, sweep
+from ebbflow.runs.loads import NamedLoad, read_loads
+from ebbflow.runs.spec import Spec, strategy_names
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant

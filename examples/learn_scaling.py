@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ebbflow.bench.learning.environment import ScalingEnv, feature_names
-from ebbflow.bench.score import score
-from ebbflow.bench.simulation import oracle_of, simulate
+from ebbflow.runs.environment import ScalingEnv, feature_names
+from ebbflow.runs.score import score
+from ebbflow.runs.simulation import oracle_of, simulate
 from ebbflow.strategies import make_strategy
 
 Policy = Callable[[np.ndarray], int]

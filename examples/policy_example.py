@@ -1,9 +1,9 @@
 """A policy in Python: an editor completes it, mypy rejects a wrong order. Run it to see it tried on a load."""
 
-from ebbflow.bench.rules.trial import chain, try_policy
-from ebbflow.bench.spec import Spec
 from ebbflow.policy import *  # noqa: F403
-from ebbflow.policy.english import policy_in_english
+from ebbflow.policy.language.english import policy_in_english
+from ebbflow.runs.policy_trial import chain, try_policy
+from ebbflow.runs.spec import Spec
 
 # ruff: noqa: F405
 policy = Policy(

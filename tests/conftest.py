@@ -15,7 +15,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ebbflow.targets.spark.local_cluster import LocalCluster
+    from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 
 CORES = 3
 SHARED_DATA = Path(
@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """A standalone master and one worker that offers three cores."""
-    from ebbflow.targets.spark.local_cluster import LocalCluster
+    from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 
     with LocalCluster(cores=CORES) as running:
         yield running
@@ -51,8 +51,8 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
     """The session all Spark tests share; it starts with one executor."""
-    from ebbflow.targets.spark.session import local_session
-    from ebbflow.targets.spark.settings import local_settings, scaling_settings
+    from ebbflow.targets.spark.launch.session import local_session
+    from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
     from ebbflow.targets.spark.source import register
 
     settings = {

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ebbflow.control.attach import attach
     from ebbflow.control.attached import Attached
-    from ebbflow.targets.spark.operator import operator
-    from ebbflow.targets.spark.operator_counts import OperatorCounts
-    from ebbflow.targets.spark.restart import ManagedQuery
+    from ebbflow.targets.spark.act.restart import ManagedQuery
+    from ebbflow.targets.spark.operators.operator import OperatorCounts, operator
 
 __all__ = ["Attached", "ManagedQuery", "OperatorCounts", "__version__", "attach", "operator"]
 
@@ -25,10 +24,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Attached": "ebbflow.control.attached",
-    "ManagedQuery": "ebbflow.targets.spark.restart",
-    "OperatorCounts": "ebbflow.targets.spark.operator_counts",
+    "ManagedQuery": "ebbflow.targets.spark.act.restart",
+    "OperatorCounts": "ebbflow.targets.spark.operators.operator",
     "attach": "ebbflow.control.attach",
-    "operator": "ebbflow.targets.spark.operator",
+    "operator": "ebbflow.targets.spark.operators.operator",
 }
 
 
@@ -38,7 +37,7 @@ def _offer_environment() -> None:
         from gymnasium.envs.registration import register
     except ImportError:
         return
-    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.bench.learning.environment:ScalingEnv")
+    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.runs.environment:ScalingEnv")
 
 
 _offer_environment()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
-from ebbflow.bench.elysium.thresholds import STUDIED, TRIAL, study_thresholds
+from ebbflow.papers.elysium.thresholds import STUDIED, TRIAL, study_thresholds
 from ebbflow.profiling.fitting import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _profiles_in_milliseconds(monkeypatch) -> None:
-    monkeypatch.setattr("ebbflow.bench.elysium.kit.ALL", QUICK)  # nets take seconds, and lose to a line here
+    monkeypatch.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)  # nets take seconds, and lose to a line here
 
 
 def test_a_row_end_to_end(monkeypatch, capsys, tmp_path) -> None:
@@ -62,7 +62,7 @@ def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, t
             kit, replace(TRIAL, seconds=240.0), few, seeds=1, workers=workers, on_done=on_done
         )
 
-    monkeypatch.setattr("ebbflow.bench.elysium.studies.study_thresholds", quick)
+    monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", quick)
     page = tmp_path / "page.html"
     code, out, err = ebbflow(
         monkeypatch, capsys, "bench", "elysium", "--strategy", "static", "--seeds", "1", "--workers", "1",
@@ -110,8 +110,8 @@ def test_what_cannot_be_meant_is_one_line_and_code_2(monkeypatch, capsys, argume
     def started(*_: object, **__: object) -> None:
         pytest.fail("a run was started")
 
-    monkeypatch.setattr("ebbflow.bench.elysium.on_spark.run_selection", started)
-    monkeypatch.setattr("ebbflow.cli.bench_elysium.run_cases", started)
+    monkeypatch.setattr("ebbflow.papers.elysium.on_spark.run_selection", started)
+    monkeypatch.setattr("ebbflow.cli.bench.elysium.run_cases", started)
     code, out, err = ebbflow(monkeypatch, capsys, "bench", "elysium", *arguments)
     assert (code, out) == (2, "")
     assert words in err
@@ -127,8 +127,8 @@ def test_on_both_targets_options_of_the_simulator_and_names_that_spark_does_not_
         asked.extend(str(case.key) for case in real)
         return []
 
-    monkeypatch.setattr("ebbflow.bench.elysium.on_spark.run_selection", run_selection)
-    monkeypatch.setattr("ebbflow.cli.bench_elysium.check_java", lambda: None)
+    monkeypatch.setattr("ebbflow.papers.elysium.on_spark.run_selection", run_selection)
+    monkeypatch.setattr("ebbflow.cli.bench.elysium.check_java", lambda: None)
     code, out, _ = ebbflow(
         monkeypatch, capsys, "bench", "elysium", "--target", "simulator,spark", "--load", "stair", "--strategy",
         "joint", "--strategy", "static", "--seeds", "1", "--no-studies", "--workers", "1", "--json", "--report",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ebbflow.cli.bench_google_cluster import _long_enough
-from ebbflow.workloads.google_cluster.generator import ClusterTrace
+from ebbflow.cli.bench.google_cluster import _long_enough
+from ebbflow.papers.rules.google_cluster.generator import ClusterTrace
 
 
 @pytest.mark.parametrize(

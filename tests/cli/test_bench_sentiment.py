@@ -7,7 +7,7 @@ import json
 import pytest
 from console import ebbflow
 
-from ebbflow.pipelines.sentiment_model import read_model
+from ebbflow.papers.elysium.pipelines.sentiment.model import read_model
 
 
 @pytest.fixture

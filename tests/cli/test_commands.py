@@ -27,7 +27,7 @@ def nothing_starts(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
 
-    monkeypatch.setattr("ebbflow.targets.spark.local_cluster.LocalCluster.start", refuse)
+    monkeypatch.setattr("ebbflow.targets.spark.launch.local_cluster.LocalCluster.start", refuse)
     monkeypatch.setattr("ebbflow.cli.submit.run_script", refuse)
     monkeypatch.setattr("ebbflow.cli.demo.prepare", refuse)
     monkeypatch.setattr("ebbflow.cli.demo.run_live", refuse)

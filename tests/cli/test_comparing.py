@@ -12,16 +12,16 @@ import pytest
 from console import ebbflow
 from typer.testing import CliRunner
 
-from ebbflow.bench.leaderboard.ranking import RULE, SCORE_NAMES
-from ebbflow.bench.leaderboard.results_file import spec_of
-from ebbflow.bench.leaderboard.sweep import Sweep, SweepInterrupted, sweep
-from ebbflow.bench.score import score
-from ebbflow.bench.simulation import play, strategy_for
-from ebbflow.bench.spec import Spec
 from ebbflow.cli import main as cli
-from ebbflow.cli.scenario_options import SHARED
+from ebbflow.cli.options import SHARED
 from ebbflow.core.decision import Decision
 from ebbflow.policy.files import parse_policy
+from ebbflow.runs.leaderboard.ranking import RULE, SCORE_NAMES
+from ebbflow.runs.leaderboard.results_file import spec_of
+from ebbflow.runs.leaderboard.sweep import Sweep, SweepInterrupted, sweep
+from ebbflow.runs.score import score
+from ebbflow.runs.simulation import play, strategy_for
+from ebbflow.runs.spec import Spec
 from ebbflow.strategies import STRATEGIES, Rules
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -315,7 +315,7 @@ def test_every_seed_is_on_the_page_and_the_page_is_the_same_again(monkeypatch, c
 def test_where_a_page_cannot_hold_every_seed_it_has_the_first_and_says_so(
     monkeypatch, capsys, tmp_path
 ) -> None:
-    monkeypatch.setattr("ebbflow.cli.bench_leaderboard.MOST_RUNS", 4)
+    monkeypatch.setattr("ebbflow.cli.bench.leaderboard.MOST_RUNS", 4)
     page = tmp_path / "p.html"
     code, _, _ = ebbflow(
         monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(50)", "--seeds", "3", "--seconds", "2m",

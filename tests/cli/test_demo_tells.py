@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.bench.live_run import LiveResult
-from ebbflow.bench.score import score
 from ebbflow.cli.demo import _tell
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
+from ebbflow.papers.elysium.demo_run import LiveResult
 from ebbflow.report.wording import headline
+from ebbflow.runs.score import score
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from console import ebbflow
 
-from ebbflow.bench.google_cluster.job import FEWEST_BATCHES, Figures, parts_a_batch
-from ebbflow.bench.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
-from ebbflow.cli.bench_google_cluster import _in_small_parts, _point
-from ebbflow.pipelines.google_cluster.checkpoint import Begun
-from ebbflow.pipelines.google_cluster.sink import held_output
-from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+from ebbflow.cli.bench.google_cluster import _in_small_parts, _point
+from ebbflow.papers.rules.google_cluster.folder import TraceSpec
+from ebbflow.papers.rules.google_cluster.job import FEWEST_BATCHES, Begun, Figures, parts_a_batch
+from ebbflow.papers.rules.google_cluster.sink import held_output
+from ebbflow.papers.rules.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +21,8 @@ def nothing_starts(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
 
-    for name in ("google_cluster.run_job", "google_cluster.make_trace", "bench_google_cluster.run_static",
-                 "bench_google_cluster.run_dynamic", "bench_google_cluster.make_trace_in_a_process"):  # fmt: skip
+    for name in ("google_cluster.run_job", "google_cluster.make_trace", "bench.google_cluster.run_static",
+                 "bench.google_cluster.run_dynamic", "bench.google_cluster.make_trace_in_a_process"):  # fmt: skip
         monkeypatch.setattr(f"ebbflow.cli.{name}", refuse)
 
 
@@ -139,7 +138,7 @@ def test_the_static_test_does_not_speak_of_machines_that_it_cannot_be_asked_for(
 
 def test_a_folder_that_is_named_needs_no_trace_to_be_made(monkeypatch, capsys, tmp_path) -> None:
     (tmp_path / "a.csv").write_text("600000001,,42,3,17,1,someone,2,9,0.0625,0.03,3.815e-05,0\n")
-    monkeypatch.setattr("ebbflow.cli.bench_google_cluster.check_java", lambda: None)
+    monkeypatch.setattr("ebbflow.cli.bench.google_cluster.check_java", lambda: None)
     words = ("--input", str(tmp_path), "--minutes", "60", "--speed", "10000")
     with pytest.raises(AssertionError, match="something was started"):
         ebbflow(monkeypatch, capsys, "bench", "google-cluster", "dynamic", *words)

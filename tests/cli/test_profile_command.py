@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
-from ebbflow.bench.profiling.phase import Phase
-from ebbflow.bench.simulation import play
 from ebbflow.cli.profile import _facts
 from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread, StageCosts
+from ebbflow.runs.profiling.phase import Phase
+from ebbflow.runs.simulation import play
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -53,7 +53,7 @@ def test_a_phase_in_which_nothing_was_learned_is_told_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     nothing = Phase(profile=Profile(pipeline="top-words"), accuracy=None, seconds=1.0, training_s=0.0)
-    monkeypatch.setattr("ebbflow.bench.profiling.simulated.SimulatedPhase.run", lambda *_, **__: nothing)
+    monkeypatch.setattr("ebbflow.runs.profiling.simulated.SimulatedPhase.run", lambda *_, **__: nothing)
     code, out, err = ebbflow(monkeypatch, capsys, "profile")
     assert (code, out) == (1, "")
     assert "nothing was learned" in err
@@ -236,7 +236,7 @@ def test_what_a_person_gets_wrong_is_one_line_and_starts_nothing(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
 
-    monkeypatch.setattr("ebbflow.targets.spark.local_cluster.LocalCluster.start", refuse)
+    monkeypatch.setattr("ebbflow.targets.spark.launch.local_cluster.LocalCluster.start", refuse)
     monkeypatch.chdir(tmp_path)
     code, out, err = ebbflow(monkeypatch, capsys, "profile", *arguments)
     assert (code, out) == (2, "")

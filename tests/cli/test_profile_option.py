@@ -95,8 +95,8 @@ def refused(monkeypatch, capsys, *arguments: str) -> str:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
 
-    monkeypatch.setattr("ebbflow.targets.spark.local_cluster.LocalCluster.start", start)
-    monkeypatch.setattr("ebbflow.bench.leaderboard.sweep.play", start)
+    monkeypatch.setattr("ebbflow.targets.spark.launch.local_cluster.LocalCluster.start", start)
+    monkeypatch.setattr("ebbflow.runs.leaderboard.sweep.play", start)
     code, out, err = ebbflow(monkeypatch, capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("ebbflow: ")

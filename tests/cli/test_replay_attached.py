@@ -7,7 +7,6 @@ times they have there, and ``attach`` runs its own loop, with its own store and 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 from console import ebbflow
+from made_progress import progress
 from msgspec.structs import replace
 
-sys.path.append(str(Path(__file__).parent.parent / "bench"))
-
-from made_progress import progress
-
-from ebbflow.bench.replay.plan import Plan, Settings, plan_of, read_recording
 from ebbflow.control.attach import attach
 from ebbflow.control.attached import Attached
 from ebbflow.core.clock import Clock, ManualClock
@@ -35,12 +30,13 @@ from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetGoneError
+from ebbflow.runs.replay.plan import Plan, Settings, plan_of, read_recording
 from ebbflow.targets.simulator import NodeKind, Scenario, SimulatorTarget, built_in_engine
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
-from ebbflow.targets.spark.monitor import SparkMonitor
-from ebbflow.targets.spark.progress import Progress
-from ebbflow.targets.spark.row_counts import RowCounts
-from ebbflow.targets.spark.tracking import ExecutorTracker
+from ebbflow.targets.spark.observe.monitor import SparkMonitor
+from ebbflow.targets.spark.observe.progress import Progress
+from ebbflow.targets.spark.observe.tracking import ExecutorTracker
+from ebbflow.targets.spark.operators.row_counts import RowCounts
 from ebbflow.workloads import parse_load
 
 QUERY, OBJECTIVE = "top-words", "freshness p90 <= 20s"

@@ -8,16 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent.parent / "bench"))
-
 from made_progress import progress_of, write_lines
 
-from ebbflow.bench.score import Scores
-from ebbflow.bench.simulation import play
 from ebbflow.cli import main as cli
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
+from ebbflow.runs.score import Scores
+from ebbflow.runs.simulation import play
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load

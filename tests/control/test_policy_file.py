@@ -14,7 +14,7 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.guards import guards_for
-from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.monitoring.store import MemoryStore
 from ebbflow.policy.files import parse_policy, replace_file
 from ebbflow.policy.model import Policy
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.control.policy_in_force import PolicyInForce, recall_acts
+from ebbflow.control.policy_file import PolicyInForce, recall_acts
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ebbflow.core.scratch import OWNER_FILE, Owner, scratch_folder, sweep
+from ebbflow.core.folders import OWNER_FILE, Owner, scratch_folder, sweep
 
 RUN = """
 import sys
 from pathlib import Path
-from ebbflow.core.scratch import scratch_folder
+from ebbflow.core.folders import scratch_folder
 with scratch_folder("run") as folder:
     (Path(folder) / "checkpoint").mkdir()
     print(folder, flush=True)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from ebbflow.errors import InputError
 from ebbflow.forecasting import load_net
 from ebbflow.forecasting.forecast import Forecast
-from ebbflow.forecasting.line import RunningLine
+from ebbflow.forecasting.line import Naive, RunningLine
 from ebbflow.forecasting.load_net import MOST_MINUTES, LoadNet
 from ebbflow.forecasting.minutes import MinuteLoads, by_minute
-from ebbflow.forecasting.naive import Naive
 
 LOADS = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), max_size=30).map(sorted)
 

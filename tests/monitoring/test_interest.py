@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ebbflow.core.metrics import Metric
-from ebbflow.monitoring.interest import MOST, Interest
+from ebbflow.monitoring.agent import MOST, Interest
 from ebbflow.monitoring.messages import AGENT_METRICS, Topic
 
 CPU = Topic(Metric.NODE_CPU, "app-1")

@@ -12,8 +12,8 @@ import pytest
 from fake_system import MAIN_CLASS, FakeProcess, FakeSystem, Ticker, executor_line
 
 from ebbflow.core.metrics import Metric
-from ebbflow.monitoring.host import HostProbe
 from ebbflow.monitoring.messages import HOST_METRICS, NODE_METRICS
+from ebbflow.monitoring.processes import HostProbe
 from ebbflow.monitoring.sampling import Sampler
 from ebbflow.monitoring.tcp_bytes import NetworkProbe, TcpSocket
 

@@ -10,7 +10,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError
-from ebbflow.monitoring.with_agents import WithAgents
+from ebbflow.monitoring.collector import WithAgents
 
 NOW_S = 500.0
 OWN = (

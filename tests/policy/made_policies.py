@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from ebbflow.core.metrics import Metric
-from ebbflow.policy.builder import DAYS, days_named
 from ebbflow.policy.fitting import EXAMPLES
+from ebbflow.policy.language.builder import DAYS, days_named
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Policy, Rule, Trigger
 from ebbflow.policy.quantities import Clock, Percent, Quantity, Span
 from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step

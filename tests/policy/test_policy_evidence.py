@@ -8,7 +8,7 @@ import pytest
 
 from ebbflow.policy import above, below, metric, per_second, seconds, tuples
 from ebbflow.policy.evaluation import TriggerState
-from ebbflow.policy.measures import measuring
+from ebbflow.policy.evaluation.measures import measuring
 from ebbflow.policy.model import Trigger
 
 QUEUE = metric("queue-length")

@@ -16,10 +16,10 @@ from made_policies import policies
 from ebbflow.errors import PolicyError
 from ebbflow.policy.document import read_document, write_document
 from ebbflow.policy.files import load_policy, parse_policy, policy_text, save_policy
+from ebbflow.policy.files.schema import policy_schema
+from ebbflow.policy.files.toml_form import read_toml
+from ebbflow.policy.files.yaml_form import read_yaml
 from ebbflow.policy.model import Bounds, Policy, Rule, Trigger
-from ebbflow.policy.schema import policy_schema
-from ebbflow.policy.toml_form import read_toml
-from ebbflow.policy.yaml_form import read_yaml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "policies").iterdir())
 GROW = """\

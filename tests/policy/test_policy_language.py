@@ -15,7 +15,7 @@ import pytest
 import ebbflow.policy
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.policy import *
-from ebbflow.policy.english import policy_in_english
+from ebbflow.policy.language.english import policy_in_english
 from ebbflow.policy.model import Action, AllOf, AnyOf, Rule, Trigger
 from ebbflow.policy.quantities import Quantity, Span
 from ebbflow.policy.values import Limit, Often, Step

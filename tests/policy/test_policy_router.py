@@ -22,11 +22,11 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.calendar import holds
+from ebbflow.policy.evaluation.calendar import holds
+from ebbflow.policy.evaluation.needs import Need, needs
+from ebbflow.policy.evaluation.router import Router
+from ebbflow.policy.language.words import Scaled
 from ebbflow.policy.model import Trigger
-from ebbflow.policy.needs import Need, needs
-from ebbflow.policy.router import Router
-from ebbflow.policy.words import Scaled
 
 QUEUE = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 BUSY = metric("cpu").is_(above(percent(80))).for_at_least(seconds(10))

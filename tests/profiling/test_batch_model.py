@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from made_batches import TrueStage, made_batch
 
 from ebbflow.core.batches import StageRun
-from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.batch.model import BatchModel, StageModel
 from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
-from ebbflow.profiling.stage_model import StageModel
 
 MAP = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.01)
 REDUCE = TrueStage(tasks=5, per_task_s=0.04, per_row_s=0.002)

@@ -18,9 +18,9 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
-from ebbflow.profiling.batch_model import BatchModel
-from ebbflow.profiling.batch_sizing import BatchSizing
-from ebbflow.profiling.outlook import QueryState
+from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.profiling.batch.outlook import QueryState
+from ebbflow.profiling.batch.sizing import BatchSizing
 from ebbflow.profiling.sizing import NEARLY
 
 MAP = TrueStage(tasks=12, per_task_s=0.05, per_row_s=0.01)

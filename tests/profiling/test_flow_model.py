@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbflow.profiling.flow_model import PAUSE_S, FlowModel, Stretch
+from ebbflow.profiling.flow.model import PAUSE_S, FlowModel, Stretch
 
 
 def stretch(rows: float = 1000.0, *, slots: float = 2.0, cost_s: float = 0.005, **changes: Any) -> Stretch:

@@ -15,9 +15,9 @@ from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
-from ebbflow.profiling.flow_model import FlowModel, Stretch
-from ebbflow.profiling.flow_outlook import FlowState
-from ebbflow.profiling.flow_sizing import FlowSizing
+from ebbflow.profiling.flow.model import FlowModel, Stretch
+from ebbflow.profiling.flow.outlook import FlowState
+from ebbflow.profiling.flow.sizing import FlowSizing
 
 PIPELINE = Pipeline.chain("p", "split", Operator(name="rank", stateful=True))
 

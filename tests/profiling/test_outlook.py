@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ebbflow.profiling.batch_model import BatchTime
-from ebbflow.profiling.outlook import Outlook, QueryState, look_ahead
+from ebbflow.profiling.batch.model import BatchTime
+from ebbflow.profiling.batch.outlook import Outlook, QueryState, look_ahead
 
 CALM = QueryState(
     now_s=100.0,

@@ -12,8 +12,7 @@ from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.readings import Reading
-from ebbflow.profiling.samples import Sampler
-from ebbflow.profiling.tracks import Track
+from ebbflow.profiling.samples import Sampler, Track
 
 CHAIN = Pipeline.chain("p", "a", "b")
 

@@ -17,7 +17,7 @@ from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.placement import even
 from ebbflow.errors import InputError
 from ebbflow.strategies import Symbiotic
-from ebbflow.strategies.algorithm_one import (
+from ebbflow.strategies.symbiotic.algorithm_one import (
     SLACK,
     Instances,
     Thresholds,
@@ -25,8 +25,8 @@ from ebbflow.strategies.algorithm_one import (
     fewest_nodes,
     fullest,
 )
-from ebbflow.strategies.symbiotic_flow import FlowView
-from ebbflow.strategies.symbiotic_view import Dimensions
+from ebbflow.strategies.symbiotic.flow import FlowView
+from ebbflow.strategies.symbiotic.view import Dimensions
 
 USUAL = Thresholds()
 

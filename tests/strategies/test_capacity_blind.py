@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny_spark import Query, Stage, Story, play
 
-from ebbflow.bench.simulation import play as simulated
 from ebbflow.core.decision import LedgerEntry
+from ebbflow.runs.simulation import play as simulated
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import MissingMetrics, Scenario, built_in_engine
 from ebbflow.workloads import parse_load

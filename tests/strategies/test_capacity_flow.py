@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ebbflow.bench.score import Scores, score
-from ebbflow.bench.simulation import simulate
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
+from ebbflow.runs.score import Scores, score
+from ebbflow.runs.simulation import simulate
 from ebbflow.strategies import Capacity
 from ebbflow.targets.simulator import Continuous, MissingMetrics, NodeDies, NodeKind, Scenario
 from ebbflow.workloads import parse_load

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
-from ebbflow.profiling.batch_model import BatchModel
-from ebbflow.profiling.outlook import QueryState
-from ebbflow.strategies.diagnosis import why_more_cannot_help
+from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.profiling.batch.outlook import QueryState
+from ebbflow.strategies.capacity.batches import why_more_cannot_help
 
 STATE = QueryState(
     now_s=100.0,

@@ -13,7 +13,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import NodeProfile
-from ebbflow.strategies.learned_estimator import LearnedEstimator
+from ebbflow.strategies.symbiotic.estimator import LearnedEstimator
 
 PIPELINE = chain("app", 1.0)
 LAYOUT = Layout.of(1, a=2, b=1)

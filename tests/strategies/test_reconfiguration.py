@@ -11,7 +11,7 @@ from made_snapshots import made_snapshot
 
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
-from ebbflow.strategies.reconfiguration import USUAL_STOP_S, Stops, weigh
+from ebbflow.strategies.symbiotic.reconfiguration import USUAL_STOP_S, Stops, weigh
 
 
 def test_a_stop_costs_the_nodes_that_stand_idle_and_saves_the_ones_that_are_gone() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ebbflow.core.layout import Layout
-from ebbflow.strategies.refusals import FIRST_S, LONGEST_S, Refusals
+from ebbflow.strategies.symbiotic.reconfiguration import FIRST_S, LONGEST_S, Refusals
 
 ONE = Layout.of(1, split=1, count=1)
 TWO = Layout.of(2, split=2, count=2)

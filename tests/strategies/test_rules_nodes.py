@@ -13,7 +13,7 @@ from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.policy import Policy, absolute, cluster, nodes, operator, rule
-from ebbflow.strategies.rule_nodes import NodesOfInstances
+from ebbflow.strategies.rules.nodes import NodesOfInstances
 
 WIDE = {"limits": Limits(min_nodes=1, max_nodes=40)}
 

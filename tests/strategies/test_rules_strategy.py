@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rule_world import HIGH, LOW, World, grow, sizes
 
-from ebbflow.bench.simulation import play
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
@@ -43,6 +42,7 @@ from ebbflow.policy import (
     tuples,
 )
 from ebbflow.policy.quantities import Span
+from ebbflow.runs.simulation import play
 from ebbflow.strategies import Rules, make_strategy
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
 from ebbflow.workloads import Trace, parse_load

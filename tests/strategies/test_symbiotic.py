@@ -9,8 +9,6 @@ import pytest
 from made_flows import MS, chain, estimator, flow_snapshot
 from made_snapshots import made_batch, made_snapshot
 
-from ebbflow.bench.score import score
-from ebbflow.bench.simulation import play, simulate
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
@@ -21,15 +19,17 @@ from ebbflow.core.run import Run
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import InputError, TargetError
 from ebbflow.guards import guards_for
-from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.monitoring.store import MemoryStore
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import NodeProfile
+from ebbflow.runs.score import score
+from ebbflow.runs.simulation import play, simulate
 from ebbflow.strategies import Joint, Symbiotic, make_strategy
-from ebbflow.strategies.symbiotic_view import Dimensions
+from ebbflow.strategies.symbiotic.view import Dimensions
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
-from ebbflow.targets.simulator.continuous import Continuous
+from ebbflow.targets.simulator.continuous.engine import Continuous
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
 from ebbflow.workloads import parse_load

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from made_snapshots import made_batch, made_snapshot
 
-from ebbflow.bench.profiling.simulated import SimulatedPhase
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.clock import ManualClock
@@ -20,10 +19,11 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.guards import guards_for
-from ebbflow.monitoring.memory_store import MemoryStore
+from ebbflow.monitoring.store import MemoryStore
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
+from ebbflow.runs.profiling.simulated import SimulatedPhase
 from ebbflow.strategies import Capacity, Symbiotic
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline

@@ -26,8 +26,8 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import TargetError
 from ebbflow.guards import default_guards
-from ebbflow.monitoring.memory_store import MemoryStore
-from ebbflow.strategies.capacity import Capacity
+from ebbflow.monitoring.store import MemoryStore
+from ebbflow.strategies.capacity.strategy import Capacity
 
 STEP_S = 0.1
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ebbflow.core.curve import Curve
 from ebbflow.errors import LoadError
 from ebbflow.workloads import Arrivals
-from ebbflow.workloads.counted import Counted
+from ebbflow.workloads.arrivals import Counted
 
 
 @given(

@@ -11,8 +11,8 @@ import typer
 from ebbflow.cli.output import Json, print_json, say
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.monitoring import addresses
+from ebbflow.monitoring.agent import start_agent
 from ebbflow.monitoring.keys import make_keys
-from ebbflow.monitoring.start import start_agent
 
 
 def register(app: typer.Typer) -> None:

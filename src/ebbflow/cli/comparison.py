@@ -21,14 +21,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ebbflow.bench.leaderboard.ranking import Means, Standing
-from ebbflow.bench.leaderboard.sweep import Scene, Sweep, sweep
 from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.numbers import counted, number, seconds, share, times, whole
+from ebbflow.runs.leaderboard.ranking import Means, Standing
+from ebbflow.runs.leaderboard.sweep import Scene, Sweep, sweep
 
 log = logging.getLogger("ebbflow")
 

@@ -10,21 +10,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.google_cluster.job import Figures, make_trace, resumed, run_job
+from ebbflow.cli.options import spark_conf
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
-from ebbflow.cli.spark_conf import spark_conf
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.core.folders import LOCK_FILE, make_folder
 from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
-from ebbflow.pipelines.google_cluster.buckets import BUCKETS
-from ebbflow.pipelines.google_cluster.sink import CLUSTER, REJECTS, held_output, read_table
+from ebbflow.papers.rules.google_cluster.folder import TraceFolder, TraceSpec
+from ebbflow.papers.rules.google_cluster.generator import CSV, PARQUET, ClusterTrace
+from ebbflow.papers.rules.google_cluster.job import Figures, make_trace, resumed, run_job
+from ebbflow.papers.rules.google_cluster.sink import CLUSTER, REJECTS, held_output, read_table
+from ebbflow.papers.rules.google_cluster.source_rows import BUCKETS
 from ebbflow.report.numbers import counted
-from ebbflow.targets.spark.java import check_java
-from ebbflow.targets.spark.masters import check_master, slots_here
-from ebbflow.workloads.google_cluster.folder import TraceFolder
-from ebbflow.workloads.google_cluster.generator import CSV, PARQUET, ClusterTrace
-from ebbflow.workloads.google_cluster.trace_spec import TraceSpec
+from ebbflow.targets.spark.launch.java import check_java
+from ebbflow.targets.spark.launch.masters import check_master, slots_here
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 

@@ -11,9 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.bench.rules.trial import Trial, chain, try_policy
-from ebbflow.bench.score import score
-from ebbflow.bench.spec import Spec, amended
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
@@ -21,10 +18,13 @@ from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
-from ebbflow.policy.english import policy_in_english
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
-from ebbflow.policy.schema import policy_schema
+from ebbflow.policy.files.schema import policy_schema
+from ebbflow.policy.language.english import policy_in_english
 from ebbflow.report.page import write_page
+from ebbflow.runs.policy_trial import Trial, chain, try_policy
+from ebbflow.runs.score import score
+from ebbflow.runs.spec import Spec, amended
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 

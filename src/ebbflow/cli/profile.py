@@ -14,9 +14,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ebbflow.bench.profiling.from_store import learn_from_store
-from ebbflow.bench.profiling.phase import Phase
-from ebbflow.bench.profiling.simulated import SimulatedPhase
 from ebbflow.cli.output import (
     Json,
     check_writable,
@@ -33,6 +30,9 @@ from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
+from ebbflow.runs.profiling.from_store import learn_from_store
+from ebbflow.runs.profiling.phase import Phase
+from ebbflow.runs.profiling.simulated import SimulatedPhase
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 
@@ -219,10 +219,9 @@ def _on_spark(
     pipeline: str, steps: int | None, hold_s: float | None, peak: float | None, executors: int,
     master: str | None, agents: tuple[str, ...], check: bool,
 ) -> Phase:  # fmt: skip
-    from ebbflow.bench.profiling.applications import application
-    from ebbflow.bench.profiling.on_spark import SparkPhase
-    from ebbflow.targets.spark.java import check_java
-    from ebbflow.targets.spark.masters import check_master_to_scale
+    from ebbflow.papers.elysium.profiling_on_spark import SparkPhase, application
+    from ebbflow.targets.spark.launch.java import check_java
+    from ebbflow.targets.spark.launch.masters import check_master_to_scale
 
     application(pipeline)
     if master is not None:

@@ -7,25 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from ebbflow.bench.leaderboard.policies import check_operators, read_policies
-from ebbflow.bench.leaderboard.ranking import leaderboard
-from ebbflow.bench.leaderboard.sweep import Result, Sweep
-from ebbflow.bench.replay.fidelity import Fidelity, fidelity_of
-from ebbflow.bench.replay.plan import USUAL_SLO, Plan, Settings, plan_of, read_recording
-from ebbflow.bench.replay.progress_log import written
-from ebbflow.bench.replay.scene import RECORDED, kept_up, scene_of
-from ebbflow.bench.spec import strategy_names
-from ebbflow.cli import scenario_options as options
+from ebbflow.cli import options
 from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
-from ebbflow.cli.comparison_page import board
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import Slo
 from ebbflow.report.board import write_board
+from ebbflow.report.comparison import board
 from ebbflow.report.numbers import seconds, share, whole
 from ebbflow.report.wording import comparison
+from ebbflow.runs.leaderboard.policies import check_operators, read_policies
+from ebbflow.runs.leaderboard.ranking import leaderboard
+from ebbflow.runs.leaderboard.sweep import Result, Sweep
+from ebbflow.runs.replay.fidelity import Fidelity, fidelity_of
+from ebbflow.runs.replay.plan import (
+    RECORDED,
+    USUAL_SLO,
+    Plan,
+    Settings,
+    kept_up,
+    plan_of,
+    read_recording,
+    scene_of,
+)
+from ebbflow.runs.replay.progress_log import written
+from ebbflow.runs.spec import strategy_names
 
 _RECORD = "what the record tells; else "
 

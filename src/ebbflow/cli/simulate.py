@@ -8,20 +8,27 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ebbflow.bench.leaderboard.policies import check_operators, read_policies
-from ebbflow.bench.leaderboard.ranking import Standing, leaderboard
-from ebbflow.bench.leaderboard.results_file import check_results_path, write_results
-from ebbflow.bench.leaderboard.sweep import Result, Scene, Sweep
-from ebbflow.bench.spec import USUAL_STRATEGY, Spec, amended
-from ebbflow.bench.spec_file import read_spec
 from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
-from ebbflow.cli.comparison_page import board
+from ebbflow.cli.options import (
+    Parquet,
+    Policies,
+    ProfileOption,
+    ScenarioFile,
+    Workers,
+    profiles_in_simulation,
+    takes_shared_options,
+)
 from ebbflow.cli.output import Json, check_writable, errors, print_json
-from ebbflow.cli.profile_option import ProfileOption, profiles_in_simulation
-from ebbflow.cli.scenario_options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.core.duration import format_duration
 from ebbflow.report.board import write_board
+from ebbflow.report.comparison import board
 from ebbflow.report.numbers import share, times, whole
+from ebbflow.runs.leaderboard.policies import check_operators, read_policies
+from ebbflow.runs.leaderboard.ranking import Standing, leaderboard
+from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
+from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep
+from ebbflow.runs.spec import USUAL_STRATEGY, Spec, amended
+from ebbflow.runs.spec.file import read_spec
 from ebbflow.targets.simulator import Scenario
 
 

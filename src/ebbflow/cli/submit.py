@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebbflow.bench.record import RunRecorder
-from ebbflow.bench.score import score
+from ebbflow.cli.options import PolicyOption, ProfileOption, chosen_strategy, profiles_on_spark, spark_conf
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
-from ebbflow.cli.policy_option import PolicyOption, chosen_strategy
-from ebbflow.cli.profile_option import ProfileOption, profiles_on_spark
-from ebbflow.cli.spark_conf import spark_conf
-from ebbflow.control.attach import attach
-from ebbflow.control.attach_arguments import DEFAULT_SLO, check_agents
+from ebbflow.control.attach import DEFAULT_SLO, attach, check_agents
 from ebbflow.control.attached import Attached, History
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
@@ -28,10 +23,12 @@ from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
-from ebbflow.targets.spark.java import check_java
-from ebbflow.targets.spark.local_cluster import LocalCluster
-from ebbflow.targets.spark.masters import check_master_to_scale, is_on_this_machine
-from ebbflow.targets.spark.settings import (
+from ebbflow.runs.record import RunRecorder
+from ebbflow.runs.score import score
+from ebbflow.targets.spark.launch.java import check_java
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.masters import check_master_to_scale, is_on_this_machine
+from ebbflow.targets.spark.launch.settings import (
     cores_of_an_executor,
     local_settings,
     scaling_settings,
@@ -39,7 +36,7 @@ from ebbflow.targets.spark.settings import (
     use_python_of,
     use_this_python,
 )
-from ebbflow.targets.spark.submit import check_script, check_submit_arguments, run_script
+from ebbflow.targets.spark.launch.submit import check_script, check_submit_arguments, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import ControlLoop
-from ebbflow.control.policy_in_force import PolicyInForce
+from ebbflow.control.policy_file import PolicyInForce
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.monitoring.collector import Collector

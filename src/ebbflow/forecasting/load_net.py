@@ -27,8 +27,8 @@ import numpy as np
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
 from ebbflow.forecasting.forecast import HORIZON_MINUTES, MINUTE_S, Loads
+from ebbflow.forecasting.line import MOST_GROWTH, Naive
 from ebbflow.forecasting.minutes import by_minute
-from ebbflow.forecasting.naive import MOST_GROWTH, Naive
 
 LAGS = 10
 HIDDEN = 24

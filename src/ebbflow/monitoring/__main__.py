@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ebbflow.monitoring.start import start_agent
+from ebbflow.monitoring.agent import start_agent
 
 if __name__ == "__main__":
     start_agent(sys.argv[1]).run(threading.Event())

@@ -14,21 +14,119 @@ import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import zmq
+from zmq.utils import z85
 
-from ebbflow.core.clock import Clock
+from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import InputError
 from ebbflow.monitoring.addresses import check
-from ebbflow.monitoring.gate import DOMAIN, Gate
-from ebbflow.monitoring.interest import Interest
-from ebbflow.monitoring.keys import AgentKeys
-from ebbflow.monitoring.messages import VERSION, Sample, Topic, encode, is_name
+from ebbflow.monitoring.keys import AgentKeys, agent_keys
+from ebbflow.monitoring.messages import AGENT_METRICS, VERSION, Sample, Topic, encode, is_name, prefix
 from ebbflow.monitoring.sampling import Sampler
 
+# What collectors have subscribed to, as the publishing socket tells it.
+
+
+MOST = 1_000
+"""Subscriptions kept; who asks for more of them than there are metrics and applications means no good."""
+_METRICS = tuple(prefix(metric) for metric in AGENT_METRICS)
+
+
+class Interest:
+    """The prefixes somebody listens to. The socket tells of the first who comes and the last who goes.
+
+    >>> interest = Interest()
+    >>> interest.hear(b"\\x01node/node-cpu/")
+    >>> from ebbflow.core.metrics import Metric
+    >>> interest.wants(Topic(Metric.NODE_CPU, "app-1")), interest.wants(Topic(Metric.NODE_HEAP, "app-1"))
+    (True, False)
+    >>> interest.hear(b"\\x00node/node-cpu/")
+    >>> bool(interest)
+    False
+    """
+
+    def __init__(self) -> None:
+        self._prefixes: set[bytes] = set()
+
+    def hear(self, frame: bytes) -> None:
+        """Take in what the socket passed on: 1 or 0, then a prefix. Anything else is ignored."""
+        what, asked = frame[:1], frame[1:]
+        if what == b"\x00":
+            self._prefixes.discard(asked)
+        elif what == b"\x01" and len(self._prefixes) < MOST and _can_match(asked):
+            self._prefixes.add(asked)
+
+    def wants(self, topic: Topic) -> bool:
+        """Whether anybody would hear a message about this."""
+        return bool(self._prefixes) and topic.encode().startswith(tuple(self._prefixes))
+
+    @property
+    def in_nodes(self) -> bool:
+        """Whether anybody listens to something of any executor."""
+        return any(each.startswith(b"node/") or b"node/".startswith(each) for each in self._prefixes)
+
+    def __bool__(self) -> bool:
+        return bool(self._prefixes)
+
+    def __len__(self) -> int:
+        return len(self._prefixes)
+
+
+def _can_match(asked: bytes) -> bool:
+    """Whether a prefix is one of topics of ours: a metric, one of its applications, a whole kind."""
+    return len(asked) <= 256 and any(asked.startswith(each) or each.startswith(asked) for each in _METRICS)
+
+
+# Who may listen to an agent: ZeroMQ asks here (ZAP, RFC 27) before a connection carries anything.
+#
+# The handler lives in the agent's own loop. The library's runs in a thread of its own, and ZeroMQ lets
+# everyone in who knows the agent's public key once no handler is there any more.
+
+
 log = logging.getLogger("ebbflow")
+
+DOMAIN = b"ebbflow"
+MOST_AT_ONCE = 1_000
+_ENDPOINT = "inproc://zeromq.zap.01"
+
+
+class Gate:
+    """Answers for the listeners' public keys; counts those it turned away."""
+
+    def __init__(self, context: zmq.Context[Any], listeners: frozenset[bytes]) -> None:
+        self._known = frozenset(z85.decode(key) for key in listeners)
+        self.turned_away = 0
+        self.socket = context.socket(zmq.REP)
+        self.socket.linger = 0
+        self.socket.bind(_ENDPOINT)
+
+    def answer(self) -> None:
+        """Answer all who ask now."""
+        for _ in range(MOST_AT_ONCE):
+            try:
+                request = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            version, number = [*request, b"", b""][:2]
+            welcome = self._is_welcome(request)
+            if not welcome:
+                self.turned_away += 1
+                if self.turned_away in (1, 10, 100) or self.turned_away % 1000 == 0:
+                    log.warning("turned away a listener with an unknown key (%d so far)", self.turned_away)
+            status, text = (b"200", b"OK") if welcome else (b"400", b"unknown key")
+            self.socket.send_multipart([version, number, status, text, b"", b""])
+
+    def _is_welcome(self, request: list[bytes]) -> bool:
+        match request:
+            case [b"1.0", _, domain, _, _, b"CURVE", key]:
+                return domain == DOMAIN and key in self._known
+        return False
+
 
 HEARTBEAT_S = 5
 MOST_WAITING = 1_000
@@ -167,3 +265,22 @@ class Agent:
         """Stop listening."""
         self._context.destroy(linger=0)
         self._sampler.close()
+
+
+# An agent on this host, put together.
+
+
+def start_agent(
+    address: str, *, keys: Path | None = None, name: str | None = None, every_s: float = 1.0
+) -> Agent:
+    """An agent that listens; it samples once it is run."""
+    name = host_name() if name is None else name
+    return Agent(
+        address,
+        Sampler(host=name, elapsed_s=time.monotonic),
+        SystemClock(),
+        elapsed_s=time.monotonic,
+        name=name,
+        keys=None if keys is None else agent_keys(keys),
+        every_s=every_s,
+    )

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import psutil
 
 from ebbflow.core.metrics import Metric
-from ebbflow.monitoring.host import HostProbe
 from ebbflow.monitoring.java_heap import JavaHeap
 from ebbflow.monitoring.messages import HOST_METRICS, NODE_METRICS, Topic
-from ebbflow.monitoring.processes import ExecutorTrees, System, ThisHost, Tree
+from ebbflow.monitoring.processes import ExecutorTrees, HostProbe, System, ThisHost, Tree
 from ebbflow.monitoring.tcp_bytes import NetworkProbe
 
 _DISK = {Metric.NODE_DISK_READ, Metric.NODE_DISK_WRITE}

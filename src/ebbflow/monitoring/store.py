@@ -31,12 +31,105 @@ from urllib.parse import quote
 
 import msgspec
 
-from ebbflow.core.batches import Batch
+from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.clock import Clock
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import NoStoreError, StoreError
-from ebbflow.monitoring.batch_checks import can_be_meant
+
+# A store that keeps nothing on a disk: for simulated runs, whose ledger the loop itself remembers.
+
+
+class MemoryStore:
+    """Numbers ledger rows; keeps them, readings and batches only if asked to: a day has millions of them.
+
+    >>> store = MemoryStore(keep=True)
+    >>> store.append_ledger(0.0, "hold", {}), store.append_ledger(1.0, "act", {"reason": "more rows"})
+    (1, 2)
+    >>> store.ledger[2]
+    (1.0, 'act', {'reason': 'more rows'})
+    """
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.readings: list[Reading] = []
+        self.batches: list[Batch] = []
+        self.ledger: dict[int, tuple[float, str, dict[str, Any]]] = {}
+        self.keeps = keep
+        self._last_id = 0
+
+    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+        """Take in readings and finished batches."""
+        if self.keeps:
+            self.readings += readings
+            self.batches += batches
+
+    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+        """The id of a new row."""
+        self._last_id += 1
+        if self.keeps:
+            self.ledger[self._last_id] = (time_s, verdict, body)
+        return self._last_id
+
+    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
+        """Replace the bodies of rows."""
+        for entry_id, body in bodies.items() if self.keeps else ():
+            time_s, verdict, _ = self.ledger[entry_id]
+            self.ledger[entry_id] = (time_s, verdict, body)
+
+
+# Whether a batch that a store has can be meant: what an edited or damaged file may hold, and no run ever wrote.
+
+
+LONGEST_S = 1e9
+"""32 years: no batch and no task took longer."""
+MOST = 10**15
+"""Rows, tasks and slots; the squares of more are beyond what models count with."""
+FARTHEST_S = 250e9
+"""From 1970, either way: as far as dates go. Simulated time begins at 0, so a start may lie a little before it."""
+
+
+def can_be_meant(batch: Batch) -> bool:
+    """Whether times, rows and tasks are such as a batch can have, and its stages are numbered from 0.
+
+    >>> stage = StageRun(index=0, tasks=4, task_time_s=0.4, cpu_time_s=0.3, wall_s=0.1, longest_task_s=0.1)
+    >>> def batch(rows: int, *stages: StageRun) -> Batch:
+    ...     return Batch(query="q", batch_id=1, started_s=10.0, duration_s=0.5, rows=rows, slots=4,
+    ...                  trigger_interval_s=1.0, arrival_rate_per_s=9.0, backlog_rows=None, oldest_arrival_s=9.0,
+    ...                  stages=stages)
+    >>> can_be_meant(batch(100, stage)), can_be_meant(batch(-100, stage)), can_be_meant(batch(100, stage, stage))
+    (True, False, False)
+    """
+    return (
+        _times(batch.duration_s, batch.trigger_interval_s)
+        and all(-FARTHEST_S <= time_s <= FARTHEST_S for time_s in (batch.started_s, batch.oldest_arrival_s))
+        and _counts(batch.rows, batch.slots, batch.arrival_rate_per_s, batch.backlog_rows or 0.0)
+        and all(_stage(run, index) for index, run in enumerate(batch.stages))
+        and all(map(_operator, batch.operators))
+    )
+
+
+def _stage(run: StageRun, index: int) -> bool:
+    return (
+        run.index == index
+        and 1 <= run.tasks <= MOST
+        and _times(run.task_time_s, run.cpu_time_s, run.wall_s, run.longest_task_s)
+    )
+
+
+def _operator(run: OperatorRun) -> bool:
+    return _counts(run.rows_in, run.rows_out, run.instances or 0) and _times(
+        run.cpu_s or 0.0, run.busiest_instance_cpu_s or 0.0
+    )
+
+
+def _times(*values_s: float) -> bool:
+    """Comparisons with what is not a number are false, too."""
+    return all(0.0 <= value_s <= LONGEST_S for value_s in values_s)
+
+
+def _counts(*values: float) -> bool:
+    return all(0 <= value <= MOST for value in values)
+
 
 FLUSH_EVERY_S = 1.0
 PRUNE_EVERY_S = 3600.0

@@ -16,10 +16,8 @@
 
 from __future__ import annotations
 
-from ebbflow.policy.builder import bounds, rule
-from ebbflow.policy.model import Policy
-from ebbflow.policy.phrases import metric
-from ebbflow.policy.words import (
+from ebbflow.policy.language.builder import bounds, rule
+from ebbflow.policy.language.words import (
     above,
     absolute,
     all_of,
@@ -33,6 +31,7 @@ from ebbflow.policy.words import (
     hours,
     kilobytes,
     megabytes,
+    metric,
     milliseconds,
     minutes,
     nodes,
@@ -46,6 +45,7 @@ from ebbflow.policy.words import (
     times_original,
     tuples,
 )
+from ebbflow.policy.model import Policy
 
 __all__ = [
     "Policy",

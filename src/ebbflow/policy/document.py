@@ -6,18 +6,53 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import MethodType
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from ebbflow.errors import InputError, PolicyError
-from ebbflow.policy.builder import DAYS, days_named
-from ebbflow.policy.half_read import HalfRead, NotReadError
+from ebbflow.policy.language.builder import DAYS, days_named
 from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Condition, Day, Policy, Rule, Trigger
 from ebbflow.policy.quantities import Clock, Quantity, Span, shown
 from ebbflow.policy.values import Limit, Measure, Often, Step
+
+# A table of which some values could not be read, as its checks see it.
+
+
+class NotReadError(Exception):
+    """A check asked for a value that is not there: it has nothing to say."""
+
+
+class HalfRead:
+    """Stands in for a part of a policy: the values that are known, its properties and its methods.
+
+    >>> from ebbflow.policy.model import Bounds
+    >>> half = HalfRead(Bounds, {"name": "b", "at_least": 9, "at_most": 3})
+    >>> [key for check in Bounds.CHECKS[:5] if check.__name__ != "_wrong_operator" for key, _ in check(half)]
+    ['at-least']
+    >>> half.timezone
+    Traceback (most recent call last):
+    ...
+    ebbflow.policy.document.NotReadError: timezone
+    """
+
+    def __init__(self, kind: type, known: Mapping[str, Any]) -> None:
+        self._kind, self._known = kind, known
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._known:
+            return self._known[name]
+        found = inspect.getattr_static(self._kind, name)
+        if isinstance(found, property) and found.fget is not None:
+            return found.fget(self)
+        if inspect.isfunction(found):
+            return MethodType(found, self)
+        raise NotReadError(name)
+
 
 Path = tuple[str | int, ...]
 """Where something stands: ``("rule", 0, "when", 1, "above")``."""

@@ -9,9 +9,8 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
-from ebbflow.profiling.batch_model import BatchModel
+from ebbflow.profiling.batch.model import FADE, BatchModel
 from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread, StageCosts
-from ebbflow.profiling.stage_model import FADE
 
 PHASE_FADE = 0.995
 """Weight that a batch keeps when the next one comes: a profile is of all loads that were met, not of the last ones.

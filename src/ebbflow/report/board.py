@@ -15,10 +15,9 @@ from typing import Any
 from ebbflow.core.slo import Slo
 from ebbflow.report.board_assets import SCRIPT, STYLE
 from ebbflow.report.drawing import Drawing
-from ebbflow.report.embed import script_json
 from ebbflow.report.figures import COLOURS
 from ebbflow.report.numbers import seconds, share, times, whole
-from ebbflow.report.shell import FOOTER, document
+from ebbflow.report.shell import FOOTER, document, script_json
 from ebbflow.report.wording import Scores, slo_text
 
 SHOWN_AT_FIRST = 3

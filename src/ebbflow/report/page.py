@@ -17,12 +17,11 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
 from ebbflow.report import figures, wording
-from ebbflow.report.embed import runs_json, script_json
 from ebbflow.report.ledger_table import ledger_table
 from ebbflow.report.numbers import seconds, share, whole
 from ebbflow.report.page_assets import SCRIPT
 from ebbflow.report.score_table import score_table
-from ebbflow.report.shell import FOOTER, document
+from ebbflow.report.shell import FOOTER, document, runs_json, script_json
 
 _FIRST_DATE_S = 1e9
 """Times before 2001 are not dates but seconds of a simulation."""

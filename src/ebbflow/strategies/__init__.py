@@ -12,9 +12,7 @@ from functools import partial
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.capacity import Capacity
-from ebbflow.strategies.joint import Joint
-from ebbflow.strategies.peers import (
+from ebbflow.strategies.baselines import (
     Dask,
     Dataflow,
     Ds2,
@@ -25,10 +23,11 @@ from ebbflow.strategies.peers import (
     SparkDra,
     SparkLegacy,
 )
-from ebbflow.strategies.rules import Rules
-from ebbflow.strategies.static import Static
-from ebbflow.strategies.static_mean import StaticMean
-from ebbflow.strategies.symbiotic import Symbiotic
+from ebbflow.strategies.capacity.strategy import Capacity
+from ebbflow.strategies.joint import Joint
+from ebbflow.strategies.rules.strategy import Rules
+from ebbflow.strategies.static import Static, StaticMean
+from ebbflow.strategies.symbiotic.strategy import Symbiotic
 
 __all__ = [
     "PROFILED", "STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy",

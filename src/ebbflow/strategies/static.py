@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
-from ebbflow.core.decision import Decision
+import math
+
+from ebbflow.core.decision import Constraint, Decision
 from ebbflow.core.snapshot import Snapshot
+
+# Hold one size throughout: what a pipeline sized for its mean load costs, and how late it is.
+
+
+class StaticMean:
+    """Always the same number of nodes, meant to be what the mean rate of the load needs.
+
+    A strategy cannot know that mean beforehand, so ``nodes`` is given by whoever knows the load (the
+    benchmark). Without it: the middle of the limits, rounded up.
+    """
+
+    name = "static-mean"
+    own_restraint = True
+
+    def __init__(self, *, nodes: int | None = None) -> None:
+        self._nodes = nodes
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The same size, whatever happens."""
+        limits = snapshot.limits
+        middle = math.ceil((limits.min_nodes + limits.max_nodes) / 2)
+        nodes = middle if self._nodes is None else self._nodes
+        allowed = limits.clamp(nodes)
+        why = "the middle of the limits" if self._nodes is None else "what it was given for the mean rate"
+        bound: tuple[Constraint, ...] = ()
+        if allowed != nodes:
+            bound = (Constraint(name="limits", why=f"{nodes} nodes wanted, {limits} allowed"),)
+        return Decision(
+            wanted=snapshot.planned.with_nodes(allowed),
+            reason=f"static: {nodes} nodes, {why}",
+            formula="n = nodes for the mean rate, else ceil((min + max) / 2)",
+            inputs={"nodes": nodes},
+            bound_by=bound,
+        )
 
 
 class Static:

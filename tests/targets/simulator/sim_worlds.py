@@ -12,7 +12,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, SimulatorTarget, Stage
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.node_pool import NodePool
+from ebbflow.targets.simulator.nodes.pool import NodePool
 from ebbflow.workloads import Arrivals, parse_load
 
 

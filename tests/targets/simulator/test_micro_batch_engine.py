@@ -13,8 +13,8 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
+from ebbflow.targets.simulator.micro_batch.slots import Slots, StageAtWork
 from ebbflow.targets.simulator.nodes import Node
-from ebbflow.targets.simulator.slots import Slots, StageAtWork
 
 costs = st.floats(0.0, 0.05)
 stages = st.lists(

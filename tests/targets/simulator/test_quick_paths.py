@@ -16,11 +16,11 @@ from sim_worlds import shared_world
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeDies, NodeKind, SlowNode, Stage
-from ebbflow.targets.simulator.continuous_world import ContinuousWorld
-from ebbflow.targets.simulator.flow import Flow
+from ebbflow.targets.simulator.continuous.flow import Flow
+from ebbflow.targets.simulator.continuous.world import ContinuousWorld
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.micro_batch_run import MicroBatchRun
-from ebbflow.targets.simulator.slots import Slots
+from ebbflow.targets.simulator.micro_batch.run import MicroBatchRun
+from ebbflow.targets.simulator.micro_batch.slots import Slots
 from ebbflow.workloads import Arrivals, parse_load
 
 LOADS = st.sampled_from(

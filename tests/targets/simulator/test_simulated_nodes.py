@@ -11,17 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim_worlds import named_operator, named_query, query, shared_world, world
 
-from ebbflow.bench.score import score
-from ebbflow.bench.together import score_together
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
+from ebbflow.runs.score import score, score_together
 from ebbflow.targets.simulator import Cluster, NodeDies, NodeKind, Stage
-from ebbflow.targets.simulator.node_pool import NodePool
-from ebbflow.targets.simulator.noise_draws import NoiseDraws
+from ebbflow.targets.simulator.nodes.pool import NodePool
+from ebbflow.targets.simulator.noise import NoiseDraws
 
 
 def test_nodes_get_their_speeds_in_turn_and_the_quick_take_more_tasks() -> None:

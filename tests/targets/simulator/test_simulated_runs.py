@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sim_worlds import ByTheClock, Keep
 
-from ebbflow.bench.oracle import cheapest_schedule
-from ebbflow.bench.score import score
-from ebbflow.bench.simulation import oracle_of, play, simulate
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.runs.oracle import cheapest_schedule
+from ebbflow.runs.score import score
+from ebbflow.runs.simulation import oracle_of, play, simulate
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import LateMetrics, MissingMetrics, NodeKind, Scenario, built_in_engine
 from ebbflow.workloads import parse_load

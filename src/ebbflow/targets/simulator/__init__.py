@@ -15,15 +15,14 @@
 ``target``            all of it behind the port; ``overall``: several pipelines read as one
 ====================  =======================================================================
 
-``ebbflow.bench.simulation`` runs a strategy on a scenario.
+``ebbflow.runs.simulation`` runs a strategy on a scenario.
 """
 
 from ebbflow.targets.simulator.clusters import Cluster, Link
-from ebbflow.targets.simulator.continuous import Continuous
+from ebbflow.targets.simulator.continuous.engine import Continuous
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics, NodeDies, SlowNode
-from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
-from ebbflow.targets.simulator.nodes import NodeKind
-from ebbflow.targets.simulator.overhead import Overhead
+from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
+from ebbflow.targets.simulator.nodes import NodeKind, Overhead
 from ebbflow.targets.simulator.scenario import Scenario, Tenant, built_in_engine
 from ebbflow.targets.simulator.target import SimulatorTarget
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.profiling.batch_model import BatchModel
-from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
+from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
 
 
 def calibrated(model: BatchModel, pipeline: Pipeline, *, trigger_interval_s: float) -> MicroBatch:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.errors import UnknownNameError
-from ebbflow.targets.simulator.continuous import Continuous
-from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
+from ebbflow.targets.simulator.continuous.engine import Continuous
+from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
 
 
 @dataclass(frozen=True, kw_only=True)

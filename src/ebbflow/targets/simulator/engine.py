@@ -15,8 +15,8 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.nodes.pool import NodePool
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -23,11 +24,89 @@ from ebbflow.targets.simulator.clusters import Cluster, Link
 from ebbflow.targets.simulator.engine import Engine, Start, Work
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.node_pool import NodePool
 from ebbflow.targets.simulator.nodes import Census, NodeKind
-from ebbflow.targets.simulator.overall import Overall
-from ebbflow.targets.simulator.together import check_together
+from ebbflow.targets.simulator.nodes.pool import NodePool
 from ebbflow.workloads.arrivals import Arrivals
+
+# Whether pipelines, clusters and faults fit together; said before anything runs.
+
+
+def check_together(
+    engines: Sequence[Engine],
+    clusters: Mapping[str, Cluster],
+    placement: Mapping[str, str],
+    faults: Iterable[Fault],
+) -> None:
+    """``InputError`` with the first thing that does not fit."""
+    names = [engine.pipeline.name for engine in engines]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two pipelines are named '{twice}'; give each its own name")
+    kinds = sorted({type(engine).__name__ for engine in engines})
+    if len(kinds) > 1:
+        raise InputError(f"pipelines of {' and '.join(kinds)} cannot share nodes; use one kind of engine")
+    operators = {name for engine in engines for name in engine.pipeline.order}
+    for operator, cluster in placement.items():
+        if operator not in operators:
+            raise InputError(
+                f"the placement names '{operator}', which is not one of {', '.join(sorted(operators))}"
+            )
+        _check_cluster(cluster, clusters, f"operator '{operator}' is placed in")
+    for fault in faults:
+        if isinstance(fault, NodeDies | SlowNode):
+            _check_cluster(fault.cluster, clusters, "a fault strikes")
+
+
+def _check_cluster(cluster: str, clusters: Mapping[str, Cluster], what: str) -> None:
+    if cluster not in clusters:
+        raise InputError(f"{what} cluster '{cluster}'; there are: {', '.join(clusters)}")
+
+
+# Several pipelines read as one: sums of what adds up, the worst of what must not hide behind the others.
+
+
+_ADDED = (
+    Metric.ARRIVAL_RATE, Metric.QUEUE_LENGTH, Metric.BACKLOG, Metric.BATCH_ROWS, Metric.FAILED_ROWS,
+)  # fmt: skip
+_WORST = (Metric.FRESHNESS, Metric.BATCH_TIME)
+
+
+class Overall:
+    """The last reading of every pipeline, taken together; the same rule as on Spark, where the application is
+    what is scaled and its queries are what is read."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self.pipeline = _side_by_side(pipelines)
+        self._names = {pipeline.name for pipeline in pipelines}
+        self._last: dict[Metric, dict[str, float]] = {}
+
+    def readings(self, now_s: float, new: Iterable[Reading]) -> list[Reading]:
+        """Of all together, where at least one has a new reading."""
+        fresh = set()
+        for reading in new:
+            if reading.subject in self._names and reading.metric in (*_ADDED, *_WORST):
+                self._last.setdefault(reading.metric, {})[reading.subject] = reading.value
+                fresh.add(reading.metric)
+        name, last = self.pipeline.name, self._last
+        readings = [Reading(now_s, name, m, sum(last[m].values())) for m in _ADDED if m in fresh]
+        return readings + [Reading(now_s, name, m, max(last[m].values())) for m in _WORST if m in fresh]
+
+
+def _side_by_side(pipelines: Sequence[Pipeline]) -> Pipeline:
+    """One pipeline of several that have nothing to do with each other.
+
+    >>> _side_by_side([Pipeline.chain("a", "a/read"), Pipeline.chain("b", "b/read", "b/count")]).sources
+    ('a/read', 'b/read')
+    """
+    return Pipeline(
+        name=" + ".join(pipeline.name for pipeline in pipelines),
+        operators=tuple(
+            replace(operator, query=pipeline.name)
+            for pipeline in pipelines
+            for operator in pipeline.operators
+        ),
+        streams=tuple(s for pipeline in pipelines for s in pipeline.streams),
+    )
 
 
 class SimulatorTarget:
@@ -38,7 +117,7 @@ class SimulatorTarget:
 
     >>> from ebbflow.core.clock import ManualClock
     >>> from ebbflow.core.pipeline import Pipeline
-    >>> from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
+    >>> from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
     >>> from ebbflow.workloads import parse_load
     >>> clock = ManualClock()
     >>> query = MicroBatch(pipeline=Pipeline.chain("p", "read"), stages=(Stage(tasks=2, per_row_s=0.01),))

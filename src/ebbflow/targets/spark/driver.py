@@ -17,8 +17,8 @@ import msgspec
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.progress import Progress
-from ebbflow.targets.spark.row_counts import RowCounts
+from ebbflow.targets.spark.observe.progress import Progress
+from ebbflow.targets.spark.operators.row_counts import RowCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,14 +12,14 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
-from ebbflow.targets.spark.actuator import SparkActuator
-from ebbflow.targets.spark.draining import ShrinkTimes
+from ebbflow.targets.spark.act.actuator import SparkActuator
+from ebbflow.targets.spark.act.draining import ShrinkTimes
+from ebbflow.targets.spark.act.restart import ManagedQuery
+from ebbflow.targets.spark.act.room import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
-from ebbflow.targets.spark.monitor import SparkMonitor
-from ebbflow.targets.spark.restart import ManagedQuery
-from ebbflow.targets.spark.room import ClusterRoom
-from ebbflow.targets.spark.settings import own_allocation_is_awake
-from ebbflow.targets.spark.tracking import ExecutorTracker
+from ebbflow.targets.spark.launch.settings import own_allocation_is_awake
+from ebbflow.targets.spark.observe.monitor import SparkMonitor
+from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,1 +1,0 @@
-"""Figure 9 of the Elysium seed, row by row: published beside ours."""

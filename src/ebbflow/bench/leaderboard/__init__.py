@@ -1,1 +1,0 @@
-"""Strategies × loads × seeds, worked off in parallel, ranked, and kept."""

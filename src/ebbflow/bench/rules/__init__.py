@@ -1,1 +1,0 @@
-"""The six tests of the Rules seed, and a policy tried on a load."""

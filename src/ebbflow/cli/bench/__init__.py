@@ -1,0 +1,19 @@
+"""``ebbflow bench``: comparisons and the seeds' own tests."""
+
+from __future__ import annotations
+
+import typer
+
+from ebbflow.cli.bench import elysium, google_cluster, leaderboard, rules, sentiment
+
+app = typer.Typer(help="Compare strategies, and run the tests of the seeds.", no_args_is_help=True)
+leaderboard.register(app)
+rules.register(app)
+google_cluster.register(app)
+sentiment.register(app)
+elysium.register(app)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group."""
+    parent.add_typer(app, name="bench")

@@ -1,0 +1,1 @@
+"""One package per document that Ebbflow reproduces, with everything that belongs to it."""

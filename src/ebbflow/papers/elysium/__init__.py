@@ -1,0 +1,1 @@
+"""Elysium (Lombardi et al., IEEE TPDS 2017): symbiotic scaling of operators and nodes."""

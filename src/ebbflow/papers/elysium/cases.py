@@ -1,0 +1,252 @@
+"""The rows of Figure 9 as scenarios: application, load, what is there at the start, who decides.
+
+The seed shows its loads as curves without numbers on the axis that matters here. Ours keep their shapes and what the
+text tells of times and rates: the step comes at 180 s and goes at minute 6 (§5.2, Figure 10a–c), 200 req/s of T1 run
+beside a stair of T2 (Figure 12), Twitter is played at 60:1. Peaks need all four nodes, troughs one or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ebbflow.core.slo import Slo
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.papers.elysium.calibration import (
+    ARRIVAL_NOISE,
+    LIMITS,
+    NODES,
+    SAMPLED_EVERY_S,
+    storm,
+)
+from ebbflow.papers.elysium.published import (
+    APPLICATIONS,
+    BOTH,
+    FIGURE_9,
+    JOINT,
+    LOADS,
+    STRATEGIES,
+    SYMBIOTIC,
+    T1,
+    T2,
+    TWITTER,
+    Key,
+    Published,
+)
+from ebbflow.targets.simulator.scenario import Scenario, Tenant
+from ebbflow.workloads import Load, Noise, Trace, parse_load
+from ebbflow.workloads.parameters import write_text
+
+TWITTER_SPEED = 60.0
+TWITTER_DAY = (4 * 86_400.0, 4 * 86_400.0 + 23.5 * 3600.0)
+"""The fifth day of the trace, until half an hour before midnight: the rest of each day is an artefact of zeros."""
+TWITTER_PEAK_PER_S = 700.0
+"""The busiest minute, as played."""
+STAND_IN = f"day(base=300, peak={TWITTER_PEAK_PER_S:g}, period=24m)"
+"""Where no trace is told: a day of a web service in the same time. Not Twitter, and the results say so."""
+
+SHAPES: dict[tuple[str, str], tuple[str, float]] = {
+    (T1, "stair"): ("stair(base=100, peak=850, steps=4, hold=200s)", 1800.0),
+    (T1, "step"): ("stair(base=150, peak=650, steps=1, hold=3m)", 720.0),
+    (T1, "square"): ("square(base=150, peak=800, period=10m)", 1800.0),
+    (T1, "sine"): ("sine(base=100, peak=850, period=15m)", 1800.0),
+    (T2, "square"): ("square(base=150, peak=800, period=10m)", 1800.0),
+    (T2, "sine"): ("sine(base=300, peak=850, period=15m)", 1800.0),
+}
+"""Load of one application, and how long a run is."""
+
+TOGETHER: dict[str, tuple[str, str, float]] = {
+    "step+stair": (
+        "step(base=50, peak=200, at=3m)",
+        "stair(base=100, peak=550, steps=4, hold=200s)",
+        1800.0,
+    ),
+    "sine+sine": ("sine(base=50, peak=250, period=15m)", "sine(base=150, peak=550, period=15m)", 1800.0),
+}
+"""Loads of T1 and T2 on the same nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A row: which, on which loads, from where."""
+
+    key: Key
+    loads: tuple[tuple[str, Load], ...]
+    """Each application that runs, with its load."""
+    seconds: float
+    initial_nodes: int = 1
+    initial_parallelism: int = 1
+    published: Published | None = None
+    traced: bool = field(default=True, compare=False)
+    """False where the Twitter trace was not at hand."""
+
+    def scenario(self, seed: int = 1) -> Scenario:
+        """What is run, whoever decides; each seed draws arrivals and service times anew."""
+        engines = [storm(application, self.initial_parallelism) for application, _ in self.loads]
+        loads = [
+            Noise(load=load, amount=ARRIVAL_NOISE, seed=10 * seed + number)
+            for number, (_, load) in enumerate(self.loads)
+        ]
+        return Scenario(
+            engine=engines[0],
+            load=loads[0],
+            others=tuple(
+                Tenant(engine=engine, load=load) for engine, load in zip(engines[1:], loads[1:], strict=True)
+            ),
+            limits=LIMITS,
+            slo=Slo(freshness_s=30.0, quantile=0.95),
+            nodes=NODES,
+            initial_nodes=self.initial_nodes,
+            seconds=self.seconds,
+            cycle_s=SAMPLED_EVERY_S,
+            seed=seed,
+        )
+
+
+KEYS: tuple[Key, ...] = (
+    *(key for key in FIGURE_9 if key.application != BOTH),
+    *(Key(BOTH, load, strategy) for load in TOGETHER for strategy in (JOINT, SYMBIOTIC)),
+)
+"""The rows of Figure 9, and joint scaling of both applications, which it leaves out."""
+
+
+def cases(
+    *,
+    trace: str | None = None,
+    applications: Sequence[str] = (),
+    loads: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+) -> list[Case]:
+    """All rows, or those of the applications, loads and strategies named. ``trace``: a file of tweets a second.
+
+    >>> [str(case.key) for case in cases(applications=["T1"], loads=["step"])]
+    ['T1 step joint', 'T1 step symbiotic']
+    """
+    for what, named, known in (
+        ("application", applications, APPLICATIONS),
+        ("load", loads, LOADS),
+        ("strategy", strategies, STRATEGIES),
+    ):
+        for name in named:
+            if name not in known:
+                raise UnknownNameError(what, name, known)
+    chosen = [
+        key
+        for key in KEYS
+        if (not applications or key.application in applications)
+        and (not loads or key.load in loads)
+        and (not strategies or key.strategy in strategies)
+    ]
+    if not chosen:
+        raise InputError(
+            f"Figure 9 has no row of {' and '.join(_told(applications, loads, strategies))}; leave one of them out"
+        )
+    if unused := _unused(chosen, applications, loads, strategies):
+        raise InputError(f"Figure 9 has no row of {unused} with the others named; leave {unused} out")
+    played = any(key.load == TWITTER for key in chosen)
+    if trace is not None and not played:
+        raise InputError(
+            f"the trace {trace} is for the load twitter, and no row chosen has that; leave --trace out, or choose it"
+        )
+    twitter = twitter_load(trace) if played else None
+    return [_case(key, twitter, traced=trace is not None) for key in chosen]
+
+
+def on_spark(
+    chosen: Sequence[Case],
+    *,
+    applications: Sequence[str] = (),
+    loads: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+) -> list[Case]:
+    """Those of the cases that are run on Spark as well: joint and symbiotic on three loads of T1. Each of the names
+    told must be of one of them.
+
+    >>> on_spark(cases(loads=["stair", "sine"]), loads=["stair", "sine"])
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.InputError: on Spark there are T1 on stair, square and twitter, joint and symbiotic; leave sine out
+    """
+    found = [
+        case
+        for case in chosen
+        if case.key.application == T1
+        and case.key.load in ("stair", "square", TWITTER)
+        and case.key.strategy in (JOINT, SYMBIOTIC)
+    ]
+    there = "on Spark there are T1 on stair, square and twitter, joint and symbiotic"
+    if not found:
+        raise InputError(f"{there}; name one of them")
+    if unused := _unused([case.key for case in found], applications, loads, strategies):
+        raise InputError(f"{there}; leave {unused} out")
+    return found
+
+
+def _unused(
+    keys: Sequence[Key], applications: Sequence[str], loads: Sequence[str], strategies: Sequence[str]
+) -> str:
+    """The first of the names that is of none of the rows; empty where each is of one."""
+    named = [*applications, *loads, *strategies]
+    used = {part for key in keys for part in (key.application, key.load, key.strategy)}
+    return next((name for name in named if name not in used), "")
+
+
+def _told(*named: Sequence[str]) -> Iterator[str]:
+    return (" or ".join(names) for names in named if names)
+
+
+def _case(key: Key, twitter: Load | None, *, traced: bool) -> Case:
+    nodes, parallelism = _start(key.setting)
+    if key.application == BOTH:
+        first, second, seconds = TOGETHER[key.load]
+        loads: tuple[tuple[str, Load], ...] = ((T1, parse_load(first)), (T2, parse_load(second)))
+    elif key.load == TWITTER:
+        assert twitter is not None
+        seconds = min(twitter.duration_s, twitter.span_s)
+        loads = ((key.application, twitter),)
+    else:
+        text, seconds = SHAPES[key.application, key.load]
+        loads = ((key.application, parse_load(text)),)
+    return Case(
+        key=key,
+        loads=loads,
+        seconds=float(np.floor(seconds / SAMPLED_EVERY_S) * SAMPLED_EVERY_S),
+        initial_nodes=nodes,
+        initial_parallelism=parallelism,
+        published=FIGURE_9.get(key),
+        traced=traced or key.load != TWITTER,
+    )
+
+
+def _start(setting: str) -> tuple[int, int]:
+    """Nodes and parallelism at the start: as the setting holds them, else one.
+
+    >>> _start("4 nodes, parallelism 4"), _start("2 nodes"), _start("parallelism 2"), _start("")
+    ((4, 4), (2, 1), (1, 2), (1, 1))
+    """
+    nodes = parallelism = 1
+    for part in filter(None, setting.split(", ")):
+        words = part.split()
+        if words[0] == "parallelism":
+            parallelism = int(words[1])
+        else:
+            nodes = int(words[0])
+    return nodes, parallelism
+
+
+def twitter_load(trace: str | None, day: tuple[float, float] = TWITTER_DAY) -> Load:
+    """A day of the trace at 60:1, its busiest played minute at the peak; the stand-in where there is no trace."""
+    if trace is None:
+        return parse_load(STAND_IN)
+    start_s, end_s = day
+    load = parse_load(
+        f"trace({write_text(trace)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)"
+    )
+    assert isinstance(load, Trace)
+    minutes = load.rows_between(np.arange(0.0, load.span_s, 60.0)) / 60.0
+    busiest = float(np.max(minutes, initial=0.0))
+    if not busiest > 0:
+        raise InputError(f"{trace} has no events from {start_s:g} to {end_s:g} s; name a trace of five days")
+    return (TWITTER_PEAK_PER_S / busiest) * load

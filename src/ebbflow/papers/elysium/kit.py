@@ -1,0 +1,173 @@
+"""What strategies come with: profiles learned in a phase before the runs, and forecasters that saw earlier days.
+
+As in the seed, nothing is told to a strategy that it could not have measured: the profile of an application comes from
+half an hour of a stair on an over-provisioned cluster (§5.1), the forecaster of a load from that load's past.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.machine import cores
+from ebbflow.core.ports import Strategy
+from ebbflow.errors import UnknownNameError
+from ebbflow.forecasting.load_net import LoadNet
+from ebbflow.papers.elysium.calibration import COSTED, LIMITS, MOST_PARALLEL, storm
+from ebbflow.papers.elysium.cases import TWITTER_DAY, Case, twitter_load
+from ebbflow.papers.elysium.published import (
+    JOINT,
+    ONLY_OPERATORS,
+    ONLY_RESOURCES,
+    PROACTIVE,
+    STATIC,
+    SYMBIOTIC,
+    Key,
+)
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.fitting import ALL
+from ebbflow.profiling.learner import ProfileLearner
+from ebbflow.profiling.profile import Profile
+from ebbflow.runs.profiling.phase import Schedule
+from ebbflow.runs.simulation import play
+from ebbflow.runs.workforce import workforce
+from ebbflow.strategies.joint import Joint
+from ebbflow.strategies.static import Static
+from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
+from ebbflow.strategies.symbiotic.strategy import Symbiotic
+from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.workloads import Load, Noise, parse_load
+
+PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"
+"""A variable load for half an hour."""
+PROFILED_S = 1785.0
+REBALANCED_AT_S = 1500.0
+HISTORY_MINUTES = 240
+"""Of a load that repeats itself: what a forecaster has seen of it before the run."""
+MOST_INSTANCES = {
+    **{name: MOST_PARALLEL for costed in COSTED.values() for name in costed.pipeline.order},
+    **{name: most for costed in COSTED.values() for name, most in costed.most_parallel.items()},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    """Learned once, used in all runs."""
+
+    profiles: Mapping[str, Profile]
+    """By application."""
+    forecasts: Mapping[tuple[str, str], LoadNet]
+    """By application and load."""
+
+    @classmethod
+    def learned(cls, cases: Sequence[Case], *, trace: str | None = None, workers: int | None = None) -> Kit:
+        """What these cases need, worked off on the cores of this machine."""
+        asked = [case for case in cases if case.key.strategy != STATIC]
+        applications = dict.fromkeys(application for case in asked for application, _ in case.loads)
+        foreseen = [case for case in asked if case.key.strategy == PROACTIVE]
+        items: list[str | Case] = [*foreseen, *applications]  # nets take longest
+        with workforce(trace, workers=min(len(items), workers or cores())) as work:
+            learned = work(_learn, items, lambda *_: None)
+        for each in learned:
+            if isinstance(each, BaseException):
+                raise each
+        nets, profiles = learned[: len(foreseen)], learned[len(foreseen) :]
+        return cls(
+            profiles=dict(zip(applications, profiles, strict=True)),
+            forecasts={
+                (case.key.application, case.key.load): net for case, net in zip(foreseen, nets, strict=True)
+            },
+        )
+
+    def strategy(self, case: Case) -> Strategy:
+        """A fresh one for a run of the case."""
+        key = case.key
+        if key.strategy == STATIC:
+            return Static()
+        if key.strategy == JOINT:
+            return Joint(most_instances=MOST_INSTANCES)
+        if key.strategy in (SYMBIOTIC, PROACTIVE):
+            return self.symbiotic(case, proactive=key.strategy == PROACTIVE)
+        if key.strategy == ONLY_OPERATORS:
+            return self.symbiotic(case, dimensions=Dimensions(nodes=False, most_instances=MOST_INSTANCES))
+        if key.strategy == ONLY_RESOURCES:
+            return self.symbiotic(case, dimensions=Dimensions(operators=False, most_instances=MOST_INSTANCES))
+        raise UnknownNameError("strategy", key.strategy, (STATIC, JOINT, SYMBIOTIC, PROACTIVE))
+
+    def symbiotic(
+        self,
+        case: Case,
+        *,
+        proactive: bool = False,
+        dimensions: Dimensions | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> Symbiotic:
+        """Algorithm 1 with the profiles, in one dimension or two."""
+        estimators = {}
+        for application, _ in case.loads:
+            pipeline = COSTED[application].pipeline
+            # a forecaster goes on learning in its run
+            forecast = copy.deepcopy(self.forecasts[application, case.key.load]) if proactive else None
+            estimators[pipeline.name] = Estimator(pipeline, self.profiles[application], forecast=forecast)
+        return Symbiotic(
+            estimators,
+            proactive=proactive,
+            thresholds=thresholds,
+            dimensions=dimensions or Dimensions(most_instances=MOST_INSTANCES),
+        )
+
+
+def _learn(trace: str | None, item: str | Case) -> Profile | LoadNet:
+    if isinstance(item, str):
+        return profiled(item)
+    return trained(item.loads[0][1], item, trace)
+
+
+def profiled(application: str, seed: int = 99) -> Profile:
+    """The profiling phase: a stair on four nodes with parallelism 3, and one rebalance to see what that takes."""
+    case = Case(
+        key=Key(application, "stair", STATIC, "4 nodes, parallelism 3"),
+        loads=((application, parse_load(PROFILED_WITH)),),
+        seconds=PROFILED_S,
+        initial_nodes=4,
+        initial_parallelism=3,
+    )
+    learner = ProfileLearner(COSTED[application].pipeline, kinds=ALL, target="simulator")
+
+    def take(report: CycleReport) -> None:
+        if report.observation is not None:
+            learner.learn(report.observation.readings, report.observation.batches)
+
+    sizes = storm(application, MOST_PARALLEL).parallelism
+    once = Schedule([(REBALANCED_AT_S, sizes, LIMITS.max_nodes)])
+    play(case.scenario(seed), once, guards=(), on_cycle=take)
+    return learner.profile()
+
+
+def trained(load: Load, case: Case, trace: str | None) -> LoadNet:
+    """A forecaster that has seen the load before: four earlier days of the trace, or hours of a shape."""
+    net = LoadNet()
+    net.learn(history(load, case, trace))
+    return net
+
+
+def history(load: Load, case: Case, trace: str | None) -> list[tuple[float, float]]:
+    """Rows per second of each minute before the run, counted from 0."""
+    past: list[float] = []
+    if case.key.load == "twitter" and trace is not None:
+        for day in range(int(TWITTER_DAY[0] // 86_400.0)):
+            start_s = day * 86_400.0
+            past += _minutes(twitter_load(trace, (start_s, start_s + TWITTER_DAY[1] - TWITTER_DAY[0])), case)
+    else:
+        while len(past) < HISTORY_MINUTES:
+            past += _minutes(Noise(load=load, amount=0.05, seed=1000 + len(past)), case)
+    return [(60.0 * k, rate) for k, rate in enumerate(past)]
+
+
+def _minutes(load: Load, case: Case) -> list[float]:
+    edges_s = np.arange(0.0, case.seconds + 1e-9, 60.0)
+    return [float(rows) / 60.0 for rows in load.rows_between(edges_s)]

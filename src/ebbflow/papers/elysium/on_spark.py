@@ -1,0 +1,203 @@
+"""A selection of Figure 9 on a real Spark cluster of this machine: T1 on the stair, the square and Twitter.
+
+Four executors of one core stand for the four nodes. The application is ``pipelines.top_words``, with the operator
+``enrich`` behind its reader, which waits 8 ms for each tweet as a call to another service would: what waits scales
+truly on a machine of two cores, and what computes does not. One executor takes about 110 rows/s. Loads are those of the
+simulator, lower and shorter; assessments come every half minute instead of every minute, so that there are as many.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebbflow.control.attach import attach
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.folders import scratch_folder
+from ebbflow.core.limits import Limits
+from ebbflow.core.ports import Strategy
+from ebbflow.core.slo import Slo
+from ebbflow.errors import TargetError
+from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
+from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.papers.elysium.published import JOINT, SPARK, T1
+from ebbflow.papers.elysium.result import Curves, Measured, Result, curves_of
+from ebbflow.papers.elysium.run import Watched
+from ebbflow.runs.record import RunRecorder
+from ebbflow.runs.watching import check, watch
+from ebbflow.strategies.joint import Joint
+from ebbflow.strategies.symbiotic.strategy import Symbiotic
+from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.session import local_session
+from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.workloads import Load, Trace, parse_load
+from ebbflow.workloads.parameters import write_text
+
+LIMITS = Limits(min_nodes=1, max_nodes=4)
+SLO = Slo(freshness_s=30.0, quantile=0.95)
+PEAK_PER_S = 320.0
+WAIT_S = 0.008
+TRIGGER_S = 5.0
+ASSESSED_EVERY_S = 30.0
+WARM_UP_S = 25.0
+"""The load begins so long after the query: its first batches start Python and load classes."""
+ENRICH = "enrich"
+SHAPES: dict[str, tuple[str, float]] = {
+    "stair": (f"stair(base=40, peak={PEAK_PER_S:g}, steps=2, hold=75s)", 375.0),
+    "square": (f"square(base=60, peak={PEAK_PER_S:g}, period=3m)", 360.0),
+}
+TWITTER_HOURS = (9.0, 15.0)
+"""Of the day: six minutes at 60:1."""
+STAND_IN = (f"day(base=100, peak={PEAK_PER_S:g}, period=6m)", 360.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkCase:
+    """What one process runs; all of it can be written."""
+
+    load: str
+    seconds: float
+    strategy: str
+
+
+def spark_case(case: Case) -> SparkCase:
+    """The case with its load as it is played on Spark."""
+    key = case.key
+    if key.load in SHAPES:
+        text, seconds = SHAPES[key.load]
+    else:
+        text, seconds = _twitter(case.loads[0][1])
+    return SparkCase(load=text, seconds=seconds, strategy=key.strategy)
+
+
+def _twitter(load: Load) -> tuple[str, float]:
+    """The same day as in the simulator, a few hours of it, its busiest minute at the peak."""
+    inner: Any = getattr(load, "load", None)
+    if not isinstance(inner, Trace):
+        return STAND_IN
+    start_s, end_s = (TWITTER_DAY[0] + hours * 3600.0 for hours in TWITTER_HOURS)
+    text = f"trace({write_text(inner.file)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)"
+    section = parse_load(text)
+    minutes = section.rows_between(np.arange(0.0, section.span_s + 1e-9, 60.0)) / 60.0
+    return f"{PEAK_PER_S / float(minutes.max()):.6g} * {text}", section.span_s
+
+
+def run_selection(cases: Sequence[Case], *, say: Callable[[str], None]) -> list[Result]:
+    """Each of them in a process of its own: a JVM remembers the settings of the run before."""
+    results = []
+    for case in cases:
+        told = spark_case(case)
+        say(f"{case.key} on Spark: {told.seconds:.0f} s and what a cluster takes to start")
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, told.load, str(told.seconds), told.strategy],
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise TargetError(f"{case.key} failed on Spark (code {done.returncode}); its words are above")
+        answer = json.loads(done.stdout.splitlines()[-1])
+        results.append(
+            Result(
+                case=replace(case, seconds=told.seconds),
+                target=SPARK,
+                measured=Measured(**answer["measured"]),
+                runs=1,
+                curves=Curves.from_json(answer["curves"]),
+            )
+        )
+    return results
+
+
+def _strategy(name: str) -> Strategy:
+    if name == JOINT:
+        return Joint(most_instances=LIMITS.max_nodes, assess_s=ASSESSED_EVERY_S)
+    return Symbiotic(
+        assess_s=ASSESSED_EVERY_S, dimensions=Dimensions(most_instances={ENRICH: LIMITS.max_nodes})
+    )
+
+
+def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured, Curves]:
+    """One run in real time, from one executor and as many instances as there can be slots: what is compared is how
+    nodes follow the load, and joint scaling adds a node for every instance."""
+    time, never = clock or SystemClock(), threading.Event()
+    recorder, watched = RunRecorder(), Watched()
+
+    def after_cycle(report: CycleReport) -> None:
+        recorder(report)
+        watched.take(report)
+
+    with (
+        scratch_folder("elysium") as folder,
+        LocalCluster(cores=LIMITS.max_nodes) as cluster,
+    ):
+        settings = {
+            **cluster.settings,
+            **local_settings(),
+            **scaling_settings(initial_executors=LIMITS.min_nodes, master=cluster.master_url),
+            "spark.sql.shuffle.partitions": "1",
+            "spark.log.level": "OFF",
+        }
+        with local_session(cluster.master_url, settings, name="elysium") as spark:
+            started_s = time.now_s() + WARM_UP_S
+            watched.started_s = started_s
+            application = TopWords(
+                load=case.load, source_partitions=1, start_ms=round(started_s * 1000), lookup_wait_s=WAIT_S,
+                trigger_s=TRIGGER_S,
+            )  # fmt: skip
+            rankings = application.rankings()
+            query = application.managed(
+                spark, Path(folder) / "checkpoint", rankings.take, {ENRICH: LIMITS.max_nodes}
+            )
+            time.wait(started_s - time.now_s(), never)
+            attached = attach(
+                spark,
+                executors=(LIMITS.min_nodes, LIMITS.max_nodes),
+                slo=SLO,
+                strategy=_strategy(case.strategy),
+                queries=[query],
+                store=Path(folder) / "run.sqlite",
+                on_cycle=after_cycle,
+                master_web_url=cluster.web_url,
+            )
+            try:
+                watch(query.failure, attached, time, started_s + case.seconds, never)
+                ended_s = time.now_s()
+                decisions, reconfigurations = attached.history().entries, attached.reconfigurations
+            finally:
+                attached.stop()
+            query.stop()
+            check(query.failure)
+    run = recorder.run(
+        strategy=case.strategy,
+        pipeline=T1,
+        slo=SLO,
+        limits=LIMITS,
+        started_s=started_s,
+        ended_s=ended_s,
+        decisions=decisions,
+        reconfigurations=reconfigurations,
+        load=parse_load(case.load),
+    )
+    return Measured.of([run]), curves_of({T1: run}, watched.until(case.seconds))
+
+
+def main() -> None:
+    """Run the load, seconds and strategy named, and print what came of it as one line of JSON."""
+    load, seconds, strategy = sys.argv[1:]
+    measured, curves = run_on_spark(SparkCase(load=load, seconds=float(seconds), strategy=strategy))
+    told = {"measured": vars(measured), "curves": curves.to_json()}
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

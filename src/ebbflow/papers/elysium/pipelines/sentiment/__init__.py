@@ -1,0 +1,1 @@
+"""Sentiment of tweets: application T2 of Elysium §5.1."""

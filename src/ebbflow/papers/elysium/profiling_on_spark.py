@@ -1,0 +1,294 @@
+"""The profiling phase on a real Spark cluster: one stair of loads, and, to check, a sine. A few minutes.
+
+At the top of the stair an operator gets an instance more and the application an executor more, so that what a
+restart, draining and a new executor take is measured too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ebbflow.control.attach import attach
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.clock import Clock, SystemClock, wait_until
+from ebbflow.core.folders import scratch_folder
+from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.readings import Reading
+from ebbflow.errors import TargetError, UnknownNameError
+from ebbflow.papers.elysium.pipelines import top_words
+from ebbflow.papers.elysium.pipelines.sentiment import pipeline as sentiment
+from ebbflow.profiling.accuracy import accuracy
+from ebbflow.profiling.batch.drift import STILL_WARMING
+from ebbflow.profiling.fitting import ALL
+from ebbflow.profiling.learner import ProfileLearner
+from ebbflow.runs.profiling.phase import Phase, Progress, Schedule, Stair
+from ebbflow.runs.watching import check
+from ebbflow.targets.spark.act.restart import ManagedQuery
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.session import local_session
+from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+# The applications that can be profiled on Spark.
+
+
+TRIGGER_S = 2.0
+"""Two cycles of the loop: so the plan of every batch is met, and with it the rows of all operators."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """An application that can be profiled: how to start it on a load, and what is changed at the top of the stair."""
+
+    start: Callable[[SparkSession, Path, str, Mapping[str, int]], ManagedQuery]
+    """(session, checkpoint, load, parallelism) → its query."""
+    operators: tuple[str, ...]
+    """A chain."""
+    parallelism: Mapping[str, int]
+    """Of the operators that have one of their own, at the start."""
+    larger: Mapping[str, int]
+    """The same after the top of the stair."""
+    peak_per_s: float
+    """The highest step, where nobody says another: about a third of what two cores can do, with driver and source."""
+
+
+def _top_words(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
+    return top_words.TopWords(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
+
+
+def _sentiment(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
+    return sentiment.Sentiment(load=load, trigger_s=TRIGGER_S).managed(spark, folder, None, sizes)
+
+
+APPLICATIONS = {
+    "top-words": Application(
+        start=_top_words,
+        operators=top_words.OPERATORS,
+        parallelism={"reader": 2, "counter": 2, "intermediate-ranker": 2},
+        larger={"reader": 3, "counter": 3, "intermediate-ranker": 3},
+        peak_per_s=8000.0,
+    ),
+    "sentiment": Application(
+        start=_sentiment,
+        operators=sentiment.OPERATORS,
+        parallelism={"reader": 2, "features": 2, "classifier": 2},
+        larger={"reader": 3, "features": 3, "classifier": 3},
+        peak_per_s=12_000.0,
+    ),
+}
+
+
+def application(name: str) -> Application:
+    """An application by its name."""
+    try:
+        return APPLICATIONS[name]
+    except KeyError:
+        raise UnknownNameError("pipeline", name, APPLICATIONS) from None
+
+
+TARGET = "spark"
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""The state store whose partitions can be changed in number."""
+WARM_UP_S = 10.0
+"""What is read of a query before is not learned from."""
+WARM_BATCHES = 8
+"""How many batches are compared with as many before, in the warm-up: executors load classes, compile, start Python."""
+LONGEST_WARM_UP_S = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkPhase:
+    """What is run, where."""
+
+    pipeline: str
+    executors: int = 2
+    peak_per_s: float | None = None
+    steps: int = 8
+    hold_s: float = 20.0
+    check_s: float = 120.0
+    """How long the sine lasts that the profile is checked on; 0 for none."""
+    master: str | None = None
+    """A master that is there; else a cluster is started on this machine."""
+    agents: tuple[str, ...] = ()
+
+    def run(self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None) -> Phase:
+        """Run the stair, learn, and check on a sine."""
+        chosen = application(self.pipeline)
+        wall = clock or SystemClock()
+        stair = Stair(peak_per_s=self.peak_per_s or chosen.peak_per_s, steps=self.steps, hold_s=self.hold_s)
+        whole_s = stair.seconds + self.check_s
+        learner = ProfileLearner(Pipeline(name=self.pipeline, operators=()), kinds=ALL, target=TARGET)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(scratch_folder("profile")))
+            run = _Runs(self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text))
+            change = (stair.top_s + self.hold_s / 2, chosen.larger, self.executors + 1)
+
+            def learn(seen: Sequence[Reading], batches: Sequence[Any], pipeline: Pipeline) -> None:
+                learner.pipeline = joined(pipeline, Pipeline.chain(self.pipeline, *chosen.operators))
+                learner.learn(seen, batches)
+
+            run.warm_up(stair.peak_per_s / 2)
+            run.one(stair.load, stair.seconds, chosen.parallelism, [change], learn, "the stair", 0.0)
+            began_s = time.process_time()
+            profile = learner.profile(datetime.fromtimestamp(wall.now_s(), UTC).replace(microsecond=0))
+            training_s = time.process_time() - began_s
+            checked = None
+            if self.check_s:
+                kept: list[Reading] = []
+
+                def keep(seen: Sequence[Reading], _: Sequence[Any], __: Pipeline) -> None:
+                    kept.extend(seen)
+
+                # As the stair left it: an executor more, which would idle without an instance more.
+                what, sizes = "a sine to check on", {**chosen.parallelism, **chosen.larger}
+                run.one(stair.sine(self.check_s), self.check_s, sizes, [], keep, what, stair.seconds)
+                checked = accuracy(profile, learner.pipeline, kept)
+        on_progress(1.0, "done")
+        return Phase(profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s)
+
+
+def joined(seen: Pipeline, known: Pipeline) -> Pipeline:
+    """The operators that were met, with those streams of a known graph whose both ends were.
+
+    >>> joined(Pipeline(name="x", operators=Pipeline.chain("", "words", "new").operators),
+    ...        Pipeline.chain("top-words", "reader", "words", "new")).streams[0].target
+    'new'
+    """
+    names = {operator.name for operator in seen.operators}
+    streams = tuple(s for s in known.streams if s.source in names and s.target in names)
+    return replace(seen, streams=streams)
+
+
+def warm(batch_times_s: Sequence[float]) -> bool:
+    """Whether the last batches were no quicker than those before.
+
+    >>> warm([4.0] + 7 * [2.0] + 8 * [1.0]), warm([4.0] + 23 * [1.0]), warm(15 * [1.0])
+    (False, True, False)
+    """
+    before, last = batch_times_s[-2 * WARM_BATCHES : -WARM_BATCHES], batch_times_s[-WARM_BATCHES:]
+    return len(before) == WARM_BATCHES and median(last) >= STILL_WARMING * median(before)
+
+
+def _batch_times_s(query: StreamingQuery) -> list[float]:
+    return [float(p["durationMs"].get("triggerExecution", 0)) / 1000 for p in query.recentProgress]
+
+
+class _Runs:
+    """A session in which queries are run one after the other, each under a loop that listens."""
+
+    def __init__(
+        self,
+        phase: SparkPhase,
+        chosen: Application,
+        folder: Path,
+        stack: ExitStack,
+        clock: Clock,
+        say: Progress,
+    ) -> None:
+        self._phase, self._chosen, self._folder, self._clock, self._say = phase, chosen, folder, clock, say
+        self._number = 0
+        most = phase.executors + 1
+        own: dict[str, str] = {}
+        self._web_url: str | None = None
+        master, self._agents = phase.master, phase.agents
+        if master is None:
+            say(0.0, "starting a Spark cluster on this machine")
+            cluster = stack.enter_context(LocalCluster(cores=most, memory_mb=1024 * most))
+            master, self._web_url = cluster.master_url, cluster.web_url
+            self._agents = (*self._agents, cluster.agent_address)
+            own = {**cluster.settings, **local_settings()}
+        settings = {
+            **own,
+            **scaling_settings(initial_executors=phase.executors, master=master),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
+            "spark.log.level": "OFF",
+        }
+        self._spark = stack.enter_context(
+            local_session(master, settings, name=phase.pipeline, elsewhere=phase.master is not None)
+        )
+
+    def warm_up(self, rate_per_s: float) -> None:
+        """Let the application run for some batches, and throw away what it did."""
+        self._say(0.0, "warming up: until batches get no quicker")
+        checkpoint = self._folder / "checkpoint-warm-up"
+        query = self._chosen.start(
+            self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
+        )
+        running = query.query
+        wait_until(
+            lambda: running.exception() is not None or warm(_batch_times_s(running)),
+            self._clock,
+            self._clock.now_s() + LONGEST_WARM_UP_S,
+            every_s=0.5,
+        )
+        query.stop()
+        check(query.failure)
+
+    def one(
+        self,
+        load: str,
+        seconds: float,
+        parallelism: Mapping[str, int],
+        changes: Sequence[tuple[float, Mapping[str, int], int]],
+        listen: Callable[[Sequence[Reading], Sequence[Any], Pipeline], None],
+        what: str,
+        begun_s: float,
+    ) -> None:
+        """Run the application on a load; what is read after the warm-up is told."""
+        self._number += 1
+        checkpoint = self._folder / f"checkpoint-{self._number}"
+        self._say(begun_s, f"{what}: {load}")
+        query = self._chosen.start(self._spark, checkpoint, load, parallelism)
+        started_s, last_s, ended = self._clock.now_s(), -1.0, threading.Event()
+
+        def heard(report: CycleReport) -> None:
+            nonlocal last_s
+            seen = report.observation
+            if seen is None or seen.time_s <= last_s:
+                return
+            last_s = seen.time_s
+            passed_s = seen.time_s - started_s
+            self._say(begun_s + passed_s, f"{what}: {_rate(seen.readings, self._phase.pipeline)}")
+            if passed_s >= WARM_UP_S:
+                listen(seen.readings, seen.batches, seen.pipeline)
+            if query.query.exception() is not None:
+                ended.set()
+
+        attached = attach(
+            self._spark,
+            executors=(1, self._phase.executors + 1),
+            strategy=Schedule(changes),
+            queries=[query],
+            store=self._folder / f"run-{self._number}.sqlite",
+            agents=self._agents,
+            on_cycle=heard,
+            master_web_url=self._web_url,
+        )
+        try:
+            if not attached.active:
+                raise TargetError("the application cannot be watched; what is in the way is told above")
+            self._clock.wait(seconds, ended)
+        finally:
+            attached.stop()
+            query.stop()
+        check(query.failure)
+
+
+def _rate(readings: Sequence[Reading], pipeline: str) -> str:
+    from ebbflow.core.metrics import Metric
+
+    rates = [r.value for r in readings if r.metric is Metric.ARRIVAL_RATE and r.subject == pipeline]
+    return f"{rates[-1]:.0f} rows/s" if rates else "starting"

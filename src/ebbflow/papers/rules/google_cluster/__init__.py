@@ -1,0 +1,1 @@
+"""The Google cluster query of the Rules thesis (§5.3): trace, generator, query and tests."""

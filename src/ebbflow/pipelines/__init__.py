@@ -1,1 +1,0 @@
-"""The PySpark applications: of the demo, and of the seeds."""

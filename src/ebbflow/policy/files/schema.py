@@ -1,0 +1,100 @@
+"""The JSON Schema of the file form, made from the model: editors complete and check policies with it.
+
+What needs arithmetic no schema says: that 6 of 5 are too many, that a time is at most 366 days, which unit fits
+a metric, and all that ``checks`` finds. ``ebbflow policy check`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ebbflow.core.metrics import Metric
+from ebbflow.policy.document import BOUNDS, RULE, SCALARS, bare_type
+from ebbflow.policy.fitting import CPU
+from ebbflow.policy.language.builder import DAYS
+from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
+from ebbflow.policy.values import LARGEST_SIZE
+
+
+def policy_schema() -> dict[str, Any]:
+    """JSON Schema, draft 2020-12.
+
+    >>> schema = policy_schema()
+    >>> sorted(schema["$defs"]), schema["$defs"]["Rule"]["required"]
+    (['AllOf', 'AnyOf', 'Bounds', 'Condition', 'Rule', 'Trigger'], ['name', 'action', 'when'])
+    """
+    parts = (Rule, Bounds, Trigger, AllOf, AnyOf)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Ebbflow scaling policy",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            RULE: {"type": "array", "items": _ref("Rule")},
+            BOUNDS: {"type": "array", "items": _ref("Bounds")},
+        },
+        "$defs": {
+            **{part.__name__: _table(part) for part in parts},
+            "Condition": {"anyOf": [_ref("Trigger"), _ref("AllOf"), _ref("AnyOf")]},
+        },
+    }
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
+    fields = msgspec.structs.fields(part)
+    required = [field.encode_name for field in fields if field.required]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": (part.__doc__ or "").splitlines()[0],
+        "additionalProperties": False,
+        "required": required,
+        "properties": {f.encode_name: _value(f.type) for f in fields},
+    }
+    if "name" in schema["properties"]:
+        schema["properties"]["name"]["pattern"] = r"\S"
+    for key in {"operator", "of"} & schema["properties"].keys():
+        schema["properties"][key]["pattern"] = r"^$|\S"  # a name of blanks names nothing
+    if part is Rule:
+        schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
+        schema["if"] = {"properties": {"action": {"const": Action.SCALE_OUT.value}}}
+        schema["then"] = {"not": {"required": ["never-below"]}}
+        schema["else"] = {"not": {"required": ["never-above"]}}
+    if part is Trigger:
+        schema["oneOf"] = [{"required": ["above"]}, {"required": ["below"]}]
+        # One reading alone fires no rule; a mean, a percentile, a trend and a forecast are of many.
+        schema["not"] = {"required": ["for-at-least", "in-at-least"]}
+        schema["anyOf"] = [{"required": [key]} for key in ("measure", "for-at-least", "in-at-least")]
+        schema["properties"]["metric"]["enum"] = [CPU, *(metric.key for metric in Metric)]
+    if part is Bounds:
+        schema["anyOf"] = [{"required": ["at-least"]}, {"required": ["at-most"]}]
+        schema["dependentRequired"] = {"from": ["until"], "until": ["from"]}
+    return schema
+
+
+def _value(annotation: Any) -> dict[str, Any]:
+    schema = dict(_bare_value(bare_type(annotation)))
+    for described in getattr(annotation, "__metadata__", ()):
+        schema["description"] = described.description
+    return schema
+
+
+def _bare_value(kind: Any) -> dict[str, Any]:
+    if kind in SCALARS:
+        found: dict[str, Any] = kind.SCHEMA
+        return found
+    if kind is str:
+        return {"type": "string"}
+    if kind is int:
+        return {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE}
+    if kind is Action:
+        return {"enum": [action.value for action in Action]}
+    if kind == tuple[Day, ...]:
+        names = list(DAYS)
+        return {"anyOf": [{"enum": names}, {"type": "array", "minItems": 1, "items": {"enum": names}}]}
+    return {"type": "array", "minItems": 1, "items": _ref("Condition")}

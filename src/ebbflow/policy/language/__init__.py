@@ -1,0 +1,1 @@
+"""Policies written in Python, and policies printed as English."""

@@ -1,0 +1,1 @@
+"""The micro-batch capacity model: costs per stage, outlook, sizes and drift."""

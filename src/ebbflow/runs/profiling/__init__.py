@@ -1,0 +1,1 @@
+"""Profiling runs: load steps in the simulator, and profiles from a store."""

@@ -1,0 +1,1 @@
+"""Recorded runs replayed under other strategies."""

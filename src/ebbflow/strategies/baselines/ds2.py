@@ -1,0 +1,90 @@
+"""DS2 (Kalavri et al., OSDI 2018): every operator's parallelism in one step, from true rates.
+
+    parallelism(B) = ceil( demand(B) / (true rate(B) / present parallelism(B)) × over-provision )
+
+with demand from the source rate along the streams and true rate = rate / busy fraction: as Flink's
+autoscaler, but without lag. Its claim: at most three steps to the optimum.
+
+Modelled: the source rate is the rate at which rows arrive, averaged over the interval; the over-provision
+factor is 1 (none). Its interval and warm-up are set per experiment in the paper; here 60 s, of which the
+work done before the last change of size, or while that is under way, does not count. Every instance has a slot
+of its own (``slot_sharing`` is off); where the limits allow fewer slots than it wants, instances share them. What
+a vertex is on a micro-batch target, and what becomes of a layout with too many instances, is told in
+``peers.vertices``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ebbflow.core.answers import hold, want
+from ebbflow.core.decision import Decision
+from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.signals import Signals, Work
+from ebbflow.core.snapshot import ActionKind, Snapshot
+from ebbflow.strategies.baselines.vertices import demands, deployable, layout_for, readable, vertices
+
+FORMULA = "p' = ceil(p · demand / true rate · over-provision), true rate = rate / busy, for all operators"
+
+
+class Ds2:
+    """All operators at once, from their true rates. See the module's text for the rule."""
+
+    name = "ds2"
+    own_restraint = True
+
+    def __init__(
+        self, *, interval_s: float = 60.0, over_provision: float = 1.0, slot_sharing: bool = False
+    ) -> None:
+        self._every = Every(interval_s, at_once=False)
+        self._over_provision = over_provision
+        self._slot_sharing = slot_sharing
+        self._signals = Signals()
+        self._work: list[Work] = []
+        self._rates: list[float] = []
+        self._size: object = None
+        self._deployed = False
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The parallelism at which every operator keeps up with the sources."""
+        missing = self._signals.look(snapshot)
+        self._keep(snapshot)
+        due = self._every.due(snapshot.now_s)
+        if not missing and not self._signals.micro_batch and not self._deployed:
+            self._deployed = True
+            if layout := deployable(snapshot, slot_sharing=self._slot_sharing):
+                reason = "more instances than slots: one instance in a slot of its own, as it is deployed"
+                return want(snapshot, layout.main_nodes, reason, FORMULA, {}, layout=layout)
+        if not due:
+            return hold(snapshot, "waits for its next interval", FORMULA)
+        work, rates = self._work, self._rates
+        self._work, self._rates = [], []
+        if missing or not work or not rates:
+            return hold(snapshot, missing or "no data: no work on this size in this interval", FORMULA)
+        source_rate = sum(rates) / len(rates)
+        seen = vertices(work, snapshot, micro_batch=self._signals.micro_batch)
+        demand = demands(snapshot.pipeline, seen, source_rate)
+        parallelism: dict[str, int] = {}
+        inputs: dict[str, float | str] = {"source_rate_per_s": round(source_rate, 3)}
+        for name, vertex in seen.items():
+            true_rate = vertex.true_rate_per_s
+            if true_rate is None:
+                return hold(snapshot, f"no data: busy time of {name} unknown", FORMULA, inputs)
+            factor = demand[name] / true_rate * self._over_provision if true_rate > 0 else 1.0
+            parallelism[name] = max(1, math.ceil(vertex.parallelism * factor - SLACK_S))
+            inputs[f"{name} true_rate_per_s"] = readable(true_rate)
+            inputs[f"{name} parallelism"] = f"{vertex.parallelism} → {parallelism[name]}"
+        nodes, layout = layout_for(parallelism, snapshot, slot_sharing=self._slot_sharing)
+        reason = f"{source_rate:.0f} rows/s need {nodes} nodes at the true rates"
+        return want(snapshot, nodes, reason, FORMULA, inputs, layout=layout)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Keep the work of this size; what was done before it, or while it comes about, tells of another."""
+        size = (snapshot.observed.main_nodes, dict(snapshot.planned.parallelism))
+        restarts = any(action.kind is ActionKind.RESTART for action in snapshot.under_way)
+        if size != self._size or restarts:
+            self._work, self._rates, self._size = [], [], size
+            return
+        self._work += self._signals.new
+        if self._signals.new and self._signals.rate_per_s is not None:
+            self._rates.append(self._signals.rate_per_s)

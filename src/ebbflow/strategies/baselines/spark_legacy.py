@@ -1,0 +1,56 @@
+"""Spark's legacy streaming allocation (``spark.streaming.dynamicAllocation``), for DStreams.
+
+Every 60 s: ratio = mean batch time of that minute / batch interval. At 0.9 or more it requests
+max(round(ratio), 1) executors on top of those that are there; at 0.3 or less it kills one. A minute
+without a batch changes nothing. It knows no lag. Reference: streaming/scheduler/ExecutorAllocationManager.
+
+Modelled: the batch interval is the trigger interval; "there" is the observed layout; which executor is
+killed (a random one in Spark) is left to the target. A query without a trigger interval, and an engine
+without batches, gives it nothing to decide on.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ebbflow.core.answers import hold, want
+from ebbflow.core.decision import Decision
+from ebbflow.core.periods import Every
+from ebbflow.core.snapshot import Snapshot
+
+FORMULA = "ratio = mean batch time / interval; ≥ up: n + max(round(ratio), 1); ≤ down: n − 1"
+
+
+class SparkLegacy:
+    """Executors by how full the batch interval is. See the module's text for the rule."""
+
+    name = "spark-legacy"
+    own_restraint = True
+
+    def __init__(self, *, interval_s: float = 60.0, up_ratio: float = 0.9, down_ratio: float = 0.3) -> None:
+        self._every = Every(interval_s, at_once=False)
+        self._up_ratio = up_ratio
+        self._down_ratio = down_ratio
+        self._ratios: list[float] = []
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """More by the ratio, one fewer, or as it is; once a minute."""
+        for batch in snapshot.batches:
+            if batch.trigger_interval_s > 0:
+                self._ratios.append(batch.duration_s / batch.trigger_interval_s)
+        if not self._every.due(snapshot.now_s):
+            return hold(snapshot, "waits for its next interval", FORMULA)
+        ratios, self._ratios = self._ratios, []
+        if not ratios:
+            return hold(snapshot, "no data: no batch with an interval ended in this period", FORMULA)
+        ratio = sum(ratios) / len(ratios)
+        here = snapshot.observed.main_nodes
+        inputs: dict[str, float | str] = {"ratio": round(ratio, 4), "nodes": here, "batches": len(ratios)}
+        if ratio >= self._up_ratio:
+            more = max(math.floor(ratio + 0.5), 1)
+            reason = f"batches take {ratio:.0%} of their interval: {more} more"
+            return want(snapshot, here + more, reason, FORMULA, inputs)
+        if ratio <= self._down_ratio and snapshot.planned.main_nodes > snapshot.limits.min_nodes:
+            reason = f"batches take {ratio:.0%} of their interval: one fewer"
+            return want(snapshot, snapshot.planned.main_nodes - 1, reason, FORMULA, inputs)
+        return hold(snapshot, f"batches take {ratio:.0%} of their interval", FORMULA, inputs)

@@ -1,0 +1,1 @@
+"""The default strategy: the fewest nodes that keep freshness within the SLO."""

@@ -1,1 +1,0 @@
-"""What strategies can learn by trying."""

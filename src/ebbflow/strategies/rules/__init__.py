@@ -1,0 +1,1 @@
+"""Scaling by the rules of a policy."""

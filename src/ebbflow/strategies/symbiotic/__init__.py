@@ -1,0 +1,1 @@
+"""Symbiotic scaling of operators and nodes, after Elysium."""

@@ -1,0 +1,1 @@
+"""The continuous engine: operators with queues between them."""

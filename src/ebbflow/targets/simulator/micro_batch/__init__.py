@@ -1,0 +1,1 @@
+"""The micro-batch engine: Spark Structured Streaming without Spark."""

@@ -1,0 +1,1 @@
+"""Changes to a Spark application: executors, restarts, drains."""

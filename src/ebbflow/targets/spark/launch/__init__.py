@@ -1,0 +1,1 @@
+"""Starting Spark: sessions, settings, local clusters, submitted scripts."""

@@ -1,0 +1,266 @@
+"""A real Spark standalone cluster on this machine: a master, workers and an agent as child processes.
+
+Not ``local[*]``: executors are processes of their own that join, leave and die, as on any cluster.
+Everything listens on the loopback address only and asks for a secret, so that nobody else on this machine
+can run code through it; the REST submission port is off. Nothing is left behind: each process runs under
+a supervisor that ends it when we are gone (``supervisor.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ebbflow.core.clock import Clock, SystemClock, wait_until
+from ebbflow.core.folders import scratch_folder
+from ebbflow.errors import TargetError
+from ebbflow.targets.spark.launch import supervisor
+
+# The agent of a local cluster: a process that ends with it.
+
+
+LOG = "agent.log"
+
+
+def start_local_agent(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start an agent under a supervisor; returns that process and the agent's address.
+
+    It listens at a file in the cluster's own folder, which nobody else may enter: that needs neither a port
+    nor keys. Who calls before it is up is connected when it is.
+    """
+    address = f"ipc://{folder / 'agent'}"
+    command = [sys.executable, "-m", "ebbflow.monitoring", address]
+    return supervisor.start(command, log=folder / LOG), address
+
+
+LOOPBACK = "127.0.0.1"
+_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+
+
+@dataclass
+class _Process:
+    name: str
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+
+class LocalCluster:
+    """A master and ``workers`` workers, each offering ``cores`` cores and ``memory_mb`` of memory.
+
+    A worker may offer more cores than the machine has: executors that wait rather than compute
+    scale all the same. Use it as a context manager::
+
+        with LocalCluster(cores=6) as cluster:
+            with local_session(cluster.master_url, cluster.settings, name="mine") as spark:
+                ...
+    """
+
+    def __init__(
+        self,
+        *,
+        cores: int,
+        workers: int = 1,
+        memory_mb: int | None = None,
+        start_within_s: float = 90.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._cores = cores
+        self._workers = workers
+        self._memory_mb = memory_mb or max(8192, 1024 * cores)
+        self._start_within_s = start_within_s
+        self._clock = clock or SystemClock()
+        self._processes: list[_Process] = []
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._secret = secrets.token_hex(32)
+        self.master_url = ""
+        self.web_url = ""
+        self.agent_address = ""
+        """Where its agent tells of executors and host; calls only from this machine and this user."""
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> LocalCluster:
+        """Start everything and return when all workers have registered."""
+        self._scratch = scratch_folder("cluster")  # for our eyes only
+        self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
+        deadline_s = self._clock.now_s() + self._start_within_s
+        try:
+            port, web_port = _free_port(), _free_port()
+            self.master_url = f"spark://{LOOPBACK}:{port}"
+            self.web_url = f"http://{LOOPBACK}:{web_port}"
+            self._spawn(
+                "master",
+                "org.apache.spark.deploy.master.Master",
+                *("--host", LOOPBACK, "--port", str(port), "--webui-port", str(web_port)),
+            )
+            self._await("the master to answer", lambda state: state["status"] == "ALIVE", deadline_s)
+            for index in range(self._workers):
+                self._spawn_worker(index)
+            self._await_workers(deadline_s)
+            popen, self.agent_address = start_local_agent(self._here)
+            self._processes.append(_Process("agent", popen, self._here / LOG))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def make_room(self, cores: int) -> None:
+        """Offer so many cores on one worker: on a further one, where those there are have fewer."""
+        if cores <= self._cores:
+            return
+        self._cores = cores
+        self._workers += 1
+        self._spawn_worker(self._workers - 1)
+        self._await_workers(self._clock.now_s() + self._start_within_s)
+
+    def stop(self) -> None:
+        """End all processes, workers before the master, and remove what they wrote."""
+        processes, self._processes = self._processes, []
+        workers, masters = processes[1:], processes[:1]
+        for group in (workers, masters):
+            for process in group:
+                assert process.popen.stdin is not None
+                process.popen.stdin.close()
+            for process in group:
+                try:
+                    process.popen.wait(supervisor.GRACE_S + 5.0)
+                except subprocess.TimeoutExpired:
+                    process.popen.kill()
+                    process.popen.wait()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of itself: workers, applications, cores in use."""
+        return read_master_state(self.web_url)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a session needs to be let in. Not for a command line: others can read those."""
+        return {"spark.authenticate": "true", "spark.authenticate.secret": self._secret}
+
+    @property
+    def settings_file(self) -> Path:
+        """The same as a properties file, while it runs."""
+        return self._here / "session.conf"
+
+    @property
+    def folder(self) -> Path | None:
+        """Where logs and work folders are while it runs."""
+        return None if self._scratch is None else Path(self._scratch.name)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Ids of our direct children, one for the master, each worker, and the agent."""
+        return [process.popen.pid for process in self._processes]
+
+    # -- inside --------------------------------------------------------------------------------
+
+    @property
+    def _here(self) -> Path:
+        assert self._scratch is not None, "the cluster is not running"
+        return Path(self._scratch.name)
+
+    def _spawn_worker(self, index: int) -> None:
+        self._spawn(
+            f"worker-{index}",
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", LOOPBACK, "--webui-port", "0"),
+            *("--cores", str(self._cores), "--memory", f"{self._memory_mb}m"),
+            *("--work-dir", str(self._here / f"work-{index}"), self.master_url),
+        )
+
+    def _await_workers(self, deadline_s: float) -> None:
+        self._await(
+            f"{self._workers} worker(s) to register",
+            lambda state: state["aliveworkers"] == self._workers,
+            deadline_s,
+        )
+
+    def _spawn(self, name: str, main_class: str, *arguments: str) -> None:
+        home = spark_home()
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("SPARK_")},
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_PUBLIC_DNS": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "512m",
+            "_SPARK_AUTH_SECRET": self._secret,  # where Spark's daemons look for it first
+            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.authenticate=true "
+            "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
+        }
+        log = self._here / f"{name}.log"
+        popen = supervisor.start(
+            [str(home / "bin" / "spark-class"), main_class, *arguments],
+            log=log,
+            environment=environment,
+            # The master is the last to end, so its supervisor cleans up, should we be gone by then.
+            folder=self._here if name == "master" else None,
+        )
+        self._processes.append(_Process(name, popen, log))
+
+    def _await(self, what: str, condition: Any, deadline_s: float) -> None:
+        def holds() -> bool:
+            for process in self._processes:
+                if process.popen.poll() is not None:
+                    raise TargetError(
+                        f"the local {process.name} ended while starting: {_last_line(process.log)}"
+                    )
+            try:
+                return bool(condition(self.state()))
+            except (OSError, ValueError, KeyError):
+                return False  # not up yet
+
+        if not wait_until(holds, self._clock, deadline_s):
+            raise TargetError(f"waited {self._start_within_s:g} s in vain for {what}")
+
+
+def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:
+    """The JSON that a standalone master's web page gives at ``/json/``."""
+    if not web_url.startswith(("http://", "https://")):
+        raise ValueError(f"not a web address: {web_url}")
+    with urllib.request.urlopen(f"{web_url}/json/", timeout=timeout_s) as answer:  # noqa: S310
+        state: dict[str, Any] = json.load(answer)
+    return state
+
+
+def spark_home() -> Path:
+    """Where the Spark that belongs to this Python lives."""
+    named = os.environ.get("SPARK_HOME")
+    if named:
+        return Path(named)
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it wrote nothing"

@@ -1,0 +1,1 @@
+"""Observing a Spark application: progress, batches, executors."""

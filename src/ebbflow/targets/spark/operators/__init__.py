@@ -1,0 +1,1 @@
+"""Named operators around the steps of a Spark query."""

@@ -1,0 +1,172 @@
+"""``operator()``: gives a step of a pipeline a name, counts on both sides, and, if asked, its own stage.
+
+::
+
+    words = tweets.transform(operator("split")(lambda df: df.select(explode(split("text", " ")))))
+    found = words.transform(operator("lookup", parallelism=8).map_in_arrow(look_up, "word string, id long"))
+
+Without a parallelism nothing else changes: no shuffle, the step stays fused with the one before it, and
+Spark counts in the loop it compiles anyway (``row_counts``). With one, the rows are dealt out first, and the
+step becomes a stage that can be sized. A Python step is counted by ``observe``, beside its CPU seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+
+from ebbflow.errors import PipelineError
+from ebbflow.targets.spark.driver import Driver
+from ebbflow.targets.spark.observe.progress import MEASURES, OBSERVED, operator_runs
+from ebbflow.targets.spark.operators import measured_step
+from ebbflow.targets.spark.operators.row_counts import marked
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    Step = Callable[[DataFrame], DataFrame]
+    ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+    PandasFunction = Callable[[Iterator[pd.DataFrame]], Iterable[pd.DataFrame]]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ebbflow.core.batches import OperatorRun
+
+
+# What the named operators of a query did, for a job that looks for itself.
+
+
+class OperatorCounts:
+    """Rows in and out of each named operator, batch by batch; ask it about once a second.
+
+    ::
+
+        counts = ebbflow.OperatorCounts(spark, query)
+        while not query.awaitTermination(1):
+            for batch_id, run in counts.new():
+                print(batch_id, run.name, run.rows_in, run.rows_out, run.cpu_s)
+    """
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+        self._driver = Driver(spark)
+        self._query = query
+        self._rows = self._driver.row_counts()
+        self._last_batch_id = -1
+
+    def new(self) -> list[tuple[int, OperatorRun]]:
+        """(batch, what an operator did in it) of the batches that ended since this was last asked."""
+        found = []
+        for progress, rows in self._driver.progress_after(self._query, self._last_batch_id, self._rows):
+            self._last_batch_id = progress.batch_id
+            found += [
+                (progress.batch_id, run) for run in operator_runs(progress, rows, self._driver.stage_cpu_s)
+            ]
+        return found
+
+
+# Sent to executors as code, not as a name: they need pyarrow, but not Ebbflow.
+cloudpickle.register_pickle_by_value(measured_step)  # type: ignore[no-untyped-call]
+
+
+class NamedOperator:
+    """A name and perhaps a parallelism, to be put around a step."""
+
+    def __init__(self, name: str, parallelism: int | None, key: str | None) -> None:
+        if not name or ":" in name:
+            raise PipelineError(f"'{name}' cannot name an operator; use a word without ':'")
+        if parallelism is not None and parallelism < 1:
+            raise PipelineError(
+                f"operator '{name}': a parallelism of {parallelism} makes no sense; 1 or more"
+            )
+        self.name = name
+        self.parallelism = parallelism
+        self.key = key
+
+    def __call__(self, step: Step) -> Step:
+        """Around a step from DataFrame to DataFrame."""
+
+        def named(df: DataFrame) -> DataFrame:
+            came = marked(self._dealt_out(df), self._mark("in"))
+            return marked(step(came), self._mark("out"))
+
+        return named
+
+    def map_in_arrow(self, function: ArrowFunction, schema: StructType | str) -> Step:
+        """Around a Python function over Arrow batches; its CPU seconds are measured too."""
+
+        def named(df: DataFrame) -> DataFrame:
+            declared = _arrow_schema(df, schema)
+
+            def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                return measured_step.over_arrow(function, batches, declared)
+
+            return self._observed(self._dealt_out(df).mapInArrow(measured, _with_measures(schema)))
+
+        return named
+
+    def map_in_pandas(self, function: PandasFunction, schema: StructType | str) -> Step:
+        """Around a Python function over pandas frames, which Spark's own ``mapInPandas`` makes and takes; its CPU
+        seconds are measured too, conversions included."""
+
+        def named(df: DataFrame) -> DataFrame:
+            columns = len(_parsed(schema).fields)
+
+            def measured(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+                return measured_step.over_pandas(function, frames, columns)
+
+            return self._observed(self._dealt_out(df).mapInPandas(measured, _with_measures(schema)))
+
+        return named
+
+    def _observed(self, went: DataFrame) -> DataFrame:
+        """The result of a Python step. The rows with its measures are observed and dropped right behind that, so
+        figures are exact for each batch. They are collected, not added up: each sum would look at every row, and five
+        of them took a tenth of a lean step's throughput (``benchmarks operator_cost``)."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        measure = F.col(measured_step.MEASURE)
+        observed = went.observe(self._mark("both"), F.collect_list(measure).alias(MEASURES))
+        return observed.where(measure.isNull()).drop(measured_step.MEASURE)
+
+    def _dealt_out(self, df: DataFrame) -> DataFrame:
+        if self.parallelism is None:
+            return df
+        return df.repartition(self.parallelism, self.key) if self.key else df.repartition(self.parallelism)
+
+    def _mark(self, side: str) -> str:
+        return f"{OBSERVED}{self.name}:{side}"
+
+
+def operator(name: str, *, parallelism: int | None = None, key: str | None = None) -> NamedOperator:
+    """Name a step; with ``parallelism`` it becomes a stage of its own, rows dealt out evenly or by ``key``."""
+    return NamedOperator(name, parallelism, key)
+
+
+def _arrow_schema(df: DataFrame, schema: StructType | str) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    timezone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(_parsed(schema), timezone=timezone)
+
+
+def _with_measures(schema: StructType | str) -> StructType:
+    """The measure before the columns, all of them nullable: the rows of the measures have no other values."""
+    from pyspark.sql.types import DoubleType, StructField, StructType
+
+    measure = StructField(measured_step.MEASURE, DoubleType(), True)
+    fields = _parsed(schema).fields
+    return StructType([measure, *(StructField(f.name, f.dataType, True, f.metadata) for f in fields)])
+
+
+def _parsed(schema: StructType | str) -> StructType:
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
+    parsed = _parse_datatype_string(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType):
+        raise PipelineError(f"'{schema}' names no columns; write them like 'word string, id long'")
+    return parsed

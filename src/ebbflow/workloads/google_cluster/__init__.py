@@ -1,1 +1,0 @@
-"""The task events of Google's cluster trace of 2011: reading a folder of them, and making one."""

@@ -1,0 +1,156 @@
+"""What a proactive run sized for against what came, and how a row that it loses is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbflow.core.curve import Curve
+from ebbflow.core.decision import Decision, LedgerEntry
+from ebbflow.core.layout import Layout
+from ebbflow.core.run import Run
+from ebbflow.core.slo import Slo
+from ebbflow.forecasting.forecast import Loads
+from ebbflow.papers.elysium.calibration import LIMITS
+from ebbflow.papers.elysium.cases import cases
+from ebbflow.papers.elysium.foresight import Foresight, nodes_for
+from ebbflow.papers.elysium.kit import Kit, profiled
+from ebbflow.papers.elysium.published import JOINT, PROACTIVE, SYMBIOTIC, T1
+from ebbflow.papers.elysium.result import Measured, Result
+from ebbflow.papers.elysium.run import run_cases
+from ebbflow.papers.elysium.verdict import counts, verdicts
+from ebbflow.profiling.fitting import QUICK
+
+LOW, HIGH = 100.0, 850.0
+"""Rows/s of T1 that need one node, and four."""
+
+
+def run(sized: Sequence[float], *, strategy: str = PROACTIVE) -> Run:
+    """Ten minutes: LOW for five of them, then HIGH; assessed at each full minute but the first."""
+    layout = Layout(nodes={"main": 1})
+    entries = [
+        LedgerEntry(
+            entry_id=number, time_s=60.0 * number, strategy=strategy, verdict="hold", before=layout,
+            decision=Decision(wanted=layout, reason="", inputs={"top-words rate_per_s": rate}),
+        )
+        for number, rate in enumerate(sized, start=1)
+    ]  # fmt: skip
+    arrived = Curve.of([(0, 0), (300, 300 * LOW), (600, 300 * LOW + 300 * HIGH)])
+    return Run(
+        strategy=strategy, pipeline="top-words", slo=Slo(freshness_s=30.0), limits=LIMITS, started_s=0.0, ended_s=600.0,
+        arrived=arrived, processed=arrived, nodes=Curve.of([(0, 1)]), nodes_working=Curve.of([(0, 1)]),
+        decisions=entries,
+    )  # fmt: skip
+
+
+def test_a_forecast_that_is_right_costs_the_nodes_that_are_there_before_their_load() -> None:
+    found = Foresight.of([run([HIGH] * 9)])
+    assert found is not None
+    assert found.assessments == 9
+    assert (found.nodes_forecast, found.nodes_highest) == (4.0, 4.0)
+    assert found.nodes_came == pytest.approx((4 * 1 + 5 * 4) / 9)  # LOW after minutes 1 to 4, HIGH from 5 on
+    assert (found.early, found.too_high, found.too_low) == (4, 0, 0)
+    assert found.came_per_s == pytest.approx((4 * LOW + 5 * HIGH) / 9)
+
+
+def test_a_forecast_that_is_wrong_is_told_from_one_that_is_early() -> None:
+    """At minute 1 HIGH is within five minutes, and LOW is sized for; then nothing but LOW comes."""
+    low = Foresight.of([run([LOW, *[HIGH] * 8])])
+    assert low is not None
+    assert (low.too_high, low.too_low) == (0, 1)
+    assert low.nodes_forecast - low.nodes_highest == pytest.approx(-3 / 9)
+    only_low = replace(run([HIGH] * 9), arrived=Curve.of([(0, 0), (600, 600 * LOW)]))
+    high = Foresight.of([only_low])
+    assert high is not None
+    assert (high.early, high.too_high, high.too_low) == (0, 9, 0)
+    assert (
+        "1.00: +0.00 for load that came later within 5 minutes (0 of 9 assessments), +3.00 by forecasts"
+        in str(high)
+    )
+
+
+def test_only_a_proactive_run_has_foresight_and_one_that_assessed_nothing_none() -> None:
+    assert Measured.of([run([HIGH] * 9)]).foresight is not None
+    assert Measured.of([run([HIGH] * 9, strategy=SYMBIOTIC)]).foresight is None
+    assert Measured.of([run([])]).foresight is None
+
+
+def test_of_several_runs_the_mean_is_told() -> None:
+    one, other = Measured.of([run([HIGH] * 9)]), Measured.of([run([LOW] * 9)])
+    mean = Measured.mean([one, other]).foresight
+    assert mean is not None
+    assert mean.forecast_per_s == pytest.approx((LOW + HIGH) / 2)
+    assert mean.nodes_forecast == 2.5
+
+
+def test_two_applications_add_up_on_the_same_nodes() -> None:
+    assert nodes_for({"top-words": 300.0, "sentiment": 300.0}) > nodes_for({"top-words": 300.0})
+
+
+# -- judging -------------------------------------------------------------------------------------
+
+
+def judged_rows(*, proactive_saves: float) -> list[Result]:
+    rows = cases(applications=[T1], loads=["square"])
+    saved = {JOINT: 0.24, SYMBIOTIC: 0.40, PROACTIVE: proactive_saves}
+    foresight = Foresight.of([run([HIGH] * 9)])
+    return [
+        Result(
+            case=case,
+            target="simulator",
+            measured=Measured(
+                throughput_degradation=0.1,
+                throughput_degradation_unsmoothed=0.1,
+                nodes_saved=saved[case.key.strategy],
+                latency_mean_s=2.0,
+                reconfigurations=5.0,
+                foresight=foresight if case.key.strategy == PROACTIVE else None,
+            ),
+            runs=1,
+        )
+        for case in rows
+    ]
+
+
+def test_a_proactive_row_that_is_lost_is_counted_by_itself_and_explained_from_its_run() -> None:
+    reactive, proactive = verdicts(judged_rows(proactive_saves=0.20))
+    assert reactive.ok
+    assert not proactive.ok
+    assert proactive.what == "T1 square symbiotic-proactive"
+    assert proactive.explanation.startswith("Proactive held 3.20 nodes in the mean, joint 3.04.")
+    assert "4.00 nodes in place of 2.67: +1.33 for load that came later" in proactive.explanation
+    assert "Without a forecast symbiotic held 2.40." in proactive.explanation
+    assert proactive.to_json()["strategy"] == PROACTIVE
+    assert [str(count) for count in counts([reactive, proactive])] == [
+        "Symbiotic saves more nodes than joint on 1 of 1 loads, degrades no more on 1, and does both on 1",
+        "Symbiotic-proactive saves more nodes than joint on 0 of 1 loads, degrades no more on 1, and does both on 0",
+    ]
+
+
+def test_a_proactive_row_that_is_won_needs_no_explanation() -> None:
+    assert [each.explanation for each in verdicts(judged_rows(proactive_saves=0.30))] == ["", ""]
+
+
+class Peak:
+    """Always foresees the peak of the square."""
+
+    said = "the peak"
+
+    def predict(self, loads: Loads, now_s: float) -> list[float]:
+        return [800.0]
+
+
+def test_the_explanation_comes_from_the_simulated_run(monkeypatch) -> None:
+    monkeypatch.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)
+    rows = cases(applications=[T1], loads=["square"], strategies=[JOINT, PROACTIVE])
+    kit = Kit(profiles={T1: profiled(T1)}, forecasts={(T1, "square"): Peak()})  # type: ignore[dict-item]
+    results = run_cases(rows, kit, seeds=1, workers=1)
+    (proactive,) = verdicts(results)
+    assert not proactive.saves_more
+    assert "It sized for 800 rows/s in the mean where 4" in proactive.explanation
+    told = results[-1].to_json()["foresight"]
+    assert (told["nodes_forecast"], told["assessments"]) == (4.0, 29.0)
+    assert told["nodes_came"] < 3.0
+    assert "foresight" not in results[0].to_json()

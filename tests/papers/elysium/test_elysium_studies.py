@@ -1,0 +1,234 @@
+"""What the seed shows besides its table: how well the estimator knows, and which threshold is best."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ebbflow.papers.elysium.accuracy import estimator_accuracy
+from ebbflow.papers.elysium.calibration import NODES
+from ebbflow.papers.elysium.cases import cases
+from ebbflow.papers.elysium.kit import HISTORY_MINUTES, Kit, history, profiled
+from ebbflow.papers.elysium.overheads import Overhead
+from ebbflow.papers.elysium.page import elysium_page, elysium_report
+from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
+from ebbflow.papers.elysium.result import Curves
+from ebbflow.papers.elysium.run import RunFailedError, play_case, run_cases
+from ebbflow.papers.elysium.studies import Studies
+from ebbflow.papers.elysium.thresholds import (
+    CORE_MAX,
+    CORE_MIN,
+    CPU_MAX,
+    STUDIED,
+    TRIAL,
+    LearnedThreshold,
+    ThresholdStudy,
+    study_thresholds,
+    threshold_runs,
+)
+from ebbflow.profiling.fitting import QUICK
+from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
+
+
+@pytest.fixture(scope="module")
+def kit() -> Kit:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)
+        return Kit(profiles={T1: profiled(T1), T2: profiled(T2)}, forecasts={})
+
+
+FEW = (
+    CPU_MAX,
+    replace(CORE_MAX, values=(0.65, 0.80, 0.85, 0.95, 1.00)),
+    replace(CORE_MIN, values=(0.05, 0.25, 0.30, 0.45, 0.50, 0.60)),
+)
+"""Of the values of the core thresholds, those on which something hangs."""
+
+
+@pytest.fixture(scope="module")
+def study(kit: Kit) -> dict[str, ThresholdStudy]:
+    done: list[None] = []
+    found = study_thresholds(kit, studied=FEW, seeds=1, workers=1, on_done=lambda: done.append(None))
+    assert len(done) == threshold_runs(FEW, seeds=1) == 18
+    return {each.name: each for each in found}
+
+
+def test_the_profile_finds_out_what_operators_and_nodes_cost(kit: Kit) -> None:
+    profile = kit.profiles[T1]
+    assert profile.cpu["stop-words"].estimate(17.86 * 200).value == pytest.approx(0.56, rel=0.02)
+    assert profile.node.estimate(2.0).value == pytest.approx(NODES.cpu_share(2.0), rel=0.02)
+    assert profile.selectivity["words", "stop-words"].mean == pytest.approx(17.86)
+    assert profile.costs is not None
+    assert 5.0 <= (profile.costs.restart_s or 0.0) <= 10.0
+
+
+def test_the_estimator_is_within_three_percent_on_a_load_it_did_not_see(kit: Kit) -> None:
+    found = estimator_accuracy(kit.profiles[T1])
+    assert max(found.operators.values()) < 0.03
+    assert found.node < 0.03
+    assert set(found.measured) == {"counter", "stop-words"}
+
+
+def test_the_reward_of_cpu_max_has_its_maximum_inside_the_range(study: dict[str, ThresholdStudy]) -> None:
+    learned, tried = study["cpu_max"].learned, study["cpu_max"].tried
+    assert learned.inside
+    assert learned.ends_at == learned.best == 0.85
+    rewards = [each.reward for each in tried]
+    assert rewards[:6] == sorted(rewards[:6])
+    assert rewards[6] < rewards[5]
+    assert "highest at 0.85, inside the values tried (0.60 to 0.90)" in study["cpu_max"].found
+
+
+def test_the_reward_of_core_max_rises_to_the_end_though_throughput_is_lost(
+    study: dict[str, ThresholdStudy],
+) -> None:
+    learned, tried = study["core_max"].learned, {t.value: t for t in study["core_max"].tried}
+    assert not learned.inside
+    assert learned.ends_at == learned.best == 1.00
+    assert tried[0.80].throughput_degradation == pytest.approx(tried[0.65].throughput_degradation, abs=0.005)
+    assert (
+        tried[0.85].throughput_degradation > tried[0.80].throughput_degradation + 0.03
+    )  # a stop-word filter less
+    assert tried[0.95].throughput_degradation > tried[0.85].throughput_degradation + 0.03  # a splitter less
+    assert "highest at 1.00, at the upper end of the values tried (0.65 to 1.00)" in study["core_max"].found
+
+
+def test_core_min_does_nothing_up_to_half_of_core_max_and_overloads_instances_later(
+    study: dict[str, ThresholdStudy],
+) -> None:
+    learned, tried = study["core_min"].learned, {t.value: t for t in study["core_min"].tried}
+    assert learned.inside
+    assert learned.ends_at == learned.best == 0.45
+    assert study["core_min"].same_until >= 0.30
+    assert tried[0.30].reward - tried[0.25].reward == pytest.approx(0.05)
+    assert tried[0.50].throughput_degradation > tried[0.45].throughput_degradation + 0.05
+    assert tried[0.60].throughput_degradation > tried[0.50].throughput_degradation + 0.05
+    assert "Up to 0.45 the runs are the same whatever the value." in study["core_min"].found
+
+
+def test_what_a_threshold_costs_is_told_from_the_runs(study: dict[str, ThresholdStudy]) -> None:
+    lost = {t.value: t.throughput_degradation for t in study["cpu_max"].tried}
+    assert study["cpu_max"].why == (
+        f"From 0.85 to 0.90 the degradation rises from {lost[0.85]:.3f} to {lost[0.90]:.3f}, with 2 nodes at most in "
+        "place of 3."
+    )
+    assert "with 2 of the instances of stop-words at most in place of 3" in study["core_max"].why
+    assert "with 1 of the instances of words at most in place of 2" in study["core_min"].why
+    assert study["cpu_max"].to_json()["why"] == study["cpu_max"].why
+
+
+def test_other_runs_are_told_otherwise(study: dict[str, ThresholdStudy]) -> None:
+    cpu_max = study["cpu_max"]
+    flat = [replace(each, throughput_degradation=0.1) for each in cpu_max.tried]
+    assert replace(cpu_max, tried=flat).why == "No step costs as much as half of what it gains."
+    early = [flat[0], *(replace(each, throughput_degradation=0.2, most=flat[0].most) for each in flat[1:])]
+    assert replace(cpu_max, tried=early).why == (
+        "From 0.60 to 0.65 the degradation rises from 0.100 to 0.200, with as many nodes and instances at most."
+    )
+
+
+def test_of_another_load_it_is_not_said_that_it_was_picked(study: dict[str, ThresholdStudy]) -> None:
+    studies = Studies(
+        accuracy=estimator_accuracy(profiled(T1)),
+        overheads=[
+            Overhead(
+                period_s=60.0,
+                throughput_degradation=0.01,
+                throughput_degradation_unsmoothed=0.3,
+                published=None,
+            )
+        ],
+        thresholds=[replace(study["cpu_max"], case=replace(TRIAL, seconds=600.0))],
+    )
+    page = elysium_report([], [], studies)
+    assert page.trial.startswith("Each value was run on 10 minutes of T1 on stair(base=150")
+    assert "picked" not in page.trial
+    assert any(
+        each.caption.endswith("Every 60 s: 0.30 unsmoothed, 0.010 in windows of a minute.")
+        for each in page.pictures
+    )
+
+
+def test_each_threshold_is_tried_with_the_others_as_the_seed_has_them() -> None:
+    seed = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
+    assert [each.name for each in STUDIED] == ["cpu_max", "core_max", "core_min"]
+    for each in STUDIED:
+        assert each.thresholds(THRESHOLDS[each.name]) == seed
+        assert THRESHOLDS[each.name] in each.values[1:-1], "a maximum there could be seen"
+        for value in each.values:  # refuses what is not valid
+            assert getattr(each.thresholds(value), each.name) == value
+
+
+def test_the_end_of_the_grid_is_told_as_the_end(study: dict[str, ThresholdStudy]) -> None:
+    whole = study["core_min"]
+    falling = LearnedThreshold(rewards={0.05: 0.3, 0.25: 0.2, 0.60: 0.1}, trials={}, ends_at=0.05)
+    told = replace(whole, learned=falling, same_until=0.05).found
+    assert told == "The reward is highest at 0.05, at the lower end of the values tried (0.05 to 0.60)."
+
+
+def test_a_forecaster_sees_the_past_of_its_load() -> None:
+    (case,) = cases(applications=[T1], loads=["square"], strategies=[PROACTIVE])
+    past = history(case.loads[0][1], case, None)
+    assert len(past) >= HISTORY_MINUTES
+    assert past[0][1] == pytest.approx(150.0, rel=0.05)
+    assert past[6][1] == pytest.approx(800.0, rel=0.05)
+
+
+def test_one_reconfiguration_reaches_the_right_size_after_a_step(kit: Kit) -> None:
+    (case,) = cases(applications=[T1], loads=["step"], strategies=[SYMBIOTIC])
+    _, curves = play_case(case, kit.strategy(case), drawn=True)
+    assert curves is not None
+    in_peak = [nodes for time_s, nodes in curves.nodes if 180.0 <= time_s <= 360.0]
+    assert len(in_peak) == 1, curves.nodes  # one change, and it stays until the load falls
+    assert in_peak[0] >= 3
+
+
+def test_rows_come_back_in_order_with_means_over_seeds(kit: Kit) -> None:
+    rows = cases(applications=[T1], loads=["step"])
+    done: list[None] = []
+    results = run_cases(rows, kit, seeds=2, workers=1, on_done=lambda: done.append(None))
+    assert [result.case for result in results] == rows
+    assert len(done) == 4
+    assert all(result.curves is not None and result.runs == 2 for result in results)
+    page = elysium_page(elysium_report(results, [], None))
+    assert "T1 step" in page
+
+
+def test_a_run_that_fails_is_told_with_its_row(kit: Kit) -> None:
+    (case,) = cases(applications=[T1], loads=["step"], strategies=[SYMBIOTIC])
+    without = Kit(profiles={}, forecasts={})
+    with pytest.raises(RunFailedError, match="T1 step symbiotic failed"):
+        run_cases([case], without, seeds=1, workers=1)
+
+
+def test_curves_of_another_process_come_back_the_same(kit: Kit) -> None:
+    (case,) = cases(strategies=[STATIC])
+    _, curves = play_case(replace(case, seconds=60.0), kit.strategy(case), drawn=True)
+    assert curves is not None
+    assert Curves.from_json(json.loads(json.dumps(curves.to_json()))) == curves
+
+
+def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStudy], monkeypatch) -> None:
+    def done(given: Kit, *, workers: int, on_done: object) -> list[ThresholdStudy]:
+        return list(study.values())
+
+    monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", done)
+    page = elysium_report([], [], Studies.made(kit, workers=1))
+    assert [picture.title.split(" ")[0] for picture in page.pictures] == [
+        "cpu_max_thr", "core_max_thr", "core_min_thr", "What", "CPU", "CPU",
+    ]  # fmt: skip
+    told = json.loads(json.dumps(page.data))["studies"]["thresholds"]
+    assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in told.items()} == {
+        "cpu_max": (0.80, 0.85, True), "core_max": (0.65, 1.00, False), "core_min": (0.25, 0.45, True),
+    }  # fmt: skip
+    assert told["cpu_max"]["table"][0]["published"] == 0.53
+    assert told["core_min"]["table"][1]["published"] is None
+    text = elysium_page(page)
+    assert "picture-5" in text
+    assert "<th>core_max_thr</th><td>0.65</td><td>1.00</td><td>0.76</td><td>1.00</td><td>no</td>" in text
+    assert "From 0.85 to 0.90 the degradation rises from " in text
+    assert "on stair(base=150, peak=580, steps=1, hold=3m), the other two" in text
+    assert "The load was picked for cpu_max" in text
+    assert "0.20 unsmoothed, 0.004 in windows of a minute; the seed published 0.64." in text

@@ -1,0 +1,153 @@
+"""What the monitor makes of a driver's answers: whose operators are whose, and which queries have a backlog."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ebbflow.core.clock import ManualClock
+from ebbflow.core.metrics import Metric
+from ebbflow.targets.spark.driver import QueryStatus
+from ebbflow.targets.spark.observe.monitor import SparkMonitor
+from ebbflow.targets.spark.observe.progress import Progress, SourceProgress
+from ebbflow.targets.spark.observe.tracking import ExecutorTracker
+from ebbflow.targets.spark.operators.row_counts import RowCounts
+
+
+class Query:
+    """A query by its name."""
+
+    def __init__(self, name: str, run: str = "run") -> None:
+        self.name = self.id = name
+        self.runId = f"{run}-{name}"
+
+
+class FakeDriver:
+    """A driver with queries that end a batch a second; an operator named like each query counts its rows."""
+
+    app_name = "job"
+
+    def __init__(self, clock: ManualClock, limits: dict[str, bool | None], tells_latest: bool = True) -> None:
+        self._clock, self._limits, self._tells_latest = clock, limits, tells_latest
+        self.running = [Query(name) for name in limits]
+        self.silent: set[str] = set()
+        """Queries to which nothing comes any more."""
+
+    def executors(self) -> list[Any]:
+        return []
+
+    def queries(self) -> list[Any]:
+        return self.running
+
+    def trigger_interval_s(self, query: Any) -> float:
+        return 1.0
+
+    def row_counts(self) -> RowCounts:
+        return RowCounts(None, None)
+
+    def has_read_limit(self, query: Any) -> bool | None:
+        return self._limits[query.name]
+
+    def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
+        return []
+
+    def stage_cpu_s(self, stage_id: int) -> float | None:
+        return None
+
+    def status(self, query: Any) -> QueryStatus:
+        return QueryStatus("", False, False)
+
+    def progress_after(self, query: Any, batch_id: int, counts: Any) -> list[tuple[Progress, dict[str, int]]]:
+        now_s = self._clock.now_s()
+        if query.name in self.silent:
+            return []
+        source = SourceProgress(
+            start_offset=0, end_offset=5, latest_offset=5 if self._tells_latest else None, num_input_rows=5
+        )
+        mark = f"ebbflow:of-{query.name}"
+        return [
+            (
+                Progress(
+                    id=query.name, run_id=query.runId, batch_id=batch_id + 1, num_input_rows=5,
+                    timestamp=datetime.fromtimestamp(now_s, UTC).isoformat(), name=query.name, sources=[source],
+                ),
+                {f"{mark}:in": 5, f"{mark}:out": 5},
+            )
+        ]  # fmt: skip
+
+
+def looked_at(
+    limits: dict[str, bool | None], operators: dict[str, str] | None = None, **options: Any
+) -> SparkMonitor:
+    clock = ManualClock(100.0)
+    driver: Any = FakeDriver(clock, limits, **options)
+    monitor = SparkMonitor(driver, clock, ExecutorTracker(12.0), operators or {})
+    for _ in range(3):
+        clock.advance(1.0)
+        monitor.look()
+    return monitor
+
+
+def test_operators_know_their_query_and_managed_ones_from_the_start() -> None:
+    monitor = looked_at({"a": None, "b": None}, {"tag": "managed", "of-a": "managed"})
+    assert {o.name: o.query for o in monitor.pipeline.operators} == {
+        "tag": "managed",
+        "of-a": "managed",
+        "of-b": "b",
+    }
+    assert monitor.pipeline is monitor.pipeline, "made anew only when there are others"
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        ({"a": True, "b": True}, {"a", "b", "job"}),
+        ({"a": True, "b": False}, {"a"}),
+        ({"a": None, "b": True}, {"b"}),
+        ({}, set()),
+    ],
+)
+def test_the_application_has_a_backlog_if_all_its_queries_have_one(
+    limits: dict[str, bool | None], found: set[str]
+) -> None:
+    assert looked_at(limits).read_limited() == found
+
+
+def test_a_limit_that_hides_what_it_leaves_behind_is_none() -> None:
+    assert looked_at({"a": True}, tells_latest=False).read_limited() == frozenset()
+
+
+def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
+    monitor._clock.advance(1.0)  # type: ignore[attr-defined]
+    return [(r.subject, r.value) for r in monitor.look().readings if r.metric is Metric.BACKLOG]
+
+
+def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
+    monitor = looked_at({"a": True, "b": True, "c": False})
+    silent = monitor._driver.silent  # type: ignore[attr-defined]
+    silent.add("a")
+    assert ("a", 0.0) in backlogs(monitor)
+    silent |= {"b", "c"}
+    assert backlogs(monitor) == [("a", 0.0), ("b", 0.0)], (
+        "of c and of the whole it is not known that they have one"
+    )
+    both = looked_at({"a": True, "b": True})
+    both._driver.silent |= {"a", "b"}  # type: ignore[attr-defined]
+    assert backlogs(both) == [("a", 0.0), ("b", 0.0), ("job", 0.0)]
+
+
+def test_of_a_query_that_has_just_been_restarted_nobody_knows_what_waits() -> None:
+    monitor = looked_at({"a": True})
+    driver: Any = monitor._driver
+    driver.running = [Query("a", "another run")]
+    driver.silent.add("a")
+    assert backlogs(monitor) == []
+
+
+def test_a_query_that_is_being_restarted_is_still_known() -> None:
+    monitor = looked_at({"a": True})
+    monitor._driver.running = [Query("a", "another run")]  # type: ignore[attr-defined]
+    monitor.look()
+    assert "a" in monitor.read_limited()

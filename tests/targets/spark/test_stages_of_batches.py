@@ -1,0 +1,189 @@
+"""Which stages are taken for those of a batch, whenever in a batch the driver is looked at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ebbflow.core.batches import Batch
+from ebbflow.targets.spark.driver import JobInfo, QueryStatus, StageInfo
+from ebbflow.targets.spark.observe.batches import QueryFollower
+from ebbflow.targets.spark.observe.progress import Progress, SourceProgress
+from ebbflow.targets.spark.operators.row_counts import RowCounts
+
+STAGES = 3
+
+
+class Query:
+    name = id = "q"
+    runId = "run"  # noqa: N815
+
+
+class Driver:
+    """Of a query whose batches are three jobs each, as with adaptive execution: job 3·b + k runs stage k of batch b."""
+
+    def __init__(self) -> None:
+        self.ended = -1
+        """The last batch whose progress is there."""
+        self.done = 0
+        """Jobs that have ended, as far as is known."""
+        self.known = 0
+        """Jobs that are known."""
+        self.forgotten: set[int] = set()
+        self.idle = False
+        self.only_first_jobs = False
+        """Of each batch behind the first."""
+
+    def trigger_interval_s(self, query: Any) -> float:
+        return 2.0
+
+    def row_counts(self) -> RowCounts:
+        return RowCounts(None, None)
+
+    def has_read_limit(self, query: Any) -> bool | None:
+        return None
+
+    def status(self, query: Any) -> QueryStatus:
+        return QueryStatus("", not self.idle, not self.idle)
+
+    def stage_cpu_s(self, stage_id: int) -> float | None:
+        return None
+
+    def longest_task_s(self, stage: StageInfo) -> float | None:
+        return None
+
+    def progress_after(self, query: Any, batch_id: int, counts: Any) -> list[tuple[Progress, dict[str, int]]]:
+        return [
+            (
+                Progress(
+                    id="q", run_id="run", batch_id=each, num_input_rows=100, name="q",
+                    timestamp=datetime.fromtimestamp(1000.0 + 2 * each, UTC).isoformat(),
+                    sources=[SourceProgress(start_offset=0, end_offset=5, latest_offset=5, num_input_rows=100)],
+                ),
+                {},
+            )
+            for each in range(batch_id + 1, self.ended + 1)
+        ]  # fmt: skip
+
+    def jobs_after(self, run_id: str, job_id: int) -> list[JobInfo]:
+        return [
+            JobInfo(job, [job], f"\nid = q\nrunId = run\nbatch = {job // STAGES}")
+            for job in range(job_id + 1, self.known)
+            if not self.only_first_jobs or job < STAGES or job % STAGES == 0
+        ]
+
+    def stage(self, stage_id: int) -> StageInfo | None:
+        if stage_id in self.forgotten:
+            return None
+        return StageInfo(
+            status="COMPLETE" if stage_id < self.done else "ACTIVE",
+            stage_id=stage_id, attempt_id=0, num_complete_tasks=stage_id % STAGES + 1,
+            executor_run_time=10, executor_deserialize_time=0, executor_cpu_time=0,
+        )  # fmt: skip
+
+
+class World:
+    def __init__(self) -> None:
+        self.driver = Driver()
+        driver: Any = self.driver
+        query: Any = Query()
+        self.follower = QueryFollower(driver, query)
+        self.now_s = 1000.0
+
+    def look(self, *, ended: int, done: int, known: int | None = None, is_last: bool = False) -> list[Batch]:
+        """What a look brings when so many jobs have ended and the last batch whose end was told is this one."""
+        self.driver.ended, self.driver.done, self.driver.known = ended, done, known or done
+        self.now_s += 1.0
+        found = self.follower.look(self.now_s, slots=2, changed_s=0.0, is_last=is_last)
+        return [*found.untimed, *found.batches]
+
+
+def tasks(batches: list[Batch]) -> list[tuple[int, list[int]]]:
+    return [(batch.batch_id, [stage.tasks for stage in batch.stages]) for batch in batches]
+
+
+ALL = [1, 2, 3]
+
+
+@pytest.mark.parametrize("begun", [0, 1, 2])
+def test_jobs_of_the_batch_that_runs_are_left_for_when_it_has_ended(begun: int) -> None:
+    world = World()
+    assert tasks(world.look(ended=0, done=3)) == [(0, ALL)]
+    assert tasks(world.look(ended=1, done=6 + begun, known=7 + begun)) == [(1, ALL)]
+    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)]
+
+
+@pytest.mark.parametrize(("done", "known"), [(5, 6), (4, 5), (3, 4), (3, 3), (4, 4), (5, 5), (4, 6)])
+def test_a_batch_whose_stages_are_told_late_is_taken_in_with_all_of_them(done: int, known: int) -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert world.look(ended=1, done=done, known=known) == []
+    assert tasks(world.look(ended=1, done=6)) == [(1, ALL)]
+    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)]
+
+
+def test_batches_before_the_one_that_lacks_stages_do_not_wait_for_it() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert tasks(world.look(ended=2, done=7, known=9)) == [(1, ALL)]
+    assert tasks(world.look(ended=3, done=12)) == [(2, ALL), (3, ALL)]
+
+
+def test_a_stage_that_never_ends_holds_a_batch_up_for_one_look_only() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert world.look(ended=1, done=5, known=6) == []
+    assert tasks(world.look(ended=1, done=5, known=6)) == [(1, [])], "none rather than half of them"
+    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)], "though what was stuck has ended since"
+
+
+def test_one_that_is_stuck_costs_no_other_batch_its_stages() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert world.look(ended=1, done=3, known=6) == []
+    world.driver.forgotten = {5}
+    assert tasks(world.look(ended=4, done=15)) == [(1, []), (2, ALL), (3, ALL), (4, ALL)]
+
+
+def test_a_batch_with_a_stage_that_is_forgotten_gets_none() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    world.driver.forgotten = {3}
+    assert world.look(ended=1, done=6) == []
+    assert tasks(world.look(ended=2, done=9)) == [(1, []), (2, ALL)]
+
+
+def test_fewer_stages_are_believed_at_the_second_look_and_from_then_on() -> None:
+    """Every batch behind the first has one job."""
+    world = World()
+    world.look(ended=0, done=3)
+    world.driver.only_first_jobs = True
+    assert world.look(ended=1, done=6) == []
+    assert tasks(world.look(ended=1, done=6)) == [(1, [1])]
+    assert tasks(world.look(ended=2, done=9)) == [(2, [1])]
+
+
+def test_the_last_look_takes_in_all_that_has_ended() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    assert tasks(world.look(ended=2, done=8, known=9, is_last=True)) == [(1, ALL), (2, [])]
+
+
+def test_a_query_whose_batch_is_held_back_is_not_idle() -> None:
+    world = World()
+    world.look(ended=0, done=3)
+    world.look(ended=1, done=6)
+    tracker = world.follower.tracker
+    rate_per_s = tracker.rate_per_s
+    world.driver.idle = True
+    assert world.look(ended=2, done=7, known=9) == []
+    assert (tracker.rate_per_s, tracker.is_idle) == (rate_per_s, False)
+    assert rate_per_s > 0
+    assert tracker.running_since_s is None, "it has ended"
+
+
+def test_a_query_of_which_no_stage_is_ever_told_is_not_held_up() -> None:
+    world = World()
+    assert [tasks(world.look(ended=each, done=0)) for each in range(3)] == [[(0, [])], [(1, [])], [(2, [])]]
