@@ -1,0 +1,81 @@
+"""Two checkouts are compared byte by byte: the first difference is found, and machine times are left out."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def tool(monkeypatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT)
+    return import_module("benchmarks.compare_checkouts")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "values"),
+    [
+        ('[{"a": 1, "b": 2.5}]', '[{"a": 1, "b": 2.6}]', "$[0].b", ("2.5", "2.6")),
+        ('{"a": {"b c": [1, 2]}}', '{"a": {"b c": [1, 3]}}', '$.a["b c"][1]', ("2", "3")),
+        ('{"a": 1, "b": 2}', '{"a": 1}', "$.b", ("2", "(absent)")),
+        ('{"a": 1}', '{"a": 1, "b": null}', "$.b", ("(absent)", "null")),
+        ("[1, 2]", "[1]", "$[1]", ("2", "(absent)")),
+        ("[1]", "[1, 2]", "$[1]", ("(absent)", "2")),
+        ('{"a": 1}', '{"a": 1.0}', "$.a", ("1", "1.0")),
+        ('{"a": 1}', '{"a": true}', "$.a", ("1", "true")),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', "$ (order of keys)", ('["a", "b"]', '["b", "a"]')),
+        ('{"a": [1]}', '{"a": {"b": 1}}', "$.a", ("[1]", '{"b": 1}')),
+        ('{"a": 1}\n', '{"a":  1}\n', "line 1", ("'{\"a\": 1}\\n'", "'{\"a\":  1}\\n'")),
+        ("[0.0]", "[-0.0]", "line 1", ("'[0.0]'", "'[-0.0]'")),
+        ("a\nb\n", "a\n", "line 2", ("'b\\n'", "(absent)")),
+    ],
+)
+def test_the_first_difference_has_its_path_and_both_values(tool, old, new, path, values) -> None:
+    assert tool.compare(old, new) == tool.Difference(path, *values)
+    assert tool.compare(old, old) is None
+
+
+def test_values_of_machine_times_are_not_compared_but_their_presence_is(tool) -> None:
+    old = '{\n  "learned_at": "2026-11-16T08:00:00+00:00",\n  "training_s": 1.25,\n  "nodes": 2\n}'
+    later = '{\n  "learned_at": "2026-11-17T09:30:00+00:00",\n  "training_s": 3e-05,\n  "nodes": 2\n}'
+    assert tool.compare(old, later) is None
+    assert tool.compare(old, later.replace('"nodes": 2', '"nodes": 3')) == tool.Difference(
+        "$.nodes", "2", "3"
+    )
+    without = later.replace('  "training_s": 3e-05,\n', "")
+    assert tool.compare(old, without) == tool.Difference("$.training_s", "null", "(absent)")
+
+
+def test_a_case_that_runs_on_one_side_differs_and_one_that_runs_on_none_has_failed(tool) -> None:
+    case = tool.Case("simulate/new", ("simulate",))
+    good, bad = tool.Outcome(0, "[]", "", 1.0), tool.Outcome(2, "", "ebbflow: unknown strategy 'new'", 1.0)
+    expected = [re.compile("^simulate/")]
+    assert tool.judge(case, good, good).status == "same"
+    assert tool.judge(case, bad, good).status == "different"
+    assert tool.judge(case, bad, good, expected).status == "expected"
+    assert tool.judge(case, bad, bad, expected).status == "failed"
+    told = tool.judge(case, bad, good).difference
+    assert told == tool.Difference("exit", "exit code 2: ebbflow: unknown strategy 'new'", "exit code 0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere", "nowhere"], "nowhere is not a checkout: it has no folder src/ebbflow"),
+        ([str(ROOT), str(ROOT), "--jobs", "0"], "--jobs 0: write 1 or more"),
+        ([str(ROOT), str(ROOT), "--only", "("], "--only (: not a regular expression: "),
+        ([str(ROOT)], "the following arguments are required: NEW"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(tool, capsys, arguments, told) -> None:
+    assert tool.main(arguments) == 2
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert error.startswith(f"compare_checkouts: {told}")
+    assert error.count("\n") == 1
