@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ebbflow.cli import main as cli
 from ebbflow.cli.options import SHARED
 from ebbflow.core.decision import Decision
+from ebbflow.core.ports import Strategy
 from ebbflow.policy.files import parse_policy
 from ebbflow.runs.leaderboard.ranking import RULE, SCORE_NAMES
 from ebbflow.runs.leaderboard.results_file import spec_of
@@ -31,7 +32,7 @@ QUEUE = EXAMPLES / "policies" / "queue.toml"
 SHORT = ("--load", "sine(base=100, peak=900, period=10m)", "--seconds", "10m")
 
 
-class Broken:
+class Broken(Strategy):
     """A strategy with a fault in it."""
 
     name = "broken"

@@ -13,6 +13,7 @@ from made_progress import progress_of, write_lines
 from ebbflow.cli import main as cli
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
+from ebbflow.core.ports import Strategy
 from ebbflow.runs.score import Scores
 from ebbflow.runs.simulation import play
 from ebbflow.strategies import STRATEGIES, make_strategy
@@ -20,7 +21,7 @@ from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
 
 
-class Broken:
+class Broken(Strategy):
     """A strategy with a fault in it."""
 
     name = "broken"

@@ -10,7 +10,7 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.core.ports import Observation
+from ebbflow.core.ports import Observation, Strategy
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import Snapshot
 
@@ -64,7 +64,7 @@ class FakeTarget:
         """Nothing to let go of."""
 
 
-class Wishing:
+class Wishing(Strategy):
     """A strategy that wants what it is told to, and keeps what it was shown."""
 
     name = "wishing"

@@ -9,6 +9,7 @@ import pytest
 import ebbflow
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
 from ebbflow.monitoring.collector import Collector
 from ebbflow.monitoring.store import Store
@@ -34,7 +35,7 @@ from ebbflow.targets.spark.driver import Driver
 pytestmark = pytest.mark.spark
 
 
-class TwoThenOne:
+class TwoThenOne(Strategy):
     """Wants two executors until they are there, then one again."""
 
     name = "two-then-one"
@@ -49,7 +50,7 @@ class TwoThenOne:
         )
 
 
-class Broken:
+class Broken(Strategy):
     """Fails whenever it is asked."""
 
     name = "broken"

@@ -213,12 +213,12 @@ def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float 
     return cost / oracle.node_seconds
 
 
-class Clairvoyant:
+class Clairvoyant(Strategy):
     """Holds what the cheapest schedule does, from asking on. Sizes between whole ones are shared in time, or the next
     larger is held."""
 
     name = "clairvoyant"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, schedule: Curve, *, shared: bool) -> None:
         self._schedule, self._shared, self._owed = schedule, shared, 0.0
@@ -329,11 +329,11 @@ def test_the_oracle_counts_the_tasks_that_a_stage_can_be_given_not_those_it_has(
     assert not oracle_of(replace(scenario, engine=stuck), run).feasible
 
 
-class ByTheClock:
+class ByTheClock(Strategy):
     """Many nodes while the wide stage of a batch runs, the fewest while the narrow one does."""
 
     name = "by-the-clock"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, *, trigger_s: float, wide_s: float, most: int, lead_s: float) -> None:
         self.trigger_s, self.wide_s, self.most, self.lead_s = trigger_s, wide_s, most, lead_s
@@ -381,12 +381,12 @@ def test_who_has_other_nodes_for_each_stage_of_a_batch_is_no_cheaper(lead_s: flo
     assert scores.node_seconds < one_size.node_seconds, "it is a way around one size for a batch"
 
 
-class MoreThanTheMost:
+class MoreThanTheMost(Strategy):
     """While the wide stage of a batch runs, lets a node go at every other look and asks for another: those let go
     finish their long tasks beside the new ones."""
 
     name = "more-than-the-most"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, *, trigger_s: float, wide_s: float, cycle_s: float) -> None:
         self.trigger_s, self.wide_s, self.cycle_s = trigger_s, wide_s, cycle_s

@@ -12,6 +12,7 @@ import pytest
 from swept import result, scene
 
 from ebbflow.core.decision import Decision
+from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
 from ebbflow.policy.language.builder import default_policy
@@ -35,7 +36,7 @@ class DiesOnArrival:
         return (os._exit, (9,))
 
 
-class Broken:
+class Broken(Strategy):
     """A strategy with a fault in it."""
 
     name = "broken"

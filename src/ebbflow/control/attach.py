@@ -182,7 +182,7 @@ def attach(
         )
         if agents:
             collector = Collector(agents, application=application, keys=keys)
-            target = WithAgents(target, collector, lambda: getattr(chosen, "needed_series", ()))
+            target = WithAgents(target, collector, lambda: chosen.needed_series)
         opened.callback(target.close)
         if not store:
             folder = opened.enter_context(scratch_folder("store"))

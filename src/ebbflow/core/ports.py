@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.core.readings import Reading
+from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
 USUAL_LEAD_TIME_S = 12.0
@@ -49,24 +50,48 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """False while there is nothing to scale: no query runs."""
 
 
-@runtime_checkable
-class Strategy(Protocol):
-    """Decides. Pure: no I/O, no clock, no globals; it may learn from what it is shown."""
+class Strategy(ABC):
+    """Decides on a layout from a snapshot.
+
+    Subclasses need a ``name`` and ``decide``. ``decide`` is pure: no I/O, no clock, no globals. A strategy may keep
+    what it learned from earlier snapshots.
+
+    >>> class AlwaysTwo(Strategy):
+    ...     name = "always-two"
+    ...
+    ...     def decide(self, snapshot: Snapshot) -> Decision:
+    ...         return Decision(wanted=snapshot.planned.with_nodes(2), reason="two nodes are enough")
+    >>> AlwaysTwo().brings_own_guards
+    False
+    """
 
     name: str
+    brings_own_guards: bool = False
+    """True if the strategy has its own periods, cool-downs and step limits. The loop then applies only the guards
+    for bounds and missing data."""
 
+    @abstractmethod
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The wanted layout, with its reason."""
-        ...
+        """Return the wanted layout and the reason for it."""
+
+    @property
+    def needed_series(self) -> Sequence[Series]:
+        """Series the strategy reads that only agents on the worker hosts measure. Agents send no others."""
+        return ()
 
 
-@runtime_checkable
-class Guard(Protocol):
-    """Restrains: returns the decision as it is, or a smaller step with the constraint named."""
+class Guard(ABC):
+    """Restrains decisions, for safety.
 
+    Guards run one after the other. Each returns the decision unchanged, or ``decision.bound(layout, self.name, why)``.
+    """
+
+    name: str
+    """Names the constraint in the ledger."""
+
+    @abstractmethod
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The decision that may be carried out."""
-        ...
+        """Return the decision that may be carried out."""
 
 
 @runtime_checkable

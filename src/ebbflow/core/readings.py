@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,13 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     subject: str
     metric: Metric
     value: float
+
+
+class Series(NamedTuple):
+    """A subject and one of its metrics. In a subscription, the subject may be a pattern such as ``executor-*``."""
+
+    subject: str
+    metric: Metric
 
 
 class Window:

@@ -34,8 +34,7 @@ def default_guards() -> tuple[Guard, ...]:
 
 
 def guards_for(strategy: Strategy) -> tuple[Guard, ...]:
-    """The guards of a strategy: all, or, where it brings its own periods, cool-downs and steps
-    (``own_restraint``), those that concern everyone: bounds and missing data."""
-    if getattr(strategy, "own_restraint", False):
+    """All guards; only bounds and missing data for a strategy that ``brings_own_guards``."""
+    if strategy.brings_own_guards:
         return (Bounds(), HoldOnMissingData())
     return default_guards()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Guard
 from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
 
@@ -11,7 +12,7 @@ PAUSE_S, PAUSE_SHARE = 0.2, 0.1
 """Batches run back to back when the pause between two is shorter than this, or than this share of the second."""
 
 
-class FreezeScaleInOnBacklog:
+class FreezeScaleInOnBacklog(Guard):
     """No shrinking while rows wait that no batch has taken, or while freshness uses up the objective.
 
     Rows that merely arrived since the last trigger are no backlog: a micro-batch engine always has some, and a source
@@ -24,6 +25,8 @@ class FreezeScaleInOnBacklog:
     tell what waits, it may be hours behind while its batches run back to back: then nobody leaves either.
     ``share`` is the part of the objective that freshness may use before shrinking is frozen.
     """
+
+    name = "backlog"
 
     def __init__(self, *, share: float = 0.8) -> None:
         self._share = share
@@ -38,7 +41,7 @@ class FreezeScaleInOnBacklog:
             wanted = decision.wanted
             for cluster in shrinking:
                 wanted = wanted.with_nodes(snapshot.planned.nodes[cluster], cluster)
-            decision = decision.bound(wanted, "backlog", why)
+            decision = decision.bound(wanted, self.name, why)
         return decision
 
     def _backlog(self, snapshot: Snapshot) -> str:

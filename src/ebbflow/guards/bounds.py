@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ebbflow.core.decision import Decision
+from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
 
-class Bounds:
+class Bounds(Guard):
     """Clamp the number of nodes of every cluster to the limits."""
+
+    name = "bounds"
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """The nearest allowed size."""
@@ -17,7 +20,7 @@ class Bounds:
                 side = "at most" if nodes > allowed else "at least"
                 decision = decision.bound(
                     decision.wanted.with_nodes(allowed, cluster),
-                    "bounds",
+                    self.name,
                     f"{nodes} nodes wanted, {side} {allowed} allowed",
                 )
         return decision

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
+from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
 
-class CoolDown:
+class CoolDown(Guard):
     """No growth within ``out_s`` of a growth; no shrinking within ``in_s`` of any change.
 
     Short on purpose: long cool-downs cost nodes and hardly save late rows.
     """
+
+    name = "cool-down"
 
     def __init__(self, *, out_s: float = 3.0, in_s: float = 5.0) -> None:
         self._out_s = out_s
@@ -34,7 +37,7 @@ class CoolDown:
             if wait_s > 0:
                 decision = decision.bound(
                     decision.wanted.with_nodes(now, cluster),
-                    "cool-down",
+                    self.name,
                     f"{now} → {nodes} waits {format_duration(wait_s)} more after the last change",
                 )
         return decision

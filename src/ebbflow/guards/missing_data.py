@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
+from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
 MISSING_DATA = "missing data"
@@ -18,11 +19,13 @@ def too_old(age_s: float, stale_after_s: float = STALE_AFTER_S) -> str:
     return f"nothing was measured for {format_duration(age_s)}" if age_s > stale_after_s else ""
 
 
-class HoldOnMissingData:
+class HoldOnMissingData(Guard):
     """Hold while the target has not answered for ``stale_after_s``, or no node is there yet.
 
     The loop goes further: after a look that failed, or one that old, it does not even ask the strategy.
     """
+
+    name = MISSING_DATA
 
     def __init__(self, *, stale_after_s: float = STALE_AFTER_S) -> None:
         self._stale_after_s = stale_after_s
@@ -37,4 +40,4 @@ class HoldOnMissingData:
             why = "no node is there yet, so nothing measured says how many are needed"
             for cluster, nodes in snapshot.planned.nodes.items():
                 held = held.with_nodes(snapshot.limits.clamp(nodes), cluster)
-        return decision.bound(held, MISSING_DATA, why) if decision.wanted.difference(held) else decision
+        return decision.bound(held, self.name, why) if decision.wanted.difference(held) else decision

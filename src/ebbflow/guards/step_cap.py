@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 
 from ebbflow.core.decision import Decision
+from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
 
-class StepCap:
+class StepCap(Guard):
     """Grow to at most ``out_factor`` times (and by ``out_nodes`` in any case), shrink by ``in_share``, at once.
 
     A wrong estimate then costs one step and not the whole cluster, and nodes that start together on one
     machine do not starve each other; the next batch, seconds later, can ask for more.
     """
+
+    name = "step cap"
 
     def __init__(self, *, out_factor: float = 2.0, out_nodes: int = 2, in_share: float = 0.5) -> None:
         self._out_factor = out_factor
@@ -32,7 +35,7 @@ class StepCap:
             if allowed != nodes:
                 decision = decision.bound(
                     decision.wanted.with_nodes(allowed, cluster),
-                    "step cap",
+                    self.name,
                     f"{now} → {nodes} is more than one step; {allowed} for now",
                 )
         return decision

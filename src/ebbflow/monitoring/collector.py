@@ -25,7 +25,7 @@ from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric, SubjectKind
 from ebbflow.core.ports import Observation, Target
-from ebbflow.core.readings import Reading
+from ebbflow.core.readings import Reading, Series
 from ebbflow.errors import InputError, MessageError
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.agent import HEARTBEAT_S
@@ -160,9 +160,6 @@ class Line:
                 self._socket.disconnect(self.address)
             self._socket.connect(self.address)
 
-
-Series = tuple[str, Metric]
-"""A subject, or a pattern of subjects (``*``, ``executor-*``), and a metric."""
 
 LATE_AFTER_S = 10.0
 FUTURE_AFTER_S = 5.0

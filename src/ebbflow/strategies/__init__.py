@@ -1,7 +1,7 @@
 """Strategies decide. One file each; to add one: the file, a line in ``STRATEGIES``, a test.
 
 A strategy is a class with a ``name``, a constructor that needs no arguments, and ``decide``. One that sets
-``own_restraint = True`` brings its own periods, cool-downs and steps (see ``strategies.peers``).
+``brings_own_guards = True`` brings its own periods, cool-downs and steps (see ``strategies.peers``).
 """
 
 from __future__ import annotations

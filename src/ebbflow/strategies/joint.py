@@ -24,6 +24,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.periods import Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
@@ -86,11 +87,11 @@ def behind(batch: Batch) -> bool:
 FORMULA = "any p_i + 1 → n + 1; any p_i − 1 → n; else n ± 1 by the nodes' CPU"
 
 
-class Joint:
+class Joint(Strategy):
     """One instance and one node at a time. See the module's text for the rule."""
 
     name = "joint"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
 # Hold one size throughout: what a pipeline sized for its mean load costs, and how late it is.
 
 
-class StaticMean:
+class StaticMean(Strategy):
     """Always the same number of nodes, meant to be what the mean rate of the load needs.
 
     A strategy cannot know that mean beforehand, so ``nodes`` is given by whoever knows the load (the
@@ -18,7 +19,7 @@ class StaticMean:
     """
 
     name = "static-mean"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, *, nodes: int | None = None) -> None:
         self._nodes = nodes
@@ -42,11 +43,11 @@ class StaticMean:
         )
 
 
-class Static:
+class Static(Strategy):
     """Always the most nodes allowed: the baseline that is never late and never cheap."""
 
     name = "static"
-    own_restraint = True
+    brings_own_guards = True
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The maximum."""

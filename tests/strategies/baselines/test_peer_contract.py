@@ -116,9 +116,9 @@ def test_who_cannot_keep_up_for_an_hour_is_given_more(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_baselines_say_that_they_bring_their_own_restraint(name: str) -> None:
-    assert getattr(make_strategy(name), "own_restraint", False) is True
+def test_baselines_bring_their_own_guards(name: str) -> None:
+    assert make_strategy(name).brings_own_guards
 
 
 def test_ours_is_restrained_by_the_guards() -> None:
-    assert getattr(make_strategy("capacity"), "own_restraint", False) is False
+    assert not make_strategy("capacity").brings_own_guards

@@ -9,6 +9,7 @@ import numpy as np
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, SimulatorTarget, Stage
 from ebbflow.targets.simulator.inflow import Inflow
@@ -41,7 +42,7 @@ def world(engine: Any, load: str, nodes: int = 1, **more: Any) -> tuple[Simulato
     return SimulatorTarget(engine, kind, arrivals, clock, 1, initial_nodes=nodes, **more), clock
 
 
-class Keep:
+class Keep(Strategy):
     """A strategy that changes nothing."""
 
     name = "keep"
@@ -50,7 +51,7 @@ class Keep:
         return Decision(wanted=snapshot.planned, reason="keep")
 
 
-class ByTheClock:
+class ByTheClock(Strategy):
     """A strategy that wants given nodes from given times on."""
 
     name = "by-the-clock"

@@ -13,7 +13,7 @@ from ebbflow.core.decision import Decision, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.core.ports import Observation
+from ebbflow.core.ports import Observation, Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.monitoring.store import Store
@@ -116,7 +116,7 @@ class Application:
         self.scene.actuator.close()
 
 
-class WantsOne:
+class WantsOne(Strategy):
     name = "wants-one"
 
     def decide(self, snapshot: Snapshot) -> Decision:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebbflow.core.decision import Decision
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.published import FIGURE_6C, T1, Key
@@ -25,11 +26,11 @@ OVER_PROVISIONED = Case(
 """No node and no operator is in stress throughout."""
 
 
-class Restless:
+class Restless(Strategy):
     """Takes an instance of the reader away at one assessment and gives it back at the next."""
 
     name = "restless"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s

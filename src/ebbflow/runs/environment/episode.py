@@ -19,7 +19,7 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
-from ebbflow.core.ports import Guard, Observation
+from ebbflow.core.ports import Guard, Observation, Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import TargetError
@@ -198,10 +198,10 @@ class _Glass:
         """Nothing to let go of."""
 
 
-class _Chosen:
+class _Chosen(Strategy):
     """A strategy that wants what it was told."""
 
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, name: str, nodes: int) -> None:
         self.name = name

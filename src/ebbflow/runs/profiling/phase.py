@@ -11,6 +11,8 @@ import msgspec
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Strategy
+from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.accuracy import Accuracy
 from ebbflow.profiling.profile import Fitted, Profile
@@ -21,18 +23,21 @@ MOST_INSTANCE_CPU = 0.8
 """Of a core: at the highest load of the second stair no instance should have more to do."""
 
 
-class Schedule:
+class Schedule(Strategy):
     """A strategy that asks for given layouts at given times, whatever it sees."""
 
     name = "profiling"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, changes: Sequence[tuple[float, Mapping[str, int], int]]) -> None:
         """``changes``: (seconds since its first decision, parallelism, nodes), in their order."""
         self._changes = tuple(changes)
         self._began_s: float | None = None
-        self.needed_series = (("*", Metric.NODE_CPU),)
-        """What agents are asked for."""
+
+    @property
+    def needed_series(self) -> Sequence[Series]:
+        """CPU of every node."""
+        return (Series("*", Metric.NODE_CPU),)
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The layout whose time it is."""

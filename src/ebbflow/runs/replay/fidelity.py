@@ -10,6 +10,7 @@ import numpy as np
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.runs.replay.plan import RECORDED, Plan, recorded_run
 from ebbflow.runs.score import score
@@ -70,11 +71,11 @@ def fidelity_of(plan: Plan) -> Fidelity:
     )
 
 
-class _AsThen:
+class _AsThen(Strategy):
     """A strategy that has the nodes that there were."""
 
     name = RECORDED
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, nodes: Curve) -> None:
         self._nodes = nodes

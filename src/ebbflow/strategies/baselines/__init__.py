@@ -4,7 +4,7 @@ Each follows its peer's published rule and defaults, keeps the peer's own timing
 and holds, with a reason, where what it needs is missing. Its module says how it was modelled, and
 ``docs/peers.md`` has them side by side.
 
-``own_restraint = True`` on a strategy says that its rule brings its own periods, cool-downs and steps, so
+``brings_own_guards = True`` on a strategy says that its rule brings its own periods, cool-downs and steps, so
 that guards which add others (cool-down, step cap) would distort it. Who compares strategies leaves those
 guards out for it; bounds and missing data concern everyone.
 """

@@ -19,17 +19,18 @@ from collections import deque
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
 
 FORMULA = "n' = min(ceil(lag · busy time per row / target duration), tasks); down after 3 in a row"
 
 
-class Dask:
+class Dask(Strategy):
     """Workers for the work that waits. See the module's text for the rule."""
 
     name = "dask"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self, *, interval_s: float = 1.0, target_duration_s: float = 5.0, wait_count: int = 3

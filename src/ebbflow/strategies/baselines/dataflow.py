@@ -20,6 +20,7 @@ from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision, Effect
 from ebbflow.core.metrics import Metric
 from ebbflow.core.periods import SLACK_S
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
 
@@ -34,11 +35,11 @@ class _Look:
     fewest: int
 
 
-class Dataflow:
+class Dataflow(Strategy):
     """Workers by backlog and CPU. See the module's text for the rule."""
 
     name = "dataflow"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ import math
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.strategies.baselines.vertices import demands, deployable, layout_for, readable, vertices
@@ -27,11 +28,11 @@ from ebbflow.strategies.baselines.vertices import demands, deployable, layout_fo
 FORMULA = "p' = ceil(p · demand / true rate · over-provision), true rate = rate / busy, for all operators"
 
 
-class Ds2:
+class Ds2(Strategy):
     """All operators at once, from their true rates. See the module's text for the rule."""
 
     name = "ds2"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self, *, interval_s: float = 60.0, over_provision: float = 1.0, slot_sharing: bool = False

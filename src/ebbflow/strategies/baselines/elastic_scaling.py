@@ -20,16 +20,17 @@ from ebbflow.core.answers import hold, want
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Effect
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
 FORMULA = "n' = ceil(n · mean), mean = Σ αᵏ·(batch time / interval) / Σ αᵏ, unless low ≤ mean ≤ high"
 
 
-class ElasticScaling:
+class ElasticScaling(Strategy):
     """As many executors as fill the interval. See the module's text for the rule."""
 
     name = "elastic-scaling"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, *, low: float = 0.75, high: float = 1.0, smoothing: float = 0.6) -> None:
         self._low = low

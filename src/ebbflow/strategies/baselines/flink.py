@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.vertices import Vertex, demands, deployable, layout_for, readable, vertices
@@ -80,11 +81,11 @@ class _Lower:
         return self._sizes[0][1]
 
 
-class Flink:
+class Flink(Strategy):
     """True rates, lag and a band. See the module's text for the rule."""
 
     name = "flink"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

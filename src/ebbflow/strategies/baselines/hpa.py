@@ -19,6 +19,7 @@ from collections import deque
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
 
@@ -46,11 +47,11 @@ class Behaviour:
         return min(here, max(nodes for _, nodes in self._recommended))
 
 
-class Hpa:
+class Hpa(Strategy):
     """Nodes in proportion to how busy they are. See the module's text for the rule."""
 
     name = "hpa"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ import math
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.hpa import Behaviour
@@ -26,11 +27,11 @@ from ebbflow.strategies.baselines.hpa import Behaviour
 FORMULA = "n' = ceil(min(lag / threshold, partitions)), as an HPA; no lag for the cool-down: the minimum"
 
 
-class Keda:
+class Keda(Strategy):
     """Nodes in proportion to the lag. See the module's text for the rule."""
 
     name = "keda"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

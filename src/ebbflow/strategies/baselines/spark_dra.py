@@ -32,6 +32,7 @@ from ebbflow.core.answers import hold, want
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import SLACK_S
+from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
 
@@ -59,11 +60,11 @@ class _Stage:
         return max(self.tasks - waves_done * self.slots, 0)
 
 
-class SparkDra:
+class SparkDra(Strategy):
     """Executors for the tasks that wait. See the module's text for the rule."""
 
     name = "spark-dra"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,

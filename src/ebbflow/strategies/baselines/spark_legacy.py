@@ -16,16 +16,17 @@ import math
 from ebbflow.core.answers import hold, want
 from ebbflow.core.decision import Decision
 from ebbflow.core.periods import Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
 FORMULA = "ratio = mean batch time / interval; ≥ up: n + max(round(ratio), 1); ≤ down: n − 1"
 
 
-class SparkLegacy:
+class SparkLegacy(Strategy):
     """Executors by how full the batch interval is. See the module's text for the rule."""
 
     name = "spark-legacy"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, *, interval_s: float = 60.0, up_ratio: float = 0.9, down_ratio: float = 0.3) -> None:
         self._every = Every(interval_s, at_once=False)

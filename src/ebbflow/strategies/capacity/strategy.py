@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.sizing import Size, Sizing
 from ebbflow.strategies.capacity.batches import LearnedBatches
@@ -131,7 +132,7 @@ class Learned(Protocol):
         ...
 
 
-class Capacity:
+class Capacity(Strategy):
     """Sized for an objective, by a learned model of the work. See the module's text for the rule.
 
     Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` (ρ up to which a

@@ -23,6 +23,8 @@ import msgspec
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.metrics import Metric
+from ebbflow.core.ports import Strategy
+from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
 from ebbflow.policy.checks import findings
@@ -53,7 +55,7 @@ class _Answer:
     bound: list[Constraint] = field(default_factory=list)
 
 
-class Rules:
+class Rules(Strategy):
     """Does what a policy says.
 
     >>> Rules().policy.rules[0].name
@@ -61,7 +63,7 @@ class Rules:
     """
 
     name = "rules"
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(self, policy: Policy | None = None, *, begins_at_s: float = 0.0) -> None:
         """``begins_at_s``: what the calendar says when the snapshots' clock is at 0, where that is not the epoch."""
@@ -85,9 +87,9 @@ class Rules:
         return self._policy
 
     @property
-    def needed_series(self) -> tuple[tuple[str, Metric], ...]:
-        """(subject or pattern, metric) of all readings that the policy looks at: agents send no others."""
-        return tuple((need.subject or "*", need.metric) for need in needs(self._policy))
+    def needed_series(self) -> tuple[Series, ...]:
+        """Every series the policy reads."""
+        return tuple(Series(need.subject or "*", need.metric) for need in needs(self._policy))
 
     @property
     def unheard(self) -> dict[str, tuple[str, ...]]:

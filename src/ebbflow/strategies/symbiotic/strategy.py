@@ -29,6 +29,7 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.periods import Every
+from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.forecasting.forecast import Forecast
@@ -103,7 +104,7 @@ class _Choice:
     worth: Worth
 
 
-class Symbiotic:
+class Symbiotic(Strategy):
     """Algorithm 1, reactive or proactive. See the module's text for the rule.
 
     Parameters: ``estimators`` by the name of the application (learned where there is none); ``thresholds``;
@@ -111,7 +112,7 @@ class Symbiotic:
     the layout there is kept; ``forecast`` makes a forecaster for each application whose estimator has none.
     """
 
-    own_restraint = True
+    brings_own_guards = True
 
     def __init__(
         self,
