@@ -17,6 +17,7 @@ from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.placement import even
 from ebbflow.errors import InputError
 from ebbflow.strategies import Symbiotic
+from ebbflow.strategies.symbiotic import Dimensions
 from ebbflow.strategies.symbiotic.algorithm_one import (
     SLACK,
     Instances,
@@ -26,7 +27,6 @@ from ebbflow.strategies.symbiotic.algorithm_one import (
     fullest,
 )
 from ebbflow.strategies.symbiotic.flow import FlowView
-from ebbflow.strategies.symbiotic.view import Dimensions
 
 USUAL = Thresholds()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ebbflow.core.layout import Layout
-from ebbflow.strategies.symbiotic.reconfiguration import FIRST_S, LONGEST_S, Refusals
+from ebbflow.strategies.symbiotic.reconfiguration import RETRY, Refusals
 
 ONE = Layout.of(1, split=1, count=1)
 TWO = Layout.of(2, split=2, count=2)
@@ -66,7 +66,7 @@ def test_it_is_asked_again_later_and_later_and_at_once_when_it_was_seen_to_chang
     half = Layout.of(2, split=2, count=1)
     asked(refusals, TWO, half, now_s=now_s)
     for times in range(1, 8):
-        until_s = now_s + min(FIRST_S * 2 ** (times - 1), LONGEST_S)
+        until_s = now_s + min(300.0 * 2 ** (times - 1), 3600.0)
         assert refusals.kept(until_s - 1.0)
         assert not refusals.kept(until_s)
         now_s = until_s
@@ -90,4 +90,4 @@ def test_a_clock_that_is_set_back_does_not_keep_it_for_longer() -> None:
     asked(refusals, TWO, Layout.of(2, split=2, count=1), now_s=36_000.0)
     refusals.start_over(100.0)
     assert refusals.kept(100.0) == {"count"}
-    assert not refusals.kept(100.0 + FIRST_S)
+    assert not refusals.kept(100.0 + RETRY.first_s)

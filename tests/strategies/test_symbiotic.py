@@ -26,7 +26,7 @@ from ebbflow.profiling.profile import NodeProfile
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import play, simulate
 from ebbflow.strategies import Joint, Symbiotic, make_strategy
-from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.strategies.symbiotic import Dimensions
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.continuous.engine import Continuous

@@ -1,4 +1,4 @@
-"""What a strategy answers, and what the ledger keeps of it."""
+"""What a strategy answers, and what the ledger keeps of it. ``hold`` and ``want`` make the two usual answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.snapshot import Snapshot
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -79,6 +80,41 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             bound_by=(*self.bound_by, Constraint(name=name, why=why)),
             expected=self.instead[max(known)] if known else None,
         )
+
+
+def hold(
+    snapshot: Snapshot, reason: str, formula: str, inputs: Mapping[str, float | str] | None = None
+) -> Decision:
+    """Keep the planned layout."""
+    return Decision(wanted=snapshot.planned, reason=reason, formula=formula, inputs=inputs or {})
+
+
+def want(
+    snapshot: Snapshot,
+    nodes: int,
+    reason: str,
+    formula: str,
+    inputs: Mapping[str, float | str],
+    *,
+    layout: Layout | None = None,
+    expected: Effect | None = None,
+) -> Decision:
+    """Ask for ``nodes`` nodes, or for the nearest size within the limits, which then appear in ``bound_by``.
+
+    ``layout``: the parallelism and placement to ask for; by default those planned.
+    """
+    allowed = snapshot.limits.clamp(nodes)
+    bound: tuple[Constraint, ...] = ()
+    if allowed != nodes:
+        bound = (Constraint(name="limits", why=f"{nodes} nodes wanted, {snapshot.limits} allowed"),)
+    return Decision(
+        wanted=(layout or snapshot.planned).with_nodes(allowed),
+        reason=reason,
+        formula=formula,
+        inputs=inputs,
+        bound_by=bound,
+        expected=expected,
+    )
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -87,6 +87,25 @@ class Pipeline:
         fed = {stream.target for stream in self.streams}
         return tuple(name for name in self.order if name not in fed)
 
+    def applications(self) -> tuple[Pipeline, ...]:
+        """One pipeline per query, in order of appearance; the pipeline itself if it has a single query.
+
+        >>> both = Pipeline(name="a + b", operators=(Operator(name="a/read", query="a"),
+        ...     Operator(name="b/read", query="b"), Operator(name="a/count", query="a")))
+        >>> [(part.name, part.order) for part in both.applications()]
+        [('a', ('a/read', 'a/count')), ('b', ('b/read',))]
+        """
+        queries = dict.fromkeys(operator.query for operator in self.operators)
+        if len(queries) <= 1:
+            return (self,)
+        parts = []
+        for query in queries:
+            operators = tuple(operator for operator in self.operators if operator.query == query)
+            names = {operator.name for operator in operators}
+            streams = tuple(s for s in self.streams if s.source in names and s.target in names)
+            parts.append(Pipeline(name=query, operators=operators, streams=streams))
+        return tuple(parts)
+
     def input_rates(self, source_rates: Mapping[str, float]) -> dict[str, float]:
         """Input rate of every operator, by walking the graph with the selectivities.
 

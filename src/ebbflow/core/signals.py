@@ -33,6 +33,20 @@ IDLE_AFTER_S = 2.0
 """How far past its trigger a query without a batch counts as having nothing to do."""
 
 
+def flows(snapshot: Snapshot) -> bool:
+    """Whether rows flow through operators without batches: only then the CPU of instances is reported."""
+    return not snapshot.in_batches and any(
+        snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in snapshot.pipeline.order
+    )
+
+
+def is_idle(last: Batch, running_since_s: float | None, seen_s: float) -> bool:
+    """Whether a query has no rows to process: it runs no batch although the next one is overdue by
+    ``IDLE_AFTER_S``. ``last`` is its last finished batch."""
+    due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
+    return running_since_s is None and seen_s > due_s + IDLE_AFTER_S
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """One stretch of work of one query or operator."""
@@ -108,7 +122,7 @@ class Signals:
         for gone in [name for name in self.batches if name not in snapshot.queries]:
             del self.batches[gone]
             self.last.pop(gone, None)
-        self._in_batches = self._in_batches or (bool(snapshot.queries) and not _flows(snapshot))
+        self._in_batches = self._in_batches or (bool(snapshot.queries) and not flows(snapshot))
         if self._in_batches:
             self._look_at_batches(snapshot)
         else:
@@ -126,7 +140,7 @@ class Signals:
                 self.new.append(_work(batch))
         fresh = {work.vertex for work in self.new}
         for name, batch in self.batches.items():
-            if name not in fresh and self._idle(name, batch, snapshot):
+            if name not in fresh and is_idle(batch, snapshot.queries[name], snapshot.seen_s):
                 since_s = max(self.last[name].to_s, batch.started_s + batch.trigger_interval_s)
                 if snapshot.seen_s > since_s:
                     slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
@@ -144,11 +158,6 @@ class Signals:
             and snapshot.seen_s - begun_s > max(batch.duration_s, batch.trigger_interval_s)
             and batch.stages
         }
-
-    @staticmethod
-    def _idle(name: str, batch: Batch, snapshot: Snapshot) -> bool:
-        due_s = max(batch.ended_s, batch.started_s + batch.trigger_interval_s)
-        return snapshot.queries[name] is None and snapshot.seen_s > due_s + IDLE_AFTER_S
 
     # -- continuous ----------------------------------------------------------------------------
 
@@ -185,7 +194,11 @@ class Signals:
         self.lag_rows = snapshot.windows.of(name, Metric.QUEUE_LENGTH).last
         if not self._in_batches:
             return
-        idle = {name for name, batch in self.batches.items() if self._idle(name, batch, snapshot)}
+        idle = {
+            name
+            for name, batch in self.batches.items()
+            if is_idle(batch, snapshot.queries[name], snapshot.seen_s)
+        }
         working = [batch for name, batch in self.batches.items() if name not in idle]
         self.rate_per_s = sum(batch.arrival_rate_per_s for batch in working)
         left = [b.backlog_rows for b in working if b.backlog_rows is not None]
@@ -224,12 +237,6 @@ def _shared(points: list[tuple[float, float]], window: Window, instances: float)
     if len(shares) != len(points):
         return None
     return instances * sum(share * (at_s - from_s) for (from_s, _), (at_s, share) in pairwise(shares))
-
-
-def _flows(snapshot: Snapshot) -> bool:
-    """Whether operators run without batches: then the share of their instances is read."""
-    names = () if snapshot.in_batches else snapshot.pipeline.order
-    return any(snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in names)
 
 
 def _slots(snapshot: Snapshot) -> int:

@@ -27,7 +27,7 @@ from ebbflow.strategies.capacity.strategy import Capacity
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.rules.strategy import Rules
 from ebbflow.strategies.static import Static, StaticMean
-from ebbflow.strategies.symbiotic.strategy import Symbiotic
+from ebbflow.strategies.symbiotic import Symbiotic
 
 __all__ = [
     "PROFILED", "STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy",

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ebbflow.core.answers import hold, want
 from ebbflow.core.batches import Batch
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.periods import Every
@@ -29,8 +28,7 @@ from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.profiling.batch.profiles import Ran, StageMatch
-from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Thresholds
-from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
 
 # What batches tell the joint strategy: how long the tasks of an operator ran, and whether rows are left behind.
 #

@@ -29,7 +29,7 @@ from ebbflow.papers.elysium.thresholds import (
     threshold_runs,
 )
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
+from ebbflow.strategies.symbiotic import Thresholds
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,7 @@ from ebbflow.runs.simulation import play
 from ebbflow.runs.workforce import workforce
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.static import Static
-from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
-from ebbflow.strategies.symbiotic.strategy import Symbiotic
-from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, Thresholds
 from ebbflow.workloads import Load, Noise, parse_load
 
 PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"

@@ -35,8 +35,7 @@ from ebbflow.papers.elysium.run import Watched
 from ebbflow.runs.record import RunRecorder
 from ebbflow.runs.watching import check, watch
 from ebbflow.strategies.joint import Joint
-from ebbflow.strategies.symbiotic.strategy import Symbiotic
-from ebbflow.strategies.symbiotic.view import Dimensions
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings

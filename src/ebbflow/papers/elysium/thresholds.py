@@ -31,7 +31,7 @@ from ebbflow.papers.elysium.published import SYMBIOTIC, T1, THRESHOLDS, Key
 from ebbflow.papers.elysium.result import Curves, Measured
 from ebbflow.papers.elysium.run import play_case
 from ebbflow.runs.workforce import workforce
-from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
+from ebbflow.strategies.symbiotic import Thresholds
 from ebbflow.workloads import parse_load
 
 # Thresholds by Q-learning (Elysium §5.1, Table 1).

@@ -27,7 +27,6 @@ from ebbflow.profiling.given_profiles import SIMULATOR, SPARK
 from ebbflow.profiling.learner import METRICS, ProfileLearner
 from ebbflow.runs.profiling.phase import Phase
 from ebbflow.runs.simulation import pipeline_of
-from ebbflow.strategies.symbiotic.applications import applications
 
 Series = Mapping[tuple[str, Metric], Sequence[tuple[float, float]]]
 
@@ -72,7 +71,7 @@ def learn_from_store(
     target = terms.get("target", SPARK)
     whole = pipeline_of(terms) if target == SIMULATOR else None
     if whole is not None:
-        parts = applications(whole)
+        parts = whole.applications()
         kept = _of_graph(found.series, batches, _part(path, query, parts), several=len(parts) > 1)
     else:
         series = found.series

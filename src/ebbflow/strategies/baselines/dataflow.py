@@ -16,8 +16,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from ebbflow.core.answers import hold, want
-from ebbflow.core.decision import Decision, Effect
+from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
 from ebbflow.core.periods import SLACK_S
 from ebbflow.core.ports import Strategy

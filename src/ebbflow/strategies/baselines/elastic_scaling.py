@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ebbflow.core.answers import hold, want
 from ebbflow.core.batches import Batch
-from ebbflow.core.decision import Decision, Effect
+from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 
-from ebbflow.core.answers import hold, want
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals

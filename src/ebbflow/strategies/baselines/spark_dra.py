@@ -28,9 +28,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, replace
 
-from ebbflow.core.answers import hold, want
 from ebbflow.core.batches import Batch
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.periods import SLACK_S
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 
-from ebbflow.core.answers import hold, want
-from ebbflow.core.decision import Decision
+from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
+from ebbflow.core.signals import is_idle
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState
@@ -121,8 +122,7 @@ class _Query:
             return
         due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
         if running_since_s is None:
-            # Well past its trigger and no batch: there are no rows to work on.
-            if seen_s > due_s + 2.0:
+            if is_idle(last, running_since_s, seen_s):
                 self.idle = True
                 self.rates.add(seen_s, 0.0)
             return

@@ -24,13 +24,6 @@ _CPU, _ROWS_IN = Metric.INSTANCE_CPU, Metric.ROWS_IN
 """Asked of each operator at every look, so they are not looked up each time."""
 
 
-def flows(snapshot: Snapshot) -> bool:
-    """Whether the target shows operators at work rather than batches."""
-    return not snapshot.in_batches and any(
-        snapshot.windows.of(name, Metric.INSTANCE_CPU).last is not None for name in snapshot.pipeline.order
-    )
-
-
 class LearnedFlow:
     """A pipeline whose operators were read: costs, rate, queue, and the sizing made of them."""
 

@@ -26,10 +26,11 @@ from typing import Any, Protocol
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
+from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.sizing import Size, Sizing
 from ebbflow.strategies.capacity.batches import LearnedBatches
-from ebbflow.strategies.capacity.flow import LearnedFlow, flows
+from ebbflow.strategies.capacity.flow import LearnedFlow
 
 # A batch of a query that nothing is known of yet, and that goes on and on.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ebbflow.core.backoff import Backoff
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy.model import NODES
 from ebbflow.strategies.rules.sizes import Sizes
 
-FIRST_RETRY_S = 30.0
-LONGEST_RETRY_S = 1800.0
+RETRY = Backoff(first_s=30.0, longest_s=1800.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class _Tried:
 
     @property
     def until_s(self) -> float:
-        return self.at_s + min(FIRST_RETRY_S * 2.0 ** min(self.times - 1, 10), LONGEST_RETRY_S)
+        return self.at_s + RETRY.delay_s(self.times)
 
 
 class Attempts:

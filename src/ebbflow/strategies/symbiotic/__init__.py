@@ -1,1 +1,8 @@
-"""Symbiotic scaling of operators and nodes, after Elysium."""
+"""Elysium's symbiotic scaling of operators and nodes."""
+
+from __future__ import annotations
+
+from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.strategy import Symbiotic
+
+__all__ = ["Dimensions", "Symbiotic", "Thresholds"]

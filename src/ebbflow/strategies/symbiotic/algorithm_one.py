@@ -13,12 +13,13 @@ there on sizes are tried in turn, each in a few microseconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 
 SLACK = 1e-9
@@ -49,6 +50,25 @@ class Thresholds:
             )
         if not 0 < self.cpu_max <= 1:
             raise InputError(f"cpu_max {self.cpu_max:g}: it must be above 0 and at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimensions:
+    """Which of the two may be scaled, and how many instances an operator may have at most."""
+
+    operators: bool = True
+    nodes: bool = True
+    most_instances: Mapping[str, int] | int | None = None
+    """Of every operator, or by name; where not told, as many as there are slots on the most nodes."""
+
+    def most(self, operator: str, snapshot: Snapshot) -> int:
+        """Instances that an operator may have."""
+        told = self.most_instances
+        if isinstance(told, Mapping):
+            told = told.get(operator, told.get(operator.rpartition("/")[2]))
+        if told is None:
+            told = snapshot.limits.max_nodes * max(1, snapshot.slots_per_node)
+        return max(1, told)
 
 
 @dataclass(frozen=True)

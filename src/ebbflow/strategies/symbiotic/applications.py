@@ -14,27 +14,6 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.forecasting.minutes import MinuteLoads
 
 
-def applications(pipeline: Pipeline) -> tuple[Pipeline, ...]:
-    """The parts of a pipeline that belong to one query each, in their order; the pipeline itself where it is one.
-
-    >>> from ebbflow.core.pipeline import Operator
-    >>> both = Pipeline(name="a + b", operators=(Operator(name="a/read", query="a"),
-    ...     Operator(name="b/read", query="b"), Operator(name="a/count", query="a")))
-    >>> [(part.name, part.order) for part in applications(both)]
-    [('a', ('a/read', 'a/count')), ('b', ('b/read',))]
-    """
-    queries = dict.fromkeys(operator.query for operator in pipeline.operators)
-    if len(queries) <= 1:
-        return (pipeline,)
-    parts = []
-    for query in queries:
-        operators = tuple(operator for operator in pipeline.operators if operator.query == query)
-        names = {operator.name for operator in operators}
-        streams = tuple(s for s in pipeline.streams if s.source in names and s.target in names)
-        parts.append(Pipeline(name=query, operators=operators, streams=streams))
-    return tuple(parts)
-
-
 class Split:
     """Snapshots by application. The pipeline seldom changes, so that its parts are kept."""
 
@@ -45,7 +24,7 @@ class Split:
     def look(self, snapshot: Snapshot) -> list[Snapshot]:
         """What is seen of each application."""
         if snapshot.pipeline is not self._pipeline:
-            self._pipeline, self.parts = snapshot.pipeline, applications(snapshot.pipeline)
+            self._pipeline, self.parts = snapshot.pipeline, snapshot.pipeline.applications()
         if len(self.parts) == 1:
             return [snapshot]
         return [replace(snapshot, pipeline=part) for part in self.parts]

@@ -24,8 +24,8 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.profiles import Ran, StageMatch
 from ebbflow.profiling.profile import Range
-from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Thresholds
-from ebbflow.strategies.symbiotic.view import AS_GOOD, Dimensions, Judged
+from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.view import AS_GOOD, Judged
 
 BATCH_MAX = 0.9
 """Part of its interval above which a batch is stressed: what is over 1 is late, and the next one later."""

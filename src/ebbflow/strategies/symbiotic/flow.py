@@ -13,6 +13,7 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Range
 from ebbflow.strategies.symbiotic.algorithm_one import (
+    Dimensions,
     Fit,
     Instances,
     Thresholds,
@@ -21,7 +22,7 @@ from ebbflow.strategies.symbiotic.algorithm_one import (
     fullest,
 )  # fmt: skip
 from ebbflow.strategies.symbiotic.profiles import name_in
-from ebbflow.strategies.symbiotic.view import Dimensions, Judged
+from ebbflow.strategies.symbiotic.view import Judged
 
 
 class FlowView:

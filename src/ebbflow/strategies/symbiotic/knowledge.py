@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet, load_learner
@@ -11,14 +12,13 @@ from ebbflow.profiling.batch.profiles import BatchProfiles, StageMatch
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Profile
 from ebbflow.strategies.capacity.batches import LearnedBatches
-from ebbflow.strategies.capacity.flow import flows
-from ebbflow.strategies.symbiotic.algorithm_one import Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
 from ebbflow.strategies.symbiotic.applications import Arrivals, Split
 from ebbflow.strategies.symbiotic.batches import BatchView
 from ebbflow.strategies.symbiotic.estimator import LearnedEstimator, Overhead
 from ebbflow.strategies.symbiotic.flow import FlowView
 from ebbflow.strategies.symbiotic.profiles import KeptProfiles
-from ebbflow.strategies.symbiotic.view import Dimensions, View
+from ebbflow.strategies.symbiotic.view import View
 
 
 class Knowledge:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ebbflow.core.backoff import Backoff
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -35,8 +36,7 @@ from ebbflow.core.snapshot import Snapshot
 # its number was seen to change, whoever did that.
 
 
-FIRST_S = 300.0
-LONGEST_S = 3600.0
+RETRY = Backoff(first_s=300.0, longest_s=3600.0)
 IN_A_ROW = 2
 """Restarts not made until someone is taken not to be able to: once may be an accident."""
 UNANSWERED = 3
@@ -52,7 +52,7 @@ class _Kept:
 
     @property
     def until_s(self) -> float:
-        return self.at_s + min(FIRST_S * 2.0 ** min(self.times - 1, 10), LONGEST_S)
+        return self.at_s + RETRY.delay_s(self.times)
 
 
 class Refusals:
@@ -61,7 +61,7 @@ class Refusals:
     >>> refusals, before = Refusals(), Layout.of(1, split=1, count=1)
     >>> refusals.asked(before, Layout.of(2, split=2, count=2))
     >>> refusals.look(Layout.of(2, split=2, count=1), now_s=60.0)
-    >>> sorted(refusals.kept(60.0)), sorted(refusals.kept(60.0 + FIRST_S))
+    >>> sorted(refusals.kept(60.0)), sorted(refusals.kept(60.0 + RETRY.first_s))
     (['count'], [])
     """
 
@@ -87,7 +87,7 @@ class Refusals:
         """See what came of it."""
         for name in [n for n, kept in self._kept.items() if planned.parallelism.get(n) != kept.count]:
             del self._kept[name]
-        if self._groups and now_s - self._grouped_s > FIRST_S:
+        if self._groups and now_s - self._grouped_s > RETRY.first_s:
             self._groups = []
         if self._asked is None:
             return

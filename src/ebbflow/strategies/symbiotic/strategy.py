@@ -23,8 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ebbflow.core.answers import hold
-from ebbflow.core.decision import Constraint, Decision, Effect
+from ebbflow.core.decision import Constraint, Decision, Effect, hold
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -35,10 +34,10 @@ from ebbflow.errors import InputError
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
 from ebbflow.strategies.symbiotic.knowledge import Knowledge
 from ebbflow.strategies.symbiotic.reconfiguration import Refusals, Stops, Worth, weigh
-from ebbflow.strategies.symbiotic.view import AS_GOOD, Dimensions, Judged, View
+from ebbflow.strategies.symbiotic.view import AS_GOOD, Judged, View
 
 # When nodes may be given up: at once; or, where the load has come back after falls, when it was low for longer.
 #

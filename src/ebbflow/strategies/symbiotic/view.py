@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ebbflow.core.layout import Layout, LayoutDifference
-from ebbflow.core.snapshot import Snapshot
 
 AS_GOOD = 0.05
 """Where no layout is enough, one that is this part worse than the best is as good."""
@@ -49,22 +48,3 @@ class View(Protocol):
     def inputs(self) -> Mapping[str, float | str]:
         """Numbers behind a decision that only this engine has."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dimensions:
-    """Which of the two may be scaled, and how many instances an operator may have at most."""
-
-    operators: bool = True
-    nodes: bool = True
-    most_instances: Mapping[str, int] | int | None = None
-    """Of every operator, or by name; where not told, as many as there are slots on the most nodes."""
-
-    def most(self, operator: str, snapshot: Snapshot) -> int:
-        """Instances that an operator may have."""
-        told = self.most_instances
-        if isinstance(told, Mapping):
-            told = told.get(operator, told.get(operator.rpartition("/")[2]))
-        if told is None:
-            told = snapshot.limits.max_nodes * max(1, snapshot.slots_per_node)
-        return max(1, told)
