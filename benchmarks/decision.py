@@ -18,7 +18,8 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile
-from ebbflow.strategies import Capacity, Symbiotic
+from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.symbiotic import Symbiotic
 
 
 def measure() -> list[Figure]:

@@ -19,7 +19,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import Store
-from ebbflow.strategies import Capacity
+from ebbflow.strategies.capacity import Capacity
 from ebbflow.targets.spark.act.stopping import stop_between_batches
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 from ebbflow.targets.spark.launch.session import local_session

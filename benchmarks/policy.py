@@ -35,7 +35,7 @@ from ebbflow.policy.evaluation.router import Router
 from ebbflow.policy.language.builder import Guarded
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.quantities import Span
-from ebbflow.strategies.rules.strategy import Rules
+from ebbflow.strategies.rules import Rules
 
 OPERATORS, RULES, READINGS = 50, 100, 200_000
 

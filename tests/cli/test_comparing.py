@@ -23,7 +23,8 @@ from ebbflow.runs.leaderboard.sweep import Sweep, SweepInterrupted, sweep
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import play, strategy_for
 from ebbflow.runs.spec import Spec
-from ebbflow.strategies import STRATEGIES, Rules
+from ebbflow.strategies import STRATEGIES
+from ebbflow.strategies.rules import Rules
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 RUSH = EXAMPLES / "rush.toml"

@@ -9,7 +9,8 @@ from attach_parts import parts_of
 
 from ebbflow.guards import guards_for
 from ebbflow.policy import Policy
-from ebbflow.strategies import Rules, make_strategy
+from ebbflow.strategies import make_strategy
+from ebbflow.strategies.rules import Rules
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ebbflow.control import attach as module
 from ebbflow.errors import InputError
 from ebbflow.policy import Policy
 from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread
-from ebbflow.strategies import Symbiotic
+from ebbflow.strategies.symbiotic import Symbiotic
 
 
 def known(target: str = "spark", pipeline: str = "words") -> Profile:

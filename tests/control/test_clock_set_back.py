@@ -18,7 +18,8 @@ from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.policy import Policy, above, absolute, cluster, metric, minutes, rule, seconds, tuples
-from ebbflow.strategies import Capacity, Rules
+from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.rules import Rules
 
 HOUR_S = 3600.0
 HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))

@@ -18,7 +18,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.guards import guards_for
 from ebbflow.policy import Policy, above, absolute, metric, operator, rule, seconds, tuples
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 
 PIPELINE = Pipeline(name="words", operators=(Operator(name="count", query="words"),))
 

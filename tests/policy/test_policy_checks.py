@@ -19,7 +19,7 @@ from ebbflow.policy.model import Condition, Trigger
 from ebbflow.policy.model import Policy as AnyPolicy
 from ebbflow.policy.quantities import Span
 from ebbflow.policy.values import Measure
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 
 HIGH = metric("cpu").is_(above(percent(80))).for_at_least(seconds(30))
 LOW = metric("cpu").is_(below(percent(20))).for_at_least(seconds(30))

@@ -27,7 +27,9 @@ from ebbflow.runs.leaderboard.sweep import Scene, sweep
 from ebbflow.runs.oracle import cheapest_schedule
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import oracle_of, play, strategy_for
-from ebbflow.strategies import STRATEGIES, Rules, StaticMean
+from ebbflow.strategies import STRATEGIES
+from ebbflow.strategies.rules import Rules
+from ebbflow.strategies.static import StaticMean
 from ebbflow.targets.simulator import (
     Continuous,
     LateMetrics,

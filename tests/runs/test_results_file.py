@@ -17,7 +17,7 @@ from ebbflow.runs.score import score
 from ebbflow.runs.simulation import play, strategy_for
 from ebbflow.runs.spec import Spec, amended
 from ebbflow.runs.spec.file import read_spec
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 from ebbflow.workloads import parse_load
 
 

@@ -13,7 +13,7 @@ from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy import Policy, above, absolute, below, metric, operator, rule, seconds, tuples
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 
 HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))

@@ -16,8 +16,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.placement import even
 from ebbflow.errors import InputError
-from ebbflow.strategies import Symbiotic
-from ebbflow.strategies.symbiotic import Dimensions
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
 from ebbflow.strategies.symbiotic.algorithm_one import (
     SLACK,
     Instances,

@@ -13,7 +13,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.papers.elysium.demo_run import LiveScenario
-from ebbflow.strategies.capacity.strategy import Capacity
+from ebbflow.strategies.capacity import Capacity
 from ebbflow.workloads import parse_load
 
 TWELVE = (Stage(tasks=12, per_task_s=0.05, per_row_s=0.01),)

@@ -18,7 +18,9 @@ from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import UnknownNameError
-from ebbflow.strategies import STRATEGIES, Capacity, Static, make_strategy
+from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.static import Static
 
 
 def decide(

@@ -13,7 +13,7 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.runs.score import Scores, score
 from ebbflow.runs.simulation import simulate
-from ebbflow.strategies import Capacity
+from ebbflow.strategies.capacity import Capacity
 from ebbflow.targets.simulator import Continuous, MissingMetrics, NodeDies, NodeKind, Scenario
 from ebbflow.workloads import parse_load
 

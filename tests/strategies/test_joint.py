@@ -16,7 +16,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.strategies import Joint
+from ebbflow.strategies.joint import Joint
 
 PIPELINE = chain("app", 1.0)
 

@@ -26,7 +26,7 @@ from ebbflow.policy import (
     seconds,
 )
 from ebbflow.policy.model import Trigger
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 
 CPU = metric("node-cpu")
 Values = Callable[[int], dict[tuple[str, Metric], float]]

@@ -43,7 +43,8 @@ from ebbflow.policy import (
 )
 from ebbflow.policy.quantities import Span
 from ebbflow.runs.simulation import play
-from ebbflow.strategies import Rules, make_strategy
+from ebbflow.strategies import make_strategy
+from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
 from ebbflow.workloads import Trace, parse_load
 

@@ -25,8 +25,9 @@ from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import NodeProfile
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import play, simulate
-from ebbflow.strategies import Joint, Symbiotic, make_strategy
-from ebbflow.strategies.symbiotic import Dimensions
+from ebbflow.strategies import make_strategy
+from ebbflow.strategies.joint import Joint
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.continuous.engine import Continuous
@@ -243,7 +244,7 @@ def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
             return [100.0, 800.0, 300.0, 100.0, 100.0]
 
     layout = Layout.of(1, a=1, b=1)
-    decision = assessed(Symbiotic(ASK, proactive=True, forecast=Soon), layout, 100.0)
+    decision = assessed(SymbioticProactive(ASK, forecast=Soon), layout, 100.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
     assert decision.inputs["app rate_per_s"] == 800.0
     assert decision.inputs["app forecast"] == "a wise guess"

@@ -24,7 +24,8 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
 from ebbflow.runs.profiling.simulated import SimulatedPhase
-from ebbflow.strategies import Capacity, Symbiotic
+from ebbflow.strategies.capacity import Capacity
+from ebbflow.strategies.symbiotic import Symbiotic, SymbioticProactive
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.workloads import parse_load
@@ -159,7 +160,7 @@ def test_without_a_profile_the_range_is_that_of_the_run() -> None:
 
     steady = [made_batch(number, 100.0 + number % 3, [12], slots=3) for number in range(1, 14)]
     assert "guess" not in assessed(Symbiotic(), *steady, nodes=3).inputs
-    ahead = assessed(Symbiotic(proactive=True, forecast=Soon), *steady, nodes=3)
+    ahead = assessed(SymbioticProactive(forecast=Soon), *steady, nodes=3)
     assert ahead.inputs["guess"] == "a batch of q of 1500 rows (500 to 510 seen)"
 
 

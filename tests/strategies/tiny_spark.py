@@ -27,7 +27,7 @@ from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import TargetError
 from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import MemoryStore
-from ebbflow.strategies.capacity.strategy import Capacity
+from ebbflow.strategies.capacity import Capacity
 
 STEP_S = 0.1
 

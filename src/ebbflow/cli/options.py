@@ -16,7 +16,8 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.given_profiles import estimators_for, estimators_on_spark, read_profiles
 from ebbflow.profiling.profile import Profile
 from ebbflow.runs.spec import Spec
-from ebbflow.strategies import PROFILED, Rules, make_strategy
+from ebbflow.strategies import STRATEGIES, make_strategy, takes_profiles
+from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import MicroBatch, Scenario
 
 # ``--conf spark.some.key=value``, as often as one likes.
@@ -75,9 +76,10 @@ def profiles_in_simulation(
 
 
 def _check_strategy(strategies: Sequence[str]) -> None:
-    if not any(name in PROFILED for name in strategies):
+    if not any(takes_profiles(name) for name in strategies):
+        usable = [name for name in STRATEGIES if takes_profiles(name)]
         raise InputError(
-            f"--profile is for {' and '.join(PROFILED)}, not for {', '.join(strategies)}; leave one of them out"
+            f"--profile is for {' and '.join(usable)}, not for {', '.join(strategies)}; leave one of them out"
         )
 
 

@@ -21,7 +21,7 @@ from ebbflow.errors import EbbflowError, InputError, PolicyError
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.files import parse_policy, read_text
 from ebbflow.policy.model import Policy
-from ebbflow.strategies.rules.strategy import Rules
+from ebbflow.strategies.rules import Rules
 
 # The policy that decides now, and how another takes its place: between two cycles, validated first.
 

@@ -11,7 +11,7 @@ from ebbflow.core.run import Run
 from ebbflow.policy.model import Policy
 from ebbflow.runs.leaderboard.policies import check_operators
 from ebbflow.runs.simulation import play
-from ebbflow.strategies.rules.strategy import Rules
+from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, Scenario
 
 

@@ -21,7 +21,8 @@ from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.given_profiles import SIMULATOR
 from ebbflow.runs.oracle import Oracle, cheapest_schedule
-from ebbflow.strategies import PROFILED, StaticMean, make_strategy
+from ebbflow.strategies import make_strategy, takes_profiles
+from ebbflow.strategies.static import StaticMean
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
 from ebbflow.targets.simulator.inflow import Inflow
@@ -94,7 +95,7 @@ def strategy_for(
     2
     """
     if name != StaticMean.name:
-        return make_strategy(name, estimators if name in PROFILED else None)
+        return make_strategy(name, estimators if takes_profiles(name) else None)
     return StaticMean(nodes=scenario.nodes_for(scenario.duration_s))
 
 

@@ -1,72 +1,139 @@
-"""Strategies decide. One file each; to add one: the file, a line in ``STRATEGIES``, a test.
+"""Scaling strategies, by name.
 
-A strategy is a class with a ``name``, a constructor that needs no arguments, and ``decide``. One that sets
-``brings_own_guards = True`` brings its own periods, cool-downs and steps (see ``strategies.peers``).
+A strategy is a subclass of ``Strategy`` with a ``name``, ``decide`` and defaults for all constructor parameters. To add
+one, write a module or package in ``strategies/`` or ``strategies/baselines/`` that defines the class, and a test. There
+is no list to edit. Other distributions add theirs by entry point:
+
+    [project.entry-points."ebbflow.strategies"]
+    mine = "my_package:Mine"
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.baselines import (
-    Dask,
-    Dataflow,
-    Ds2,
-    ElasticScaling,
-    Flink,
-    Hpa,
-    Keda,
-    SparkDra,
-    SparkLegacy,
-)
-from ebbflow.strategies.capacity.strategy import Capacity
-from ebbflow.strategies.joint import Joint
-from ebbflow.strategies.rules.strategy import Rules
-from ebbflow.strategies.static import Static, StaticMean
-from ebbflow.strategies.symbiotic import Symbiotic
 
-__all__ = [
-    "PROFILED", "STRATEGIES", "Capacity", "Joint", "Rules", "Static", "StaticMean", "Symbiotic", "make_strategy",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from ebbflow.profiling.estimator import Estimator
 
-PROFILED: dict[str, Callable[..., Strategy]] = {
-    "symbiotic": Symbiotic,
-    "symbiotic-proactive": partial(Symbiotic, proactive=True),
-}
-"""Those that can be given estimators of profiles."""
-STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    Capacity.name: Capacity,
-    **PROFILED,
-    Joint.name: Joint,
-    Rules.name: Rules,
-    Static.name: Static,
-    StaticMean.name: StaticMean,
-    SparkDra.name: SparkDra,
-    SparkLegacy.name: SparkLegacy,
-    ElasticScaling.name: ElasticScaling,
-    Flink.name: Flink,
-    Ds2.name: Ds2,
-    Hpa.name: Hpa,
-    Keda.name: Keda,
-    Dataflow.name: Dataflow,
-    Dask.name: Dask,
-}
+__all__ = ["STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "takes_profiles"]
+
+PACKAGES = ("ebbflow.strategies", "ebbflow.strategies.baselines")
+ENTRY_POINT_GROUP = "ebbflow.strategies"
+
+Factory = Callable[..., Strategy]
 
 
-def make_strategy(name: str, estimators: Mapping[str, Estimator] | None = None) -> Strategy:
-    """A fresh strategy by its name; ``estimators`` by pipeline, where profiles were given to size by.
+class Registry(MutableMapping[str, Factory]):
+    """Strategy classes by name: those of ``PACKAGES``, then those of entry points.
 
-    >>> make_strategy("capacity").name
-    'capacity'
+    Modules are imported on first use, and third-party classes when they are looked up. A third-party strategy cannot
+    replace a built-in one.
     """
+
+    @cached_property
+    def _entries(self) -> dict[str, Factory | EntryPoint]:
+        entries: dict[str, Factory | EntryPoint] = {}
+        for package in map(import_module, PACKAGES):
+            for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+                entries |= _strategies_in(import_module(info.name))
+        for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+            entries.setdefault(entry_point.name, entry_point)
+        return entries
+
+    def __getitem__(self, name: str) -> Factory:
+        entry = self._entries[name]
+        if isinstance(entry, EntryPoint):
+            entry = self._entries[name] = _load(entry)
+        return entry
+
+    def __setitem__(self, name: str, factory: Factory) -> None:
+        self._entries[name] = factory
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+STRATEGIES = Registry()
+"""Every strategy that can be chosen by name."""
+
+
+def make_strategy(
+    name: str, estimators: Mapping[str, Estimator] | None = None, **parameters: Any
+) -> Strategy:
+    """Create a strategy by name.
+
+    ``estimators``: profiles to size by, for each pipeline. ``parameters``: keyword arguments of its constructor.
+
+    >>> make_strategy("capacity", budget_out=0.5).name
+    'capacity'
+    >>> make_strategy("capacity", budgetout=0.5)
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.UnknownNameError: unknown parameter of capacity 'budgetout': did you mean 'budget_out'? There are: \
+budget_in, budget_out, busy_limit, busy_limit_in, hold_in_s, rate_window_s
+    """
+    known = parameters_of(name)
+    for parameter in parameters:
+        if not known:
+            raise InputError(f"strategy {name} has no parameters, and got {parameter}")
+        if parameter not in known:
+            raise UnknownNameError(f"parameter of {name}", parameter, known)
+    if estimators:
+        if not takes_profiles(name):
+            usable = " and ".join(each for each in STRATEGIES if takes_profiles(each))
+            raise InputError(f"a profile is for {usable}, not for {name}; leave one of them out")
+        parameters["estimators"] = estimators
+    return STRATEGIES[name](**parameters)
+
+
+def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
+    """The constructor parameters of a strategy."""
     if name not in STRATEGIES:
         raise UnknownNameError("strategy", name, STRATEGIES)
-    if not estimators:
-        return STRATEGIES[name]()
-    if name not in PROFILED:
-        raise InputError(f"a profile is for {' and '.join(PROFILED)}, not for {name}; leave one of them out")
-    return PROFILED[name](estimators)
+    return inspect.signature(STRATEGIES[name]).parameters
+
+
+def takes_profiles(name: str) -> bool:
+    """Whether a strategy can be given profiles."""
+    return "estimators" in parameters_of(name)
+
+
+def _strategies_in(module: ModuleType) -> dict[str, Factory]:
+    """The strategies that a module defines, or that a package exports from its own modules, in their order there."""
+    return {
+        each.name: each
+        for each in vars(module).values()
+        if inspect.isclass(each)
+        and issubclass(each, Strategy)
+        and f"{each.__module__}.".startswith(f"{module.__name__}.")
+        and "name" in vars(each)
+    }
+
+
+def _load(entry_point: EntryPoint) -> Factory:
+    try:
+        factory: Factory = entry_point.load()
+    except Exception as error:
+        raise InputError(
+            f"strategy '{entry_point.name}' cannot be loaded from {entry_point.value}: {error}"
+        ) from error
+    return factory

@@ -22,8 +22,8 @@ from ebbflow.papers.elysium.published import BOTH, FIGURE_9, JOINT, STATIC, SYMB
 from ebbflow.papers.elysium.result import Measured, Result, curves_of
 from ebbflow.papers.elysium.run import play_case
 from ebbflow.papers.elysium.verdict import verdicts
-from ebbflow.strategies import Static
 from ebbflow.strategies.joint import Joint
+from ebbflow.strategies.static import Static
 
 CONTRACT = {
     "application", "load", "strategy", "throughput_degradation", "nodes_saved", "latency_mean_s", "published",

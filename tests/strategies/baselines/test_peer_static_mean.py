@@ -5,7 +5,8 @@ from __future__ import annotations
 from peer_worlds import world
 
 from ebbflow.core.limits import Limits
-from ebbflow.strategies import Static, StaticMean, make_strategy
+from ebbflow.strategies import make_strategy
+from ebbflow.strategies.static import Static, StaticMean
 
 
 def test_it_holds_what_it_was_given() -> None:

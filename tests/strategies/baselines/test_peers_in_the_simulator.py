@@ -9,7 +9,8 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Strategy
 from ebbflow.runs.simulation import play
-from ebbflow.strategies.baselines import Ds2, Flink
+from ebbflow.strategies.baselines.ds2 import Ds2
+from ebbflow.strategies.baselines.flink import Flink
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario, built_in_engine
 from ebbflow.workloads import parse_load
 

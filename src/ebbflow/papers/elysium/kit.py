@@ -37,7 +37,7 @@ from ebbflow.runs.simulation import play
 from ebbflow.runs.workforce import workforce
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.static import Static
-from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, Thresholds
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive, Thresholds
 from ebbflow.workloads import Load, Noise, parse_load
 
 PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"
@@ -111,9 +111,9 @@ class Kit:
             # a forecaster goes on learning in its run
             forecast = copy.deepcopy(self.forecasts[application, case.key.load]) if proactive else None
             estimators[pipeline.name] = Estimator(pipeline, self.profiles[application], forecast=forecast)
-        return Symbiotic(
+        made = SymbioticProactive if proactive else Symbiotic
+        return made(
             estimators,
-            proactive=proactive,
             thresholds=thresholds,
             dimensions=dimensions or Dimensions(most_instances=MOST_INSTANCES),
         )

@@ -7,7 +7,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.papers.rules.cases import Case
 from ebbflow.papers.rules.seen import Seen, Watching
 from ebbflow.runs.simulation import play
-from ebbflow.strategies.rules.strategy import Rules
+from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 
 READING_S = 1.0

@@ -18,7 +18,7 @@ from ebbflow.runs.oracle import Oracle
 from ebbflow.runs.score import Scores, score, score_together
 from ebbflow.runs.simulation import oracle_of, play, strategy_for
 from ebbflow.runs.workforce import workforce
-from ebbflow.strategies import Rules
+from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator.scenario import Scenario
 
 SHORT_S = 6 * 3600.0

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
-from ebbflow.strategies.symbiotic.strategy import Symbiotic
+from ebbflow.strategies.symbiotic.strategy import Symbiotic, SymbioticProactive
 
-__all__ = ["Dimensions", "Symbiotic", "Thresholds"]
+__all__ = ["Dimensions", "Symbiotic", "SymbioticProactive", "Thresholds"]

@@ -111,14 +111,16 @@ class Symbiotic(Strategy):
     the layout there is kept; ``forecast`` makes a forecaster for each application whose estimator has none.
     """
 
+    name = "symbiotic"
     brings_own_guards = True
+    proactive = False
+    """Whether it sizes for the forecast load."""
 
     def __init__(
         self,
         estimators: Mapping[str, Estimator] | None = None,
         *,
         thresholds: Thresholds | None = None,
-        proactive: bool = False,
         dimensions: Dimensions | None = None,
         assess_s: float = 60.0,
         tolerance: float = 0.05,
@@ -129,8 +131,7 @@ class Symbiotic(Strategy):
                 f"an assessment every {assess_s:g} s with a tolerance of {tolerance:g}; "
                 "the first must be above 0, the other 0 or more"
             )
-        self.name = "symbiotic-proactive" if proactive else "symbiotic"
-        self._proactive, self._tolerance, self._assess_s = proactive, tolerance, assess_s
+        self._tolerance, self._assess_s = tolerance, assess_s
         self._every = Every(assess_s, at_once=False)
         self._due = False
         self._waited = False
@@ -141,7 +142,7 @@ class Symbiotic(Strategy):
             thresholds=thresholds or Thresholds(),
             dimensions=dimensions or Dimensions(),
             window_s=assess_s,
-            forecast=forecast if proactive else None,
+            forecast=forecast if self.proactive else None,
         )
         self._refusals = Refusals()
         self._patience = Patience()
@@ -219,7 +220,7 @@ class Symbiotic(Strategy):
         smaller = _smaller(choices, planned)
         if not smaller:
             return self._stay(snapshot, view, loads, here, f"right size: {here.where}")
-        if self._patience.wanted and not self._proactive:  # a forecast looks for what comes back itself
+        if self._patience.wanted and not self.proactive:  # a forecast looks for what comes back itself
             wait_s = WAIT * self._assess_s
             patient = self._known.view(snapshot, self._known.highest(loads, snapshot.now_s - wait_s))
             fewer = self._what(smaller[0])
@@ -357,3 +358,10 @@ def _relieves(choice: _Choice, here: Judged, planned: Layout) -> bool:
 def _smaller(choices: Sequence[_Choice], planned: Layout) -> list[_Choice]:
     """Those with fewer nodes that are not stressed."""
     return [c for c in choices if c.layout.main_nodes < planned.main_nodes and c.judged.over <= 1 + SLACK]
+
+
+class SymbioticProactive(Symbiotic):
+    """Algorithm 1, sized for the load that is forecast."""
+
+    name = "symbiotic-proactive"
+    proactive = True
