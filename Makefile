@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test unit lint bench soak docs clean
+.PHONY: help setup java demo test test-long unit lint bench soak docs site clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -31,6 +31,9 @@ test: setup lint unit  ## All tests, with real Spark clusters; under ten minutes
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" tests
 	$(BIN)/pytest -q -m "spark and alone" tests
 
+test-long: setup  ## The tests that take minutes each, on real Spark clusters
+	$(BIN)/pytest -q -m long tests
+
 unit: setup  ## The tests that need no Spark, on all cores
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not spark"
 
@@ -45,8 +48,11 @@ bench: setup  ## Speeds, and the side-by-side run against Spark's dynamic alloca
 soak: setup  ## An hour of the loop: memory and CPU stay flat (EBBFLOW_SOAK_SECONDS=600 for less)
 	$(BIN)/python -m benchmarks.soak
 
-docs: setup  ## Make the generated reference pages anew
+site: docs  ## Build the documentation into site/, with an API reference
+	$(BIN)/zensical build --clean
+
+docs: setup  ## Regenerate the reference pages
 	$(BIN)/ebbflow metrics --markdown > docs/metrics.md
 
 clean:  ## Remove what setup made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -30,6 +30,15 @@ settings.load_profile("default" if os.environ.get("EBBFLOW_RANDOM_TESTS") else "
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked ``long`` out unless the ``-m`` expression names the marker, as ``make test-long`` does."""
+    if "long" in config.getoption("markexpr"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
 def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.0) -> None:
     """Wait for a condition, not for a time; say what did not come."""
     deadline_s = time.monotonic() + within_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,7 @@ def test_loads_are_lower_and_shorter_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_symbiotic_grows_on_a_real_cluster() -> None:
     from ebbflow.papers.elysium.on_spark import SparkCase, run_on_spark

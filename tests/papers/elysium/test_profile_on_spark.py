@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +24,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.skipif(
-    "EBBFLOW_LONG_TESTS" not in os.environ, reason="two minutes; EBBFLOW_LONG_TESTS=1 runs it"
-)
+@pytest.mark.long
 def test_a_phase_on_spark_ends_with_a_profile_that_queries_can_be_sized_by(tmp_path: Path) -> None:
     file = tmp_path / "top-words.toml"
     options = "--pipeline top-words --target spark --steps 1 --hold 20s --peak 1000 --no-check --json"

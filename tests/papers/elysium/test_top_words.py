@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -105,7 +104,7 @@ def test_there_is_one_final_ranker(spark, tmp_path) -> None:
         TopWords(load="constant(1)").start(spark, str(tmp_path), None, {"final-ranker": 2})
 
 
-@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
+@pytest.mark.long
 def test_the_demo_keeps_what_it_promises(tmp_path) -> None:
     """One executor, three at least, one again; every row once; within the objective; and all of it printed."""
     report = tmp_path / "report.html"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import date
 
 import numpy as np
@@ -48,7 +47,7 @@ def test_the_policy_of_a_case_does_the_same_from_a_file(case: Case) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="minutes; EBBFLOW_LONG_TESTS=1 runs it")
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", [case.name for case in CASES])
 def test_a_real_cluster_shows_it_within_one_reading(case: str) -> None:
@@ -58,7 +57,7 @@ def test_a_real_cluster_shows_it_within_one_reading(case: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.alone
-@pytest.mark.skipif("EBBFLOW_LONG_TESTS" not in os.environ, reason="a minute; EBBFLOW_LONG_TESTS=1 runs it")
+@pytest.mark.long
 def test_a_real_cluster_shows_a_short_case_within_one_reading() -> None:
     """About a minute: half of it the case, half what a cluster takes to start."""
     (result,) = run_cases(SPARK, [QUICK.name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,9 +24,7 @@ pytestmark = pytest.mark.spark
 SPEC = TraceSpec(events=9_000, machines=60, span_s=2.2 * 3600, seed=3, parts=4)
 
 
-LONG = pytest.mark.skipif(
-    "EBBFLOW_LONG_TESTS" not in os.environ, reason="a minute; EBBFLOW_LONG_TESTS=1 runs it"
-)
+LONG = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
