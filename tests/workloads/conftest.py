@@ -1,4 +1,4 @@
-"""Trace files made for one test."""
+"""A fixture that writes trace files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Callable[[str], str]:
-    """Writes a trace file and gives its name."""
+    """Write a trace file and return its name."""
 
     def write(text: str) -> str:
         file = tmp_path / "trace.csv"

@@ -19,7 +19,7 @@ from ebbflow.workloads import (
     Sum,
 )
 
-# nothing so slow that its rows come in years, nor so fast that they cannot be counted
+# not so slow that rows take years, nor so fast that they overflow the counter
 rates = st.one_of(st.just(0.0), st.floats(0.01, 1e6))
 periods = st.one_of(st.floats(0.001, 1e6), st.integers(1, 86400).map(float))
 seeds = st.integers(0, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""The law of arrivals: exact, monotone, with an exact inverse, whoever asks in whatever order."""
+"""Arrivals are exact and monotone, have an exact inverse, and do not depend on the order of requests."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def test_a_third_of_a_row_each_second_is_a_row_every_three() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(loads, st.lists(times, min_size=2, max_size=30))
-def test_rows_never_fall(load: Load, asked: list[float]) -> None:
+def test_rows_never_decrease(load: Load, requested: list[float]) -> None:
     arrivals = Arrivals(load)
-    counts = [arrivals.rows_by(time_s) for time_s in sorted(asked)]
+    counts = [arrivals.rows_by(time_s) for time_s in sorted(requested)]
     assert counts == sorted(counts)
-    assert arrivals.rows_by_each(np.array(sorted(asked))).tolist() == counts
+    assert arrivals.rows_by_each(np.array(sorted(requested))).tolist() == counts
 
 
 @settings(deadline=None, max_examples=60)
 @given(loads, st.lists(times, min_size=2, max_size=30), st.randoms(use_true_random=False))
-def test_rows_do_not_depend_on_the_order_of_asking(
-    load: Load, asked: list[float], dice: random.Random
+def test_rows_do_not_depend_on_the_order_of_requests(
+    load: Load, requested: list[float], dice: random.Random
 ) -> None:
     one, other = Arrivals(load), Arrivals(load)
-    shuffled = asked.copy()
+    shuffled = requested.copy()
     dice.shuffle(shuffled)
-    by_time = {time_s: one.rows_by(time_s) for time_s in asked}
+    by_time = {time_s: one.rows_by(time_s) for time_s in requested}
     assert {time_s: other.rows_by(time_s) for time_s in shuffled} == by_time
 
 
@@ -71,7 +71,7 @@ def test_each_row_arrives_at_the_first_moment_at_which_it_is_counted(
     first = arrivals.rows_by(around_s)
     try:
         times_s = arrivals.times_of(first, count)
-    except LoadError:  # so slow that the row would come in years
+    except LoadError:  # so slow that the row would arrive in years
         return
     come = np.isfinite(times_s)
     times_s, rows = times_s[come], np.arange(first, first + count)[come]
@@ -95,7 +95,7 @@ def test_times_do_not_depend_on_how_rows_are_grouped(load: Load, first: int, cou
     assert np.concatenate((parts[1], parts[0])).tolist() == whole.tolist()
 
 
-def test_finite_load_stays_at_its_total_and_its_other_rows_never_come(
+def test_a_finite_load_stays_at_its_total_and_further_rows_never_arrive(
     trace_file: Callable[[str], str],
 ) -> None:
     file = trace_file("0,104\n300,100\n600,99\n")
@@ -107,7 +107,7 @@ def test_finite_load_stays_at_its_total_and_its_other_rows_never_come(
     assert times_s[1:].tolist() == [math.inf, math.inf]
 
 
-def test_load_that_ends_within_a_second_has_brought_all_its_rows_by_then(
+def test_a_load_that_ends_within_a_second_is_complete_at_its_end(
     trace_file: Callable[[str], str],
 ) -> None:
     trace = Trace(file=trace_file("0,10\n1,20\n2,30\n"), speed=2)
@@ -117,31 +117,31 @@ def test_load_that_ends_within_a_second_has_brought_all_its_rows_by_then(
     assert arrivals.times_of(59, 1).tolist() == [1.5]
 
 
-def test_load_without_rows_never_brings_any() -> None:
+def test_a_load_of_zero_has_no_rows() -> None:
     assert Arrivals(Constant(level_per_s=0)).times_of(0, 2).tolist() == [math.inf, math.inf]
     assert Arrivals(Constant(level_per_s=0)).total_rows is None
 
 
-def test_rows_after_a_long_silence_still_come() -> None:
+def test_rows_after_a_long_pause_still_arrive() -> None:
     arrivals = Arrivals(Step(base_per_s=0, peak_per_s=1, at_s=100_000))
     assert arrivals.times_of(0, 2).tolist() == [100_001, 100_002]
 
 
-def test_what_lies_years_ahead_is_refused() -> None:
+def test_times_beyond_five_years_are_refused() -> None:
     arrivals = Arrivals(Constant(level_per_s=1))
     for far_s in (1e9, 1e300, math.inf):
-        with pytest.raises(LoadError, match="constant\\(1\\) is followed for 5 years"):
+        with pytest.raises(LoadError, match="constant\\(1\\) is evaluated for at most 5 years"):
             arrivals.rows_by(far_s)
-        with pytest.raises(LoadError, match="followed for 5 years"):
+        with pytest.raises(LoadError, match="evaluated for at most 5 years"):
             arrivals.rows_by_each(np.array([far_s]))
     with pytest.raises(LoadError, match=r"brings more than 2\^42 rows"):
         Arrivals(Constant(level_per_s=1e12)).rows_by(5000.0)
 
 
-def test_rows_are_counted_from_zero() -> None:
+def test_negative_rows_are_refused() -> None:
     arrivals = Arrivals(Constant(level_per_s=1))
     assert arrivals.times_of(3, 0).tolist() == []
-    with pytest.raises(ValueError, match="rows are counted from 0"):
+    with pytest.raises(ValueError, match="rows are numbered from 0"):
         arrivals.times_of(-1, 5)
 
 
@@ -154,7 +154,7 @@ def test_arrivals_survive_pickling_and_stay_small() -> None:
     assert [again.rows_by(float(t)) for t in range(0, 20_000, 777)] == counts
 
 
-def test_forgotten_chunks_come_back_the_same() -> None:
+def test_chunks_dropped_from_the_cache_are_computed_again_the_same() -> None:
     arrivals = Arrivals(parse_load("noise(sine(100, 900, 10m), 0.1, seed=3)"))
     early = arrivals.times_of(0, 1000)
     arrivals.rows_by(1_000_000.0)

@@ -1,4 +1,4 @@
-"""Reading loads as people write them, and writing them back."""
+"""Parsing load expressions and formatting loads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from strategies_for_loads import loads
 
 from ebbflow.errors import InputError, LoadError, UnknownNameError
 from ebbflow.workloads import Constant, Day, Load, Noise, Sine, Square, Trace, parse_load
-from ebbflow.workloads.parameters import write_text
+from ebbflow.workloads.parameters import quote
 
 
 @settings(deadline=None)
 @given(loads)
-def test_every_load_reads_back_from_its_text(load: Load) -> None:
+def test_every_load_survives_formatting_and_parsing(load: Load) -> None:
     assert parse_load(str(load)) == load
     assert str(parse_load(str(load))) == str(load)
 
 
-def complaint(text: str) -> str:
+def error_of(text: str) -> str:
     try:
         parse_load(text)
     except InputError as error:
@@ -30,8 +30,8 @@ def complaint(text: str) -> str:
 
 
 @given(st.text(min_size=1, max_size=80))
-def test_any_text_is_a_load_or_one_line_of_what_is_wrong(text: str) -> None:
-    assert len(complaint(text).splitlines()) <= 1
+def test_any_text_is_a_load_or_gives_a_one_line_error(text: str) -> None:
+    assert len(error_of(text).splitlines()) <= 1
 
 
 @given(
@@ -39,8 +39,8 @@ def test_any_text_is_a_load_or_one_line_of_what_is_wrong(text: str) -> None:
         st.sampled_from(["sine", "(", ")", ",", "=", "+", "*", "2", "base", "10m", "'", "constant", "-", " "])
     )
 )
-def test_any_heap_of_the_right_words_is_a_load_or_an_input_error(words: list[str]) -> None:
-    assert len(complaint("".join(words)).splitlines()) <= 1
+def test_any_sequence_of_valid_words_is_a_load_or_gives_a_one_line_error(words: list[str]) -> None:
+    assert len(error_of("".join(words)).splitlines()) <= 1
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_any_heap_of_the_right_words_is_a_load_or_an_input_error(words: list[str
         ),
     ],
 )
-def test_loads_are_read_as_written(text: str, load: Load) -> None:
+def test_expressions_are_parsed(text: str, load: Load) -> None:
     assert parse_load(text) == load
 
 
@@ -79,43 +79,43 @@ def test_loads_are_read_as_written(text: str, load: Load) -> None:
         ("   ", "a load cannot be empty"),
         ("50", "column 1: expected a load like constant(50), found '50'"),
         ("constant", "column 9: expected '(' and the arguments of constant, found the end"),
-        ("constant()", "column 10: constant lacks the argument rate"),
+        ("constant()", "column 10: constant is missing the argument rate"),
         ("constant(", "column 10: expected rate of constant, rows per second"),
         ("constant(5", "column 11: expected ',' or the ')' that closes constant(, found the end"),
-        ("constant(5))", "column 12: ')' comes after the end of the load; there is one ')' too many"),
-        ("constant(5) sine", "column 13: 'sine' comes after the end of the load"),
+        ("constant(5))", "column 12: unexpected ')' after the end of the load; there is an extra ')'"),
+        ("constant(5) sine", "column 13: unexpected 'sine' after the end of the load"),
         ("constant(5) +", "column 14: expected a load like constant(50), found the end"),
-        ("(constant(5)", "column 13: expected ')' to close the '(' of column 1, found the end"),
-        ("constant(5, 6)", "column 13: '6' is one argument too many; constant has: rate"),
+        ("(constant(5)", "column 13: expected ')' to close the '(' in column 1, found the end"),
+        ("constant(5, 6)", "column 13: unexpected argument '6'; the arguments of constant are: rate"),
         ("constant(5,)", "column 12: expected another argument after ','"),
         ("constant(-5)", "column 10: rate of constant is -5; it must be rows per second"),
         ("constant(nan)", "column 10: rate of constant is 'nan'; it must be rows per second"),
         ("constant(inf)", "column 10: rate of constant is 'inf'; it must be rows per second"),
         ("constant(1e999)", "column 10: rate of constant is inf; it must be rows per second"),
         ("constant(=5)", "column 10: expected rate of constant"),
-        ("sine(1, 2)", "column 10: sine lacks the argument period (after which it starts again)"),
+        ("sine(1, 2)", "column 10: sine is missing the argument period (length of one cycle)"),
         ("sine(1, 2, period=0s)", "column 19: period of sine is 0s; it must be a duration"),
         ("sine(1, 2, period=60)", "column 19: period of sine is '60'; it must be a duration"),
         ("sine(1, 2, perod=1m)", "column 12: sine has no argument 'perod': did you mean 'period'?"),
-        ("sine(1, 2, base=1, period=1m)", "column 12: sine has its argument base twice"),
+        ("sine(1, 2, base=1, period=1m)", "column 12: sine has the argument base twice"),
         ("sine(base=1, 2, 1m)", "column 14: '2' needs a name"),
         ("sine(9, 2, 1m)", "column 1: sine has its peak 2 below its base 9"),
         ("stair(1, 2, 1.5, 1m)", "column 13: steps of stair is '1.5'; it must be a whole number"),
         ("noise(5, 0.1)", "column 7: expected a load like constant(50), found '5'"),
         ("noise(constant(5), -1)", "column 20: amount of noise is -1; it must be a spread"),
-        ("x * constant(5)", "column 1: 'x' is not a number; a load is multiplied like"),
+        ("x * constant(5)", "column 1: 'x' is not a number; write a multiple of a load like"),
         ("0 * constant(5)", "column 1: the factor of a load is 0; it must be a number above 0"),
-        ("constant(5) - constant(1)", "column 13: '-' comes after the end of the load"),
-        ("constant(5) ; rm", "column 13: ';' does not belong there"),
+        ("constant(5) - constant(1)", "column 13: unexpected '-' after the end of the load"),
+        ("constant(5) ; rm", "column 13: unexpected character ';'"),
         ("constant('5\n6')", "column 10: rate of constant is '5 6'; it must be rows per second"),
         ("trace('a.csv", "column 7: the quote ' is not closed"),
-        ("(" * 1000, "nested more than 50 deep"),
+        ("(" * 1000, "nested more than 50 levels deep"),
         ("trace(a.csv, between=cubic)", "between of trace is 'cubic'; it must be hold, draw or line"),
         ("trace(a.csv, repeat=maybe)", "repeat of trace is 'maybe'; it must be true or false"),
         ("trace(no_such.csv)", "column 1: there is no trace file 'no_such.csv'"),
     ],
 )
-def test_mistakes_are_named_with_their_column(text: str, problem: str) -> None:
+def test_errors_name_the_column(text: str, problem: str) -> None:
     with pytest.raises(LoadError) as caught:
         parse_load(text)
     assert problem in str(caught.value)
@@ -133,16 +133,16 @@ def test_python_is_never_evaluated() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain-1_a.csv", "two words, and a comma.csv", 'it\'s "x".csv', "1e+5"])
-def test_files_of_any_name_are_read_back(
+def test_file_names_with_special_characters_survive_formatting(
     name: str, trace_file: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("traces") / name
     file.write_text("0,1\n1,2\n")
     load = Trace(file=str(file), peak_per_s=2000, speed=60, repeat=True, end_s=1.5, between="draw")
     assert parse_load(str(load)) == load
-    assert parse_load(f"trace({write_text(str(file))})") == Trace(file=str(file))
+    assert parse_load(f"trace({quote(str(file))})") == Trace(file=str(file))
 
 
-def test_trace_is_written_as_in_the_design(trace_file: Callable[[str], str]) -> None:
+def test_a_trace_is_formatted_as_it_is_usually_written(trace_file: Callable[[str], str]) -> None:
     file = trace_file("second,events\n0,1\n1,2\n")
     assert str(parse_load(f"trace('{file}', peak=2000, speed=60)")) == f"trace({file}, peak=2000, speed=60)"

@@ -1,4 +1,4 @@
-"""Labelled tweets: read as they are, over and over, and what is wrong with a file is said."""
+"""Labelled tweets are read unchanged and repeated; invalid files are refused with the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["tweets.csv", "tweets.csv.gz"])
-def test_a_text_may_have_commas_quotes_and_lines_and_other_columns_are_skipped(file, name) -> None:
+def test_texts_may_have_commas_quotes_and_line_breaks_and_other_columns_are_ignored(file, name) -> None:
     tweets = read_labelled_tweets(
         file('created,text,sentiment\n1,"so, ""good""\nbye",positive\n2,,neutral\n3,meh,negative\n', name)
     )
@@ -32,7 +32,7 @@ def test_a_text_may_have_commas_quotes_and_lines_and_other_columns_are_skipped(f
     assert tweets.labels.to_pylist() == ["positive", "neutral", "negative"]
 
 
-def test_rows_go_round(file) -> None:
+def test_rows_start_over_after_the_last_tweet(file) -> None:
     tweets = read_labelled_tweets(file("sentiment,text\nneutral,a\npositive,b\nnegative,c\n"))
     texts, labels = tweets.rows(10**12, 7)
     first = 10**12 % 3
@@ -52,22 +52,27 @@ def test_a_file_that_changed_is_read_again(file) -> None:
         ("", "Empty CSV file"),
         ("sentiment,text\n", "it has no rows"),
         ("label,text\nneutral,a\n", "'sentiment'"),
-        ("sentiment,text\ngood,a\n", "'good' is no sentiment"),
+        ("sentiment,text\ngood,a\n", "'good' is not a sentiment"),
         ("sentiment,text\nneutral,a,b\n", "Expected 2 columns"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_in_one_line(file, text, words) -> None:
+def test_an_invalid_file_is_refused_in_one_line(file, text, words) -> None:
     with pytest.raises(InputError, match=words) as error:
         read_labelled_tweets(file(text))
     assert "it needs the columns sentiment (negative, neutral, positive) and text" in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_is_refused() -> None:
     with pytest.raises(InputError, match=r"there is no file of labelled tweets 'none\.csv'"):
         read_labelled_tweets("none.csv")
 
 
-def test_the_shared_tweets_are_all_read(shared_data: Path) -> None:
-    tweets = read_labelled_tweets(shared_data / "text" / "airline_tweets.csv.gz")
-    assert Counter(tweets.labels.to_pylist()) == {"negative": 9178, "neutral": 3099, "positive": 2363}
+def test_a_file_of_several_megabytes_with_line_breaks_in_texts_is_read_completely(file) -> None:
+    """Arrow reads blocks of 1 MB; a quoted text may cross the border of one."""
+    sentiments = ["negative", "neutral", "positive", "negative"]
+    texts = [f"@airline flight {n}, delayed\nagain: " + "so long " * (n % 40) for n in range(20_000)]
+    lines = [f'{sentiments[n % 4]},"{text}"' for n, text in enumerate(texts)]
+    tweets = read_labelled_tweets(file("\n".join(["sentiment,text", *lines]), "tweets.csv.gz"))
+    assert tweets.texts.to_pylist() == texts
+    assert Counter(tweets.labels.to_pylist()) == {"negative": 10_000, "neutral": 5_000, "positive": 5_000}

@@ -1,4 +1,4 @@
-"""What every load keeps to, and how loads are added and multiplied."""
+"""The contract of every load, and how loads are added and multiplied."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ def test_sum_of_sums_is_one_sum() -> None:
     assert (a + b + c).rate_per_s(np.zeros(1)).tolist() == [6.0]
 
 
-def test_multiple_of_a_load_multiplies_its_rate_from_either_side() -> None:
+def test_a_factor_on_either_side_multiplies_the_rate() -> None:
     load = Sine(base_per_s=1, peak_per_s=3, period_s=60)
     assert 2 * load == load * 2 == Scaled(factor=2, load=load)
     assert (2 * load).rate_per_s(np.array([30.0])).tolist() == [6.0]
 
 
-def test_load_cannot_be_multiplied_by_less_than_nothing() -> None:
+def test_a_load_cannot_be_multiplied_by_a_negative_number() -> None:
     with pytest.raises(LoadError, match="factor of a load is -1; it must be a number above 0"):
         _ = -1 * Constant(level_per_s=1)
     with pytest.raises(TypeError):
         _ = Constant(level_per_s=1) + 1  # type: ignore[operator]
 
 
-def test_endless_loads_say_so_and_have_a_natural_length() -> None:
+def test_endless_loads_have_an_infinite_duration_and_a_finite_span() -> None:
     load = Constant(level_per_s=1) + Step(base_per_s=0, peak_per_s=1, at_s=300)
     assert load.duration_s == math.inf
     assert load.span_s == 600

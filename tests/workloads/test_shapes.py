@@ -1,4 +1,4 @@
-"""Each shape looks as its name says."""
+"""The form of each load shape."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_day_has_a_night_a_morning_a_dip_and_a_higher_evening() -> None:
     assert hours[rise.argmax()] < 9.5  # the morning is steepest of all rises
 
 
-def test_periodic_has_as_many_peaks_in_each_period_as_asked_for() -> None:
+def test_periodic_has_the_given_number_of_peaks_in_each_period() -> None:
     load = Periodic(base_per_s=10, peak_per_s=20, period_s=600, peaks=4, seed=7)
     for period in range(3):
         high = load.rate_per_s(np.arange(period * 600, (period + 1) * 600, 0.1)) == 20
@@ -109,19 +109,19 @@ def test_noise_keeps_the_mean_and_changes_once_a_second() -> None:
     assert load.rate_per_s(np.array([7.0, 7.5, 7.999])).tolist() == [rates[7]] * 3
 
 
-def test_noise_of_a_second_does_not_depend_on_what_else_is_asked() -> None:
+def test_noise_of_a_second_does_not_depend_on_other_requests() -> None:
     load = Noise(load=Constant(level_per_s=100), amount=0.3, seed=5)
     assert load.rate_per_s(np.array([41.0]))[0] == load.rate_per_s(np.arange(100.0))[41]
     other = Noise(load=Constant(level_per_s=100), amount=0.3, seed=6)
     assert load.rate_per_s(np.array([41.0]))[0] != other.rate_per_s(np.array([41.0]))[0]
 
 
-def test_peak_below_base_says_what_was_meant() -> None:
+def test_a_peak_below_the_base_is_refused_with_a_suggestion() -> None:
     with pytest.raises(LoadError, match="peak 100 below its base 900; did you mean base=100, peak=900"):
         Sine(base_per_s=900, peak_per_s=100, period_s=60)
 
 
-def test_shape_checks_its_arguments_without_an_expression_too() -> None:
+def test_shapes_made_in_python_check_their_arguments() -> None:
     with pytest.raises(LoadError, match="rate of constant is nan; it must be rows per second"):
         Constant(level_per_s=float("nan"))
     with pytest.raises(LoadError, match="peaks in a period of 2s; each needs at least a second"):

@@ -10,8 +10,8 @@ import numpy as np
 
 from ebbflow.errors import InputError, LoadError
 from ebbflow.workloads import Load, Noise, Trace, parse_load
-from ebbflow.workloads.parameters import write_duration, write_number, write_text
-from ebbflow.workloads.trace_file import read_samples
+from ebbflow.workloads.parameters import format_exact_duration, format_number, quote
+from ebbflow.workloads.trace import read_samples
 
 _TRACE_ENDINGS = (".csv", ".csv.gz")
 
@@ -74,7 +74,7 @@ def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds
 
 def built_in_loads(peak_per_s: float) -> list[NamedLoad]:
     """What is compared on where no load is named: each shape between a tenth of the peak and the peak."""
-    peak, base, half = (write_number(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
+    peak, base, half = (format_number(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
     between = f"base={base}, peak={peak}"
     texts = {
         "constant": f"constant({half})",
@@ -120,9 +120,9 @@ def _busiest(file: Path, *, peak_per_s: float, speed: float, seconds: float) -> 
         totals = np.bincount(which, weights=samples.events)[:whole]
         first = int(np.argmax(totals))
         start_s, end_s = first * stretch_s, (first + 1) * stretch_s
-        section = f", start={write_duration(start_s)}, end={write_duration(end_s)}"
-    sped = f", speed={write_number(speed)}" if speed != 1 else ""
-    return f"trace({write_text(str(file))}, peak={write_number(round(peak_per_s, 1))}{sped}{section})"
+        section = f", start={format_exact_duration(start_s)}, end={format_exact_duration(end_s)}"
+    sped = f", speed={format_number(speed)}" if speed != 1 else ""
+    return f"trace({quote(str(file))}, peak={format_number(round(peak_per_s, 1))}{sped}{section})"
 
 
 def _stem(file: Path) -> str:

@@ -1,16 +1,25 @@
 """Loads and rows: how much arrives when (shapes, traces, arrivals), and what arrives (tweets).
 
-Importing this loads numpy and pyarrow, never pandas: a source does it in every executor.
+==============  =============================================================================================
+``load``        a load: rows per second over time; sums and multiples of loads
+``parameters``  the arguments of load shapes: how they are parsed, checked and formatted
+``shapes``      loads given by a formula: constant, sine, step, noise, …
+``trace``       recorded loads: trace files, and the counted rows of a run
+``expression``  the text form of a load, ``sine(base=100, peak=900, period=10m) + constant(50)``
+``arrivals``    when each row of a load arrives
+``tweets``      generated tweets, and labelled tweets from a file
+``hashing``     random numbers by counter, which make loads and tweets reproducible
+==============  =============================================================================================
+
+Importing this package loads numpy and pyarrow but never pandas: every executor of a source imports it.
 """
 
 from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import SHAPES, parse_load
-from ebbflow.workloads.labelled_tweets import LabelledTweets, read_labelled_tweets
 from ebbflow.workloads.load import Load, Scaled, Shape, Sum
-from ebbflow.workloads.noise import Noise
-from ebbflow.workloads.shapes import Constant, Day, Periodic, Sawtooth, Sine, Square, Stair, Step
-from ebbflow.workloads.trace import Trace
-from ebbflow.workloads.tweets import STOP_WORDS, Tweets
+from ebbflow.workloads.shapes import Constant, Day, Noise, Periodic, Sawtooth, Sine, Square, Stair, Step
+from ebbflow.workloads.trace import Recorded, Trace
+from ebbflow.workloads.tweets import STOP_WORDS, LabelledTweets, Tweets, read_labelled_tweets
 
 __all__ = [
     "SHAPES",
@@ -22,6 +31,7 @@ __all__ = [
     "Load",
     "Noise",
     "Periodic",
+    "Recorded",
     "Sawtooth",
     "Scaled",
     "Shape",

@@ -1,96 +1,41 @@
-"""When each row of a load arrives: what a source of rows and a simulator both ask."""
+"""When each row of a load arrives: used by row sources and by the simulator."""
 
 from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.curve import Floats
 from ebbflow.errors import LoadError
 from ebbflow.workloads.load import Load
-
-# A load that was counted: how many rows had come at which time.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted(Load):
-    """Rows as they were counted, evenly between one count and the next. It ends with the last count.
-
-    >>> load = Counted(source="run.jsonl", arrived=Curve.of([(0, 0), (10, 100), (15, 400)]))
-    >>> load.rate_per_s(np.array([0.0, 9.9, 10.0, 15.0])), load.duration_s
-    (array([10., 10., 60.,  0.]), 15.0)
-    >>> str(load)
-    'recorded(run.jsonl)'
-    """
-
-    source: str
-    """Where it was counted, for people."""
-    arrived: Curve
-    """(time, rows so far): times ascend from 0, rows never fall."""
-
-    def __post_init__(self) -> None:
-        times_s, rows = self.arrived.times_s, self.arrived.values
-        if len(times_s) < 2 or times_s[0] != 0.0 or np.any(np.diff(times_s) <= 0):
-            raise LoadError(f"the counts of {self.source} must be at two times or more that ascend from 0")
-        if not np.all(np.isfinite(rows)) or np.any(np.diff(rows) < 0):
-            raise LoadError(f"the counts of {self.source} must be finite and never fall")
-
-    @property
-    def duration_s(self) -> float:
-        """When the last count was."""
-        return float(self.arrived.times_s[-1])
-
-    @property
-    def span_s(self) -> float:
-        """The same: it has an end."""
-        return self.duration_s
-
-    @property
-    def sample_step_s(self) -> float:
-        """The median distance of its counts."""
-        return float(np.median(np.diff(self.arrived.times_s)))
-
-    def _rate_per_s(self, times_s: Floats) -> Floats:
-        slopes = np.diff(self.arrived.values) / np.diff(self.arrived.times_s)
-        index = np.searchsorted(self.arrived.times_s, times_s, side="right") - 1
-        return np.asarray(slopes[np.clip(index, 0, len(slopes) - 1)])
-
-    def _rows_between(self, edges_s: Floats) -> Floats:
-        return np.diff(self.arrived.interpolated(edges_s))
-
-    def __str__(self) -> str:
-        return f"recorded({self.source})"
-
 
 Ints = npt.NDArray[np.int64]
 
 _TICK_BITS = 20
 _TICKS_PER_ROW = 1 << _TICK_BITS
-_MOST_TICKS = 1 << 62
+_MAX_TICKS = 1 << 62
 _CHUNK_S = 4096
-_KEPT_CHUNKS = 64
+_CACHED_CHUNKS = 64
 HORIZON_S = 5 * 365 * 86400
-"""How far a load is followed. Further than any run, and near enough to be reached in seconds."""
+"""The longest time for which a load is evaluated: longer than any run, yet computed in seconds."""
 _FAR_S = 2.0 * HORIZON_S
-"""Where an endless load would end: beyond the horizon, so never reached."""
+"""The end of an endless load: beyond the horizon, so never reached."""
 
 
 class Arrivals:
-    """The cumulative curve of a load, in whole rows: rows_by(t) = ⌊∫₀ᵗ rate⌋, and its inverse.
+    """The cumulative curve of a load in whole rows, rows_by(t) = ⌊∫₀ᵗ rate⌋, and its inverse.
 
-    Row i arrives when the integral reaches i + 1. Within each second of the load rows come evenly. The curve
-    is kept in whole ticks of 2⁻²⁰ rows at whole seconds, rounded from the exact integral, so that it
+    Row i arrives when the integral reaches i + 1. Rows arrive evenly within each second. The curve is stored at
+    whole seconds in ticks of 2⁻²⁰ rows, rounded from the exact integral. Therefore it
 
-    - never falls, and is the same whoever asks in whatever order, in this process or another;
-    - has an exact inverse: ``times_of`` gives the first float t with rows_by(t) ≥ i + 1;
-    - loses nothing to rounding: 104 rows held over 300 s are 104 rows at the end.
+    - never decreases, and does not depend on the process or the order of requests;
+    - has an exact inverse: ``times_of`` returns the first float t with rows_by(t) ≥ i + 1;
+    - loses nothing to rounding: 104 rows spread over 300 s are 104 rows at the end.
 
-    It is computed as far as it is asked for, in chunks, of which only the last few stay in memory. Pickled,
-    it is the load alone.
+    It is computed on demand in chunks, of which only the most recent are cached. Only the load is pickled.
 
     >>> from ebbflow.workloads import parse_load
     >>> arrivals = Arrivals(parse_load("constant(4)"))
@@ -104,12 +49,12 @@ class Arrivals:
         self.load = load
         self._endless = math.isinf(load.duration_s)
         self._end_s = _FAR_S if self._endless else load.duration_s
-        # the last second of a load may be a part of one
+        # the last second of a load may be a partial one
         self._last_second = math.ceil(self._end_s) - 1
         self._last_length_s = self._end_s - self._last_second
-        # per chunk: ticks before it, and the part of a tick that rounding left over
+        # per chunk: ticks before it, and the rounding remainder of a tick
         self._bases: list[tuple[int, float]] = [(0, 0.0)]
-        self._silent_since_s = 0.0
+        self._last_rows_s = 0.0
         self._tables: dict[int, Ints] = {}
         self._lock = threading.Lock()
 
@@ -121,7 +66,7 @@ class Arrivals:
 
     @property
     def total_rows(self) -> int | None:
-        """How many rows come in all; None if the load does not end."""
+        """All rows of the load; None if it does not end."""
         return None if self._endless else self._rows_at_end()
 
     def rows_by(self, time_s: float) -> int:
@@ -135,13 +80,13 @@ class Arrivals:
         offset = second % _CHUNK_S
         low = int(table[offset])
         rise = int(table[offset + 1]) - low
-        way = time_s - second
+        part = time_s - second
         if second == self._last_second:
-            way /= self._last_length_s
-        return (low + min(int(way * rise), rise)) >> _TICK_BITS
+            part /= self._last_length_s
+        return (low + min(int(part * rise), rise)) >> _TICK_BITS
 
     def rows_by_each(self, times_s: Floats) -> Ints:
-        """``rows_by`` of many times at once, in any order.
+        """``rows_by`` for many times, in any order.
 
         >>> from ebbflow.workloads import Constant
         >>> Arrivals(Constant(level_per_s=10)).rows_by_each(np.array([2.0, -1.0, 0.55]))
@@ -160,21 +105,21 @@ class Arrivals:
         return rows
 
     def times_of(self, first_row: int, count: int) -> Floats:
-        """When each of ``count`` rows arrives, from row ``first_row`` on; infinite for rows that never do.
+        """Arrival times of ``count`` rows starting at ``first_row``; infinite for rows that never arrive.
 
         >>> from ebbflow.workloads import parse_load
         >>> Arrivals(parse_load("step(base=0, peak=2, at=10s)")).times_of(0, 4)
         array([10.5, 11. , 11.5, 12. ])
         """
         if first_row < 0 or count < 0:
-            raise ValueError(f"rows are counted from 0; there are no {count} rows from row {first_row} on")
+            raise ValueError(f"invalid range of {count} rows from row {first_row}: rows are numbered from 0")
         times_s = np.full(count, math.inf)
         if count == 0:
             return times_s
-        if first_row + count > _MOST_TICKS >> _TICK_BITS:
-            raise LoadError(f"row {first_row + count} of a load cannot be counted; the limit is 2^42 rows")
+        if first_row + count > _MAX_TICKS >> _TICK_BITS:
+            raise LoadError(f"row {first_row + count} is beyond the limit of 2^42 rows for a load")
         targets = np.arange(first_row + 1, first_row + count + 1, dtype=np.int64) << _TICK_BITS
-        self._follow_to_ticks(int(targets[-1]))
+        self._extend_to_ticks(int(targets[-1]))
         bases = np.array([ticks for ticks, _ in self._bases], dtype=np.int64)
         cuts = np.searchsorted(targets, bases, side="right")
         for chunk in np.flatnonzero(np.diff(cuts)):
@@ -183,25 +128,25 @@ class Arrivals:
         return times_s
 
     def _rows_in(self, chunk: int, times_s: Floats) -> Ints:
-        """``rows_by`` for times in one chunk, both its ends included; the same arithmetic on arrays."""
+        """``rows_by`` for times in one chunk, both ends included: the same arithmetic on arrays."""
         table = self._table(chunk)
         offset = np.minimum(times_s.astype(np.int64) - chunk * _CHUNK_S, _CHUNK_S - 1)
         second = offset + chunk * _CHUNK_S
         low = table[offset]
         rise = table[offset + 1] - low
-        way = times_s - second
-        way = np.where(second == self._last_second, way / self._last_length_s, way)
-        return np.asarray((low + np.minimum((way * rise).astype(np.int64), rise)) >> _TICK_BITS)
+        part = times_s - second
+        part = np.where(second == self._last_second, part / self._last_length_s, part)
+        return np.asarray((low + np.minimum((part * rise).astype(np.int64), rise)) >> _TICK_BITS)
 
     def _times_in(self, chunk: int, targets: Ints) -> Floats:
-        """First float at which each of the ticks, which fall into one chunk, is reached."""
+        """The first float at which each tick count is reached; all fall into one chunk."""
         table = self._table(chunk)
         offset = np.searchsorted(table, targets, side="left") - 1
         low = table[offset]
         second = offset + chunk * _CHUNK_S
         length_s = np.where(second == self._last_second, self._last_length_s, 1.0)
         times_s = second + (targets - low) / (table[offset + 1] - low) * length_s
-        # the quotient is right to a few units in the last place; step to the exact first float
+        # the quotient is accurate to a few units in the last place: step to the exact first float
         rows = targets >> _TICK_BITS
         while (early := self._rows_in(chunk, times_s) < rows).any():
             times_s[early] = np.nextafter(times_s[early], math.inf)
@@ -214,33 +159,33 @@ class Arrivals:
 
     def _rows_at_end(self) -> int:
         chunks = self._last_second // _CHUNK_S + 1
-        self._follow_to_chunk(chunks)
+        self._extend_to_chunk(chunks)
         return self._bases[chunks][0] >> _TICK_BITS
 
     def _table(self, chunk: int) -> Ints:
         """Ticks at each second of a chunk, both ends included."""
         table = self._tables.get(chunk)
         if table is None:
-            self._follow_to_chunk(chunk)
+            self._extend_to_chunk(chunk)
             with self._lock:
                 table = self._compute(chunk)[0]
         return table
 
-    def _follow_to_chunk(self, chunk: int) -> None:
+    def _extend_to_chunk(self, chunk: int) -> None:
         if chunk * _CHUNK_S > HORIZON_S:
             raise self._too_far()
         while len(self._bases) <= chunk:
             self._extend()
 
-    def _follow_to_ticks(self, ticks: int) -> None:
-        """Extend the curve until it has risen so far, or will rise no more."""
+    def _extend_to_ticks(self, ticks: int) -> None:
+        """Extend the curve until it reaches a number of ticks or can no longer rise."""
         span_s = self.load.span_s
         while self._bases[-1][0] < ticks:
             reached_s = (len(self._bases) - 1) * _CHUNK_S
             if reached_s >= self._end_s:
                 return
-            # nothing came for a whole span, after the first: a load that is level or repeats brings no more
-            if reached_s - max(self._silent_since_s, span_s) >= span_s + _CHUNK_S:
+            # no rows for a whole span after the first: a load that is level or repeats brings no more
+            if reached_s - max(self._last_rows_s, span_s) >= span_s + _CHUNK_S:
                 return
             self._extend()
 
@@ -249,31 +194,31 @@ class Arrivals:
             chunk = len(self._bases) - 1
             if chunk * _CHUNK_S > HORIZON_S:
                 raise self._too_far()
-            _, base, silent = self._compute(chunk)
-            if not silent:
-                self._silent_since_s = (chunk + 1) * _CHUNK_S
+            _, base, empty = self._compute(chunk)
+            if not empty:
+                self._last_rows_s = (chunk + 1) * _CHUNK_S
             self._bases.append(base)
 
     def _too_far(self) -> LoadError:
-        return LoadError(f"the load {self.load} is followed for 5 years; what was asked for comes later")
+        return LoadError(f"the load {self.load} is evaluated for at most 5 years; the request is beyond that")
 
     def _compute(self, chunk: int) -> tuple[Ints, tuple[int, float], bool]:
-        """Table of a chunk whose base is known, base of the next, and whether nothing comes in it.
+        """The table of a chunk whose base is known, the base of the next chunk, and whether the chunk has no rows.
 
-        The sum within a chunk is in floats, from 0, where they are finest; between chunks it is in integers.
+        Sums are floats from 0 within a chunk, where floats are most precise, and integers between chunks.
         """
         ticks, rest = self._bases[chunk]
         edges_s = np.arange(chunk * _CHUNK_S, (chunk + 1) * _CHUNK_S + 1, dtype=np.float64)
         rows = np.concatenate(([0.0], np.cumsum(self.load.rows_between(edges_s))))
         exact = rows * _TICKS_PER_ROW + rest
-        if not ticks + exact[-1] < _MOST_TICKS:
+        if not ticks + exact[-1] < _MAX_TICKS:
             raise LoadError(
                 f"the load {self.load} brings more than 2^42 rows in {edges_s[-1]:g} s; "
-                "lower its rate, or look for a wrong count in what it was read from"
+                "lower its rate, or check its source for a wrong count"
             )
         risen = np.rint(exact).astype(np.int64)
         table = ticks + risen
-        while len(self._tables) >= _KEPT_CHUNKS:
+        while len(self._tables) >= _CACHED_CHUNKS:
             del self._tables[next(iter(self._tables))]
         self._tables[chunk] = table
         rise = int(risen[-1])

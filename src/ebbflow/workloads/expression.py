@@ -1,4 +1,4 @@
-"""Loads the way people write them: ``sine(base=100, peak=900, period=10m) + constant(50)``.
+"""Parsing of load expressions: ``sine(base=100, peak=900, period=10m) + constant(50)``.
 
 ::
 
@@ -7,9 +7,9 @@
     shape    = name "(" [ argument { "," argument } ] ")"
     argument = [ name "=" ] ( word | quoted | load )
 
-A word is a number, a duration, a name or a file; a file with spaces, commas or other signs stands in single
-or double quotes, and a quote inside is doubled. Arguments without a name come first, in the order of the
-shape. Nothing is ever evaluated: a load can only be what is in the catalogue below.
+A word is a number, a duration, a name or a file. A file name with spaces, commas or other special characters is put
+in single or double quotes, with inner quotes doubled. Positional arguments come before named ones. Nothing is
+evaluated: an expression can only name shapes of the catalogue below.
 """
 
 from __future__ import annotations
@@ -23,15 +23,8 @@ from typing import Any, NoReturn
 
 from ebbflow.errors import LoadError, UnknownNameError
 from ebbflow.workloads.load import LOAD, Load, Scaled, Shape
-from ebbflow.workloads.noise import Noise
-from ebbflow.workloads.parameters import (
-    BARE_WORD,
-    FACTOR,
-    Parameter,
-    parameters_of,
-    read_number,
-)
-from ebbflow.workloads.shapes import Constant, Day, Periodic, Sawtooth, Sine, Square, Stair, Step
+from ebbflow.workloads.parameters import BARE_WORD, FACTOR, Parameter, parameters_of, parse_number
+from ebbflow.workloads.shapes import Constant, Day, Noise, Periodic, Sawtooth, Sine, Square, Stair, Step
 from ebbflow.workloads.trace import Trace
 
 SHAPES: Mapping[str, type[Shape]] = MappingProxyType(
@@ -40,9 +33,9 @@ SHAPES: Mapping[str, type[Shape]] = MappingProxyType(
         for kind in (Constant, Day, Noise, Periodic, Sawtooth, Sine, Square, Stair, Step, Trace)
     }
 )
-"""All load shapes by name."""
+"""The catalogue of load shapes by name."""
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<quoted> "(?:[^"]|"")*" | '(?:[^']|'')*' )
@@ -56,7 +49,7 @@ _TOKEN = re.compile(
 
 
 def parse_load(text: str) -> Load:
-    """Read a load.
+    """Parse a load expression.
 
     >>> load = parse_load("noise(sine(100, 900, period=10m), 0.1, seed=3) + 2 * constant(50)")
     >>> str(load)
@@ -72,7 +65,7 @@ it must be a duration of at least 1ms, like 500ms, 30s, 10m or 1h30m
     ebbflow.errors.UnknownNameError: unknown load shape 'sinus': did you mean 'sine'? There are: constant, \
 day, noise, periodic, sawtooth, sine, square, stair, step, trace
     """
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,22 +73,22 @@ class _Token:
     kind: str
     text: str
     column: int
-    """From 1; the end of the text comes after its last column."""
+    """Counted from 1; the end token has the column after the text."""
 
     def __str__(self) -> str:
         return "the end" if self.kind == "end" else f"'{self.text}'"
 
 
 class _Parser:
-    """Recursive descent: one method for each line of the grammar."""
+    """Recursive descent with one method per line of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._depth = 0
         self._next = 0
-        self._tokens = self._tokenised()
+        self._tokens = self._tokenize()
 
-    def _tokenised(self) -> list[_Token]:
+    def _tokenize(self) -> list[_Token]:
         tokens, position, end = [], 0, len(self._text.rstrip())
         while position < end:
             match = _TOKEN.match(self._text, position)
@@ -103,8 +96,11 @@ class _Parser:
                 start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
                 sign = self._text[start]
                 if sign in "\"'":
-                    self._fail(start + 1, f"the quote {sign} is not closed; it must be closed by another")
-                self._fail(start + 1, f"'{sign}' does not belong there; a file with signs stands in quotes")
+                    self._fail(start + 1, f"the quote {sign} is not closed")
+                self._fail(
+                    start + 1,
+                    f"unexpected character '{sign}'; quote a file name with special characters",
+                )
             kind, found = match.lastgroup, match[match.lastgroup]
             if kind == "quoted":
                 found = found[1:-1].replace(found[0] * 2, found[0])
@@ -113,7 +109,7 @@ class _Parser:
         return [*tokens, _Token(kind="end", text="", column=end + 1)]
 
     def _fail(self, column: int, problem: str) -> NoReturn:
-        # a line break in the text must not make two lines of the message
+        # keep the message on one line even if the text has line breaks
         raise LoadError(re.sub(r"\s", " ", f"load '{self._text}', column {column}: {problem}"))
 
     @property
@@ -134,20 +130,22 @@ class _Parser:
             self._fail(self._token.column, f"expected {meant}, found {self._token}")
         self._take()
 
-    def whole(self) -> Load:
+    def parse(self) -> Load:
         if self._token.kind == "end":
             raise LoadError("a load cannot be empty; write it like constant(50)")
         load = self._load()
         token = self._token
         if token.kind != "end":
-            hint = "there is one ')' too many" if self._is(")") else "loads are joined by +"
-            self._fail(token.column, f"{token} comes after the end of the load; {hint}")
+            hint = "there is an extra ')'" if self._is(")") else "join loads with +"
+            self._fail(token.column, f"unexpected {token} after the end of the load; {hint}")
         return load
 
     def _load(self) -> Load:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            self._fail(self._token.column, f"nested more than {_DEEPEST} deep; write it flatter")
+        if self._depth > _MAX_DEPTH:
+            self._fail(
+                self._token.column, f"nested more than {_MAX_DEPTH} levels deep; simplify the expression"
+            )
         load = self._term()
         while self._is("+"):
             self._take()
@@ -160,12 +158,12 @@ class _Parser:
         while self._is("*", ahead=1):
             factors.append(self._factor())
             self._expect("*", "*")
-            if len(factors) > _DEEPEST:
-                self._fail(self._token.column, f"more than {_DEEPEST} factors; multiply them first")
+            if len(factors) > _MAX_DEPTH:
+                self._fail(self._token.column, f"more than {_MAX_DEPTH} factors; multiply them first")
         if self._is("("):
             opened = self._take()
             load = self._load()
-            self._expect(")", f"')' to close the '(' of column {opened.column}")
+            self._expect(")", f"')' to close the '(' in column {opened.column}")
         else:
             load = self._shape()
         for factor in reversed(factors):
@@ -175,13 +173,14 @@ class _Parser:
     def _factor(self) -> float:
         token = self._take()
         try:
-            factor = read_number(token.text)
+            factor = parse_number(token.text)
         except ValueError:
             self._fail(
-                token.column, f"'{token.text}' is not a number; a load is multiplied like 2 * constant(50)"
+                token.column,
+                f"'{token.text}' is not a number; write a multiple of a load like 2 * constant(50)",
             )
-        if not FACTOR.fits(factor):
-            self._fail(token.column, f"the factor of a load is {token.text}; it must be {FACTOR.must}")
+        if not FACTOR.accepts(factor):
+            self._fail(token.column, f"the factor of a load is {token.text}; it must be {FACTOR.expected}")
         return factor
 
     def _shape(self) -> Load:
@@ -201,7 +200,9 @@ class _Parser:
         for parameter in parameters_of(shape):
             if parameter.required and parameter.field not in values:
                 meaning = parameter.argument.meaning
-                self._fail(closing.column, f"{shape.shape} lacks the argument {parameter.name} ({meaning})")
+                self._fail(
+                    closing.column, f"{shape.shape} is missing the argument {parameter.name} ({meaning})"
+                )
         try:
             return shape(**values)
         except LoadError as error:
@@ -217,11 +218,11 @@ class _Parser:
                 parameter = self._parameter_named(shape, self._take())
                 self._take()
             elif named:
-                self._fail(start.column, f"{start} needs a name, as an argument before it has one")
+                self._fail(start.column, f"{start} needs a name because it follows a named argument")
             else:
                 parameter = self._parameter_at(shape, len(values), start)
             if parameter.field in values:
-                self._fail(start.column, f"{shape.shape} has its argument {parameter.name} twice")
+                self._fail(start.column, f"{shape.shape} has the argument {parameter.name} twice")
             values[parameter.field] = self._value(shape, parameter)
             if not self._is(","):
                 break
@@ -237,7 +238,7 @@ class _Parser:
             hint = f"did you mean '{close[0]}'? " if close else ""
             self._fail(
                 token.column,
-                f"{shape.shape} has no argument '{token.text}': {hint}It has: {', '.join(known)}",
+                f"{shape.shape} has no argument '{token.text}': {hint}Its arguments are: {', '.join(known)}",
             )
         return known[token.text]
 
@@ -245,7 +246,9 @@ class _Parser:
         parameters = parameters_of(shape)
         if position >= len(parameters):
             names = ", ".join(parameter.name for parameter in parameters)
-            self._fail(token.column, f"{token} is one argument too many; {shape.shape} has: {names}")
+            self._fail(
+                token.column, f"unexpected argument {token}; the arguments of {shape.shape} are: {names}"
+            )
         return parameters[position]
 
     def _value(self, shape: type[Shape], parameter: Parameter) -> Any:
@@ -253,10 +256,10 @@ class _Parser:
             return self._load()
         token = self._token
         if token.kind not in ("word", "quoted"):
-            must = parameter.argument.kind.must
-            self._fail(token.column, f"expected {parameter.name} of {shape.shape}, {must}; found {token}")
+            expected = parameter.argument.kind.expected
+            self._fail(token.column, f"expected {parameter.name} of {shape.shape}, {expected}; found {token}")
         self._take()
         try:
-            return parameter.read(shape.shape, token.text)
+            return parameter.parse(shape.shape, token.text)
         except LoadError as error:
             self._fail(token.column, str(error))

@@ -1,8 +1,8 @@
-"""Random numbers by counter: the n-th number of a seed is computed, not drawn after n − 1 others.
+"""Random numbers by counter: number n of a seed is computed directly, not drawn after n − 1 others.
 
-A load or a row must be the same whoever asks, in whatever order, on whatever machine. A generator with a
-state cannot promise that; a hash of (seed, counter) can. The hash is the finaliser of SplitMix64 (Steele,
-Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), on whole arrays at once.
+A load or a row must not depend on the process, the machine or the order of requests. A stateful generator cannot
+guarantee that; a hash of (seed, counter) can. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast
+splittable pseudorandom number generators", OOPSLA 2014), applied to whole arrays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy.typing as npt
 from ebbflow.core.curve import Floats
 
 Words = npt.NDArray[np.uint64]
-"""Arrays of 64 random bits each; arithmetic on them wraps around, as the hash needs."""
+"""Arrays of 64-bit words. Arithmetic wraps around, as the hash requires."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2⁶⁴ ÷ golden ratio: consecutive counters times this are spread over all 64 bits."""
+"""2⁶⁴ ÷ golden ratio: spreads consecutive counters over all 64 bits."""
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def mix(words: Words) -> Words:
-    """Scramble each word so that each bit of the answer depends on each bit of the question.
+    """Scramble each word so that every output bit depends on every input bit.
 
     >>> [hex(word) for word in mix(np.array([1, 2], dtype=np.uint64))]
     ['0x5692161d100b05e5', '0xdbd238973a2b148a']
@@ -56,7 +56,7 @@ def uniform(words: Words) -> Floats:
 
 
 def normal(seed: int, counters: Words) -> Floats:
-    """Standard normal numbers, one for each counter, by Box and Muller: √(−2 ln u) · cos 2πv.
+    """A standard normal number for each counter, by Box and Muller: √(−2 ln u) · cos 2πv.
 
     >>> sample = normal(1, np.arange(100_000, dtype=np.uint64))
     >>> round(abs(float(sample.mean())), 1), round(float(sample.std()), 1)

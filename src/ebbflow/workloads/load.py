@@ -1,4 +1,4 @@
-"""A load: how many rows per second arrive, at every moment from its start."""
+"""A load: how many rows per second arrive at every moment from its start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import LoadError
-from ebbflow.workloads.parameters import FACTOR, Kind, parameters_of, write_number
+from ebbflow.workloads.parameters import FACTOR, Kind, format_number, parameters_of
 
 
 class Load(ABC):
-    """Rows per second over time; time 0 is its start. Before it, and after its end, nothing arrives.
+    """Rows per second over time, from time 0. Nothing arrives before the start or after the end.
 
-    Loads are values: equal if written equally, and ``str`` writes an expression that
-    :func:`~ebbflow.workloads.expression.parse_load` reads back. They add up and can be multiplied:
+    Loads are values: they compare equal if their text is equal, and ``str`` gives an expression that
+    :func:`~ebbflow.workloads.expression.parse_load` parses. They can be added and multiplied:
 
     >>> from ebbflow.workloads import Constant, Sine
     >>> load = Constant(level_per_s=50) + 2 * Sine(base_per_s=0, peak_per_s=100, period_s=60)
@@ -31,35 +31,35 @@ class Load(ABC):
 
     @property
     def duration_s(self) -> float:
-        """When it ends; infinite if it does not."""
+        """When the load ends; infinite if it never does."""
         return math.inf
 
     @property
     @abstractmethod
     def span_s(self) -> float:
-        """Its natural length: once it has passed, the load has ended, stays level or starts again."""
+        """The natural length: after it the load has ended, stays level or repeats."""
 
     @property
     def sample_step_s(self) -> float:
-        """How far apart its samples are where it was recorded, in played seconds; 0 where it is known at any time."""
+        """The sampling interval of a recorded load, in replayed seconds; 0 for a formula."""
         return 0.0
 
     @abstractmethod
     def _rate_per_s(self, times_s: Floats) -> Floats:
-        """Rate at times that lie within the load."""
+        """The rate at times within the load."""
 
     @abstractmethod
     def _rows_between(self, edges_s: Floats) -> Floats:
-        """Rows between neighbouring edges, all within the load."""
+        """The rows between neighbouring edges, all within the load."""
 
     def rate_per_s(self, times_s: Floats) -> Floats:
-        """Rows per second at each of the times, in any order: finite, never negative."""
+        """Rows per second at each time, in any order: finite and never negative."""
         times_s = np.asarray(times_s, dtype=np.float64)
         inside = (times_s >= 0) & (times_s < self.duration_s)
         return np.where(inside, self._rate_per_s(np.where(inside, times_s, 0.0)), 0.0)
 
     def rows_between(self, edges_s: Floats) -> Floats:
-        """Rows that arrive between each edge and the next, edges ascending: ∫ rate dt, not sampled.
+        """Rows that arrive between consecutive ascending edges: the exact ∫ rate dt, not a sampled one.
 
         >>> from ebbflow.workloads import Step
         >>> Step(base_per_s=0, peak_per_s=10, at_s=1.5).rows_between(np.array([0.0, 1.0, 2.0, 3.0]))
@@ -79,7 +79,7 @@ class Load(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Sum(Load):
-    """Several loads at once: rate = Σ rates. A sum of sums is one sum."""
+    """Several loads at once: rate = Σ rates. Nested sums are flattened."""
 
     parts: tuple[Load, ...]
 
@@ -88,7 +88,7 @@ class Sum(Load):
         for part in self.parts:
             flat += part.parts if isinstance(part, Sum) else (part,)
         if len(flat) < 2:
-            raise LoadError(f"a sum of {len(flat)} loads is no sum; it takes at least two")
+            raise LoadError(f"a sum of loads needs at least two parts; it has {len(flat)}")
         object.__setattr__(self, "parts", tuple(flat))
 
     @property
@@ -98,12 +98,12 @@ class Sum(Load):
 
     @property
     def span_s(self) -> float:
-        """The longest span of its parts."""
+        """The longest span of the parts."""
         return max(part.span_s for part in self.parts)
 
     @property
     def sample_step_s(self) -> float:
-        """That of its coarsest part."""
+        """The step of the coarsest part."""
         return max(part.sample_step_s for part in self.parts)
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
@@ -118,28 +118,30 @@ class Sum(Load):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Load):
-    """A load a number of times: rate = factor · rate."""
+    """A load multiplied by a number: rate = factor · rate."""
 
     factor: float
     load: Load
 
     def __post_init__(self) -> None:
-        if not FACTOR.fits(self.factor):
-            raise LoadError(f"the factor of a load is {write_number(self.factor)}; it must be {FACTOR.must}")
+        if not FACTOR.accepts(self.factor):
+            raise LoadError(
+                f"the factor of a load is {format_number(self.factor)}; it must be {FACTOR.expected}"
+            )
 
     @property
     def duration_s(self) -> float:
-        """As of the load itself."""
+        """As for the load itself."""
         return self.load.duration_s
 
     @property
     def span_s(self) -> float:
-        """As of the load itself."""
+        """As for the load itself."""
         return self.load.span_s
 
     @property
     def sample_step_s(self) -> float:
-        """As of the load itself."""
+        """As for the load itself."""
         return self.load.sample_step_s
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
@@ -150,15 +152,15 @@ class Scaled(Load):
 
     def __str__(self) -> str:
         inner = f"({self.load})" if isinstance(self.load, Sum) else str(self.load)
-        return f"{write_number(self.factor)} * {inner}"
+        return f"{format_number(self.factor)} * {inner}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape(Load):
-    """A load with a name and arguments: ``name(argument=value, …)``. Base of all that can be written so."""
+    """A load with a name and arguments, ``name(argument=value, …)``: the base of all loads in the catalogue."""
 
     shape: ClassVar[str]
-    """Its name in an expression."""
+    """The name in an expression."""
 
     def __post_init__(self) -> None:
         for parameter in parameters_of(type(self)):
@@ -166,7 +168,7 @@ class Shape(Load):
         self._check()
 
     def _check(self) -> None:
-        """Raise ``LoadError`` where arguments that fit alone do not fit together."""
+        """Raise ``LoadError`` if arguments contradict each other."""
 
     def __str__(self) -> str:
         parameters = parameters_of(type(self))
@@ -175,19 +177,21 @@ class Shape(Load):
             value, kind = getattr(self, parameter.field), parameter.argument.kind
             if not parameter.required and value == parameter.default:
                 continue
-            bare = position == 0 and (len(parameters) == 1 or kind.read is str)
-            written.append(("" if bare else f"{parameter.name}=") + kind.write(value))
+            bare = position == 0 and (len(parameters) == 1 or kind.parse is str)
+            written.append(("" if bare else f"{parameter.name}=") + kind.format(value))
         return f"{self.shape}({', '.join(written)})"
 
 
-LOAD = Kind(must="a load, like constant(50)", read=str, fits=lambda v: isinstance(v, Load), write=str)
+LOAD = Kind(
+    expected="a load, like constant(50)", parse=str, accepts=lambda v: isinstance(v, Load), format=str
+)
 """An argument that is itself a load; the parser reads it as an expression."""
 
 
 def refined(edges_s: Floats, width_s: float) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """All edges, and between them all multiples of ``width_s``: for loads that change at those.
+    """The edges plus all multiples of ``width_s`` between them, for loads that change at those multiples.
 
-    Also the position of each of the old edges in the new ones.
+    Returns the refined edges and the position of each original edge among them.
 
     >>> refined(np.array([0.5, 1.0, 2.5]), 1.0)
     (array([0.5, 1. , 2. , 2.5]), array([0, 1, 3]))

@@ -1,10 +1,10 @@
-"""The arguments of load shapes: declared once, beside the field, for reading, checking and writing.
+"""The arguments of load shapes, declared once on the field for parsing, checking and formatting.
 
 ::
 
-    period_s: Annotated[float, PERIOD("period", "from trough to trough")]
+    period_s: Annotated[float, PERIOD("period", "length of one cycle")]
 
-says that the field ``period_s`` is written ``period=10m`` in an expression, and what it may be.
+declares that the field ``period_s`` is written ``period=10m`` in an expression, and which values are valid.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ebbflow.errors import LoadError
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?", re.IGNORECASE | re.ASCII)
 BARE_WORD = re.compile(r"[\w./\\:~-]+")
 """Text that needs no quotes: names, numbers, durations, and files without spaces or commas."""
-MOST_ROWS_PER_S = 1e12
-"""Above this a rate is a slip of the pen, and sums of rates could leave the range of a float."""
-SHORTEST_S = 0.001
+MAX_ROWS_PER_S = 1e12
+"""A higher rate is a typing error, and sums of such rates could overflow a float."""
+MIN_PERIOD_S = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One sort of argument: what it must be in words, and how it is read, checked and written."""
+    """A type of argument: what is expected, in words, and how to parse, check and format a value."""
 
-    must: str
-    read: Callable[[str], Any]
-    """From text; ``ValueError`` where the text cannot be meant."""
-    fits: Callable[[Any], bool]
-    write: Callable[[Any], str]
+    expected: str
+    parse: Callable[[str], Any]
+    """From text; raises ``ValueError`` for invalid text."""
+    accepts: Callable[[Any], bool]
+    format: Callable[[Any], str]
 
     def __call__(self, name: str, meaning: str) -> Argument:
         """Declare an argument of this kind."""
@@ -46,7 +46,7 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """What stands in the annotation of a field: its name in an expression, what it means, its kind."""
+    """The annotation of a field: its name in an expression, its meaning and its kind."""
 
     name: str
     meaning: str
@@ -71,35 +71,35 @@ class Parameter:
         """Whether it has no default."""
         return self.default is dataclasses.MISSING
 
-    def read(self, shape: str, text: str) -> Any:
-        """The value a text stands for; ``LoadError`` where it does not fit."""
+    def parse(self, shape: str, text: str) -> Any:
+        """The value of a text; ``LoadError`` if it is invalid."""
         try:
-            value = self.argument.kind.read(text)
+            value = self.argument.kind.parse(text)
         except ValueError:
-            raise self._misfit(shape, f"'{text}'") from None
+            raise self._invalid(shape, f"'{text}'") from None
         self.check(shape, value)
         return value
 
     def check(self, shape: str, value: Any) -> None:
-        """Raise ``LoadError`` unless the value fits; None fits where it is the default."""
+        """Raise ``LoadError`` if the value is invalid. None is valid where it is the default."""
         if value is None and self.default is None:
             return
         kind = self.argument.kind
         try:
-            fits = kind.fits(value)
+            valid = kind.accepts(value)
         except (TypeError, ValueError):
-            fits = False
-        if not fits:
-            shown = kind.write(value) if isinstance(value, int | float) else repr(value)
-            raise self._misfit(shape, shown)
+            valid = False
+        if not valid:
+            shown = kind.format(value) if isinstance(value, int | float) else repr(value)
+            raise self._invalid(shape, shown)
 
-    def _misfit(self, shape: str, shown: str) -> LoadError:
-        return LoadError(f"{self.name} of {shape} is {shown}; it must be {self.argument.kind.must}")
+    def _invalid(self, shape: str, shown: str) -> LoadError:
+        return LoadError(f"{self.name} of {shape} is {shown}; it must be {self.argument.kind.expected}")
 
 
 @functools.cache
 def parameters_of(shape: type) -> tuple[Parameter, ...]:
-    """The parameters of a shape, in the order in which they may be given without a name."""
+    """The parameters of a shape, in the order of positional arguments."""
     hints = get_type_hints(shape, include_extras=True)
     found = []
     for field in dataclasses.fields(shape):
@@ -109,10 +109,10 @@ def parameters_of(shape: type) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def read_number(text: str) -> float:
-    """A number the way people and ``repr`` write it; nothing else that ``float`` would take.
+def parse_number(text: str) -> float:
+    """Parse a decimal number. Rejects the other forms that ``float`` accepts, such as ``1_000`` and ``nan``.
 
-    >>> read_number("1e3"), read_number("-.5")
+    >>> parse_number("1e3"), parse_number("-.5")
     (1000.0, -0.5)
     """
     if _NUMBER.fullmatch(text) is None:
@@ -120,19 +120,19 @@ def read_number(text: str) -> float:
     return float(text)
 
 
-def write_number(number: float) -> str:
-    """The shortest text that reads back as the same number.
+def format_number(number: float) -> str:
+    """The shortest text that parses to the same number.
 
-    >>> write_number(100.0), write_number(0.1), write_number(1e22)
+    >>> format_number(100.0), format_number(0.1), format_number(1e22)
     ('100', '0.1', '1e22')
     """
     return repr(float(number)).removesuffix(".0").replace("e+", "e")
 
 
-def write_duration(seconds: float) -> str:
-    """A duration that reads back as the same number of seconds, as short as people write it if it can be.
+def format_exact_duration(seconds: float) -> str:
+    """A duration that parses to the same number of seconds, in the usual short form where that is exact.
 
-    >>> write_duration(600.0), write_duration(5400.0), write_duration(12.3456)
+    >>> format_exact_duration(600.0), format_exact_duration(5400.0), format_exact_duration(12.3456)
     ('10m', '1h30m', '12.3456s')
     """
     if not math.isfinite(seconds):
@@ -144,16 +144,16 @@ def write_duration(seconds: float) -> str:
     return f"{digits}s"
 
 
-def write_text(text: str) -> str:
-    """Bare if it can stand so, else in quotes, with inner quotes doubled.
+def quote(text: str) -> str:
+    """The text as it is written in an expression: bare if possible, else in quotes with inner quotes doubled.
 
-    >>> write_text("loads/day-1.csv.gz"), write_text("two words, more")
+    >>> quote("loads/day-1.csv.gz"), quote("two words, more")
     ('loads/day-1.csv.gz', '"two words, more"')
     """
     return text if BARE_WORD.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 
 
-def _read_flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(text)
     return text == "true"
@@ -163,53 +163,56 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_whole(value: Any, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _number_kind(must: str, fits: Callable[[float], bool]) -> Kind:
-    return Kind(must=must, read=read_number, fits=lambda v: _is_number(v) and fits(v), write=write_number)
-
-
-def _duration_kind(must: str, shortest_s: float) -> Kind:
+def _number_kind(expected: str, accepts: Callable[[float], bool]) -> Kind:
     return Kind(
-        must=must,
-        read=parse_duration_s,
-        fits=lambda v: _is_number(v) and v >= shortest_s,
-        write=write_duration,
+        expected=expected,
+        parse=parse_number,
+        accepts=lambda v: _is_number(v) and accepts(v),
+        format=format_number,
+    )
+
+
+def _integer_kind(expected: str, low: int, high: int) -> Kind:
+    return Kind(
+        expected=expected,
+        parse=int,
+        accepts=lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high,
+        format=str,
+    )
+
+
+def _duration_kind(expected: str, shortest_s: float) -> Kind:
+    return Kind(
+        expected=expected,
+        parse=parse_duration_s,
+        accepts=lambda v: _is_number(v) and v >= shortest_s,
+        format=format_exact_duration,
     )
 
 
 def choice(*names: str) -> Kind:
-    """A kind that is one of a few words."""
-    must = f"{', '.join(names[:-1])} or {names[-1]}"
-    return Kind(must=must, read=str, fits=lambda v: v in names, write=str)
+    """A kind that accepts one of a few words."""
+    expected = f"{', '.join(names[:-1])} or {names[-1]}"
+    return Kind(expected=expected, parse=str, accepts=lambda v: v in names, format=str)
 
 
-RATE = _number_kind("rows per second, a number from 0 to 1e12, like 100", lambda v: 0 <= v <= MOST_ROWS_PER_S)
+RATE = _number_kind("rows per second, a number from 0 to 1e12, like 100", lambda v: 0 <= v <= MAX_ROWS_PER_S)
 FACTOR = _number_kind("a number above 0, at most 1e9, like 60", lambda v: 0 < v <= 1e9)
 SHARE = _number_kind("a share above 0 and below 1, like 0.5", lambda v: 0 < v < 1)
 SPREAD = _number_kind("a spread from 0 to 10, like 0.1", lambda v: 0 <= v <= 10)
-PERIOD = _duration_kind("a duration of at least 1ms, like 500ms, 30s, 10m or 1h30m", SHORTEST_S)
-MOMENT = _duration_kind("a duration from 0s up, like 30s, 10m or 1h30m", 0.0)
-COUNT = Kind(
-    must="a whole number from 1 to 1000, like 4",
-    read=int,
-    fits=lambda v: _is_whole(v, 1, 1000),
-    write=str,
-)
-SEED = Kind(
-    must="a whole number from 0 up, below 2^63, like 3",
-    read=int,
-    fits=lambda v: _is_whole(v, 0, 2**63 - 1),
-    write=str,
-)
+PERIOD = _duration_kind("a duration of at least 1ms, like 500ms, 30s, 10m or 1h30m", MIN_PERIOD_S)
+MOMENT = _duration_kind("a duration of 0s or more, like 30s, 10m or 1h30m", 0.0)
+COUNT = _integer_kind("a whole number from 1 to 1000, like 4", 1, 1000)
+SEED = _integer_kind("a whole number from 0 to 2^63 - 1, like 3", 0, 2**63 - 1)
 FLAG = Kind(
-    must="true or false", read=_read_flag, fits=lambda v: isinstance(v, bool), write=lambda v: str(v).lower()
+    expected="true or false",
+    parse=_parse_flag,
+    accepts=lambda v: isinstance(v, bool),
+    format=lambda v: str(v).lower(),
 )
 FILE = Kind(
-    must="the name of a file",
-    read=str,
-    fits=lambda v: isinstance(v, str) and v != "",
-    write=write_text,
+    expected="the name of a file",
+    parse=str,
+    accepts=lambda v: isinstance(v, str) and v != "",
+    format=quote,
 )

@@ -1,11 +1,12 @@
-"""Load shapes with a formula: what the seeds drive their pipelines with.
+"""Load shapes given by a formula, and noise on any load.
 
-All are endless, start at their trough and stay between ``base`` and ``peak``. Each knows its integral, so
-that rows are counted exactly however narrow a peak is.
+Shapes are endless, start at their trough and stay between ``base`` and ``peak``. Each knows its integral, so rows are
+counted exactly however narrow a peak is.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -15,29 +16,29 @@ import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import LoadError
-from ebbflow.workloads.hashing import Words, hashed, uniform
-from ebbflow.workloads.load import Shape, refined
-from ebbflow.workloads.parameters import COUNT, MOMENT, PERIOD, RATE, SEED, SHARE, write_number
+from ebbflow.workloads.hashing import Words, hashed, normal, uniform
+from ebbflow.workloads.load import LOAD, Load, Shape, refined
+from ebbflow.workloads.parameters import COUNT, MOMENT, PERIOD, RATE, SEED, SHARE, SPREAD, format_number
 
 Base = Annotated[float, RATE("base", "rows per second at the trough")]
 Peak = Annotated[float, RATE("peak", "rows per second at the peak")]
-Period = Annotated[float, PERIOD("period", "after which it starts again")]
+Period = Annotated[float, PERIOD("period", "length of one cycle")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(Shape):
-    """Always the same: rate(t) = level.
+    """A constant rate: rate(t) = level.
 
     >>> Constant(level_per_s=50).rate_per_s(np.array([0.0, 1e6]))
     array([50., 50.])
     """
 
     shape: ClassVar[str] = "constant"
-    level_per_s: Annotated[float, RATE("rate", "rows per second, always")]
+    level_per_s: Annotated[float, RATE("rate", "rows per second")]
 
     @property
     def span_s(self) -> float:
-        """A second is as good as any."""
+        """Any length will do."""
         return 1.0
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
@@ -56,7 +57,7 @@ class _Wave(Shape):
 
     def _check(self) -> None:
         if self.peak_per_s < self.base_per_s:
-            peak, base = write_number(self.peak_per_s), write_number(self.base_per_s)
+            peak, base = format_number(self.peak_per_s), format_number(self.base_per_s)
             raise LoadError(
                 f"{self.shape} has its peak {peak} below its base {base}; "
                 f"did you mean base={peak}, peak={base}?"
@@ -64,14 +65,14 @@ class _Wave(Shape):
 
     @abstractmethod
     def _height(self, times_s: Floats) -> Floats:
-        """Height above the base, as a share of the way to the peak."""
+        """Height above the base, from 0 (base) to 1 (peak)."""
 
     @abstractmethod
     def _area(self, times_s: Floats) -> Floats:
-        """∫ height dt up to each of the ascending times, in seconds; from where does not matter."""
+        """∫ height dt up to each of the ascending times, in seconds, from any fixed start."""
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
-        # as a mean of the two ends, because base + (peak − base) need not be peak in floats
+        # a weighted mean, because in floats base + (peak − base) may differ from peak
         height = self._height(times_s)
         return self.base_per_s * (1.0 - height) + self.peak_per_s * height
 
@@ -82,7 +83,7 @@ class _Wave(Shape):
 
 @dataclass(frozen=True, kw_only=True)
 class Step(_Wave):
-    """One jump that stays: base before ``at``, peak from then on.
+    """A single jump: base before ``at``, peak from then on.
 
     >>> Step(base_per_s=10, peak_per_s=90, at_s=60).rate_per_s(np.array([59.0, 60.0, 1e5]))
     array([10., 90., 90.])
@@ -93,7 +94,7 @@ class Step(_Wave):
 
     @property
     def span_s(self) -> float:
-        """As long after the jump as before it, so that a picture shows both."""
+        """Twice the time to the jump, so that a plot shows both levels."""
         return max(1.0, 2.0 * self.at_s)
 
     def _height(self, times_s: Floats) -> Floats:
@@ -105,17 +106,17 @@ class Step(_Wave):
 
 @dataclass(frozen=True, kw_only=True)
 class Stair(_Wave):
-    """Up in equal steps and down again, each level held; then it stays at the base (Elysium, §6).
+    """Up in equal steps and down again, then level at the base (Elysium, §6).
 
-    Level j of 0 … 2·steps has the height min(j, 2·steps − j) / steps.
+    Level j = 0 … 2·steps has the height min(j, 2·steps − j) / steps.
 
     >>> Stair(base_per_s=0, peak_per_s=20, steps=2, hold_s=10).rate_per_s(np.arange(5.0, 60.0, 10.0))
     array([ 0., 10., 20., 10.,  0.,  0.])
     """
 
     shape: ClassVar[str] = "stair"
-    steps: Annotated[int, COUNT("steps", "how many steps up, and as many down")]
-    hold_s: Annotated[float, PERIOD("hold", "how long it stays on each level")]
+    steps: Annotated[int, COUNT("steps", "number of steps up, and again down")]
+    hold_s: Annotated[float, PERIOD("hold", "time on each level")]
 
     @property
     def span_s(self) -> float:
@@ -134,7 +135,7 @@ class Stair(_Wave):
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeating(_Wave):
-    """A wave that starts again after each period; heights and areas come from one period."""
+    """A wave that repeats; subclasses define height and area of one period."""
 
     period_s: Period
 
@@ -155,7 +156,7 @@ class _Repeating(_Wave):
         return np.clip(self._phase_height(np.mod(times_s, self.period_s) / self.period_s), 0.0, 1.0)
 
     def _area(self, times_s: Floats) -> Floats:
-        # floor_divide and mod agree on which period a time belongs to; a quotient would not
+        # divmod assigns a time to the same period for both parts; a separate quotient might not
         rounds, within_s = np.divmod(times_s, self.period_s)
         whole = self._phase_area(np.ones(1))[0]
         return np.asarray(self.period_s * (rounds * whole + self._phase_area(within_s / self.period_s)))
@@ -198,7 +199,7 @@ class Sine(_Repeating):
 
 @dataclass(frozen=True, kw_only=True)
 class Sawtooth(_Repeating):
-    """A straight rise from base to peak, and a drop at the end of each period: height = phase.
+    """A linear rise from base to peak with a drop at the end of each period: height = phase.
 
     >>> Sawtooth(base_per_s=0, peak_per_s=60, period_s=60).rate_per_s(np.array([0.0, 30.0, 59.0, 60.0]))
     array([ 0., 30., 59.,  0.])
@@ -215,10 +216,10 @@ class Sawtooth(_Repeating):
 
 @dataclass(frozen=True, kw_only=True)
 class Day(_Repeating):
-    """A day of a web service, compressed into ``period``: night, steep morning, dip after midday, evening.
+    """A day of a web service, scaled to ``period``: night, steep morning, dip after midday, evening peak.
 
-    Between the knots below the height moves on half a cosine, so that it is smooth and has its extremes
-    at the knots: h = a + (b − a)·(1 − cos πu)/2, ∫h = a·u + (b − a)·(u − sin(πu)/π)/2.
+    Between knots the height follows half a cosine, so it is smooth and has its extremes at the knots:
+    h = a + (b − a)·(1 − cos πu)/2, ∫h = a·u + (b − a)·(u − sin(πu)/π)/2.
 
     >>> day = Day(base_per_s=100, peak_per_s=1000, period_s=86400)
     >>> hours = np.array([0.0, 4.0, 12.0, 14.5, 20.0, 23.999])
@@ -231,7 +232,7 @@ class Day(_Repeating):
     _HEIGHTS: ClassVar[Floats] = np.array([0.0, 0.03, 0.75, 0.82, 0.66, 1.0, 0.0])
 
     def _knots(self, phase: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats, Floats]:
-        """Index of the knot before each phase, the heights there and after, and the way between."""
+        """For each phase: index of the knot before it, the heights of that knot and the next, the position between."""
         knots = self._HOURS / 24.0
         index = np.clip(np.searchsorted(knots, phase, side="right") - 1, 0, len(knots) - 2)
         way = (phase - knots[index]) / (knots[index + 1] - knots[index])
@@ -252,11 +253,11 @@ class Day(_Repeating):
 
 @dataclass(frozen=True, kw_only=True)
 class Periodic(_Wave):
-    """Base with peaks of random length at random moments, ``peaks`` of them in each period.
+    """Base with ``peaks`` peaks of random length at random times in each period.
 
-    After the PeriodicRandomSource of Rules (§5.2.5), which knows two rates. Each period is divided into as
-    many equal slots as peaks; each slot has one peak, a tenth to a half as long as the slot, anywhere in
-    it. No two periods are alike: how often peaks come can be learned, when the next comes cannot.
+    Modelled on the PeriodicRandomSource of Rules (§5.2.5), which has two rates. Each period is divided into one
+    slot per peak. A peak lasts a tenth to a half of its slot and lies anywhere in it. Periods differ, so the
+    frequency of peaks can be learned, but not when the next one comes.
 
     >>> load = Periodic(base_per_s=10, peak_per_s=20, period_s=600, peaks=5, seed=1)
     >>> sorted(float(rate) for rate in set(load.rate_per_s(np.arange(0.0, 600.0))))
@@ -265,14 +266,14 @@ class Periodic(_Wave):
 
     shape: ClassVar[str] = "periodic"
     period_s: Period
-    peaks: Annotated[int, COUNT("peaks", "how many peaks there are in each period")] = 3
-    seed: Annotated[int, SEED("seed", "which random moments and lengths")] = 0
+    peaks: Annotated[int, COUNT("peaks", "number of peaks in each period")] = 3
+    seed: Annotated[int, SEED("seed", "selects the random times and lengths")] = 0
 
     def _check(self) -> None:
         super()._check()
         if self.period_s < self.peaks:
             raise LoadError(
-                f"periodic has {self.peaks} peaks in a period of {write_number(self.period_s)}s; "
+                f"periodic has {self.peaks} peaks in a period of {format_number(self.period_s)}s; "
                 f"each needs at least a second"
             )
 
@@ -282,7 +283,7 @@ class Periodic(_Wave):
         return self.period_s
 
     def _place(self, times_s: Floats) -> tuple[Floats, Floats, Floats]:
-        """Phase of each time in its slot, and the phases at which that slot's peak begins and ends."""
+        """The phase of each time in its slot, and the phases at which that slot's peak begins and ends."""
         slot, phase = np.divmod(times_s * (self.peaks / self.period_s), 1.0)
         counters: Words = slot.astype(np.uint64) * np.uint64(2)
         length = 0.1 + 0.4 * uniform(hashed(self.seed, counters))
@@ -303,3 +304,54 @@ class Periodic(_Wave):
         since_s = np.maximum(low_s, slot_start_s + begin * slot_s)
         covered_s = np.concatenate(([0.0], np.cumsum(np.maximum(until_s - since_s, 0.0))))
         return np.asarray(covered_s[np.searchsorted(fine_s, times_s)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Shape):
+    """Another load multiplied by a random factor that changes every second.
+
+    factor(k) = exp(σ·z(k) − σ²/2) with σ² = ln(1 + amount²) and z(k) standard normal, a hash of (seed, k). It
+    is never negative and has mean 1 and standard deviation ``amount``, so noise does not change the long-run total.
+
+    >>> from ebbflow.workloads import Constant
+    >>> load = Noise(load=Constant(level_per_s=1000), amount=0.1, seed=3)
+    >>> rates = load.rate_per_s(np.arange(0.0, 10_000.0))
+    >>> round(float(rates.mean()), -1), round(float(rates.std()), -1)
+    (1000.0, 100.0)
+    >>> str(load)
+    'noise(constant(1000), amount=0.1, seed=3)'
+    """
+
+    shape: ClassVar[str] = "noise"
+    load: Annotated[Load, LOAD("load", "the load to add noise to")]
+    amount: Annotated[float, SPREAD("amount", "standard deviation, as a share of the rate")]
+    seed: Annotated[int, SEED("seed", "selects the random factors")] = 0
+
+    @property
+    def duration_s(self) -> float:
+        """As for the load itself."""
+        return self.load.duration_s
+
+    @property
+    def span_s(self) -> float:
+        """As for the load itself."""
+        return self.load.span_s
+
+    @property
+    def sample_step_s(self) -> float:
+        """As for the load itself."""
+        return self.load.sample_step_s
+
+    def _factor(self, times_s: Floats) -> Floats:
+        variance = math.log1p(self.amount**2)
+        seconds = np.floor(times_s).astype(np.uint64)
+        return np.asarray(np.exp(math.sqrt(variance) * normal(self.seed, seconds) - variance / 2))
+
+    def _rate_per_s(self, times_s: Floats) -> Floats:
+        return self.load.rate_per_s(times_s) * self._factor(times_s)
+
+    def _rows_between(self, edges_s: Floats) -> Floats:
+        # the factor is constant within a second: split at whole seconds, then sum the pieces
+        fine_s, old = refined(edges_s, 1.0)
+        rows = self.load.rows_between(fine_s) * self._factor(fine_s[:-1])
+        return np.diff(np.concatenate(([0.0], np.cumsum(rows)))[old])

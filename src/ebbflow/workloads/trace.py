@@ -1,45 +1,111 @@
-"""A recorded load, stretched and sped up to fit the cluster at hand."""
+"""Recorded loads: trace files, and the rows that were counted in a run."""
 
 from __future__ import annotations
 
+import csv
+import functools
+import gzip
+import io
 import math
+import re
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ebbflow.core.curve import Floats
+from ebbflow.core.curve import Curve, Floats
 from ebbflow.errors import LoadError
-from ebbflow.workloads.load import Shape
-from ebbflow.workloads.parameters import FACTOR, FILE, FLAG, MOMENT, RATE, SEED, choice, write_duration
-from ebbflow.workloads.trace_file import Samples, read_samples
+from ebbflow.workloads.load import Load, Shape
+from ebbflow.workloads.parameters import (
+    FACTOR,
+    FILE,
+    FLAG,
+    MAX_ROWS_PER_S,
+    MOMENT,
+    RATE,
+    SEED,
+    choice,
+    format_exact_duration,
+)
 
-_MOST_PER_S = 1e12
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _DRAWN_CELLS = 4096
-"""About how many cells are drawn at a time."""
+"""The approximate number of cells drawn at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Load):
+    """The rows that were counted in a run, spread evenly between counts. It ends with the last count.
+
+    >>> load = Recorded(source="run.jsonl", arrived=Curve.of([(0, 0), (10, 100), (15, 400)]))
+    >>> load.rate_per_s(np.array([0.0, 9.9, 10.0, 15.0])), load.duration_s
+    (array([10., 10., 60.,  0.]), 15.0)
+    >>> str(load)
+    'recorded(run.jsonl)'
+    """
+
+    source: str
+    """Where the counts come from, for display."""
+    arrived: Curve
+    """(time, rows so far): times ascend from 0, rows never decrease."""
+
+    def __post_init__(self) -> None:
+        times_s, rows = self.arrived.times_s, self.arrived.values
+        if len(times_s) < 2 or times_s[0] != 0.0 or np.any(np.diff(times_s) <= 0):
+            raise LoadError(f"the counts of {self.source} need two or more times, ascending from 0")
+        if not np.all(np.isfinite(rows)) or np.any(np.diff(rows) < 0):
+            raise LoadError(f"the counts of {self.source} must be finite and never decrease")
+
+    @property
+    def duration_s(self) -> float:
+        """The time of the last count."""
+        return float(self.arrived.times_s[-1])
+
+    @property
+    def span_s(self) -> float:
+        """The duration."""
+        return self.duration_s
+
+    @property
+    def sample_step_s(self) -> float:
+        """The median interval between counts."""
+        return float(np.median(np.diff(self.arrived.times_s)))
+
+    def _rate_per_s(self, times_s: Floats) -> Floats:
+        slopes = np.diff(self.arrived.values) / np.diff(self.arrived.times_s)
+        index = np.searchsorted(self.arrived.times_s, times_s, side="right") - 1
+        return np.asarray(slopes[np.clip(index, 0, len(slopes) - 1)])
+
+    def _rows_between(self, edges_s: Floats) -> Floats:
+        return np.diff(self.arrived.interpolated(edges_s))
+
+    def __str__(self) -> str:
+        return f"recorded({self.source})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Shape):
-    """A load read from a file of (time, events in the interval that starts then).
+    """A load from a file of (time, events in the interval that starts at that time).
 
-    ``peak`` stretches it so that the highest sample of the section shown becomes that many rows per second.
-    ``speed`` compresses time: at 60 an hour passes in a minute. Without ``peak`` the same events then come
-    in less time, so rates are multiplied by ``speed``; with it they stay at ``peak``.
-    ``start`` and ``end`` cut a section, in the trace's own time from its first row.
-    ``repeat`` starts again at the end, for ever.
+    - ``peak`` scales the load so that the highest sample of the selected section is that many rows per second.
+    - ``speed`` compresses time: at 60 an hour passes in a minute. Without ``peak`` the rates are multiplied by
+      ``speed``, because the same events arrive in less time.
+    - ``start`` and ``end`` select a section, in the trace's own time from its first row.
+    - ``repeat`` starts over at the end, forever.
+    - ``between`` selects the load within a sample interval. ``hold``: constant. ``draw``: random arrivals by
+      ``seed``, independent as in a Poisson process, in cells of about a second; each interval keeps its sum.
+      ``line``: linear from sample to sample. Use it for plots, not for scores: interpolation reveals the future
+      through its slope and favours strategies that extrapolate.
 
-    ``between`` says how the load moves inside a coarse sample. Interpolation leaks the
-    future through its slope and flatters whoever extrapolates.
-
-    - ``hold``: constant within each interval.
-    - ``draw``: random arrivals within each interval, by ``seed``. They are independent of each other, as in a
-      Poisson process, in cells of about a second; the interval keeps its sum.
-    - ``line``: straight from each sample to the next. For pictures, not for scores.
-
-    A distance of more than 1.5 steps between rows is a gap, in which nothing arrives. The file is read when
-    the load is made; a pickled trace carries its section with it and needs the file no more.
+    More than 1.5 steps between rows is a gap, in which nothing arrives. The file is read when the load is created.
+    A pickled trace contains its section and no longer needs the file.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "day.csv"
@@ -53,36 +119,36 @@ class Trace(Shape):
 
     shape: ClassVar[str] = "trace"
     file: Annotated[str, FILE("file", "CSV of time,events, plain or gzipped")]
-    peak_per_s: Annotated[float | None, RATE("peak", "rows per second of the highest sample")] = None
+    peak_per_s: Annotated[float | None, RATE("peak", "rows per second at the highest sample")] = None
     speed: Annotated[float, FACTOR("speed", "seconds of the trace per second")] = 1.0
     between: Annotated[
-        str, choice("hold", "draw", "line")("between", "how it moves inside a coarse sample")
+        str, choice("hold", "draw", "line")("between", "the load within a sample interval")
     ] = "hold"
-    start_s: Annotated[float, MOMENT("start", "where to start, in the trace's time")] = 0.0
-    end_s: Annotated[float | None, MOMENT("end", "where to end, in the trace's time")] = None
-    repeat: Annotated[bool, FLAG("repeat", "whether to start again at the end")] = False
-    seed: Annotated[int, SEED("seed", "which random arrivals, where they are drawn")] = 0
+    start_s: Annotated[float, MOMENT("start", "start of the section, in the trace's time")] = 0.0
+    end_s: Annotated[float | None, MOMENT("end", "end of the section, in the trace's time")] = None
+    repeat: Annotated[bool, FLAG("repeat", "whether to start over at the end")] = False
+    seed: Annotated[int, SEED("seed", "selects the random arrivals of between=draw")] = 0
     _section: Section = field(init=False, repr=False, compare=False)
 
     def _check(self) -> None:
         if self.end_s is not None and self.end_s <= self.start_s:
-            start, end = write_duration(self.start_s), write_duration(self.end_s)
-            raise LoadError(f"trace {self.file} would end at {end}, before it starts at {start}")
+            start, end = format_exact_duration(self.start_s), format_exact_duration(self.end_s)
+            raise LoadError(f"trace {self.file} would end at {end}, before its start at {start}")
         object.__setattr__(self, "_section", _cut(self, read_samples(self.file)))
 
     @property
     def duration_s(self) -> float:
-        """How long the section takes to play; infinite if it repeats."""
+        """The replay time of the section; infinite if it repeats."""
         return math.inf if self.repeat else self.span_s
 
     @property
     def span_s(self) -> float:
-        """How long the section takes to play once."""
+        """The replay time of the section, once."""
         return self._section.span_s
 
     @property
     def sample_step_s(self) -> float:
-        """The median distance of its samples, as they are played."""
+        """The median interval between samples, in replayed seconds."""
         return self._section.step_s
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
@@ -98,7 +164,7 @@ class Trace(Shape):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Section:
-    """The part of a trace that is played, in played seconds: intervals, and the rate at both their ends."""
+    """The selected part of a trace in replayed seconds: intervals, and the rate at both ends of each."""
 
     span_s: float
     step_s: float
@@ -107,11 +173,11 @@ class Section:
     left_per_s: Floats
     right_per_s: Floats
     until: Floats
-    """Rows before each interval, and in all: one more than there are intervals."""
+    """Rows before each interval, then the total: one entry more than intervals."""
     draws: Draws | None = None
 
     def _find(self, times_s: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-        """Interval of each time, its length, and how far in the time is: 1 in the gap after it."""
+        """The interval of each time, its length, and the position in it from 0 to 1 (1 in the gap after it)."""
         index = np.maximum(np.searchsorted(self.starts_s, times_s, side="right") - 1, 0)
         starts_s = self.starts_s[index]
         lengths_s = self.ends_s[index] - starts_s
@@ -119,30 +185,30 @@ class Section:
 
     def rate_per_s(self, times_s: Floats) -> Floats:
         """Rows per second at times within the section."""
-        index, lengths_s, way = self._find(times_s)
+        index, lengths_s, position = self._find(times_s)
         if self.draws is not None:
-            rate = self.draws.rows_per_interval(index, way) / lengths_s
+            rate = self.draws.rows_per_interval(index, position) / lengths_s
         else:
-            rate = self.left_per_s[index] * (1.0 - way) + self.right_per_s[index] * way
+            rate = self.left_per_s[index] * (1.0 - position) + self.right_per_s[index] * position
         return np.where((times_s >= self.starts_s[index]) & (times_s < self.ends_s[index]), rate, 0.0)
 
     def rows_until(self, times_s: Floats) -> Floats:
         """Rows from the start of the section to each time."""
-        index, lengths_s, way = self._find(times_s)
+        index, lengths_s, position = self._find(times_s)
         if self.draws is not None:
-            inside = self.draws.rows_until(index, way)
+            inside = self.draws.rows_until(index, position)
         else:
             left, right = self.left_per_s[index], self.right_per_s[index]
-            inside = lengths_s * way * (left + (right - left) * way / 2)
-        # an interval that is over has exactly its own rows, whatever the rounding on the way
-        return np.where(way < 1, self.until[index] + inside, self.until[index + 1])
+            inside = lengths_s * position * (left + (right - left) * position / 2)
+        # a finished interval has exactly its own rows, without rounding errors
+        return np.where(position < 1, self.until[index] + inside, self.until[index + 1])
 
 
 class Draws:
-    """Random arrivals within intervals: each interval's rows fall independently into equal cells.
+    """Random arrivals within intervals: the rows of an interval fall independently into equal cells.
 
-    cells ~ Multinomial(⌊rows⌋, 1/n), and the rest of a row spread evenly. Drawn block by block, as asked
-    for; each block has a generator of its own, so the order of asking does not matter.
+    cells ~ Multinomial(⌊rows⌋, 1/n), with the fraction of a row spread evenly. Blocks are drawn on demand; each has
+    its own generator, so the order of requests does not matter.
     """
 
     def __init__(self, *, rows: Floats, cells: int, seed: int) -> None:
@@ -154,7 +220,7 @@ class Draws:
         return {**self.__dict__, "_drawn": {}}
 
     def _until(self, block: int) -> Floats:
-        """Rows up to the start of each cell, and in all, of each interval of a block."""
+        """For each interval of a block: rows before each cell, then the total."""
         drawn = self._drawn.get(block)
         if drawn is None:
             rows = self._rows[block * self._block : (block + 1) * self._block]
@@ -170,11 +236,11 @@ class Draws:
         return drawn
 
     def _around(
-        self, index: npt.NDArray[np.intp], way: Floats
+        self, index: npt.NDArray[np.intp], position: Floats
     ) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-        """Cell that each way falls into, and the rows of its interval up to the cell's start and end."""
-        cell = np.clip((way * self._cells).astype(np.intp), 0, self._cells - 1)
-        before, after = np.empty_like(way), np.empty_like(way)
+        """The cell of each position, and the rows of its interval before the cell and up to its end."""
+        cell = np.clip((position * self._cells).astype(np.intp), 0, self._cells - 1)
+        before, after = np.empty_like(position), np.empty_like(position)
         blocks = index // self._block
         for block in np.unique(blocks):
             here = blocks == block
@@ -183,44 +249,42 @@ class Draws:
             before[here], after[here] = until[place, cell[here]], until[place, cell[here] + 1]
         return cell, before, after
 
-    def rows_per_interval(self, index: npt.NDArray[np.intp], way: Floats) -> Floats:
-        """Rate at each way into an interval, in rows per length of the interval."""
-        _, before, after = self._around(index, way)
+    def rows_per_interval(self, index: npt.NDArray[np.intp], position: Floats) -> Floats:
+        """The rate at each position in an interval, in rows per interval length."""
+        _, before, after = self._around(index, position)
         return (after - before) * self._cells
 
-    def rows_until(self, index: npt.NDArray[np.intp], way: Floats) -> Floats:
-        """Rows of the interval up to each way into it."""
-        cell, before, after = self._around(index, way)
-        return before + (after - before) * np.minimum(way * self._cells - cell, 1.0)
+    def rows_until(self, index: npt.NDArray[np.intp], position: Floats) -> Floats:
+        """Rows of the interval up to each position in it."""
+        cell, before, after = self._around(index, position)
+        return before + (after - before) * np.minimum(position * self._cells - cell, 1.0)
 
 
 def _cut(trace: Trace, samples: Samples) -> Section:
-    """The section that a trace asks for: cut, sped up, stretched."""
+    """The section that a trace selects, with its speed and peak applied."""
     begins_s, ends_s = samples.times_s, samples.ends_s
     rates = samples.events / (ends_s - begins_s) * trace.speed
     start_s, whole_s = trace.start_s, float(ends_s[-1])
     end_s = whole_s if trace.end_s is None else min(trace.end_s, whole_s)
     if start_s >= end_s:
         raise LoadError(
-            f"trace {trace.file} is over at {write_duration(whole_s)}; "
-            f"start={write_duration(start_s)} must lie before that"
+            f"trace {trace.file} ends at {format_exact_duration(whole_s)}; "
+            f"start={format_exact_duration(start_s)} must be earlier"
         )
     begins_s, ends_s = np.clip(begins_s, start_s, end_s), np.clip(ends_s, start_s, end_s)
-    kept = ends_s > begins_s
-    if not kept.any():
-        raise LoadError(f"trace {trace.file} has only a gap in its section; move start or end")
-    begins_s, ends_s, rates = begins_s[kept], ends_s[kept], rates[kept]
+    selected = ends_s > begins_s
+    if not selected.any():
+        raise LoadError(f"trace {trace.file} has only a gap in the selected section; move start or end")
+    begins_s, ends_s, rates = begins_s[selected], ends_s[selected], rates[selected]
     if trace.peak_per_s is not None:
         if not rates.any():
             raise LoadError(
-                f"trace {trace.file} has no events in its section, so it cannot be stretched to a peak; "
-                "leave peak out or move start or end"
+                f"trace {trace.file} has no events in the selected section, so it cannot be scaled to a peak; "
+                "leave out peak, or move start or end"
             )
         rates = rates / rates.max() * trace.peak_per_s
-    if not rates.max() <= _MOST_PER_S:
-        raise LoadError(
-            f"trace {trace.file} reaches {rates.max():g} rows per second; at most 1e12 can be played"
-        )
+    if not rates.max() <= MAX_ROWS_PER_S:
+        raise LoadError(f"trace {trace.file} reaches {rates.max():g} rows per second; the limit is 1e12")
     right = rates
     if trace.between == "line":
         adjacent = np.append(ends_s[:-1] == begins_s[1:], False)
@@ -238,3 +302,210 @@ def _cut(trace: Trace, samples: Samples) -> Section:
         until=np.concatenate(([0.0], np.cumsum(rows))),
         draws=Draws(rows=rows, cells=cells, seed=trace.seed) if drawn else None,
     )
+
+
+# -- trace files ---------------------------------------------------------------------------------
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_UNITS_S = {
+    **dict.fromkeys(("ms", "msec", "msecs", "milli", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+"""Seconds by whole words of the heading, so that "daytime" does not mean days."""
+_MAX_TIME_S = 1e11
+"""Larger numbers are not seconds: the year would be 5138."""
+_FORMAT = "a trace has two columns, time,events, like 60,1250"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """The content of a trace file: interval starts (ascending from 0) and the events in each interval."""
+
+    times_s: Floats
+    events: Floats
+
+    @property
+    def step_s(self) -> float:
+        """The median interval between times."""
+        return float(np.median(np.diff(self.times_s)))
+
+    @property
+    def ends_s(self) -> Floats:
+        """The end of each interval: the start of the next, or one step later if that is over 1.5 steps away.
+
+        The rest is a gap: no events are recorded there, so none are replayed.
+        """
+        times_s, step_s = self.times_s, self.step_s
+        gap = np.diff(times_s) > 1.5 * step_s
+        return np.append(np.where(gap, times_s[:-1] + step_s, times_s[1:]), times_s[-1] + step_s)
+
+
+def read_samples(file: str) -> Samples:
+    """Read a trace file; ``LoadError`` names the file and the invalid line.
+
+    The file is CSV, plain or gzipped, of (time, events in the interval that starts at that time). The first column is
+    a number of seconds, or of milliseconds, minutes, hours or days if its heading says so (``time_ms``, ``minute``),
+    or an ISO timestamp (UTC if it has no zone). A file uses one form throughout. The heading is optional for seconds
+    and timestamps. Lines may end in LF, CR LF or CR. An unchanged file is read only once.
+    """
+    path = Path(file).expanduser()
+    try:
+        state = path.stat()
+    except OSError:
+        raise LoadError(f"there is no trace file '{file}' (looked for {path.absolute()})") from None
+    return _read_once(file, str(path.absolute()), state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> Samples:
+    content = _content(file, Path(path)).removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in content[:4096]:
+        raise LoadError(f"trace {file} is not UTF-8 text: it has zero bytes; save it as plain or gzipped CSV")
+    try:
+        times, events = _read_with_arrow(content)
+    except ValueError:  # includes Arrow's errors; reading line by line finds the invalid line
+        times, events = _read_lines(file, content)
+    if len(times) < 2:
+        found = "no rows" if len(times) == 0 else "only one row, so the length of its interval is unknown"
+        raise LoadError(f"trace {file} has {found}; it needs at least two rows of time,events")
+    if not _is_valid(times, events):
+        times, events = _read_lines(file, content)
+    samples = Samples(times_s=times - times[0], events=events)
+    samples.times_s.flags.writeable = samples.events.flags.writeable = False  # they are cached and shared
+    return samples
+
+
+def _content(file: str, path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise LoadError(f"trace {file} is not a whole gzip file: {error}") from None
+    except OSError as error:
+        raise LoadError(f"trace {file} cannot be read: {error.strerror or error}") from None
+
+
+def _is_valid(times: Floats, events: Floats) -> bool:
+    return bool(
+        np.all(np.isfinite(times))
+        and np.all(np.isfinite(events))
+        and np.all(events >= 0)
+        and np.all(np.diff(times) > 0)
+        and np.all(np.abs(times) <= _MAX_TIME_S)
+    )
+
+
+def _read_with_arrow(content: bytes) -> tuple[Floats, Floats]:
+    """Times in seconds and events, read by Arrow; ``ValueError`` if Arrow cannot read the file."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    lines = io.BytesIO(content)
+    first = lines.readline().decode(errors="replace").strip().split(",")
+    heading, unit_s = _heading(first)
+    row = lines.readline().decode(errors="replace").strip().split(",") if heading else first
+    stamped = _number(row[0]) is None
+    table = arrow_csv.read_csv(
+        pa.BufferReader(content),
+        read_options=arrow_csv.ReadOptions(
+            column_names=["time", "events"],
+            skip_rows_after_names=int(heading),
+            use_threads=False,  # a small file, and Arrow's threads may outlive the interpreter
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types={"time": pa.timestamp("us") if stamped else pa.float64(), "events": pa.float64()},
+            null_values=[],
+        ),
+    )
+    times = table["time"].cast(pa.int64()).cast(pa.float64(), safe=False) if stamped else table["time"]
+    return _floats(times) * (1e-6 if stamped else unit_s), _floats(table["events"])
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    # from the buffer, because to_numpy would import pandas, which takes longer than reading a trace
+    array = column.combine_chunks()
+    if len(array) == 0:
+        return np.zeros(0)
+    return np.frombuffer(array.buffers()[1], count=len(array), offset=8 * array.offset)
+
+
+def _read_lines(file: str, content: bytes) -> tuple[Floats, Floats]:
+    """The same, line by line: names an invalid line, and reads forms that Arrow does not."""
+    times: list[float] = []
+    events: list[float] = []
+    unit_s, kind_before = 1.0, ""
+    for position, (number, fields) in enumerate(_lines(file, content)):
+        where = f"trace {file}, line {number}"
+        if len(fields) != 2:
+            columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            raise LoadError(f"{where} has {columns}; {_FORMAT}")
+        if position == 0:
+            heading, unit_s = _heading(fields)
+            if heading:
+                continue
+        time_s, kind = _time_s(fields[0], unit_s)
+        if time_s is None or not math.isfinite(time_s):
+            raise LoadError(f"{where}: '{fields[0]}' is neither a number nor a timestamp; {_FORMAT}")
+        if abs(time_s) > _MAX_TIME_S:
+            raise LoadError(
+                f"{where}: '{fields[0]}' is too large for seconds; if these are milliseconds, name the column time_ms"
+            )
+        if times and kind != kind_before:
+            raise LoadError(f"{where}: '{fields[0]}' is {kind}, but the row before has {kind_before}")
+        kind_before = kind
+        if times and time_s <= times[-1]:
+            raise LoadError(f"{where} goes back in time: '{fields[0]}' is not later than the row before")
+        count = _number(fields[1])
+        if count is None or not math.isfinite(count):
+            raise LoadError(f"{where}: '{fields[1]}' is not a number of events; {_FORMAT}")
+        if count < 0:
+            raise LoadError(f"{where} has {fields[1]} events; the count must be 0 or more")
+        times.append(time_s)
+        events.append(count)
+    return np.array(times), np.array(events)
+
+
+def _lines(file: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each line that is not blank."""
+    text = io.StringIO(content.decode(errors="replace"), newline=None)
+    reader = csv.reader(text, skipinitialspace=True)
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise LoadError(f"trace {file}, line {reader.line_num}: {error}; {_FORMAT}") from None
+        if fields is None:
+            return
+        if fields and (len(fields) > 1 or fields[0].strip()):
+            yield reader.line_num, [field.strip() for field in fields]
+
+
+def _heading(fields: list[str]) -> tuple[bool, float]:
+    """Whether the first line is a heading, and the seconds in the unit it names."""
+    if len(fields) != 2 or _time_s(fields[0], 1.0)[0] is not None or _number(fields[1]) is not None:
+        return False, 1.0
+    words = re.findall("[a-z]+", fields[0].lower())
+    return True, next((_UNITS_S[word] for word in words if word in _UNITS_S), 1.0)
+
+
+def _time_s(text: str, unit_s: float) -> tuple[float | None, str]:
+    """A time in seconds and its form; None if the text is not a time."""
+    number = _number(text)
+    if number is not None:
+        return number * unit_s, "a number"
+    try:
+        stamp = datetime.fromisoformat(text)
+    except ValueError:
+        return None, ""
+    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp(), "a timestamp"
+
+
+def _number(text: str) -> float | None:
+    """A number; None for other text, including ``1_000``, which only Python accepts."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None

@@ -15,7 +15,7 @@ from ebbflow.papers.elysium.pipelines.sentiment.tokens import NEGATORS, tokens_o
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.targets.spark.operators.operator import OperatorCounts
 from ebbflow.workloads import STOP_WORDS, Arrivals, Tweets, parse_load
-from ebbflow.workloads.labelled_tweets import SENTIMENTS
+from ebbflow.workloads.tweets import SENTIMENTS
 
 
 def tweets(app: Any, rows: int, start_ms: int) -> pa.Table:

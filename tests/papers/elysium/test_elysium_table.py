@@ -172,7 +172,7 @@ def test_without_a_trace_something_stands_in_and_says_so() -> None:
 def test_a_trace_that_is_too_short_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "short.csv"
     file.write_text("second,events\n0,1\n1,1\n")
-    with pytest.raises(InputError, match="over at"):
+    with pytest.raises(InputError, match="ends at 2s"):
         twitter_load(str(file))
 
 

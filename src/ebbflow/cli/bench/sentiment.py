@@ -12,7 +12,7 @@ from rich.table import Table
 from ebbflow.cli.output import Json, check_writable, print_json, say
 from ebbflow.papers.elysium.pipelines.sentiment.accuracy import verdicts
 from ebbflow.papers.elysium.pipelines.sentiment.model import train
-from ebbflow.workloads.labelled_tweets import SENTIMENTS, read_labelled_tweets
+from ebbflow.workloads.tweets import SENTIMENTS, read_labelled_tweets
 
 
 def register(parent: typer.Typer) -> None:

@@ -37,7 +37,7 @@ from ebbflow.papers.elysium.published import (
 )
 from ebbflow.targets.simulator.scenario import Scenario, Tenant
 from ebbflow.workloads import Load, Noise, Trace, parse_load
-from ebbflow.workloads.parameters import write_text
+from ebbflow.workloads.parameters import quote
 
 TWITTER_SPEED = 60.0
 TWITTER_DAY = (4 * 86_400.0, 4 * 86_400.0 + 23.5 * 3600.0)
@@ -241,9 +241,7 @@ def twitter_load(trace: str | None, day: tuple[float, float] = TWITTER_DAY) -> L
     if trace is None:
         return parse_load(STAND_IN)
     start_s, end_s = day
-    load = parse_load(
-        f"trace({write_text(trace)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)"
-    )
+    load = parse_load(f"trace({quote(trace)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)")
     assert isinstance(load, Trace)
     minutes = load.rows_between(np.arange(0.0, load.span_s, 60.0)) / 60.0
     busiest = float(np.max(minutes, initial=0.0))

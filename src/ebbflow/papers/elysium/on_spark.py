@@ -40,7 +40,7 @@ from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
 from ebbflow.workloads import Load, Trace, parse_load
-from ebbflow.workloads.parameters import write_text
+from ebbflow.workloads.parameters import quote
 
 LIMITS = Limits(min_nodes=1, max_nodes=4)
 SLO = Slo(freshness_s=30.0, quantile=0.95)
@@ -85,7 +85,7 @@ def _twitter(load: Load) -> tuple[str, float]:
     if not isinstance(inner, Trace):
         return STAND_IN
     start_s, end_s = (TWITTER_DAY[0] + hours * 3600.0 for hours in TWITTER_HOURS)
-    text = f"trace({write_text(inner.file)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)"
+    text = f"trace({quote(inner.file)}, speed={TWITTER_SPEED:g}, start={start_s:g}s, end={end_s:g}s)"
     section = parse_load(text)
     minutes = section.rows_between(np.arange(0.0, section.span_s + 1e-9, 60.0)) / 60.0
     return f"{PEAK_PER_S / float(minutes.max()):.6g} * {text}", section.span_s

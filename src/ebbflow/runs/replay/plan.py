@@ -26,7 +26,7 @@ from ebbflow.runs.replay.recording import Flow, Recording, flow_of, slots_during
 from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Scenario
-from ebbflow.workloads.arrivals import Counted
+from ebbflow.workloads.trace import Recorded
 
 USUAL_NODES = 16
 USUAL_SLO = Slo(freshness_s=30.0, quantile=0.95)
@@ -179,7 +179,7 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
     )
     scenario = Scenario(
         engine=engine,
-        load=Counted(source=Path(recording.file).name, arrived=flow.arrived),
+        load=Recorded(source=Path(recording.file).name, arrived=flow.arrived),
         limits=limits,
         slo=slo,
         nodes=NodeKind(slots=slots, lead_time_s=lead_time_s),

@@ -36,7 +36,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from ebbflow.errors import InputError, LoadError, UnknownNameError
 from ebbflow.workloads.arrivals import Arrivals
 from ebbflow.workloads.expression import parse_load
-from ebbflow.workloads.labelled_tweets import read_labelled_tweets
+from ebbflow.workloads.tweets import read_labelled_tweets
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -35,7 +35,7 @@ from ebbflow.papers.elysium.pipelines.reader import (
 )
 from ebbflow.targets.spark.act.restart import ManagedQuery
 from ebbflow.targets.spark.operators.operator import operator
-from ebbflow.workloads.vocabulary import STOP_WORDS
+from ebbflow.workloads.tweets import STOP_WORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import Any
 
 from ebbflow.errors import InputError
 from ebbflow.papers.elysium.pipelines.sentiment.model import lexicon_model, train
-from ebbflow.workloads.labelled_tweets import SENTIMENTS, LabelledTweets
+from ebbflow.workloads.tweets import SENTIMENTS, LabelledTweets
 
 
 @dataclass(frozen=True, kw_only=True)

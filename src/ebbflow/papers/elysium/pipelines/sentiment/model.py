@@ -24,7 +24,7 @@ import pyarrow as pa
 from ebbflow.errors import InputError
 from ebbflow.papers.elysium.pipelines.sentiment import steps
 from ebbflow.papers.elysium.pipelines.sentiment.tokens import NEGATORS, tokens_of
-from ebbflow.workloads.labelled_tweets import SENTIMENTS
+from ebbflow.workloads.tweets import SENTIMENTS
 
 VERSION = 1
 _INSTALL = "install it with: pip install 'ebbflow[sentiment]'"

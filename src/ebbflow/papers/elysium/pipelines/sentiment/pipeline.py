@@ -26,7 +26,7 @@ from ebbflow.papers.elysium.pipelines.sentiment.model import SentimentModel, lex
 from ebbflow.papers.elysium.pipelines.sentiment.tokens import ADDRESS, NUMBER, PARTS, SOMEBODY
 from ebbflow.targets.spark.act.restart import ManagedQuery
 from ebbflow.targets.spark.operators.operator import operator
-from ebbflow.workloads.labelled_tweets import SENTIMENTS
+from ebbflow.workloads.tweets import SENTIMENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
