@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from made_batches import TrueStage, made_batch
 
-from ebbflow.profiling.batch.drift import BatchWatch, StageDrift
+from ebbflow.profiling.batch.profiles import BatchWatch, StageDrift
 from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
 
 MAP = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.01)

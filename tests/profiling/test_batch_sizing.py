@@ -20,8 +20,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState
-from ebbflow.profiling.batch.sizing import BatchSizing
-from ebbflow.profiling.sizing import NEARLY
+from ebbflow.strategies.capacity.sizing import NEARLY, BatchSizing
 
 MAP = TrueStage(tasks=12, per_task_s=0.05, per_row_s=0.01)
 

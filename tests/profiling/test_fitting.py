@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, fit
-from ebbflow.profiling.models import Knots, Line, Net, Proportional, fall
+from ebbflow.profiling.models import Knots, Linear, Net, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 X = np.linspace(5, 500, 100)
@@ -34,7 +34,7 @@ def test_rows_that_cost_the_same_each_give_the_simplest_model_though_a_net_could
 
 def test_a_cost_whatever_the_load_gives_a_line() -> None:
     answer = found(noisy(0.2 + 0.001 * X))
-    assert isinstance(answer.model, Line)
+    assert isinstance(answer.model, Linear)
     assert answer.model.fixed == pytest.approx(0.2, rel=0.1)
 
 
@@ -89,7 +89,7 @@ def test_a_straight_model_goes_on_as_it_is(kinds: tuple[str, ...]) -> None:
 
 def test_more_rows_never_cost_less() -> None:
     answer = found(noisy(0.5 - 0.0001 * X), kinds=("line",))
-    assert isinstance(answer.model, Line)
+    assert isinstance(answer.model, Linear)
     assert answer.model.per_unit == 0
     assert answer.slope > 0  # beyond what was seen nothing is for free
 

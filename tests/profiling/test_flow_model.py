@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from ebbflow.profiling.flow.model import PAUSE_S, FlowModel, Stretch
+from ebbflow.profiling.flow import PAUSE_S, FlowInterval, FlowModel
 
 
-def stretch(rows: float = 1000.0, *, slots: float = 2.0, cost_s: float = 0.005, **changes: Any) -> Stretch:
+def stretch(
+    rows: float = 1000.0, *, slots: float = 2.0, cost_s: float = 0.005, **changes: Any
+) -> FlowInterval:
     """10 s of a flow: 2/5 of the cost in ``a`` with 4 instances, the rest in ``b`` with 2."""
     usual: dict[str, Any] = {
         "span_s": 10.0,
@@ -23,10 +25,10 @@ def stretch(rows: float = 1000.0, *, slots: float = 2.0, cost_s: float = 0.005, 
         "steady": True,
         "backlogged": False,
     }
-    return Stretch(**{**usual, **changes})
+    return FlowInterval(**{**usual, **changes})
 
 
-def taught(*stretches: Stretch) -> FlowModel:
+def taught(*stretches: FlowInterval) -> FlowModel:
     model = FlowModel()
     for each in stretches:
         model.learn(each)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.profiling.flow.outlook import FlowState, play_flow
+from ebbflow.profiling.flow import FlowState, play_flow
 
 
 def flow(

@@ -15,9 +15,8 @@ from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
-from ebbflow.profiling.flow.model import FlowModel, Stretch
-from ebbflow.profiling.flow.outlook import FlowState
-from ebbflow.profiling.flow.sizing import FlowSizing
+from ebbflow.profiling.flow import FlowInterval, FlowModel, FlowState
+from ebbflow.strategies.capacity.sizing import FlowSizing
 
 PIPELINE = Pipeline.chain("p", "split", Operator(name="rank", stateful=True))
 
@@ -26,7 +25,7 @@ def model() -> FlowModel:
     """A node does 100 rows/s; an instance of split 125, one of rank 500."""
     made = FlowModel()
     made.learn(
-        Stretch(
+        FlowInterval(
             span_s=10.0, rows=100.0, cpu_s={"split": 0.8, "rank": 0.2},
             done={"split": 100.0, "rank": 100.0}, sent={"split": 100.0, "rank": 100.0},
             instances={"split": 16, "rank": 1},

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow.errors import ProfileError
-from ebbflow.profiling.models import Knots, Line, Net, Proportional
+from ebbflow.profiling.models import Knots, Linear, Net, Proportional
 from ebbflow.profiling.profile import (
     CpuProfile,
     NodeProfile,
@@ -29,7 +29,7 @@ NET = Net(
 )  # fmt: skip
 MODELS = [
     Proportional(per_unit=1 / 3),
-    Line(fixed=-0.1, per_unit=2e-5),
+    Linear(fixed=-0.1, per_unit=2e-5),
     Knots(x=(0.0, 1.5), y=(0.0, 2.0)),
     NET,
 ]
@@ -82,7 +82,7 @@ def test_a_file_from_before_there_were_errors_and_ranges_of_batches_is_read() ->
 )
 def test_any_name_and_any_number_survive_the_file(names: list[str], numbers: list[float]) -> None:
     low, wider, slope, error = numbers
-    curve = cpu(Line(fixed=slope, per_unit=error), low=low, high=low + wider, error=error)
+    curve = cpu(Linear(fixed=slope, per_unit=error), low=low, high=low + wider, error=error)
     profile = Profile(
         pipeline=names[0],
         cpu=dict.fromkeys(names, curve),

@@ -20,9 +20,8 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError, ProfileError
 from ebbflow.monitoring.store import Store
-from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.estimator import Estimator, estimators_for
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.profiling.given_profiles import estimators_for
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile, Spread
 from ebbflow.runs.profiling.from_store import learn_from_store

@@ -12,8 +12,7 @@ import typer
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import load_policy
-from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.given_profiles import estimators_for, estimators_on_spark, read_profiles
+from ebbflow.profiling.estimator import Estimator, estimators_for, estimators_on_spark, read_profiles
 from ebbflow.profiling.profile import Profile
 from ebbflow.runs.spec import Spec
 from ebbflow.strategies import STRATEGIES, make_strategy, takes_profiles

@@ -24,9 +24,8 @@ from ebbflow.monitoring.collector import Collector, WithAgents
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.model import Policy
-from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.given_profiles import SPARK, estimators_on_spark, read_profiles
-from ebbflow.profiling.profile import Profile
+from ebbflow.profiling.estimator import Estimator, estimators_on_spark, read_profiles
+from ebbflow.profiling.profile import SPARK, Profile
 from ebbflow.strategies import make_strategy
 
 if TYPE_CHECKING:

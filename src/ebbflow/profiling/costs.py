@@ -23,10 +23,10 @@ AS_BEFORE = 1.2
 """A queue of no more than so many times the usual one is back to it."""
 
 
-class Seen:
+class RunningSpread:
     """Values that are the same whatever the load, added up.
 
-    >>> seen = Seen()
+    >>> seen = RunningSpread()
     >>> for value in (1.0, 3.0):
     ...     seen.add(value)
     >>> seen.spread
@@ -63,9 +63,9 @@ class CostLearner:
     def __init__(self) -> None:
         self._models: dict[str, BatchModel] = {}
         self._rows: dict[str, int] = {}
-        self._lead, self._lead_derived = Seen(), Seen()
-        self._parts = {metric: Seen() for metric in PARTS}
-        self._drain, self._reload = Seen(), Seen()
+        self._lead, self._lead_derived = RunningSpread(), RunningSpread()
+        self._parts = {metric: RunningSpread() for metric in PARTS}
+        self._drain, self._reload = RunningSpread(), RunningSpread()
         self._state: dict[Metric, float] = {}
         self._nodes_asked: list[tuple[float, float]] = []
         """(when, up to how many nodes) of growth that has not come yet."""

@@ -15,6 +15,17 @@ from ebbflow.profiling.profile import Estimate, Profile
 if TYPE_CHECKING:
     from ebbflow.core.placement import Placement
     from ebbflow.forecasting.forecast import Forecast
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ebbflow.core.readings import Reading
+from ebbflow.errors import ProfileError
+from ebbflow.profiling.fitting import relative_errors
+from ebbflow.profiling.profile import SIMULATOR, Fitted
+from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
 UNKNOWN = Estimate(value=0.0, error=1.0, inside=False)
 """Of an operator whose CPU nobody measured: it is fused with one that was, or costs nothing worth measuring."""
@@ -112,3 +123,125 @@ class Estimator:
 def _check_rate(rate_per_s: float, name: str) -> None:
     if not 0 <= rate_per_s < math.inf:
         raise InputError(f"{rate_per_s:g} rows/s into {name}; a rate is a number of 0 or more")
+
+
+# Profiles that a person gives to be sized by: read from files, and checked against what they are to be used on.
+
+
+def read_profiles(files: Iterable[str | Path]) -> dict[str, Profile]:
+    """By file."""
+    return {str(file): Profile.read(Path(file)) for file in files}
+
+
+def estimators_for(
+    profiles: Mapping[str, Profile], pipelines: Sequence[Pipeline], *, in_batches: bool
+) -> dict[str, Estimator]:
+    """By pipeline, for pipelines that are known; an error that names the file where one does not fit.
+
+    On batches that takes the costs of batches; without them, the CPU of every operator.
+    """
+    _check_no_two(profiles)
+    by_name = {pipeline.name: pipeline for pipeline in pipelines}
+    found = {}
+    for file, profile in profiles.items():
+        pipeline = by_name.get(profile.pipeline)
+        if pipeline is None:
+            raise ProfileError(
+                f"{file} is a profile of '{profile.pipeline}', and there is {' and '.join(map(repr, by_name))}; "
+                f"learn one with `ebbflow profile --pipeline {pipelines[0].name}`"
+            )
+        _check_operators(file, profile, pipeline)
+        if in_batches and (profile.costs is None or not profile.costs.stages):
+            raise ProfileError(
+                f"{file} has no costs of batches, and the micro-batch engine has nothing else; learn one with "
+                "`ebbflow profile --engine micro-batch`, or simulate with --engine continuous"
+            )
+        if not in_batches and (unknown := [name for name in pipeline.order if name not in profile.cpu]):
+            raise ProfileError(
+                f"{file} has no CPU of operator '{unknown[0]}', and the continuous engine is sized by it; "
+                "learn one with `ebbflow profile --engine continuous`"
+            )
+        found[pipeline.name] = Estimator(pipeline, profile)
+    return found
+
+
+def estimators_on_spark(profiles: Mapping[str, Profile]) -> dict[str, Estimator]:
+    """By query. What operators and streams there are only the job itself will show; until then the profile's own."""
+    _check_no_two(profiles)
+    for file, profile in profiles.items():
+        if profile.target == SIMULATOR:
+            raise ProfileError(
+                f"{file} was learned in the simulator, whose rows cost something else than yours; learn one with "
+                "`ebbflow profile --target spark`, or from the store of a run with `ebbflow profile --store`"
+            )
+    return {profile.pipeline: Estimator(profile.graph, profile) for profile in profiles.values()}
+
+
+def _check_no_two(profiles: Mapping[str, Profile]) -> None:
+    files: dict[str, str] = {}
+    for file, profile in profiles.items():
+        if profile.pipeline in files:
+            raise ProfileError(
+                f"{files[profile.pipeline]} and {file} are both of '{profile.pipeline}'; leave one of them out"
+            )
+        files[profile.pipeline] = file
+
+
+def _check_operators(file: str, profile: Profile, pipeline: Pipeline) -> None:
+    for name in profile.graph.order:
+        if name not in pipeline.order:
+            raise ProfileError(
+                f"{file} knows operator '{name}', which pipeline {pipeline.name} does not have "
+                f"({', '.join(pipeline.order)}); learn one with `ebbflow profile --pipeline {pipeline.name}`"
+            )
+
+
+# How far off a profile is on a load that it was not learned from.
+
+
+class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean relative errors of the estimates, as ``fitting`` counts them."""
+
+    cpu: Mapping[str, float]
+    """Of the CPU of an instance at its own input rate, by operator."""
+    node: float | None
+    """Of the CPU of a node; None where no node's was read."""
+    outside: float
+    """Share of the windows of operators that lay outside of the range of their profile."""
+
+    @property
+    def mean(self) -> float | None:
+        """Over all operators; None without one."""
+        return sum(self.cpu.values()) / len(self.cpu) if self.cpu else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"cpu": dict(self.cpu), "mean": self.mean, "node": self.node, "outside": self.outside}
+
+
+def accuracy(
+    profile: Profile, pipeline: Pipeline, readings: Iterable[Reading], *, window_s: float = WINDOW_S
+) -> Accuracy:
+    """Compare a profile with what was read on another load."""
+    sampler = Sampler(window_s=window_s)
+    sampler.add(readings)
+    seen = sampler.take(pipeline)
+    judged = {
+        name: (profile.cpu[name], samples)
+        for name, samples in seen.cpu.items()
+        if samples and name in profile.cpu
+    }
+    windows = [
+        curve.low <= sample.x <= curve.high for curve, samples in judged.values() for sample in samples
+    ]
+    return Accuracy(
+        cpu={name: _mean_error(curve, samples) for name, (curve, samples) in judged.items()},
+        node=_mean_error(profile.node, seen.node) if seen.node else None,
+        outside=1 - sum(windows) / len(windows) if windows else 0.0,
+    )
+
+
+def _mean_error(curve: Fitted, samples: Iterable[Sample]) -> float:
+    pairs = [(curve.estimate(sample.x).value, sample.y) for sample in samples]
+    estimates, measured = np.array(pairs).T
+    return float(relative_errors(estimates, measured).mean())

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
-from ebbflow.profiling.models import Knots, Line, Model, Net, Proportional, fall
+from ebbflow.profiling.models import Knots, Linear, Model, Net, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 FOLDS = 10
@@ -100,7 +100,7 @@ def relative_errors(estimates: Floats, measured: Floats) -> Floats:
 def _slope(model: Model, x: Floats, y: Floats) -> float:
     """How the model goes on beyond the samples: as it does where it is straight, else as the line through all of them;
     in proportion where that would stand still."""
-    straight = model if isinstance(model, Proportional | Line) else _line(x, y, _weights(y))
+    straight = model if isinstance(model, Proportional | Linear) else _line(x, y, _weights(y))
     return straight.per_unit or _proportional(x, y, _weights(y)).per_unit
 
 
@@ -177,15 +177,15 @@ def _proportional(x: Floats, y: Floats, weights: Floats) -> Proportional:
     return Proportional(per_unit=float(np.sum(weights * x * y)) / squares if squares > 0 else 0.0)
 
 
-def _line(x: Floats, y: Floats, weights: Floats) -> Line:
+def _line(x: Floats, y: Floats, weights: Floats) -> Linear:
     total = float(weights.sum())
     mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
     spread = float(weights @ (x - mean_x) ** 2)
     if spread <= 1e-12 * total * max(mean_x * mean_x, 1e-12):
-        return Line(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
+        return Linear(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
     # More rows never cost less; where noise says so, it is what the mean row costs, whatever the rate.
     slope = max(0.0, float(weights @ ((x - mean_x) * (y - mean_y))) / spread)
-    return Line(fixed=mean_y - slope * mean_x, per_unit=slope)
+    return Linear(fixed=mean_y - slope * mean_x, per_unit=slope)
 
 
 def _knots(x: Floats, y: Floats, weights: Floats) -> Model:

@@ -34,7 +34,7 @@ class Proportional(
         return self.per_unit * x
 
 
-class Line(
+class Linear(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -45,7 +45,7 @@ class Line(
 ):
     """y = fixed + per_unit · x
 
-    >>> Line(fixed=0.1, per_unit=0.002).at(100.0)
+    >>> Linear(fixed=0.1, per_unit=0.002).at(100.0)
     0.30000000000000004
     """
 
@@ -123,7 +123,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return self.y_middle + self.y_scale * total
 
 
-Model = Proportional | Line | Knots | Net
+Model = Proportional | Linear | Knots | Net
 """From the simplest to the one with the most freedom."""
 
 LOOKS = 200
@@ -139,9 +139,9 @@ def fall(model: Model, low: float, high: float) -> tuple[float, float] | None:
 
     >>> fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), 0.0, 2.0)
     (1.0, 2.0)
-    >>> fall(Line(fixed=1.0, per_unit=0.5), 0.0, 2.0)
+    >>> fall(Linear(fixed=1.0, per_unit=0.5), 0.0, 2.0)
     """
-    if isinstance(model, Proportional | Line):
+    if isinstance(model, Proportional | Linear):
         return None if model.per_unit >= 0 or low >= high else (low, high)
     if isinstance(model, Knots):
         places, dip = model.x, 0.0

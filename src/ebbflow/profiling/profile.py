@@ -16,6 +16,8 @@ import msgspec
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.profiling.models import Model, Proportional
 
+SIMULATOR, SPARK = "simulator", "spark"
+"""Where a profile was learned."""
 VERSION = 1
 """Of the file. A reader refuses a newer one rather than misread it."""
 

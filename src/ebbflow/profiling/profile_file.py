@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,18 @@ from typing import Any
 import msgspec
 
 from ebbflow.errors import PipelineError, ProfileError
-from ebbflow.profiling.given_profiles import SIMULATOR, SPARK
-from ebbflow.profiling.models import Line, Model, Proportional
-from ebbflow.profiling.profile import VERSION, CpuProfile, NodeProfile, Profile, Range, SparkCosts, Spread
-from ebbflow.profiling.profile_checks import wrong_fall, wrong_number
+from ebbflow.profiling.models import Knots, Linear, Model, Proportional, fall
+from ebbflow.profiling.profile import (
+    SIMULATOR,
+    SPARK,
+    VERSION,
+    CpuProfile,
+    NodeProfile,
+    Profile,
+    Range,
+    SparkCosts,
+    Spread,
+)
 
 LARGEST = 10_000_000
 """Characters of the largest file that is read."""
@@ -230,7 +239,7 @@ def _profile(document: _Document) -> Profile:
 
 def _slope(fit: _Fit) -> float:
     """What is straight goes on as it is, whatever stands beside it: who edits one of the two may forget the other."""
-    return fit.model.per_unit if isinstance(fit.model, Proportional | Line) else fit.slope
+    return fit.model.per_unit if isinstance(fit.model, Proportional | Linear) else fit.slope
 
 
 def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:
@@ -310,3 +319,78 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+# What the numbers and names in the file of a profile may be: each key, and what would be right in its place.
+
+
+Rule = tuple[Callable[[float], bool], str]
+
+_ANY: Rule = (lambda _: True, "a number")
+_FROM_0: Rule = (lambda value: value >= 0, "a number of 0 or more")
+_ABOVE_0: Rule = (lambda value: value > 0, "a number above 0")
+_FROM_1: Rule = (lambda value: value >= 1, "a number of 1 or more")
+
+LARGEST_NUMBER = 1e15
+"""Larger ones are no rate, count or time, and their squares would be infinite."""
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("cores", "tasks", "skew"), _FROM_1),
+    "x_scale": _ABOVE_0,
+    **dict.fromkeys(
+        ("fixed", "x_middle", "y_middle", "y_scale", "weights", "shifts", "outputs", "output_shift"), _ANY
+    ),
+}
+"""By key; a number under any other key counts, lasts or costs something, and is 0 or more."""
+
+
+def wrong_number(plain: Any, path: str = "") -> str | None:
+    """The first number that cannot be meant, with its key and what would be right; None where all can.
+
+    >>> wrong_number({"cpu": {"split": {"low": 1.0, "slope": float("nan")}}})
+    'cpu.split.slope is nan; write a number of 0 or more'
+    >>> wrong_number({"costs": {"stages": [{"tasks": 4}, {"tasks": 0}]}})
+    'costs.stages[1].tasks is 0; write a number of 1 or more'
+    >>> wrong_number({"slope": 1e300})
+    'slope is 1e+300; write a number of 0 or more, and no more than 1e+15'
+    """
+    for key, value, rule in _numbers(plain, path, _FROM_0):
+        fits, right = rule
+        if math.isfinite(value) and abs(value) > LARGEST_NUMBER:
+            return f"{key} is {value:g}; write {right}, and no more than {LARGEST_NUMBER:g}"
+        if not math.isfinite(value) or not fits(value):
+            return f"{key} is {value:g}; write {right}"
+    return None
+
+
+def wrong_fall(model: Model, key: str, low: float, high: float) -> str | None:
+    """Where a model says that more costs less, with its key and what would be right; None where it does not.
+
+    >>> wrong_fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), "cpu.split.model", 0.0, 2.0)
+    'cpu.split.model.y[2] is 1 and one before it is 3; write values of y that never fall'
+    """
+    found = fall(model, low, high)
+    if found is None:
+        return None
+    before, behind = (model.at(x) for x in found)
+    if isinstance(model, Knots):
+        at = model.x.index(found[1])
+        return (
+            f"{key}.y[{at}] is {behind:g} and one before it is {before:g}; write values of y that never fall"
+        )
+    return (
+        f"{key} falls from {before:g} at {found[0]:g} to {behind:g} at {found[1]:g}; write one that never falls "
+        f"between low and high"
+    )
+
+
+def _numbers(plain: Any, path: str, rule: Rule) -> Iterator[tuple[str, float, Rule]]:
+    if isinstance(plain, Mapping):
+        for key, value in plain.items():
+            yield from _numbers(value, f"{path}.{key}" if path else key, RULES.get(key, _FROM_0))
+    elif isinstance(plain, list | tuple):
+        for number, value in enumerate(plain):
+            yield from _numbers(value, f"{path}[{number}]", rule)
+    elif isinstance(plain, float):
+        yield path, plain, rule
+    elif isinstance(plain, int) and not isinstance(plain, bool):
+        yield path, float(plain) if abs(plain) < 10**300 else math.inf, rule

@@ -19,7 +19,7 @@ from ebbflow.core.run import Run
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.given_profiles import SIMULATOR
+from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.runs.oracle import Oracle, cheapest_schedule
 from ebbflow.strategies import make_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean

@@ -27,7 +27,7 @@ from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
-from ebbflow.profiling.batch.profiles import Ran, StageMatch
+from ebbflow.profiling.batch.stage_match import ObservedStage, StageMatch
 from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
 
 # What batches tell the joint strategy: how long the tasks of an operator ran, and whether rows are left behind.
@@ -69,7 +69,7 @@ class TaskTimes:
         for run in batch.operators:
             if run.name in instances and run.stage in places:
                 self._match.tell(batch.query, run.name, places[run.stage])
-        ran = [Ran(stage.tasks, stage.task_time_s / max(1, batch.rows)) for stage in batch.stages]
+        ran = [ObservedStage(stage.tasks, stage.task_time_s / max(1, batch.rows)) for stage in batch.stages]
         found = self._match.of(batch.query, ran, instances)
         return {at: name for at, name in found.items() if batch.stages[at].tasks > 0}
 

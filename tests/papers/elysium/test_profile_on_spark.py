@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ebbflow.papers.elysium.pipelines.top_words import OPERATORS
-from ebbflow.profiling.given_profiles import estimators_on_spark
+from ebbflow.profiling.estimator import estimators_on_spark
 from ebbflow.profiling.profile import Profile
 
 pytestmark = pytest.mark.spark

@@ -25,8 +25,8 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, UnknownNameError
 from ebbflow.papers.elysium.pipelines import top_words
 from ebbflow.papers.elysium.pipelines.sentiment import pipeline as sentiment
-from ebbflow.profiling.accuracy import accuracy
-from ebbflow.profiling.batch.drift import STILL_WARMING
+from ebbflow.profiling.batch.profiles import STILL_WARMING
+from ebbflow.profiling.estimator import accuracy
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.runs.profiling.phase import Phase, Progress, Schedule, Stair

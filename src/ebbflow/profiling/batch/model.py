@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
-import numpy as np
 
 from ebbflow.core.batches import Batch, StageRun
+from ebbflow.core.waves import useful_slots, waves
 from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
 
 # What one stage of a query costs: seconds a task and seconds a row, learned online from its runs.
@@ -182,7 +181,7 @@ class StageModel:
 
     def waves(self, slots: int) -> float:
         """Rounds of tasks the stage needs, and no fewer than its longest task is mean tasks long."""
-        return max(math.ceil(self.tasks / max(1, slots)), self.skew)
+        return max(waves(self.tasks, slots), self.skew)
 
     def _fit(self) -> tuple[float, float]:
         w = self._w
@@ -275,7 +274,7 @@ class BatchModel:
         in_stages_s = 0.0
         for run in batch.stages:
             if batch.steady:
-                in_waves_s = -(-run.tasks // slots) * run.task_time_s / run.tasks
+                in_waves_s = waves(run.tasks, slots) * run.task_time_s / run.tasks
                 in_stages_s += in_waves_s if in_waves_s > run.longest_task_s else run.longest_task_s
             else:  # on how many slots its tasks ran is not known, only how long
                 in_stages_s += run.wall_s
@@ -343,13 +342,13 @@ class BatchModel:
         known = self._times.get((slots, share))
         if known is not None:
             return known
-        at_once, slower = max(1, slots), 1.0 / max(0.05, share)
+        slower = 1.0 / max(0.05, share)
         fixed_s, per_row_s = self.driver_s, 0.0
         for tasks, skew, task_s, row_s in self._as_columns():  # too few stages for numpy to pay
-            whole = -(-tasks // at_once)
-            waves = slower * (whole if whole > skew else skew)
-            fixed_s += waves * task_s
-            per_row_s += waves * row_s
+            whole = waves(tasks, slots)
+            rounds = slower * (whole if whole > skew else skew)
+            fixed_s += rounds * task_s
+            per_row_s += rounds * row_s
         time = self._times[slots, share] = BatchTime(fixed_s=fixed_s, per_row_s=per_row_s)
         return time
 
@@ -369,7 +368,7 @@ class BatchModel:
         >>> model.useful_slots(20)
         (1, 2, 3, 4, 6, 12)
         """
-        return _wave_edges(frozenset(stage.tasks for stage in self._stages.values()), most)
+        return useful_slots(frozenset(stage.tasks for stage in self._stages.values()), most)
 
     def _as_columns(self) -> list[tuple[int, float, float, float]]:
         """(p_i, skew, o_i, c_i/p_i) of every stage."""
@@ -383,12 +382,3 @@ class BatchModel:
 
 def _with_one(seen: Range | None, rows: int) -> Range:
     return Range(low=float(rows), high=float(rows)) if seen is None else seen.with_one(float(rows))
-
-
-@lru_cache(maxsize=256)
-def _wave_edges(tasks: frozenset[int], most: int) -> tuple[int, ...]:
-    """Slot counts at which some stage saves a wave; asked at every decision, and seldom about other stages."""
-    edges = {1}
-    for count in tasks:
-        edges.update(np.unique(-(-count // np.arange(1, count + 1))).tolist())
-    return tuple(sorted(edge for edge in edges if edge <= most))

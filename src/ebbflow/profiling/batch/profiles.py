@@ -7,84 +7,22 @@ that is said, and the stage is learned anew from the batches that showed it.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ebbflow.core.batches import Batch
-from ebbflow.profiling.batch.drift import BatchWatch
+from ebbflow.core.batches import Batch, StageRun
 from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.costs import batch_costs
+from ebbflow.profiling.curve import MATURE, CurveLearner, Drift
 from ebbflow.profiling.estimator import Estimator
-
-# Which stage of a query runs which operator: as batches tell, else the most probable, until batches tell otherwise.
-#
-# An operator's stage has as many tasks as the operator has instances. Where several have, it is taken to be
-# the one whose
-# rows cost most: who gives a step a parallelism of its own does so for its work. Operators keep their order, and the
-# stage that reads the source, the first, is the last to be thought of. Once only one stage has the number, that is the
-# one from then on: so a wrong guess shows in the first batches after the change that was made on it.
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A stage as it was seen: its tasks, and what a source row costs it."""
-
-    tasks: int
-    per_row_s: float
-
-
-class StageMatch:
-    """What is known of the stages of operators.
-
-    >>> match = StageMatch()
-    >>> stages = [Ran(1, 1e-4), Ran(1, 8e-3), Ran(1, 3e-4), Ran(1, 1e-4)]
-    >>> match.of("q", stages, {"enrich": 1})
-    {1: 'enrich'}
-    >>> match.of("q", [stages[0], stages[1], stages[2], Ran(3, 1e-4)], {"enrich": 3})  # it was another one
-    {3: 'enrich'}
-    >>> match.of("q", stages, {"enrich": 1})
-    {3: 'enrich'}
-    """
-
-    def __init__(self) -> None:
-        self._sure: dict[tuple[str, str], int] = {}
-
-    def tell(self, query: str, operator: str, stage: int) -> None:
-        """A batch told it."""
-        self._sure[query, operator] = stage
-
-    def operators(self, query: str, stage: int) -> list[str]:
-        """Those that are known to run in a stage."""
-        return [name for (whose, name), at in self._sure.items() if (whose, at) == (query, stage)]
-
-    def of(self, query: str, stages: Sequence[Ran], instances: Mapping[str, int]) -> dict[int, str]:
-        """Operators by their stage; ``instances`` in the order of the operators."""
-        fitting = {
-            name: [at for at, stage in enumerate(stages) if stage.tasks == count]
-            for name, count in instances.items()
-        }
-        counts = list(instances.values())
-        for name, places in fitting.items():
-            if len(places) == 1 and counts.count(instances[name]) == 1:
-                self._sure[query, name] = places[0]
-            elif self._sure.get((query, name)) in places:
-                places[:] = [self._sure[query, name]]
-        best: dict[int, tuple[tuple[float, ...], tuple[tuple[int, str], ...]]] = {-1: ((0, 0, 0, 0), ())}
-        """By the last stage that was given away: how good the best way to that is, and the way."""
-        for name, places in fitting.items():
-            reached = dict(best)
-            for last, (worth, way) in best.items():
-                for at in places:
-                    if at > last:
-                        matched, first, cost_s, late = worth
-                        value = (matched + 1, first - (at == 0), cost_s + stages[at].per_row_s, late + at)
-                        if at not in reached or value > reached[at][0]:
-                            reached[at] = (value, (*way, (at, name)))
-            best = reached
-        return dict(max(best.values())[1])
-
+from ebbflow.profiling.fitting import QUICK
+from ebbflow.profiling.models import Linear
+from ebbflow.profiling.profile import Fitted, Range, SparkCosts, StageCosts
+from ebbflow.profiling.samples import WINDOW_S, Sample
 
 log = logging.getLogger("ebbflow")
 
@@ -155,3 +93,138 @@ class BatchProfiles:
                     "the profile of '%s' has no costs of batches; they are learned from the run", name
                 )
         self._to_look_for.clear()
+
+
+# Whether the stages of a query still cost what its profile says, by the task time of its batches.
+#
+# A task of a stage should take y = o + c·x seconds for x = n/p rows. Batches are summed up over windows of 10 s, as
+# readings of flows are, and each window is a sample of the stage's curve, which is watched as those of operators are
+# (``curve_learner``). Its σ is that of single batches, as the profile has it. Windows of k batches would have σ / √k if
+# each of them were held up for itself; but a busy host stays busy for a while. So a false alarm is no more frequent
+# than
+# ``Cusum`` says where batches scatter as they did when they were profiled.
+#
+# Executors that came load classes, compile and start Python. So after a start, and after each batch that was not
+# steady,
+# windows that took longer than they should count only once they get no quicker.
+
+
+ASSUMED_ERROR = 0.15
+"""Of the task time of a batch, where a profile does not tell."""
+STILL_WARMING = 0.95
+"""What takes less than this share of what came before it, window or batches, is not warm yet."""
+REMEMBERED = 40
+"""Windows of which the runs are kept, to learn from after an alarm: more than a model remembers."""
+
+Runs = list[tuple[int, StageRun]]
+"""Of one stage, with the rows of their batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDrift:
+    """A stage costs what it did not use to."""
+
+    stage: int
+    drift: Drift
+    runs: Runs
+    """Those of the windows that raised the alarm: how it is now."""
+
+
+class BatchWatch:
+    """Follows the batches of a query, and tells when one of its stages has changed."""
+
+    def __init__(self, costs: SparkCosts) -> None:
+        self._costs = list(costs.stages)
+        """As they are known now."""
+        self._stages = [
+            _StageWatch(index, stage, costs.batch_rows) for index, stage in enumerate(costs.stages)
+        ]
+        self._first = True
+        self._cool_down()
+
+    def costs_now(self, stage: int, costs: StageCosts) -> None:
+        """What a stage costs since it was noticed to have changed."""
+        self._costs[stage] = costs
+
+    def start_over(self) -> None:
+        """The query is started anew: its next batch is a first one."""
+        self._first = True
+
+    def _cool_down(self) -> None:
+        self._warm = False
+        self._last_ratio: float | None = None
+        self._window: list[Batch] = []
+
+    def add(self, batch: Batch) -> list[StageDrift]:
+        """Take in a batch with as many stages as the profile; what it says if by it a change is noticed."""
+        if not batch.rows:
+            return []
+        if self._first or not batch.steady:
+            self._first = False
+            self._cool_down()
+            return []
+        if self._window and batch.started_s < self._window[-1].started_s:
+            self._window = []  # the clock was set back
+        self._window.append(batch)
+        ends_s = max(batch.ended_s, batch.started_s + batch.trigger_interval_s)
+        if ends_s - self._window[0].started_s < WINDOW_S:
+            return []
+        window, self._window = self._window, []
+        if not self._warmed_up(window):
+            return []
+        found = [stage.add(batch.ended_s, window) for stage in self._stages]
+        return [drift for drift in found if drift is not None]
+
+    def _warmed_up(self, window: Sequence[Batch]) -> bool:
+        """Whether a window counts."""
+        if self._warm:
+            return True
+        used_s = sum(run.task_time_s for batch in window for run in batch.stages)
+        expected_s = sum(
+            stage.task_time_s(run.tasks, batch.rows)
+            for batch in window
+            for stage, run in zip(self._costs, batch.stages, strict=True)
+        )
+        ratio, before = used_s / max(expected_s, 1e-12), self._last_ratio
+        self._last_ratio = ratio
+        self._warm = ratio <= 1 or (before is not None and ratio >= STILL_WARMING * before)
+        return self._warm
+
+
+class _StageWatch:
+    """The curve of one stage, and the runs from which its last samples were made."""
+
+    def __init__(self, index: int, known: StageCosts, seen: Range | None) -> None:
+        self._index = index
+        curve = _as_curve(known, seen)
+        self._low = curve.low
+        """Rows of a task below which the profile is a guess, of what a task costs without any most of all."""
+        self._curve = CurveLearner(f"stage {index + 1}", QUICK, curve)
+        self._runs: deque[Runs] = deque(maxlen=REMEMBERED)
+
+    def add(self, time_s: float, window: Sequence[Batch]) -> StageDrift | None:
+        """Take in a window."""
+        runs = [(batch.rows, batch.stages[self._index]) for batch in window]
+        tasks = sum(run.tasks for _, run in runs)
+        rows_each = sum(rows for rows, _ in runs) / tasks
+        if rows_each < self._low:
+            return None
+        self._runs.append(runs)
+        drift = self._curve.add(Sample(time_s, rows_each, sum(run.task_time_s for _, run in runs) / tasks))
+        if drift is None:
+            return None
+        last = list(self._runs)[-len(self._curve.samples) :]  # those that it has kept
+        return StageDrift(stage=self._index, drift=drift, runs=[run for window in last for run in window])
+
+
+def _as_curve(known: StageCosts, seen: Range | None) -> Fitted:
+    """Seconds of a task from its rows."""
+    rows = seen or Range(low=0.0, high=0.0)
+    return Fitted(
+        model=Linear(fixed=known.per_task_s, per_unit=known.per_row_s),
+        low=rows.low / known.tasks,
+        high=rows.high / known.tasks,
+        slope=known.per_row_s,
+        error=ASSUMED_ERROR if known.error is None else known.error,
+        samples=MATURE,
+    )

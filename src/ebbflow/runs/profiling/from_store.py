@@ -23,8 +23,8 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError
 from ebbflow.monitoring.store import Store
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.given_profiles import SIMULATOR, SPARK
 from ebbflow.profiling.learner import METRICS, ProfileLearner
+from ebbflow.profiling.profile import SIMULATOR, SPARK
 from ebbflow.runs.profiling.phase import Phase
 from ebbflow.runs.simulation import pipeline_of
 

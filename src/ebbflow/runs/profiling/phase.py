@@ -14,7 +14,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
 from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.profiling.accuracy import Accuracy
+from ebbflow.profiling.estimator import Accuracy
 from ebbflow.profiling.profile import Fitted, Profile
 
 Progress = Callable[[float, str], None]

@@ -24,8 +24,7 @@ from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.errors import UnknownNameError
-from ebbflow.profiling.accuracy import accuracy
-from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.estimator import Estimator, accuracy
 from ebbflow.profiling.fitting import ALL, QUICK
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.runs.profiling.phase import MOST_INSTANCE_CPU, Phase, Progress, Schedule, Stair

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
+from ebbflow.core.waves import waves_on
 
 USUAL_TASK_S = 0.004
 """What launching a task costs where the record cannot tell."""
@@ -58,7 +59,7 @@ class BatchFit:
         >>> fit.batch_s(np.array([400.0, 400.0]), np.array([2.0, 3.0])).tolist()
         [2.7, 2.7]
         """
-        waves = np.ceil(self.tasks / np.maximum(slots, 1.0))
+        waves = waves_on(self.tasks, slots)
         return np.asarray(self.driver_s + waves * (self.per_task_s + self.per_row_s * rows / self.tasks))
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def fit_batches(
     >>> round(fit.driver_s, 6), round(fit.per_task_s, 6), round(fit.per_row_s, 6), round(fit.median_error, 6)
     (0.5, 0.1, 0.01, 0.0)
     """
-    waves = np.ceil(tasks / np.maximum(slots, 1.0))
+    waves = waves_on(tasks, slots)
     per_row = waves * rows / tasks
     outside_s = 0.0 if work_s is None else float(np.median(seconds - work_s))
     inside_s = seconds if work_s is None else work_s

@@ -34,6 +34,7 @@ from ebbflow.core.periods import SLACK_S
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.waves import waves
 
 FORMULA = "needed = ceil((pending + running) / slots); +1, 2, 4 … each second of backlog; − idle for 60 s"
 
@@ -49,7 +50,7 @@ class _Stage:
 
     @property
     def pending_until_s(self) -> float:
-        return self.begun_s + (math.ceil(self.tasks / self.slots) - 1) * self.wave_s
+        return self.begun_s + (waves(self.tasks, self.slots) - 1) * self.wave_s
 
     def unfinished(self, now_s: float) -> int:
         """Tasks that run or wait, while some wait."""
@@ -129,8 +130,8 @@ class SparkDra(Strategy):
             laid_out = _stages(before, since_s, slots)
             if laid_out and snapshot.now_s - since_s > before.duration_s:  # it takes longer this time
                 last = laid_out.pop()
-                waves = math.ceil(last.tasks / last.slots)
-                wave_s = max(last.wave_s, 2 * (snapshot.now_s - last.begun_s) / waves)
+                passed_s = snapshot.now_s - last.begun_s
+                wave_s = max(last.wave_s, 2 * passed_s / waves(last.tasks, last.slots))
                 laid_out.append(replace(last, wave_s=wave_s))
             stages += laid_out
         return stages
@@ -180,9 +181,13 @@ def _stages(batch: Batch, begun_s: float, slots: int) -> list[_Stage]:
     at_s = begun_s + max(0.0, batch.duration_s - sum(stage.wall_s for stage in batch.stages))
     laid_out = []
     for stage in batch.stages:
-        waves = math.ceil(stage.tasks / max(1, slots))
         laid_out.append(
-            _Stage(begun_s=at_s, tasks=stage.tasks, slots=max(1, slots), wave_s=stage.wall_s / waves)
+            _Stage(
+                begun_s=at_s,
+                tasks=stage.tasks,
+                slots=max(1, slots),
+                wave_s=stage.wall_s / waves(stage.tasks, slots),
+            )
         )
         at_s += stage.wall_s
     return laid_out

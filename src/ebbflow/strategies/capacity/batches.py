@@ -11,11 +11,11 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
 from ebbflow.core.signals import is_idle
 from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.waves import waves
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState
 from ebbflow.profiling.batch.profiles import BatchProfiles
-from ebbflow.profiling.batch.sizing import BatchSizing
-from ebbflow.profiling.sizing import Rates, Size, settle_s
+from ebbflow.strategies.capacity.sizing import BatchSizing, Rates, Size, settle_s
 
 # Diagnosis first: when more nodes would not help, say what would.
 
@@ -56,8 +56,9 @@ def why_more_cannot_help(
     )
     if slowest is None:
         return None
-    waves = -(-slowest.tasks // max(1, slots))
-    if slowest.skew > 2.0 and slowest.skew > 0.9 * waves:  # another slot would cut waves it does not have
+    if slowest.skew > 2.0 and slowest.skew > 0.9 * waves(
+        slowest.tasks, slots
+    ):  # another slot would cut waves it does not have
         return Constraint(
             name="skew",
             why=f"one task runs {slowest.skew:.1f} times as long as the mean of its stage; "

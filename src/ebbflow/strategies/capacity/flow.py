@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from ebbflow.core.decision import Constraint
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind, Snapshot
-from ebbflow.profiling.flow.model import FlowModel, Stretch
-from ebbflow.profiling.flow.outlook import FlowState
-from ebbflow.profiling.flow.sizing import FlowSizing
-from ebbflow.profiling.sizing import Rates, Size, settle_s
+from ebbflow.profiling.flow import FlowInterval, FlowModel, FlowState
+from ebbflow.strategies.capacity.sizing import FlowSizing, Rates, Size, settle_s
 
 WORTH = 1.0
 """A change is made for so many times as long as it stops the flow: few and early ones, rather than many."""
@@ -94,7 +92,7 @@ class LearnedFlow:
                 behind = {n: queues[n] / max(sent[n], 1.0) * rows for n in done if n not in sources}
             waits_for = max(behind, key=lambda name: behind[name], default="")
             self.model.learn(
-                Stretch(
+                FlowInterval(
                     span_s=looked_s - self._seen_s,
                     rows=rows,
                     cpu_s=cpu_s,

@@ -28,9 +28,9 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.profiling.sizing import Size, Sizing
 from ebbflow.strategies.capacity.batches import LearnedBatches
 from ebbflow.strategies.capacity.flow import LearnedFlow
+from ebbflow.strategies.capacity.sizing import Size, Sizing
 
 # A batch of a query that nothing is known of yet, and that goes on and on.
 

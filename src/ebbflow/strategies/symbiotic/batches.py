@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 
 from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.snapshot import Snapshot
+from ebbflow.core.waves import waves
 from ebbflow.profiling.batch.model import BatchModel
-from ebbflow.profiling.batch.profiles import Ran, StageMatch
+from ebbflow.profiling.batch.stage_match import ObservedStage, StageMatch
 from ebbflow.profiling.profile import Range
 from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
 from ebbflow.strategies.symbiotic.view import AS_GOOD, Judged
@@ -44,8 +45,8 @@ class _Stage:
     operator: str = ""
 
     def seconds(self, rows: float, slots: int) -> float:
-        waves = max(float(-(-self.tasks // max(1, slots))), self.skew)
-        return waves * (self.per_task_s + self.per_row_s * rows / self.tasks)
+        rounds = max(float(waves(self.tasks, slots)), self.skew)
+        return rounds * (self.per_task_s + self.per_row_s * rows / self.tasks)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class BatchView:
         for name, (model, _, trigger_s) in known.items():
             # Without a trigger batches follow each other at once; half of the objective is for the next one then.
             interval_s = trigger_s or snapshot.slo.freshness_s / 2
-            ran = [Ran(stage.tasks, stage.costs[1]) for stage in model.stages]
+            ran = [ObservedStage(stage.tasks, stage.costs[1]) for stage in model.stages]
             found = match.of(name, ran, {operator: planned[operator] for operator in by_query.get(name, ())})
             stages = _stages(model, found)
             rows = loads_per_s[name] * interval_s

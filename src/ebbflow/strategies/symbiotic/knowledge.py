@@ -8,7 +8,8 @@ from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet, load_learner
-from ebbflow.profiling.batch.profiles import BatchProfiles, StageMatch
+from ebbflow.profiling.batch.profiles import BatchProfiles
+from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Profile
 from ebbflow.strategies.capacity.batches import LearnedBatches

@@ -25,6 +25,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.waves import waves
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start, named_apart
@@ -81,16 +82,16 @@ class Stage:
             return self.tasks, deal.work * task_s, deal.wall * task_s, deal.longest * task_s
         task_s /= there.speed
         if self.skew == 1.0:  # what follows, in short
-            return self.tasks, self.tasks * task_s, -(-self.tasks // there.slots) * task_s, task_s
+            return self.tasks, self.tasks * task_s, waves(self.tasks, there.slots) * task_s, task_s
         wall_s = self.wall_s(task_s, there.slots)
         return None if wall_s is None else (self.tasks, self.tasks * task_s, wall_s, self.split(task_s)[0])
 
     def wall_s(self, task_s: float, slots: int) -> float | None:
         """Seconds on ``slots`` equal slots at a mean task time; None where a formula does not do."""
         if self.skew == 1.0 or slots == 1:
-            return -(-self.tasks // slots) * task_s
+            return waves(self.tasks, slots) * task_s
         longest_s, short_s = self.split(task_s)
-        in_turns_s = -(-(self.tasks - 1) // (slots - 1)) * short_s
+        in_turns_s = waves(self.tasks - 1, slots - 1) * short_s
         return longest_s if in_turns_s <= longest_s else None
 
     def split(self, task_s: float) -> tuple[float, float]:
@@ -130,7 +131,7 @@ class MicroBatch:
     def batch_s(self, rows: float, slots: int) -> float:
         """The formula: how long a batch takes without noise, skew aside."""
         return self.driver_s + sum(
-            math.ceil(s.tasks / slots) * (s.per_task_s + s.per_row_s * rows / s.tasks) for s in self.stages
+            waves(s.tasks, slots) * (s.per_task_s + s.per_row_s * rows / s.tasks) for s in self.stages
         )
 
     def stages_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:

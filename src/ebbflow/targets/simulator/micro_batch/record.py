@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.waves import waves
 
 if TYPE_CHECKING:
     from ebbflow.targets.simulator.inflow import Inflow
@@ -222,7 +223,7 @@ def stretch(
         if there.speed is None:
             ends_s = ends_s + there.deal(stage.tasks).wall * task_s
         else:
-            ends_s = ends_s + -(-stage.tasks // there.slots) * (task_s / there.speed)
+            ends_s = ends_s + waves(stage.tasks, there.slots) * (task_s / there.speed)
     fits = (rows > 0) & (ends_s <= until_s)
     fits[1:] &= ends_s[:-1] <= starts_s[1:]
     if most_rows is not None:

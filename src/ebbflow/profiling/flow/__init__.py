@@ -1,1 +1,0 @@
-"""The capacity model of engines without batches."""
