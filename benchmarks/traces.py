@@ -177,9 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, help="which; both if not told")
     options = parser.parse_args(arguments)
     try:
-        names = (
-            list(STRATEGIES) if options.strategies is None else strategy_names(options.strategies.split(","))
-        )
+        names = list(STRATEGIES) if options.strategies is None else strategy_names(options.strategies)
     except EbbflowError as error:
         parser.error(str(error))
     if not read(options.folder):

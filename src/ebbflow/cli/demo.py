@@ -19,9 +19,9 @@ from ebbflow.core.layout import MAIN
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError
-from ebbflow.papers.elysium.demo_run import SLO, LiveResult, LiveScenario, prepare, run_live
+from ebbflow.papers.elysium.demo_run import LiveResult, LiveScenario, prepare, run_live
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.numbers import whole
@@ -127,7 +127,7 @@ def demo(
         typer.Option(help="How long the compressed day and its night last: 180, or 3m.", metavar="DURATION"),
     ] = "180",
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:6",
-    slo: Annotated[str, typer.Option(help="The objective.")] = str(SLO),
+    slo: Annotated[str, typer.Option(help="The objective.")] = str(DEFAULT_SLO),
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
     policy: PolicyOption = None,
     profile: ProfileOption = None,

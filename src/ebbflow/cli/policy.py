@@ -15,6 +15,7 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
+from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.document import write_document
@@ -145,7 +146,7 @@ def try_(
     pipeline: Annotated[str, typer.Option(help="A built-in pipeline, instead.")] = "top-words",
     engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
     nodes: Annotated[str, typer.Option(help="Fewest and most nodes, MIN:MAX.")] = "1:16",
-    slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = "freshness p95 <= 30s",
+    slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = str(DEFAULT_SLO),
     at: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,7 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.report.board import write_board
 from ebbflow.report.comparison import board
 from ebbflow.report.numbers import seconds, share, whole
@@ -24,7 +24,6 @@ from ebbflow.runs.leaderboard.sweep import Result, Sweep
 from ebbflow.runs.replay.fidelity import Fidelity, fidelity_of
 from ebbflow.runs.replay.plan import (
     RECORDED,
-    USUAL_SLO,
     Plan,
     Settings,
     kept_up,
@@ -63,7 +62,7 @@ def replay_command(
         ),
     ] = None,
     slo: Annotated[
-        str | None, typer.Option(help="The objective.", show_default=f"{_RECORD}{USUAL_SLO}")
+        str | None, typer.Option(help="The objective.", show_default=f"{_RECORD}{DEFAULT_SLO}")
     ] = None,
     executors_then: Annotated[
         int | None, typer.Option(min=1, help="How many executors there were, where the record does not tell.")
@@ -101,7 +100,7 @@ def replay_command(
     recorded run is scored and ranked with the others.
     """
     policies = read_policies(policy or ())
-    names = [*strategy_names(strategy.split(",")), *policies]
+    names = [*strategy_names(strategy), *policies]
     settings = Settings(
         slo=None if slo is None else Slo.parse(slo),
         limits=None if nodes is None else Limits.parse(nodes),

@@ -13,12 +13,12 @@ import typer
 
 from ebbflow.cli.options import PolicyOption, ProfileOption, chosen_strategy, profiles_on_spark, spark_conf
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
-from ebbflow.control.attach import DEFAULT_SLO, attach, check_agents
+from ebbflow.control.attach import attach, check_agents
 from ebbflow.control.attached import Attached, History
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 from ebbflow.report.numbers import whole
@@ -55,7 +55,7 @@ def submit(
     script: Annotated[Path, typer.Argument(help="A PySpark script.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
     executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:10",
-    slo: Annotated[str, typer.Option(help="The objective.")] = DEFAULT_SLO,
+    slo: Annotated[str, typer.Option(help="The objective.")] = str(DEFAULT_SLO),
     strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
     policy: PolicyOption = None,
     profile: ProfileOption = None,

@@ -16,7 +16,7 @@ from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy, Target
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.addresses import check
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 
 # What a person gives ``attach``, checked before anything is touched: what cannot be meant is an error at once.
-
-
-DEFAULT_SLO = "freshness p95 <= 30s"
 
 
 def limits_of(executors: tuple[int, int]) -> Limits:

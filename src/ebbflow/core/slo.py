@@ -57,3 +57,7 @@ class Slo:
         if parse_duration_s(limit) != self.freshness_s:  # written for people, it would state another limit
             limit = f"{self.freshness_s:g}s"
         return f"freshness {which} <= {limit}"
+
+
+DEFAULT_SLO = Slo(freshness_s=30.0, quantile=0.95)
+"""The objective of a run for which none is set."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Number
 from ebbflow.core.ports import Guard
 from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
@@ -28,7 +31,13 @@ class FreezeScaleInOnBacklog(Guard):
 
     name = "backlog"
 
-    def __init__(self, *, share: float = 0.8) -> None:
+    def __init__(
+        self,
+        *,
+        share: Annotated[
+            float, Number("Block scale-in while freshness uses more than this share of the SLO.", above=0)
+        ] = 0.8,
+    ) -> None:
         self._share = share
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
+from ebbflow.core.parameters import Duration
 from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
@@ -16,7 +19,12 @@ class CoolDown(Guard):
 
     name = "cool-down"
 
-    def __init__(self, *, out_s: float = 3.0, in_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        *,
+        out_s: Annotated[float, Duration("Time after a scale-out in which the next scale-out waits.")] = 3.0,
+        in_s: Annotated[float, Duration("Time after any change in which a scale-in waits.")] = 5.0,
+    ) -> None:
         self._out_s = out_s
         self._in_s = in_s
 

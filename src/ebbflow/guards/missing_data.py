@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
+from ebbflow.core.parameters import PYTHON_ONLY
 from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 
@@ -27,7 +30,7 @@ class HoldOnMissingData(Guard):
 
     name = MISSING_DATA
 
-    def __init__(self, *, stale_after_s: float = STALE_AFTER_S) -> None:
+    def __init__(self, *, stale_after_s: Annotated[float, PYTHON_ONLY] = STALE_AFTER_S) -> None:
         self._stale_after_s = stale_after_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:

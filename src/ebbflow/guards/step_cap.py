@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ebbflow.core.decision import Decision
+from ebbflow.core.parameters import Number, Share, Whole
 from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
@@ -18,7 +20,13 @@ class StepCap(Guard):
 
     name = "step cap"
 
-    def __init__(self, *, out_factor: float = 2.0, out_nodes: int = 2, in_share: float = 0.5) -> None:
+    def __init__(
+        self,
+        *,
+        out_factor: Annotated[float, Number("Largest growth in one step, as a factor.", at_least=1)] = 2.0,
+        out_nodes: Annotated[int, Whole("Growth that one step always allows, in nodes.", at_least=1)] = 2,
+        in_share: Annotated[float, Share("Largest share of the nodes that one step releases.")] = 0.5,
+    ) -> None:
         self._out_factor = out_factor
         self._out_nodes = out_nodes
         self._in_share = in_share

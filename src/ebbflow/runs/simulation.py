@@ -21,7 +21,7 @@ from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.runs.oracle import Oracle, cheapest_schedule
-from ebbflow.strategies import make_strategy, takes_profiles
+from ebbflow.strategies import make_strategy, read_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean
 from ebbflow.targets.simulator.engine import Work
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
@@ -85,8 +85,9 @@ class Simulation:
 def strategy_for(
     name: str, scenario: Scenario, estimators: Mapping[str, Estimator] | None = None
 ) -> Strategy:
-    """A fresh strategy by its name, with the ``estimators`` of given profiles where it can use them. ``static-mean``
-    is told what the mean rate needs: only who knows the load can.
+    """A fresh strategy from its expression, with the ``estimators`` of given profiles where it can use them.
+
+    ``static-mean`` gets the nodes that the mean rate needs, unless they are given.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -94,7 +95,8 @@ def strategy_for(
     >>> strategy_for("static-mean", scenario)._nodes  # one holds 169 rows/s, two 336
     2
     """
-    if name != StaticMean.name:
+    call = read_strategy(name)
+    if call.name != StaticMean.name or call.arguments:
         return make_strategy(name, estimators if takes_profiles(name) else None)
     return StaticMean(nodes=scenario.nodes_for(scenario.duration_s))
 

@@ -19,13 +19,16 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ebbflow.core.parameters import Call, arguments, parse_call, read_arguments
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from ebbflow.profiling.estimator import Estimator
 
-__all__ = ["STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "takes_profiles"]
+__all__ = [
+    "STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "read_strategy", "takes_profiles",
+]  # fmt: skip
 
 PACKAGES = ("ebbflow.strategies", "ebbflow.strategies.baselines")
 ENTRY_POINT_GROUP = "ebbflow.strategies"
@@ -77,32 +80,47 @@ STRATEGIES = Registry()
 
 
 def make_strategy(
-    name: str, estimators: Mapping[str, Estimator] | None = None, **parameters: Any
+    strategy: str, estimators: Mapping[str, Estimator] | None = None, **parameters: Any
 ) -> Strategy:
-    """Create a strategy by name.
+    """Create a strategy from its name, or from an expression like ``capacity(budget_out=0.5)``.
 
     ``estimators``: profiles to size by, for each pipeline. ``parameters``: keyword arguments of its constructor.
 
-    >>> make_strategy("capacity", budget_out=0.5).name
+    >>> make_strategy("capacity(hold_in=1m)", budget_out=0.5).name
     'capacity'
-    >>> make_strategy("capacity", budgetout=0.5)
+    >>> make_strategy("capacity(budgetout=0.5)")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.UnknownNameError: unknown parameter of capacity 'budgetout': did you mean 'budget_out'? There are: \
-budget_in, budget_out, busy_limit, busy_limit_in, hold_in_s, rate_window_s
+    ebbflow.errors.InputError: strategy capacity has no parameter 'budgetout'; did you mean 'budget_out'? It has: \
+budget_out, budget_in, busy_limit, busy_limit_in, hold_in, rate_window
     """
-    known = parameters_of(name)
+    call = read_strategy(strategy)
+    factory, known = STRATEGIES[call.name], parameters_of(call.name)
     for parameter in parameters:
         if not known:
-            raise InputError(f"strategy {name} has no parameters, and got {parameter}")
+            raise InputError(f"strategy {call.name} has no parameters, and got {parameter}")
         if parameter not in known:
-            raise UnknownNameError(f"parameter of {name}", parameter, known)
+            raise UnknownNameError(f"parameter of {call.name}", parameter, known)
     if estimators:
-        if not takes_profiles(name):
+        if not takes_profiles(call.name):
             usable = " and ".join(each for each in STRATEGIES if takes_profiles(each))
-            raise InputError(f"a profile is for {usable}, not for {name}; leave one of them out")
+            raise InputError(f"a profile is for {usable}, not for {call.name}; leave one of them out")
         parameters["estimators"] = estimators
-    return STRATEGIES[name](**parameters)
+    written = read_arguments(f"strategy {call.name}", factory, call.arguments)
+    return factory(**arguments(factory, written), **parameters)
+
+
+def read_strategy(text: str) -> Call:
+    """The name and arguments of a strategy expression, checked.
+
+    >>> str(read_strategy("capacity( budget_out=0.5 )"))
+    'capacity(budget_out=0.5)'
+    """
+    call = parse_call("strategy", text)
+    if call.name not in STRATEGIES:
+        raise UnknownNameError("strategy", call.name, STRATEGIES)
+    read_arguments(f"strategy {call.name}", STRATEGIES[call.name], call.arguments)
+    return call
 
 
 def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
@@ -112,9 +130,9 @@ def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(STRATEGIES[name]).parameters
 
 
-def takes_profiles(name: str) -> bool:
-    """Whether a strategy can be given profiles."""
-    return "estimators" in parameters_of(name)
+def takes_profiles(strategy: str) -> bool:
+    """Whether a strategy, given by name or as an expression, can be given profiles."""
+    return "estimators" in parameters_of(read_strategy(strategy).name)
 
 
 def _strategies_in(module: ModuleType) -> dict[str, Factory]:

@@ -17,11 +17,13 @@ time that their slots are taken, for the same reason.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Duration, Part, Whole
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -94,9 +96,12 @@ class Joint(Strategy):
     def __init__(
         self,
         *,
-        thresholds: Thresholds | None = None,
-        most_instances: Mapping[str, int] | int | None = None,
-        assess_s: float = 60.0,
+        thresholds: Annotated[Thresholds | None, Part(Thresholds)] = None,
+        most_instances: Annotated[
+            Mapping[str, int] | int | None,
+            Whole("Most instances of an operator; by default the slots of the most nodes.", at_least=1),
+        ] = None,
+        assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
     ) -> None:
         if not assess_s > 0:
             raise InputError(f"an assessment every {assess_s:g} s; it must be above 0")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.parameters import Whole
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
@@ -21,7 +23,13 @@ class StaticMean(Strategy):
     name = "static-mean"
     brings_own_guards = True
 
-    def __init__(self, *, nodes: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        nodes: Annotated[
+            int | None, Whole("Number of nodes; by default the middle of the limits.", at_least=1)
+        ] = None,
+    ) -> None:
         self._nodes = nodes
 
     def decide(self, snapshot: Snapshot) -> Decision:

@@ -196,7 +196,7 @@ def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
 def _names(spec: Spec, strategies: str | None) -> list[str]:
     """The strategies of the command line, else of the scenario file, else all."""
     if strategies is not None:
-        return strategy_names(strategies.split(","))
+        return strategy_names(strategies)
     return list(STRATEGIES) if spec.strategy is None else spec.strategies
 
 

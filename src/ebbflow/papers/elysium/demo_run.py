@@ -22,7 +22,7 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.profiling.profile import Profile
@@ -49,7 +49,6 @@ SPARK_DRA = "spark-dra"
 
 
 LIMITS = Limits(min_nodes=1, max_nodes=6)
-SLO = Slo(freshness_s=30.0, quantile=0.95)
 
 
 LEAVING_S = 36.0
@@ -62,7 +61,7 @@ class LiveScenario:
 
     seconds: float = 180.0
     limits: Limits = LIMITS
-    slo: Slo = SLO
+    slo: Slo = DEFAULT_SLO
     base_per_s: float = 20.0
     peak_per_s: float = 300.0
     lookup_wait_s: float = 0.008

@@ -16,7 +16,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.run import Run
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError
 from ebbflow.runs.leaderboard.sweep import Scene
 from ebbflow.runs.replay.batch_fit import BatchFit, fit_batches
@@ -29,7 +29,6 @@ from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.workloads.trace import Recorded
 
 USUAL_NODES = 16
-USUAL_SLO = Slo(freshness_s=30.0, quantile=0.95)
 _NEXT_TO_NOTHING_S = 1e-9
 """A row that costs nothing at all would make the best rate infinite."""
 TASKS_PER_SLOT = 3
@@ -142,7 +141,7 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
         )
     held, working, nodes_known = _nodes_then(recording, settings, flow, told)
     most_then = int(held.values.max())
-    slo = known("objective", settings.slo, recording.slo, USUAL_SLO, "assumed: give --slo")
+    slo = known("objective", settings.slo, recording.slo, DEFAULT_SLO, "assumed: give --slo")
     limits = known(
         "nodes", settings.limits, recording.limits, Limits(min_nodes=1, max_nodes=most_then),
         "assumed: one up to as many as there were then",

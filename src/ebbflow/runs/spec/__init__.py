@@ -28,8 +28,9 @@ import msgspec
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.layout import MAIN
 from ebbflow.core.limits import Limits
-from ebbflow.core.slo import Slo
-from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.core.parameters import split_list
+from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.errors import InputError
 from ebbflow.runs.spec.tables import (
     AnyFault,
     ClusterTable,
@@ -41,7 +42,7 @@ from ebbflow.runs.spec.tables import (
     seconds_of,
     spread_of,
 )
-from ebbflow.strategies import STRATEGIES
+from ebbflow.strategies import STRATEGIES, read_strategy
 from ebbflow.targets.simulator import Cluster, MicroBatch, Scenario, Tenant, built_in_engine
 from ebbflow.targets.simulator.engine import Engine
 from ebbflow.workloads import Load, parse_load
@@ -67,7 +68,7 @@ class Spec(NodesTable, frozen=True, kw_only=True):
     initial_nodes: int | None = None
     """Nodes there at the start. If not told, what the first minute needs: a recorded load that is high where it
     begins would else be judged by a start that no pipeline had."""
-    slo: str = "freshness p95 <= 30s"
+    slo: str = str(DEFAULT_SLO)
     seed: int = 1
     seconds: Duration | None = None
     """How long it lasts. If not told, as long as the load; of one without end its natural span, at least an hour."""
@@ -86,9 +87,9 @@ class Spec(NodesTable, frozen=True, kw_only=True):
 
     @property
     def strategies(self) -> list[str]:
-        """The names of the strategies, each known and each once."""
+        """The strategy expressions, each valid and each once."""
         written = USUAL_STRATEGY if self.strategy is None else self.strategy
-        return strategy_names(written.split(",") if isinstance(written, str) else written)
+        return strategy_names(written)
 
     @property
     def limits(self) -> Limits:
@@ -211,16 +212,14 @@ def amended(spec: Spec, given: Mapping[str, Any]) -> Spec:
     return msgspec.convert(written, Spec)
 
 
-def strategy_names(named: list[str]) -> list[str]:
-    """Names of strategies, each known and each once.
+def strategy_names(written: str | list[str]) -> list[str]:
+    """Strategy expressions from a list, or from text with commas; each is valid and occurs once.
 
-    >>> strategy_names(["capacity", " hpa "])
-    ['capacity', 'hpa']
+    >>> strategy_names("capacity( budget_out=0.5), hpa ")
+    ['capacity(budget_out=0.5)', 'hpa']
     """
-    names = [name.strip() for name in named]
-    for name in names:
-        if name not in STRATEGIES:
-            raise UnknownNameError("strategy", name, STRATEGIES)
+    named = split_list(written) if isinstance(written, str) else written
+    names = [str(read_strategy(each)) for each in named]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(

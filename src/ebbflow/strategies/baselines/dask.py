@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Whole
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -32,7 +34,13 @@ class Dask(Strategy):
     brings_own_guards = True
 
     def __init__(
-        self, *, interval_s: float = 1.0, target_duration_s: float = 5.0, wait_count: int = 3
+        self,
+        *,
+        interval_s: Annotated[float, Duration("Time between two suggestions.", above=0)] = 1.0,
+        target_duration_s: Annotated[
+            float, Duration("Time within which the waiting work is to be done.", above=0)
+        ] = 5.0,
+        wait_count: Annotated[int, Whole("Suggestions in a row before a worker is closed.", at_least=1)] = 3,
     ) -> None:
         self._every = Every(interval_s)
         self._target_duration_s = target_duration_s

@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Duration, Number, Share
 from ebbflow.core.periods import SLACK_S
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -43,11 +45,20 @@ class Dataflow(Strategy):
     def __init__(
         self,
         *,
-        sustained_s: float = 120.0,
-        backlog_s: float = 10.0,
-        up_busy: float = 0.2,
-        down_busy: float = 0.75,
-        clear_s: float = 150.0,
+        sustained_s: Annotated[float, Duration("How long a condition must hold.")] = 120.0,
+        backlog_s: Annotated[
+            float,
+            Duration(
+                "Backlog from which a pipeline is backlogged, in time at the present throughput.", above=0
+            ),
+        ] = 10.0,
+        up_busy: Annotated[
+            float, Number("Scale out only above this busy share.", at_least=0, at_most=1)
+        ] = 0.2,
+        down_busy: Annotated[float, Share("Scale in only below this busy share, and to it.")] = 0.75,
+        clear_s: Annotated[
+            float, Duration("Time within which the backlog is to be worked off.", above=0)
+        ] = 150.0,
     ) -> None:
         self._sustained_s = sustained_s
         self._backlog_s = backlog_s

@@ -16,8 +16,10 @@ a vertex is on a micro-batch target, and what becomes of a layout with too many 
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Flag, Number
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
@@ -34,7 +36,11 @@ class Ds2(Strategy):
     brings_own_guards = True
 
     def __init__(
-        self, *, interval_s: float = 60.0, over_provision: float = 1.0, slot_sharing: bool = False
+        self,
+        *,
+        interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
+        over_provision: Annotated[float, Number("Factor on the computed parallelism.", above=0)] = 1.0,
+        slot_sharing: Annotated[bool, Flag("Whether a slot runs one instance of every operator.")] = False,
     ) -> None:
         self._every = Every(interval_s, at_once=False)
         self._over_provision = over_provision

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Number
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
@@ -31,7 +33,17 @@ class ElasticScaling(Strategy):
     name = "elastic-scaling"
     brings_own_guards = True
 
-    def __init__(self, *, low: float = 0.75, high: float = 1.0, smoothing: float = 0.6) -> None:
+    def __init__(
+        self,
+        *,
+        low: Annotated[
+            float, Number("Scale in below this mean of batch time / trigger interval.", above=0)
+        ] = 0.75,
+        high: Annotated[
+            float, Number("Scale out above this mean of batch time / trigger interval.", above=0)
+        ] = 1.0,
+        smoothing: Annotated[float, Number("Weight of the past in the mean.", at_least=0, below=1)] = 0.6,
+    ) -> None:
         self._low = low
         self._high = high
         self._smoothing = smoothing

@@ -26,8 +26,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Flag, Number, Share, Whole
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
@@ -89,22 +91,37 @@ class Flink(Strategy):
     def __init__(
         self,
         *,
-        utilisation: float = 0.7,
-        boundary: float = 0.3,
-        window_s: float = 900.0,
-        stabilisation_s: float = 300.0,
-        scale_down_delay_s: float = 3600.0,
-        catch_up_s: float = 1800.0,
-        restart_s: float = 300.0,
-        observed_lag_s: float = 30.0,
-        observed_lower: float = 0.15,
-        freeze_lag_s: float = 300.0,
-        least_factor: float = 0.4,
-        most_factor: float = 1e5,
-        least_parallelism: int = 1,
-        most_parallelism: int = 200,
-        interval_s: float = 60.0,
-        slot_sharing: bool = True,
+        utilisation: Annotated[float, Share("Target utilisation of a vertex.")] = 0.7,
+        boundary: Annotated[
+            float,
+            Number(
+                "Half the width of the utilisation band within which nothing changes.", at_least=0, below=1
+            ),
+        ] = 0.3,
+        window_s: Annotated[float, Duration("Window over which metrics are averaged.", above=0)] = 900.0,
+        stabilisation_s: Annotated[
+            float, Duration("Time after a change in which nothing is evaluated.")
+        ] = 300.0,
+        scale_down_delay_s: Annotated[
+            float, Duration("How long scaling down must have been possible.")
+        ] = 3600.0,
+        catch_up_s: Annotated[
+            float, Duration("Time within which the lag is to be worked off.", above=0)
+        ] = 1800.0,
+        restart_s: Annotated[float, Duration("Expected time of a restart.")] = 300.0,
+        observed_lag_s: Annotated[float, Duration("Lag above which the observed true rate is used.")] = 30.0,
+        observed_lower: Annotated[
+            float, Number("How much lower the observed true rate must be to be used.", at_least=0)
+        ] = 0.15,
+        freeze_lag_s: Annotated[float, Duration("Lag above which no vertex is scaled down.")] = 300.0,
+        least_factor: Annotated[
+            float, Number("Smallest factor of one scale-down.", above=0, at_most=1)
+        ] = 0.4,
+        most_factor: Annotated[float, Number("Largest factor of one scale-up.", at_least=1)] = 1e5,
+        least_parallelism: Annotated[int, Whole("Fewest instances of a vertex.", at_least=1)] = 1,
+        most_parallelism: Annotated[int, Whole("Most instances of a vertex.", at_least=1)] = 200,
+        interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
+        slot_sharing: Annotated[bool, Flag("Whether a slot runs one instance of every operator.")] = True,
     ) -> None:
         self._utilisation = utilisation
         self._boundary = boundary

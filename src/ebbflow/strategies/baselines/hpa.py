@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Number, Whole
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -55,12 +57,16 @@ class Hpa(Strategy):
     def __init__(
         self,
         *,
-        target: float = 0.7,
-        tolerance: float = 0.1,
-        interval_s: float = 15.0,
-        up_share: float = 1.0,
-        up_pods: int = 4,
-        down_window_s: float = 300.0,
+        target: Annotated[float, Number("Target busy share of a node.", above=0)] = 0.7,
+        tolerance: Annotated[
+            float, Number("Relative deviation from the target that is tolerated.", at_least=0)
+        ] = 0.1,
+        interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 15.0,
+        up_share: Annotated[
+            float, Number("Most growth in one period, as a share of the nodes.", at_least=0)
+        ] = 1.0,
+        up_pods: Annotated[int, Whole("Growth that one period always allows, in nodes.", at_least=0)] = 4,
+        down_window_s: Annotated[float, Duration("Stabilisation window for scaling in.")] = 300.0,
     ) -> None:
         self._target = target
         self._tolerance = tolerance

@@ -15,8 +15,10 @@ those before the last with the lag of the look before.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Number
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -35,12 +37,14 @@ class Keda(Strategy):
     def __init__(
         self,
         *,
-        lag_threshold: float = 10.0,
-        poll_s: float = 30.0,
-        cool_down_s: float = 300.0,
-        tolerance: float = 0.1,
-        interval_s: float = 15.0,
-        down_window_s: float = 300.0,
+        lag_threshold: Annotated[float, Number("Lag for each node.", above=0, unit="rows")] = 10.0,
+        poll_s: Annotated[float, Duration("Time between two polls of the lag.", above=0)] = 30.0,
+        cool_down_s: Annotated[float, Duration("Time without lag after which the minimum is taken.")] = 300.0,
+        tolerance: Annotated[
+            float, Number("Relative deviation from the target that is tolerated.", at_least=0)
+        ] = 0.1,
+        interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 15.0,
+        down_window_s: Annotated[float, Duration("Stabilisation window for scaling in.")] = 300.0,
     ) -> None:
         self._lag_threshold = lag_threshold
         self._cool_down_s = cool_down_s

@@ -27,9 +27,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Flag, Share
 from ebbflow.core.periods import SLACK_S
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
@@ -69,11 +71,19 @@ class SparkDra(Strategy):
     def __init__(
         self,
         *,
-        backlog_timeout_s: float = 1.0,
-        sustained_timeout_s: float = 1.0,
-        idle_timeout_s: float = 60.0,
-        allocation_ratio: float = 1.0,
-        shuffle_tracking: bool = True,
+        backlog_timeout_s: Annotated[
+            float, Duration("How long tasks must be pending before the first request.", above=0)
+        ] = 1.0,
+        sustained_timeout_s: Annotated[
+            float, Duration("How long tasks must stay pending before each further request.", above=0)
+        ] = 1.0,
+        idle_timeout_s: Annotated[
+            float, Duration("How long an executor must be idle before it is removed.")
+        ] = 60.0,
+        allocation_ratio: Annotated[
+            float, Share("Share of the executors for full parallelism that is requested.")
+        ] = 1.0,
+        shuffle_tracking: Annotated[bool, Flag("Whether executors that hold shuffle data are kept.")] = True,
     ) -> None:
         self._backlog_timeout_s = backlog_timeout_s
         self._sustained_timeout_s = sustained_timeout_s

@@ -12,8 +12,10 @@ without batches, gives it nothing to decide on.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.parameters import Duration, Number
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
@@ -27,7 +29,17 @@ class SparkLegacy(Strategy):
     name = "spark-legacy"
     brings_own_guards = True
 
-    def __init__(self, *, interval_s: float = 60.0, up_ratio: float = 0.9, down_ratio: float = 0.3) -> None:
+    def __init__(
+        self,
+        *,
+        interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
+        up_ratio: Annotated[
+            float, Number("Scale out when batch time / batch interval is at least this.", above=0)
+        ] = 0.9,
+        down_ratio: Annotated[
+            float, Number("Scale in when batch time / batch interval is at most this.", above=0)
+        ] = 0.3,
+    ) -> None:
         self._every = Every(interval_s, at_once=False)
         self._up_ratio = up_ratio
         self._down_ratio = down_ratio

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Duration, Number, Share
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
@@ -136,10 +137,8 @@ class Learned(Protocol):
 class Capacity(Strategy):
     """Sized for an objective, by a learned model of the work. See the module's text for the rule.
 
-    Parameters: ``budget_out`` and ``budget_in`` (β for growing and shrinking), ``busy_limit`` (ρ up to which a
-    size is kept) and ``busy_limit_in`` (ρ of a size to grow or shrink to: noise in the load must not carry a
-    size from one to the other), ``hold_in_s`` (how long shrinking must have been right), ``rate_window_s``
-    (over which the slope of the rate is taken).
+    ``budget_out`` and ``budget_in`` are β for growing and shrinking. ``busy_limit`` is the ρ up to which a size is
+    kept; ``busy_limit_in`` is the ρ of a new size, lower so that noise in the load does not make it change back.
     """
 
     name = "capacity"
@@ -147,12 +146,26 @@ class Capacity(Strategy):
     def __init__(
         self,
         *,
-        budget_out: float = 0.4,
-        budget_in: float = 0.3,
-        busy_limit: float = 1.0,
-        busy_limit_in: float = 0.9,
-        hold_in_s: float = 10.0,
-        rate_window_s: float = 30.0,
+        budget_out: Annotated[
+            float,
+            Share("Scale out when predicted freshness uses more than this share of the slack in the SLO."),
+        ] = 0.4,
+        budget_in: Annotated[
+            float,
+            Share("Scale in when predicted freshness uses at most this share of the slack in the SLO."),
+        ] = 0.3,
+        busy_limit: Annotated[
+            float, Number("Scale out when the busy share of the trigger interval is above this.", above=0)
+        ] = 1.0,
+        busy_limit_in: Annotated[
+            float, Number("Busy share that a new size may have at most.", above=0)
+        ] = 0.9,
+        hold_in_s: Annotated[
+            float, Duration("How long every decision must find fewer nodes sufficient before scaling in.")
+        ] = 10.0,
+        rate_window_s: Annotated[
+            float, Duration("Window over which the slope of the arrival rate is taken.", above=0)
+        ] = 30.0,
     ) -> None:
         self._budget_out = budget_out
         self._budget_in = budget_in

@@ -18,11 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import PYTHON_ONLY
 from ebbflow.core.ports import Strategy
 from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
@@ -65,7 +67,9 @@ class Rules(Strategy):
     name = "rules"
     brings_own_guards = True
 
-    def __init__(self, policy: Policy | None = None, *, begins_at_s: float = 0.0) -> None:
+    def __init__(
+        self, policy: Policy | None = None, *, begins_at_s: Annotated[float, PYTHON_ONLY] = 0.0
+    ) -> None:
         """``begins_at_s``: what the calendar says when the snapshots' clock is at 0, where that is not the epoch."""
         self._policy = _sound(policy) if policy is not None else default_policy()
         self._begins_at_s = begins_at_s

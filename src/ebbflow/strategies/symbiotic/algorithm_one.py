@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from ebbflow.core.parameters import Flag, Share, Whole
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 
@@ -36,12 +38,9 @@ class Thresholds:
     ebbflow.errors.InputError: core_min 0.7 and core_max 0.65: they must rise, from above 0 to at most 1
     """
 
-    cpu_max: float = 0.80
-    """Share of its cores above which a node is stressed."""
-    core_min: float = 0.25
-    """Share of a core below which an instance has too little to do."""
-    core_max: float = 0.65
-    """Share of a core above which an instance is stressed."""
+    cpu_max: Annotated[float, Share("Share of its cores above which a node is stressed.")] = 0.80
+    core_min: Annotated[float, Share("Share of a core below which an instance has too little to do.")] = 0.25
+    core_max: Annotated[float, Share("Share of a core above which an instance is stressed.")] = 0.65
 
     def __post_init__(self) -> None:
         if not 0 < self.core_min < self.core_max <= 1:
@@ -56,9 +55,12 @@ class Thresholds:
 class Dimensions:
     """Which of the two may be scaled, and how many instances an operator may have at most."""
 
-    operators: bool = True
-    nodes: bool = True
-    most_instances: Mapping[str, int] | int | None = None
+    operators: Annotated[bool, Flag("Whether operators are scaled.")] = True
+    nodes: Annotated[bool, Flag("Whether nodes are scaled.")] = True
+    most_instances: Annotated[
+        Mapping[str, int] | int | None,
+        Whole("Most instances of an operator; by default the slots of the most nodes.", at_least=1),
+    ] = None
     """Of every operator, or by name; where not told, as many as there are slots on the most nodes."""
 
     def most(self, operator: str, snapshot: Snapshot) -> int:

@@ -22,11 +22,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 from ebbflow.core.decision import Constraint, Decision, Effect, hold
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.parameters import Duration, Number, Part
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -120,10 +122,12 @@ class Symbiotic(Strategy):
         self,
         estimators: Mapping[str, Estimator] | None = None,
         *,
-        thresholds: Thresholds | None = None,
-        dimensions: Dimensions | None = None,
-        assess_s: float = 60.0,
-        tolerance: float = 0.05,
+        thresholds: Annotated[Thresholds | None, Part(Thresholds)] = None,
+        dimensions: Annotated[Dimensions | None, Part(Dimensions)] = None,
+        assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
+        tolerance: Annotated[
+            float, Number("Relative change of the load below which the layout is kept.", at_least=0)
+        ] = 0.05,
         forecast: Callable[[], Forecast] = LoadNet,
     ) -> None:
         if not assess_s > 0 or not tolerance >= 0:

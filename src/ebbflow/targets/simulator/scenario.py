@@ -12,7 +12,7 @@ import numpy as np
 from ebbflow.core.clock import Clock
 from ebbflow.core.curve import Floats
 from ebbflow.core.limits import Limits
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.clusters import Cluster, Link
@@ -64,7 +64,7 @@ class Scenario:
     engine: Engine
     load: Load
     limits: Limits = field(default_factory=lambda: Limits(min_nodes=1, max_nodes=16))
-    slo: Slo = field(default_factory=lambda: Slo(freshness_s=30.0, quantile=0.95))
+    slo: Slo = DEFAULT_SLO
     nodes: NodeKind = field(default_factory=NodeKind)
     initial_nodes: int | None = None
     """Nodes there at the start; the fewest allowed if not told."""

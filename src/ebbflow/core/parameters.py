@@ -1,0 +1,436 @@
+"""Parameters that people can set, declared beside the constructor argument they describe.
+
+::
+
+    class Mine(Strategy):
+        def __init__(
+            self,
+            *,
+            headroom: Annotated[float, Number("Spare capacity, as a share of the load.", at_least=0)] = 0.2,
+            hold_in_s: Annotated[float, Duration("How long to wait before scaling in.")] = 10.0,
+        ) -> None: ...
+
+The signature holds the name, the type and the default; the note holds the bounds and one sentence. From there come
+the key in ``ebbflow.toml``, the environment variable, the Spark setting and the reference page (``ebbflow.options``),
+and the expression ``mine(headroom=0.5, hold_in=1m)``.
+
+A duration has no suffix in its key: ``hold_in_s`` is in seconds in Python and ``hold_in = "10s"`` elsewhere. Arguments
+without a note are taken as they are if they have a default of a plain type and no other argument has a note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from ebbflow.core.duration import format_duration, parse_duration_s, parse_seconds
+from ebbflow.errors import InputError
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?", re.IGNORECASE | re.ASCII)
+_WORD = re.compile(r"[\w./\\:~+-]+")
+_MOST_DIGITS = 15
+
+
+class Kind:
+    """One kind of value: how it is read, checked and written."""
+
+    type_name = "text"
+    unit = ""
+
+    def __init__(self, meaning: str) -> None:
+        self.meaning = meaning
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return "text"
+
+    def parse(self, text: str) -> Any:
+        """The value that a text stands for. Raises ``ValueError`` if it is invalid."""
+        return self.accept(text)
+
+    def accept(self, value: Any) -> Any:
+        """The value that a TOML or Python value stands for. Raises ``ValueError`` if it is invalid."""
+        if not isinstance(value, str):
+            raise ValueError(value)
+        return value
+
+    def write(self, value: Any) -> str:
+        """Text that ``parse`` reads back."""
+        return str(value)
+
+
+class Number(Kind):
+    """A number within bounds.
+
+    >>> Number("", above=0, at_most=1).must
+    'a number above 0 and at most 1'
+    """
+
+    type_name = "number"
+
+    def __init__(
+        self,
+        meaning: str,
+        *,
+        above: float | None = None,
+        at_least: float | None = None,
+        below: float | None = None,
+        at_most: float | None = None,
+        unit: str = "",
+    ) -> None:
+        super().__init__(meaning)
+        self.unit = unit
+        self._above, self._at_least, self._below, self._at_most = above, at_least, below, at_most
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words; empty without any."""
+        named = {
+            "above": self._above, "at least": self._at_least, "below": self._below, "at most": self._at_most,
+        }  # fmt: skip
+        return " and ".join(f"{name} {self._show(b)}" for name, b in named.items() if b is not None)
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return f"a {self.type_name} {self.bounds}".rstrip()
+
+    def _show(self, bound: float) -> str:
+        return f"{bound:g}"
+
+    def parse(self, text: str) -> Any:
+        """The number; nothing else that ``float`` would take."""
+        if _NUMBER.fullmatch(text.strip()) is None:
+            raise ValueError(text)
+        return self.accept(float(text))
+
+    def accept(self, value: Any) -> Any:
+        """The number, if it is within the bounds."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(value)
+        return self._checked(float(value))
+
+    def _checked(self, number: float) -> float:
+        inside = (
+            math.isfinite(number)
+            and (self._above is None or number > self._above)
+            and (self._at_least is None or number >= self._at_least)
+            and (self._below is None or number < self._below)
+            and (self._at_most is None or number <= self._at_most)
+        )
+        if not inside:
+            raise ValueError(number)
+        return number
+
+    def write(self, value: Any) -> str:
+        """The shortest text that reads back as the same number."""
+        return repr(float(value)).removesuffix(".0")
+
+
+class Share(Number):
+    """A number above 0 and at most 1."""
+
+    def __init__(self, meaning: str) -> None:
+        super().__init__(meaning, above=0.0, at_most=1.0)
+
+
+class Whole(Number):
+    """A whole number within bounds.
+
+    >>> Whole("", at_least=1).must
+    'a whole number at least 1'
+    """
+
+    type_name = "whole number"
+
+    def parse(self, text: str) -> Any:
+        """The number."""
+        if not re.fullmatch(r"[-+]?\d+", text.strip()) or len(text) > _MOST_DIGITS:
+            raise ValueError(text)
+        return self.accept(int(text))
+
+    def accept(self, value: Any) -> Any:
+        """The number, if it is whole and within the bounds."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(value)
+        self._checked(float(value))
+        return value
+
+    def write(self, value: Any) -> str:
+        """Its digits."""
+        return str(value)
+
+
+class Duration(Number):
+    """A duration like ``30s`` or ``1h30m``; a bare number is seconds. Its value is in seconds.
+
+    >>> Duration("").parse("1m"), Duration("").accept(2.5)
+    (60.0, 2.5)
+    """
+
+    type_name = "duration"
+    unit = "s"
+
+    def __init__(self, meaning: str, *, above: float | None = None, at_least: float | None = None) -> None:
+        if above is None and at_least is None:
+            at_least = 0.0
+        super().__init__(meaning, above=above, at_least=at_least, unit="s")
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return f"{super().must}, like 500ms, 30s or 5m"
+
+    def _show(self, bound: float) -> str:
+        return "0s" if bound == 0 else format_duration(bound)
+
+    def parse(self, text: str) -> Any:
+        """Seconds."""
+        return self.accept(text)
+
+    def accept(self, value: Any) -> Any:
+        """Seconds."""
+        return super().accept(parse_seconds(value) if isinstance(value, str) else value)
+
+    def write(self, value: Any) -> str:
+        """A duration that reads back as the same number of seconds.
+
+        >>> [Duration("").write(each) for each in (0.0, 600.0, 12.3456)]
+        ['0s', '10m', '12.3456s']
+        """
+        short = format_duration(value)
+        exact = value > 0 and parse_duration_s(short) == value
+        return short if exact else f"{super().write(value)}s"
+
+
+class Flag(Kind):
+    """True or false."""
+
+    type_name = "flag"
+    must = "true or false"
+
+    def parse(self, text: str) -> Any:
+        """``true`` or ``false``."""
+        if text.strip().lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.strip().lower() == "true"
+
+    def accept(self, value: Any) -> Any:
+        """The flag."""
+        if not isinstance(value, bool):
+            raise ValueError(value)
+        return value
+
+    def write(self, value: Any) -> str:
+        """``true`` or ``false``."""
+        return str(value).lower()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Marks an argument whose value is a dataclass with parameters of its own; they are set like the others."""
+
+    of: type
+
+
+PYTHON_ONLY = object()
+"""Marks an argument that can be given in Python only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One declared argument."""
+
+    key: str
+    """As it is written in files and expressions."""
+    argument: str
+    """As it is called in Python."""
+    kind: Kind
+    default: Any
+    part: tuple[str, type] | None = None
+    """Name and class of the argument that this is a field of."""
+
+
+def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a class or function that can be set, by key.
+
+    >>> def wait(*, seconds_s: float = 3.0, tries: int = 2, on_end: object = None) -> None: ...
+    >>> {key: parameter.kind.type_name for key, parameter in declared(wait).items()}
+    {'seconds': 'duration', 'tries': 'whole number'}
+    """
+    target = factory.__init__ if inspect.isclass(factory) else factory
+    try:
+        hints = get_type_hints(target, include_extras=True)
+    except (NameError, TypeError):
+        hints = {}
+    found: dict[str, Parameter] = {}
+    inferred: dict[str, Parameter] = {}
+    for argument in inspect.signature(factory).parameters.values():
+        notes = getattr(hints.get(argument.name), "__metadata__", ())
+        for note in notes:
+            if isinstance(note, Part):
+                for key, field in declared(note.of).items():
+                    found[key] = dataclasses.replace(field, part=(argument.name, note.of))
+            elif isinstance(note, Kind):
+                parameter = _parameter(argument, note)
+                found[parameter.key] = parameter
+        kind = _inferred(argument)
+        if not notes and kind is not None:
+            parameter = _parameter(argument, kind)
+            inferred[parameter.key] = parameter
+    return found or inferred
+
+
+def _parameter(argument: inspect.Parameter, kind: Kind) -> Parameter:
+    key = argument.name.removesuffix("_s") if isinstance(kind, Duration) else argument.name
+    default = None if argument.default is inspect.Parameter.empty else argument.default
+    return Parameter(key=key, argument=argument.name, kind=kind, default=default)
+
+
+def _inferred(argument: inspect.Parameter) -> Kind | None:
+    """The kind of an argument without a note, from its default."""
+    default = argument.default
+    if isinstance(default, bool):
+        return Flag("")
+    if isinstance(default, int):
+        return Whole("")
+    if isinstance(default, float):
+        return Duration("") if argument.name.endswith("_s") else Number("")
+    return Kind("") if isinstance(default, str) else None
+
+
+def arguments(factory: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for a class or function from values by key."""
+    given: dict[str, Any] = {}
+    parts: dict[tuple[str, type], dict[str, Any]] = {}
+    for key, parameter in declared(factory).items():
+        if key not in values:
+            continue
+        if parameter.part is None:
+            given[parameter.argument] = values[key]
+        else:
+            parts.setdefault(parameter.part, {})[parameter.argument] = values[key]
+    for (argument, kind), fields in parts.items():
+        given[argument] = kind(**fields)
+    return given
+
+
+def convert(label: str, kind: Kind, value: Any, *, from_text: bool) -> Any:
+    """The value that ``value`` stands for. An invalid one is an error that starts with ``label``.
+
+    >>> convert("--slack", Share(""), "7", from_text=True)
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.InputError: --slack: 7 is invalid; it must be a number above 0 and at most 1
+    """
+    try:
+        return kind.parse(value) if from_text else kind.accept(value)
+    except InputError as error:
+        raise InputError(f"{label}: {error}") from None
+    except ValueError:
+        shown = value if from_text else repr(value)
+        raise InputError(f"{label}: {shown} is invalid; it must be {kind.must}") from None
+
+
+def read_arguments(what: str, factory: Callable[..., Any], written: Mapping[str, str]) -> dict[str, Any]:
+    """Values by key, from the text of an expression. ``what`` names the class or function in errors."""
+    known = declared(factory)
+    values = {}
+    for key, text in written.items():
+        if key not in known:
+            there = f"It has: {', '.join(known)}" if known else "It has none"
+            raise InputError(f"{what} has no parameter '{key}'{meant(key, known) or '.'} {there}")
+        values[key] = convert(f"{what}, {key}", known[key].kind, text, from_text=True)
+    return values
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A hint at the name that was probably meant, or an empty string.
+
+    >>> meant("budgetout", ["budget_in", "budget_out"])
+    "; did you mean 'budget_out'?"
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+# -- expressions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A name with arguments, as written: ``capacity(budget_out=0.5)``."""
+
+    name: str
+    arguments: Mapping[str, str]
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{name}={_quoted(value)}" for name, value in self.arguments.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+
+def _quoted(text: str) -> str:
+    return text if _WORD.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+def parse_call(what: str, text: str) -> Call:
+    """Read a name, or a name with arguments in brackets. ``what`` names it in errors.
+
+    >>> parse_call("strategy", "capacity(budget_out=0.5, hold_in=1m)")
+    Call(name='capacity', arguments={'budget_out': '0.5', 'hold_in': '1m'})
+    >>> str(parse_call("strategy", " capacity() "))
+    'capacity'
+    >>> parse_call("strategy", "capacity(0.5)")
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.InputError: strategy 'capacity(0.5)': '0.5' needs a name; write it like capacity(name=0.5)
+    """
+    match = re.fullmatch(r"\s*([\w-]*)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
+    shown = " ".join(text.split())
+    if match is None:
+        opened = "(" in text
+        hint = "close its bracket" if opened and ")" not in text else "write it like name or name(key=value)"
+        raise InputError(f"{what} '{shown}' cannot be read; {hint}")
+    name, inside = match[1], match[2]
+    values: dict[str, str] = {}
+    for part in split_list(inside) if inside and inside.strip() else ():
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not equals or not key or not value:
+            example = (
+                f"{name}({key or 'name'}={value or '…'})" if equals else f"{name}(name={part.strip() or '…'})"
+            )
+            raise InputError(f"{what} '{shown}': '{part.strip()}' needs a name; write it like {example}")
+        if key in values:
+            raise InputError(f"{what} '{shown}' sets {key} twice")
+        if value[0] in "\"'" and value[-1] == value[0] and len(value) > 1:
+            value = value[1:-1].replace(value[0] * 2, value[0])
+        values[key] = value
+    return Call(name=name, arguments=values)
+
+
+def split_list(text: str) -> list[str]:
+    """Parts between commas; commas in brackets or quotes do not count.
+
+    >>> split_list("capacity(budget_out=0.5, hold_in=1m), hpa")
+    ['capacity(budget_out=0.5, hold_in=1m)', 'hpa']
+    """
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign == "," and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += sign
+    return [part.strip() for part in parts]
