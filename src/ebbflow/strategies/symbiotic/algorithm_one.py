@@ -1,13 +1,12 @@
-"""Elysium's Algorithm 1 (§3.2): how many instances each operator needs, then the fewest nodes that hold them all.
+"""Elysium's Algorithm 1 (§3.2): the instances each operator needs, then the fewest nodes that hold them all.
 
     p_i = min { p : cores_i(rate_i / p) ≤ core_max },  p ≤ max_i;  one less while cores_i(rate_i / p) < core_min
     n   = min { n : for all nodes x of allocate({p_i}, n):  share(Σ cores on x) ≤ cpu_max }
 
-``allocate`` is the target's own scheduler, here the even one (``core.placement``). The seed tries p = 1, 2, 3, … and
-n = 1, 2, 3, …; the answers here are the same, found sooner. CPU never falls as the rate rises, so p is found by
-halving. How full the fullest node is can go up and down with n, so n cannot be halved for; but no n below
-Σ p_i · cores_i ÷ (cpu_max · cores of a node) can be enough, as a node is never less busy than its instances. From
-there on sizes are tried in turn, each in a few microseconds.
+``allocate`` is the scheduler of the target, here round-robin (``core.placement.even``). The paper tries p = 1, 2, 3, …
+and n = 1, 2, 3, …. This module returns the same values faster. CPU does not fall as the rate rises, so a binary search
+finds p. The load of the fullest node is not monotonic in n, so n is searched linearly, but only from the lower bound
+Σ p_i · cores_i ÷ (cpu_max · cores of a node): a node is never less busy than its instances.
 """
 
 from __future__ import annotations
@@ -25,27 +24,28 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 
 SLACK = 1e-9
-"""Sums of floats: what is over a threshold by no more than this is not."""
+"""Tolerance for rounding when a sum of floats is compared with a threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """When instances and nodes are stressed (Elysium §2; values found by Q-learning there, Table 1).
+    """When instances and nodes are stressed (Elysium §2). The paper found these values by Q-learning (Table 1).
 
     >>> Thresholds(core_min=0.7)
     Traceback (most recent call last):
     ...
-    ebbflow.errors.InputError: core_min 0.7 and core_max 0.65: they must rise, from above 0 to at most 1
+    ebbflow.errors.InputError: core_min 0.7 and core_max 0.65: they must satisfy 0 < core_min < core_max <= 1
     """
 
     cpu_max: Annotated[float, Share("Share of its cores above which a node is stressed.")] = 0.80
-    core_min: Annotated[float, Share("Share of a core below which an instance has too little to do.")] = 0.25
+    core_min: Annotated[float, Share("Share of a core below which an instance is underused.")] = 0.25
     core_max: Annotated[float, Share("Share of a core above which an instance is stressed.")] = 0.65
 
     def __post_init__(self) -> None:
         if not 0 < self.core_min < self.core_max <= 1:
             raise InputError(
-                f"core_min {self.core_min:g} and core_max {self.core_max:g}: they must rise, from above 0 to at most 1"
+                f"core_min {self.core_min:g} and core_max {self.core_max:g}: "
+                "they must satisfy 0 < core_min < core_max <= 1"
             )
         if not 0 < self.cpu_max <= 1:
             raise InputError(f"cpu_max {self.cpu_max:g}: it must be above 0 and at most 1")
@@ -53,7 +53,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
-    """Which of the two may be scaled, and how many instances an operator may have at most."""
+    """Which dimensions may be scaled, and the most instances of an operator."""
 
     operators: Annotated[bool, Flag("Whether operators are scaled.")] = True
     nodes: Annotated[bool, Flag("Whether nodes are scaled.")] = True
@@ -61,16 +61,16 @@ class Dimensions:
         Mapping[str, int] | int | None,
         Whole("Most instances of an operator; by default the slots of the most nodes.", at_least=1),
     ] = None
-    """Of every operator, or by name; where not told, as many as there are slots on the most nodes."""
+    """For every operator, or by operator name."""
 
     def most(self, operator: str, snapshot: Snapshot) -> int:
-        """Instances that an operator may have."""
-        told = self.most_instances
-        if isinstance(told, Mapping):
-            told = told.get(operator, told.get(operator.rpartition("/")[2]))
-        if told is None:
-            told = snapshot.limits.max_nodes * max(1, snapshot.slots_per_node)
-        return max(1, told)
+        """The most instances that an operator may have."""
+        most = self.most_instances
+        if isinstance(most, Mapping):
+            most = most.get(operator, most.get(operator.rpartition("/")[2]))
+        if most is None:
+            most = snapshot.limits.max_nodes * max(1, snapshot.slots_per_node)
+        return max(1, most)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Instances:
     operator: str
     count: int
     cores: float
-    """CPU that each of them uses, in cores."""
+    """CPU of each instance, in cores."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,17 @@ class Fit:
 
     nodes: int
     share: float
-    """Of its cores that the fullest node uses."""
+    """Share of its cores that the fullest node uses."""
     fits: bool
-    """Whether that is within the threshold; where no size is, this one has the least full fullest node."""
+    """Whether ``share`` is within the threshold. If no size fits, this one has the least loaded fullest node."""
 
 
 def fewest_instances(
     cores: Callable[[float], float], rate_per_s: float, most: int, thresholds: Thresholds
 ) -> int:
-    """Instances that an operator needs (lines 5 to 9). ``cores``: CPU of one at its rate, which never falls.
+    """Instances that an operator needs (lines 5 to 9).
+
+    ``cores``: CPU of one instance at its input rate; must not fall as the rate rises.
 
     >>> fewest_instances(lambda rate: 0.002 * rate, 1000.0, 8, Thresholds())  # 2 cores: 3 × 0.67, 4 × 0.5
     4
@@ -124,16 +126,18 @@ def fewest_nodes(
     cpu_max: float,
     most: int,
 ) -> Fit:
-    """Nodes that hold the instances (lines 10 to 16). ``share``: of its cores that a node uses whose instances
-    use so many; never less than that ÷ cores, and never falling.
+    """Nodes that hold the instances (lines 10 to 16).
 
-    >>> three = [Instances("a", 3, 0.5), Instances("b", 1, 1.0)]
-    >>> fewest_nodes(three, share=lambda cores: cores / 2, cores_per_node=2, cpu_max=0.8, most=10)
+    ``share``: share of its cores that a node uses, from the CPU of its instances in cores. Must not fall, and must be
+    at least that CPU ÷ ``cores_per_node``.
+
+    >>> instances = [Instances("a", 3, 0.5), Instances("b", 1, 1.0)]
+    >>> fewest_nodes(instances, share=lambda cores: cores / 2, cores_per_node=2, cpu_max=0.8, most=10)
     Fit(nodes=2, share=0.75, fits=True)
     """
     counts = np.asarray([each.count for each in instances], dtype=np.int64)
     cores = np.asarray([each.cores for each in instances], dtype=np.float64)
-    # On more nodes than instances some are empty, and the fullest is as full as before.
+    # More nodes than instances leave some empty, and the fullest as full as before.
     most = max(1, min(most, int(counts.sum())))
     total = float(counts @ cores)
     fewest = min(most, max(1, math.ceil(total / (cpu_max * cores_per_node) - SLACK)))
@@ -143,17 +147,17 @@ def fewest_nodes(
         if used <= cpu_max + SLACK:
             return Fit(nodes, used, True)
         tried.append(Fit(nodes, used, False))
-    # No size is enough, and none below the fewest can be; but instances may be dealt out better on one of them.
+    # No size fits. Below the lower bound none can, but round-robin may still spread the load better on one of them.
     tried += [Fit(nodes, share(fullest(counts, cores, nodes)), False) for nodes in range(1, fewest)]
     least = min(fit.share for fit in tried)
     return min((fit for fit in tried if fit.share <= least + SLACK), key=lambda fit: fit.nodes)
 
 
 def fullest(counts: npt.NDArray[np.int64], cores: npt.NDArray[np.float64], nodes: int) -> float:
-    """CPU of the instances on the fullest node when ``even`` deals them out, in cores.
+    """CPU in cores of the instances on the fullest node under ``core.placement.even``, in O(operators + nodes).
 
-    What an operator has beyond whole rounds lies on neighbouring nodes: a step up at the first of them and down
-    behind the last. The sum of all steps is what each node has, in O(operators + nodes).
+    The instances of an operator beyond whole rounds are on consecutive nodes: a step up at the first of these and down
+    after the last. The running sum of all steps is what each node has.
 
     >>> fullest(np.asarray([3, 2, 1]), np.asarray([0.5, 0.25, 1.0]), 2)  # (2, 1, 0) and (1, 1, 1)
     1.75
@@ -163,8 +167,8 @@ def fullest(counts: npt.NDArray[np.int64], cores: npt.NDArray[np.float64], nodes
     behind = first + more
     steps = np.bincount(first, weights=cores, minlength=nodes + 1)
     steps -= np.bincount(np.minimum(behind, nodes), weights=cores, minlength=nodes + 1)
-    over = behind > nodes  # dealt past the last node, and on from the first
-    if over.any():
-        steps[0] += float(cores[over].sum())
-        steps -= np.bincount((behind - nodes)[over], weights=cores[over], minlength=nodes + 1)
+    wraps = behind > nodes  # past the last node, continued on the first
+    if wraps.any():
+        steps[0] += float(cores[wraps].sum())
+        steps -= np.bincount((behind - nodes)[wraps], weights=cores[wraps], minlength=nodes + 1)
     return float(rounds @ cores + np.cumsum(steps[:nodes]).max())

@@ -1,27 +1,26 @@
-"""Elysium's symbiotic scaling: operators and nodes are two dimensions, scaled alone or together, in one step.
+"""Elysium's symbiotic scaling: operators and nodes are two dimensions, scaled alone or together in one step.
 
-Once every assessment period (a minute, Elysium §5.2) the layout that the load needs is computed by Algorithm 1
-(``algorithm_one``; on batches ``symbiotic_batches``), of all applications that share the nodes together. Reactive, the
-load is the one that arrives; proactive, the highest that is forecast for the next five minutes (§3.2).
+Once per assessment period (a minute, Elysium §5.2), Algorithm 1 computes the layout that the load needs, for all
+applications that share the nodes together. The reactive variant sizes for the present arrival rate, the proactive one
+for the highest load forecast for the next five minutes (§3.2).
 
-    layout there stressed → the layout with the fewest nodes that is not, whatever the change costs;
-                            where all are, one with no more nodes only if it is better by a twentieth
-    else                  → a smaller one, if it saves more until the next assessment than the change costs
+    planned layout stressed → the layout with the fewest nodes that is not, whatever the change costs;
+                              if all are, one with no more nodes only if it is better by a twentieth
+    else                    → a smaller one, if it saves more until the next assessment than the change costs
 
-The second line is not the seed's, which changes whenever Algorithm 1 gives something else, be it an instance that
-nobody pays for (``reconfiguration`` has the formula). Nor is the tolerance: the layout that is there counts as stressed
-only when it is past a threshold by so much, so that noise in the load does not carry it to and fro.
+The second line differs from the paper, which reconfigures whenever Algorithm 1 finds another layout, be it for an
+instance that costs nothing. The tolerance is not in the paper either: the planned layout counts as stressed only if it
+exceeds a threshold by that much, so noise in the load does not make it oscillate.
 
-Without estimators it learns what operators cost from the snapshots it is shown; with them, their profiles go on
-learning (``symbiotic_knowledge``).
+Without estimators the strategy learns what operators cost; given estimators keep learning. Reading order: this module,
+then ``algorithm_one``, ``evaluation`` (layouts at a load), ``reconfiguration`` (whether a change is worthwhile),
+``knowledge`` and ``costs`` (what is learned from snapshots).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated
 
 from ebbflow.core.decision import Constraint, Decision, Effect, hold
@@ -37,80 +36,54 @@ from ebbflow.forecasting.forecast import Forecast
 from ebbflow.forecasting.load_net import LoadNet
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.evaluation import EQUALLY_GOOD, Evaluation, Evaluator
 from ebbflow.strategies.symbiotic.knowledge import Knowledge
-from ebbflow.strategies.symbiotic.reconfiguration import Refusals, Stops, Worth, weigh
-from ebbflow.strategies.symbiotic.view import AS_GOOD, Judged, View
-
-# When nodes may be given up: at once; or, where the load has come back after falls, when it was low for longer.
-#
-# Giving up nodes costs a stop, and where the load comes back, a second one, with rows piling up until then. Whether it
-# does, the past tells: a *dip* is an assessment that needed fewer nodes than the one before and was followed
-# by one that
-# needed more, within ``WITHIN``. While one of the last ``REMEMBER`` assessments was a dip, a smaller layout has to be
-# enough for the highest load since ``WAIT`` assessments ago.
-#
-# The seed has nothing like it. On a load that goes up and comes down slowly there is no dip, and nothing changes.
-# docs/symbiotic.md has what it brought on five days of Twitter's load.
-
-
-WITHIN = 3
-WAIT = 2
-REMEMBER = 10
-"""All three in assessments."""
-
-
-class Patience:
-    """Follows how many nodes assessments needed.
-
-    >>> patience = Patience()
-    >>> for nodes in (1, 4, 4, 2, 1):
-    ...     patience.note(nodes)
-    >>> patience.wanted  # it only fell so far
-    False
-    >>> patience.note(3)
-    >>> patience.wanted
-    True
-    """
-
-    def __init__(self) -> None:
-        self._needed: deque[int] = deque(maxlen=REMEMBER)
-
-    def note(self, nodes: int) -> None:
-        """So many were needed at an assessment."""
-        self._needed.append(nodes)
-
-    def forget_last(self) -> None:
-        """The last assessment is made again."""
-        self._needed.pop()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a fall was followed by a rise lately."""
-        needed = list(self._needed)
-        return any(
-            after < before and max(needed[at + 1 : at + 1 + WITHIN], default=0) > after
-            for at, (before, after) in enumerate(pairwise(needed), start=1)
-        )
-
+from ebbflow.strategies.symbiotic.reconfiguration import (
+    DIP_WAIT,
+    CostBenefit,
+    Dips,
+    LearnedStop,
+    Refusals,
+    weigh,
+)
 
 FORMULA = "p_i = min { p : cores_i(r_i/p) ≤ core_max }, n = min { n : share of every node ≤ cpu_max }"
 
 
 @dataclass(frozen=True)
+class _Situation:
+    """What an assessment works on. ``current``: the planned layout at the load."""
+
+    snapshot: Snapshot
+    evaluator: Evaluator
+    loads: Mapping[str, float]
+    current: Evaluation
+
+    @property
+    def planned(self) -> Layout:
+        return self.snapshot.planned
+
+
+@dataclass(frozen=True)
 class _Choice:
-    """A layout, what it would be like, and what going there costs and saves."""
+    """A layout, how it would cope, and what the change costs and saves."""
 
     layout: Layout
-    judged: Judged
-    worth: Worth
+    evaluation: Evaluation
+    change: CostBenefit
+
+    def __str__(self) -> str:
+        nodes = self.layout.main_nodes
+        return f"{nodes} node{'s' * (nodes != 1)} ({self.evaluation.bottleneck})"
 
 
 class Symbiotic(Strategy):
-    """Algorithm 1, reactive or proactive. See the module's text for the rule.
+    """Algorithm 1 for the present load. The module docstring has the rule.
 
-    Parameters: ``estimators`` by the name of the application (learned where there is none); ``thresholds``;
-    ``dimensions`` (only operators, only nodes, most instances); ``assess_s``; ``tolerance`` beyond a threshold in which
-    the layout there is kept; ``forecast`` makes a forecaster for each application whose estimator has none.
+    Parameters: ``estimators`` by application (costs are learned for those without); ``thresholds``; ``dimensions``
+    (only operators, only nodes, most instances); ``assess_s``, the assessment period; ``tolerance`` above a threshold
+    within which the planned layout stays; ``forecast`` makes a forecaster for each application whose estimator has
+    none.
     """
 
     name = "symbiotic"
@@ -132,14 +105,14 @@ class Symbiotic(Strategy):
     ) -> None:
         if not assess_s > 0 or not tolerance >= 0:
             raise InputError(
-                f"an assessment every {assess_s:g} s with a tolerance of {tolerance:g}; "
-                "the first must be above 0, the other 0 or more"
+                f"an assessment period of {assess_s:g} s with a tolerance of {tolerance:g}; "
+                "the period must be above 0, the tolerance 0 or more"
             )
         self._tolerance, self._assess_s = tolerance, assess_s
         self._every = Every(assess_s, at_once=False)
         self._due = False
-        self._waited = False
-        """Whether this assessment has waited for another reading already."""
+        self._postponed = False
+        """Whether this assessment has already waited for another reading."""
         given = estimators or {}
         self._known = Knowledge(
             given,
@@ -149,223 +122,209 @@ class Symbiotic(Strategy):
             forecast=forecast if self.proactive else None,
         )
         self._refusals = Refusals()
-        self._patience = Patience()
+        self._dips = Dips()
         costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
         known_s = [cost.restart_s for cost in costs if cost.restart_s is not None]
-        self._stops = Stops(max(known_s) if known_s else None)
-
-    # -- the decision --------------------------------------------------------------------------
+        self._stop = LearnedStop(max(known_s) if known_s else None)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The layout that the load needs, once in every assessment period."""
-        self._stops.look(snapshot, [snapshot.pipeline.name, *snapshot.queries])
-        self._refusals.look(snapshot.planned, snapshot.now_s)
-        self._known.look(snapshot)
+        """The layout that the load needs, once per assessment period."""
+        self._stop.learn(snapshot, [snapshot.pipeline.name, *snapshot.queries])
+        self._refusals.check(snapshot.planned, snapshot.now_s)
+        self._known.learn(snapshot)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
         if not self._due:
-            return hold(snapshot, "waits for its next assessment", FORMULA)
+            return hold(snapshot, "waiting for the next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
-            return hold(snapshot, "a change is under way; it is assessed when that is done", FORMULA)
-        self._known.assess(snapshot, self._refusals.kept(snapshot.now_s))
+            return hold(snapshot, "a change is under way; assessing when it is done", FORMULA)
+        self._known.prepare(snapshot, self._refusals.fixed(snapshot.now_s))
         loads = self._known.loads(snapshot.now_s)
-        view = self._known.view(snapshot, loads)
-        if view is None:
-            return hold(snapshot, "learning: too little was read yet to know what rows cost", FORMULA)
-        decision = self._assess(snapshot, view, loads)
-        if not self._waited and decision.wanted != snapshot.planned and self._half_new(snapshot, decision):
-            self._waited = True
-            self._patience.forget_last()
-            why = "the load changed in the last reading; waits for one that has all of it"
-            return hold(snapshot, why, FORMULA)
-        self._due = self._waited = False
-        self._refusals.asked(snapshot.planned, decision.wanted)
+        evaluator = self._known.evaluator(snapshot, loads)
+        if evaluator is None:
+            return hold(snapshot, "learning: too few readings yet to know what rows cost", FORMULA)
+        decision = self._assess(_Situation(snapshot, evaluator, loads, evaluator.evaluate(snapshot.planned)))
+        if not self._postponed and decision.wanted != snapshot.planned and self._half_new(snapshot, decision):
+            self._postponed = True
+            self._dips.drop_last()
+            return hold(snapshot, "the load changed within the last reading; waiting for the next", FORMULA)
+        self._due = self._postponed = False
+        self._refusals.request(snapshot.planned, decision.wanted)
         return decision
 
     def _half_new(self, snapshot: Snapshot, decision: Decision) -> bool:
-        """Whether the last reading may have counted rows of before a jump and after it: a size for what lies in between
-        would be the wrong one, and corrected by a second stop at the next assessment.
+        """Whether the last reading may have counted rows from before and after a jump. A size for the mean of both
+        would be wrong, and need a second stop at the next assessment.
 
-        A rise that showed in the reading before as well is read in full; so is a fall of which both tell the same.
+        A rise is complete if the reading before shows it as well; a fall, if both readings need the same size.
         """
-        last, before = (self._known.view(snapshot, self._known.read(k)) for k in (1, 2))
+        last, before = (self._known.evaluator(snapshot, self._known.reading(k)) for k in (1, 2))
         if last is None or before is None:
             return False
         planned = snapshot.planned
         if decision.wanted.main_nodes < planned.main_nodes:
-            return [a.main_nodes for a in last.layouts()] != [b.main_nodes for b in before.layouts()]
-        return before.judge(planned).over <= 1 + self._tolerance
+            return [a.main_nodes for a in last.candidates()] != [b.main_nodes for b in before.candidates()]
+        return before.evaluate(planned).stress <= 1 + self._tolerance
 
-    def _assess(self, snapshot: Snapshot, view: View, loads: Mapping[str, float]) -> Decision:
-        planned = snapshot.planned
-        here = view.judge(planned)
-        choices = [self._choice(snapshot, view, layout, loads) for layout in view.layouts()]
-        self._patience.note(min(c.layout.main_nodes for c in choices))
-        held_up = self._known.held_up()
-        if here.over > 1 + self._tolerance:
-            if held_up:  # too little is known for anybody to leave
-                choices = [c for c in choices if c.layout.main_nodes >= planned.main_nodes]
-            if not choices:
-                return self._stay(snapshot, view, loads, here, held_up)
-            best = self._best(choices)
-            if best.layout.difference(planned) and _relieves(best, here, planned):
-                return self._go(snapshot, view, loads, best, f"stressed: {here.where}; {self._what(best)}")
-            if best.judged.over <= (1 + AS_GOOD) * here.over and best.worth.worth_it:
-                reason = f"stressed, and nodes do not help: {here.where}; as good are {self._what(best)}"
-                return self._go(snapshot, view, loads, best, reason)
-            bound = Constraint(
-                name="limit",
-                why=f"{here.where}, and no layout that is allowed is so much better that it is worth a stop",
+    # -- the assessment ------------------------------------------------------------------------
+
+    def _assess(self, at: _Situation) -> Decision:
+        choices = self._choices(at, at.evaluator)
+        self._dips.add(min(c.layout.main_nodes for c in choices))
+        no_scale_in = self._known.why_no_scale_in()
+        if at.current.stress > 1 + self._tolerance:
+            if no_scale_in:
+                choices = [c for c in choices if c.layout.main_nodes >= at.planned.main_nodes]
+            return self._relieve(at, choices) if choices else self._stay(at, no_scale_in)
+        return self._stay(at, no_scale_in) if no_scale_in else self._shrink(at, choices)
+
+    def _choices(self, at: _Situation, evaluator: Evaluator) -> list[_Choice]:
+        """The candidates of an evaluator, each with the cost of the change."""
+        snapshot, found = at.snapshot, []
+        for layout in evaluator.candidates():
+            evaluation = evaluator.evaluate(layout)
+            change = weigh(
+                snapshot.planned.main_nodes,
+                layout.main_nodes,
+                stop_s=self._stop.stop_s
+                if evaluator.needs_stop(layout.difference(snapshot.planned))
+                else 0.0,
+                busy=evaluation.busy,
+                rate_per_s=sum(at.loads.values()),
+                until_s=self._every.left_s(snapshot.now_s),
             )
-            return self._stay(
-                snapshot, view, loads, here, f"stressed, and more is not to be had: {here.where}", bound
+            found.append(_Choice(layout, evaluation, change))
+        return found
+
+    def _relieve(self, at: _Situation, choices: Sequence[_Choice]) -> Decision:
+        """The planned layout is stressed: change it, whatever that costs, if another one is better."""
+        bottleneck = at.current.bottleneck
+        best = self._best(choices)
+        if best.layout.difference(at.planned) and _relieves(best, at.current, at.planned):
+            return self._change(at, best, f"stressed: {bottleneck}; needs {best}")
+        if best.evaluation.stress <= (1 + EQUALLY_GOOD) * at.current.stress and best.change.pays_off:
+            return self._change(
+                at, best, f"stressed, and more nodes do not help: {bottleneck}; as good with {best}"
             )
-        if held_up:
-            return self._stay(snapshot, view, loads, here, held_up)
-        smaller = _smaller(choices, planned)
+        why = f"{bottleneck}, and no allowed layout is so much better that it is worth a stop"
+        return self._stay(
+            at, f"stressed, but no allowed layout helps: {bottleneck}", Constraint(name="limit", why=why)
+        )
+
+    def _shrink(self, at: _Situation, choices: Sequence[_Choice]) -> Decision:
+        """The planned layout is not stressed: take a smaller one, if that pays off."""
+        smaller = _smaller(choices, at.planned)
         if not smaller:
-            return self._stay(snapshot, view, loads, here, f"right size: {here.where}")
-        if self._patience.wanted and not self.proactive:  # a forecast looks for what comes back itself
-            wait_s = WAIT * self._assess_s
-            patient = self._known.view(snapshot, self._known.highest(loads, snapshot.now_s - wait_s))
-            fewer = self._what(smaller[0])
-            smaller = _smaller(
-                [self._choice(snapshot, patient, each, loads) for each in patient.layouts()]
-                if patient
-                else [],
-                planned,
-            )
+            return self._stay(at, f"right size: {at.current.bottleneck}")
+        if self._dips.recent and not self.proactive:  # a forecast predicts by itself that a load returns
+            wait_s = DIP_WAIT * self._assess_s
+            loads = self._known.highest(at.loads, at.snapshot.now_s - wait_s)
+            evaluator = self._known.evaluator(at.snapshot, loads)
+            now = smaller[0]
+            smaller = _smaller(self._choices(at, evaluator) if evaluator else [], at.planned)
             if not smaller:
-                why = f"in the last {format_duration(wait_s)} the load was higher, and it has come back after falls"
-                bound = Constraint(name="patience", why=why)
-                return self._stay(snapshot, view, loads, here, f"{fewer} would do, but {why}", bound)
-        best = max(smaller, key=lambda c: c.worth.saved_node_s - c.worth.cost_node_s)
-        if not best.worth.worth_it:
-            bound = Constraint(name="cost", why=f"{best.layout.difference(planned)} {best.worth}")
+                why = (
+                    f"the load was higher in the last {format_duration(wait_s)}, and earlier dips were short"
+                )
+                return self._stay(
+                    at, f"the load needs only {now}, but {why}", Constraint(name="patience", why=why)
+                )
+        best = max(smaller, key=lambda c: c.change.saved_node_s - c.change.cost_node_s)
+        if not best.change.pays_off:
+            why = f"{best.layout.difference(at.planned)} {best.change}"
             return self._stay(
-                snapshot, view, loads, here, f"{self._what(best)} would do, but it is not worth it", bound
+                at,
+                f"the load needs only {best}, but the change does not pay off",
+                Constraint(name="cost", why=why),
             )
-        return self._go(snapshot, view, loads, best, f"too large: {self._what(best)} will do")
+        return self._change(at, best, f"too large: the load needs only {best}")
 
     def _best(self, choices: Sequence[_Choice]) -> _Choice:
-        """Of the least stressed what costs least in a period, its own change included: however soon the next assessment
-        is, what is grown to will be there for longer."""
-        least = min(max(c.judged.over, 1.0) for c in choices)
-        nearly = (1 + AS_GOOD) * least if least > 1 + SLACK else 1 + SLACK
+        """Of the least stressed, the one that costs least in a whole period, its own change included."""
+        least = min(max(c.evaluation.stress, 1.0) for c in choices)
+        nearly = (1 + EQUALLY_GOOD) * least if least > 1 + SLACK else 1 + SLACK
         return min(
-            [c for c in choices if c.judged.over <= nearly],
-            key=lambda c: c.layout.main_nodes * self._assess_s + c.worth.cost_node_s,
+            [c for c in choices if c.evaluation.stress <= nearly],
+            key=lambda c: c.layout.main_nodes * self._assess_s + c.change.cost_node_s,
         )
-
-    def _choice(self, snapshot: Snapshot, view: View, layout: Layout, loads: Mapping[str, float]) -> _Choice:
-        judged = view.judge(layout)
-        stops = view.stops(layout.difference(snapshot.planned))
-        worth = weigh(
-            snapshot.planned.main_nodes,
-            layout.main_nodes,
-            stop_s=self._stops.stop_s if stops else 0.0,
-            busy=judged.busy,
-            rate_per_s=sum(loads.values()),
-            until_s=self._every.left_s(snapshot.now_s),
-        )
-        return _Choice(layout, judged, worth)
 
     def start_over(self, now_s: float) -> None:
         """The clock was set back: a full period until the next assessment, and readings are new again. What was learned
         of costs stays."""
-        self._every, self._due, self._waited = Every(self._assess_s, at_once=False), False, False
+        self._every, self._due, self._postponed = Every(self._assess_s, at_once=False), False, False
         self._known.start_over(now_s)
-        self._stops.start_over()
+        self._stop.start_over()
         self._refusals.start_over(now_s)
 
-    # -- saying why ----------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------
 
-    @staticmethod
-    def _what(choice: _Choice) -> str:
-        nodes = choice.layout.main_nodes
-        return f"{nodes} node{'s' * (nodes != 1)} ({choice.judged.where})"
-
-    def _go(
-        self, snapshot: Snapshot, view: View, loads: Mapping[str, float], choice: _Choice, reason: str
-    ) -> Decision:
-        worth = choice.worth
-        change = choice.layout.difference(snapshot.planned)
-        guessed = view.guessed(choice.layout)
+    def _change(self, at: _Situation, choice: _Choice, reason: str) -> Decision:
+        change, evaluation = choice.change, choice.evaluation
+        extrapolated = at.evaluator.extrapolated(choice.layout)
         expected = Effect(
             metric=Metric.FRESHNESS,
-            value=round(choice.judged.freshness_s, 2),
-            at_s=snapshot.now_s + worth.stop_s + min(worth.drain_s, self._assess_s),
+            value=round(evaluation.freshness_s, 2),
+            at_s=at.snapshot.now_s + change.stop_s + min(change.drain_s, self._assess_s),
         )
+        note = f"; extrapolated: {extrapolated}" if extrapolated else ""
         return Decision(
             wanted=choice.layout,
-            reason=f"{change}: {reason}; {worth}{f'; a guess: {guessed}' if guessed else ''}",
+            reason=f"{choice.layout.difference(at.planned)}: {reason}; {change}{note}",
             formula=FORMULA,
-            inputs=self._inputs(snapshot.now_s, view, loads, choice.judged, worth, guessed),
+            inputs=self._inputs(at, evaluation, change, extrapolated),
             expected=expected,
         )
 
-    def _stay(
-        self,
-        snapshot: Snapshot,
-        view: View,
-        loads: Mapping[str, float],
-        here: Judged,
-        reason: str,
-        *bound: Constraint,
-    ) -> Decision:
+    def _stay(self, at: _Situation, reason: str, *bound: Constraint) -> Decision:
         return Decision(
-            wanted=snapshot.planned,
+            wanted=at.planned,
             reason=reason,
             formula=FORMULA,
-            inputs=self._inputs(snapshot.now_s, view, loads, here, None, view.guessed(snapshot.planned)),
+            inputs=self._inputs(at, at.current, None, at.evaluator.extrapolated(at.planned)),
             bound_by=bound,
         )
 
     def _inputs(
-        self,
-        now_s: float,
-        view: View,
-        loads: Mapping[str, float],
-        judged: Judged,
-        worth: Worth | None,
-        guessed: str,
+        self, at: _Situation, evaluation: Evaluation, change: CostBenefit | None, extrapolated: str
     ) -> dict[str, float | str]:
         numbers: dict[str, float | str] = {
-            f"{name} rate_per_s": round(rate, 2) for name, rate in loads.items()
+            f"{name} rate_per_s": round(rate, 2) for name, rate in at.loads.items()
         }
-        numbers.update(view.inputs())
-        numbers["busy"] = round(judged.busy, 3)
-        if worth is not None:
-            numbers["stop_s"] = round(worth.stop_s, 2)
-            numbers["drain_s"] = round(min(worth.drain_s, self._assess_s), 2)
-            numbers["cost_node_s"] = round(worth.cost_node_s, 1)
-            numbers["saved_node_s"] = round(worth.saved_node_s, 1)
-        if guessed:
-            numbers["guess"] = guessed
-        if told := self._refusals.told(now_s):
-            numbers["kept"] = told
+        numbers.update(at.evaluator.inputs())
+        numbers["busy"] = round(evaluation.busy, 3)
+        if change is not None:
+            numbers["stop_s"] = round(change.stop_s, 2)
+            numbers["drain_s"] = round(min(change.drain_s, self._assess_s), 2)
+            numbers["cost_node_s"] = round(change.cost_node_s, 1)
+            numbers["saved_node_s"] = round(change.saved_node_s, 1)
+        if extrapolated:
+            numbers["extrapolated"] = extrapolated
+        if refused := self._refusals.describe(at.snapshot.now_s):
+            numbers["refused"] = refused
         numbers.update(self._known.inputs())
         return numbers
 
 
-def _relieves(choice: _Choice, here: Judged, planned: Layout) -> bool:
-    """Whether a layout is better by so much that it is worth its stop.
+class SymbioticProactive(Symbiotic):
+    """Algorithm 1 for the forecast load."""
 
-    One that is not stressed always is. Nodes that are added work on for as long as the load stays; but instances dealt
-    out otherwise on nodes that remain too few win a hundredth, and a stop loses a tenth of a minute's rows.
+    name = "symbiotic-proactive"
+    proactive = True
+
+
+def _relieves(choice: _Choice, current: Evaluation, planned: Layout) -> bool:
+    """Whether a layout is so much better that it is worth its stop.
+
+    One that is not stressed always is, and so is one with more nodes, which help for as long as the load stays. But
+    another parallelism on nodes that remain too few gains a hundredth, and a stop loses a tenth of a minute's rows.
     """
-    over = choice.judged.over
-    if over <= 1 + SLACK or choice.layout.main_nodes > planned.main_nodes or not choice.worth.stop_s:
-        return over < here.over - SLACK
-    return (1 + AS_GOOD) * over < here.over
+    stress = choice.evaluation.stress
+    if stress <= 1 + SLACK or choice.layout.main_nodes > planned.main_nodes or not choice.change.stop_s:
+        return stress < current.stress - SLACK
+    return (1 + EQUALLY_GOOD) * stress < current.stress
 
 
 def _smaller(choices: Sequence[_Choice], planned: Layout) -> list[_Choice]:
     """Those with fewer nodes that are not stressed."""
-    return [c for c in choices if c.layout.main_nodes < planned.main_nodes and c.judged.over <= 1 + SLACK]
-
-
-class SymbioticProactive(Symbiotic):
-    """Algorithm 1, sized for the load that is forecast."""
-
-    name = "symbiotic-proactive"
-    proactive = True
+    return [
+        c for c in choices if c.layout.main_nodes < planned.main_nodes and c.evaluation.stress <= 1 + SLACK
+    ]

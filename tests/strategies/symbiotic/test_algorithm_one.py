@@ -1,4 +1,4 @@
-"""Algorithm 1 by hand, and against the seed's own loops."""
+"""Algorithm 1, by hand and against the loops of the paper."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ebbflow.strategies.symbiotic.algorithm_one import (
     fewest_nodes,
     fullest,
 )
-from ebbflow.strategies.symbiotic.flow import FlowView
+from ebbflow.strategies.symbiotic.evaluation import FlowEvaluator
 
 USUAL = Thresholds()
 
 
-# -- the seed's own loops --------------------------------------------------------------------------
+# -- the loops of the paper --------------------------------------------------------------------------
 
 
 def instances_one_by_one(
     cores: Callable[[float], float], rate: float, most: int, thresholds: Thresholds
 ) -> int:
-    """Lines 5 to 9 as they stand."""
+    """Lines 5 to 9 as published."""
     p = 1
     while cores(rate / p) > thresholds.core_max + SLACK and p < most:
         p += 1
@@ -48,7 +48,7 @@ def instances_one_by_one(
 def nodes_one_by_one(
     instances: Sequence[Instances], share: Callable[[float], float], cpu_max: float, most: int
 ) -> int | None:
-    """Lines 10 to 16 as they stand, with the scheduler itself; None where the seed would go on for ever."""
+    """Lines 10 to 16 as published, with the scheduler itself; None if the paper's loop would not end."""
     for nodes in range(1, most + 1):
         if fullest_share(instances, share, nodes) <= cpu_max + SLACK:
             return nodes
@@ -56,7 +56,7 @@ def nodes_one_by_one(
 
 
 def fullest_share(instances: Sequence[Instances], share: Callable[[float], float], nodes: int) -> float:
-    """Of the fullest node, with the scheduler itself."""
+    """Share of the fullest node, with the scheduler itself."""
     placed = even([each.count for each in instances], nodes)
     return max(
         share(sum(each.cores * row[node] for each, row in zip(instances, placed, strict=True)))
@@ -71,7 +71,7 @@ def fullest_share(instances: Sequence[Instances], share: Callable[[float], float
     share=st.floats(0.01, 0.5),
     most=st.integers(1, 16),
 )
-def test_core_min_up_to_half_of_core_max_takes_no_instance_away_where_cpu_is_in_proportion_to_rows(
+def test_core_min_up_to_half_of_core_max_removes_no_instance_if_cpu_is_proportional_to_rows(
     cost_s: float, rate: float, core_max: float, share: float, most: int
 ) -> None:
     lowest, half = (Thresholds(core_max=core_max, core_min=low) for low in (1e-9, share * core_max))
@@ -82,8 +82,8 @@ def test_core_min_up_to_half_of_core_max_takes_no_instance_away_where_cpu_is_in_
     assert count(lowest) == count(half)
 
 
-def test_core_min_above_that_leaves_an_instance_over_core_max() -> None:
-    """Lines 7 to 9 do not look at core_max again: 2 × 0.45 of a core become 1 × 0.9."""
+def test_core_min_above_half_of_core_max_leaves_an_instance_over_core_max() -> None:
+    """Lines 7 to 9 do not check core_max again: 2 × 0.45 of a core become 1 × 0.9."""
     assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.45)) == 2
     assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.46)) == 1
 
@@ -94,11 +94,11 @@ def test_core_min_above_that_leaves_an_instance_over_core_max() -> None:
 @pytest.mark.parametrize(
     ("rate", "most", "instances"),
     [
-        (0.0, 8, 1),  # nothing to do
+        (0.0, 8, 1),  # no load
         (325.0, 8, 1),  # 0.65 of a core: just not stressed
         (330.0, 8, 2),
         (1000.0, 8, 4),  # 2 cores: 3 × 0.667 is too much
-        (1000.0, 3, 3),  # as many as it may have, stressed or not
+        (1000.0, 3, 3),  # its maximum, stressed or not
     ],
 )
 def test_an_operator_gets_the_fewest_instances_that_are_not_stressed(
@@ -107,17 +107,17 @@ def test_an_operator_gets_the_fewest_instances_that_are_not_stressed(
     assert fewest_instances(lambda each: 2 * MS * each, rate, most, USUAL) == instances
 
 
-def test_an_operator_whose_instances_would_idle_gets_one_less_by_the_letter_of_line_8() -> None:
+def test_an_operator_with_underused_instances_gets_one_less_as_line_8_says() -> None:
     """0.7 of a core for one, 0.2 each for two: CPU that rises faster than the rate."""
     cores = {100.0: 0.7, 50.0: 0.2}.__getitem__
     assert fewest_instances(cores, 100.0, 2, USUAL) == 1 == instances_one_by_one(cores, 100.0, 2, USUAL)
 
 
 def test_nodes_by_hand() -> None:
-    """a: 800/s · 2 ms = 1.6 cores → 3 × 0.533; b: 2400/s · 1 ms = 2.4 cores → 4 × 0.6. Dealt to two nodes of four
+    """a: 800/s · 2 ms = 1.6 cores → 3 × 0.533; b: 2400/s · 1 ms = 2.4 cores → 4 × 0.6. On two nodes of four
     cores: (2a + 2b) = 2.27 and (1a + 2b) = 1.73 cores, so 0.57 of one at most. One node would be full: 4 of 4."""
     pipeline = chain("app", 3.0)
-    view = FlowView(
+    evaluator = FlowEvaluator(
         flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1), {}),
         [pipeline],
         {"app": estimator(pipeline, {"a": 2 * MS, "b": 1 * MS})},
@@ -125,16 +125,16 @@ def test_nodes_by_hand() -> None:
         thresholds=USUAL,
         dimensions=Dimensions(),
     )
-    assert view.parallelism == {"a": 3, "b": 4}
-    assert (view.fit.nodes, round(view.fit.share, 3), view.fit.fits) == (2, 0.567, True)
-    assert view.layouts() == [Layout.of(2, a=3, b=4)]
+    assert evaluator.parallelism == {"a": 3, "b": 4}
+    assert (evaluator.fit.nodes, round(evaluator.fit.share, 3), evaluator.fit.fits) == (2, 0.567, True)
+    assert evaluator.candidates() == [Layout.of(2, a=3, b=4)]
 
 
-def test_what_the_engine_takes_for_itself_needs_nodes_too() -> None:
+def test_the_overhead_of_the_engine_needs_nodes_too() -> None:
     pipeline = chain("app", 3.0)
     nodes = {}
     for overhead in (1.0, 1.3, 1.5):
-        view = FlowView(
+        evaluator = FlowEvaluator(
             flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1), {}),
             [pipeline],
             {"app": estimator(pipeline, {"a": 2 * MS, "b": 1 * MS}, overhead=overhead)},
@@ -142,14 +142,14 @@ def test_what_the_engine_takes_for_itself_needs_nodes_too() -> None:
             thresholds=USUAL,
             dimensions=Dimensions(),
         )
-        nodes[overhead] = view.fit.nodes
+        nodes[overhead] = evaluator.fit.nodes
     assert nodes == {1.0: 2, 1.3: 2, 1.5: 3}  # 0.567 · 1.5 = 0.85
 
 
-def test_two_applications_share_nodes_and_the_second_is_dealt_on_from_the_first() -> None:
-    """3a and 1 of x on two nodes: a, a | a, x. Alone x would lie on the first node."""
+def test_two_applications_share_nodes_and_round_robin_continues_with_the_second() -> None:
+    """3 of a and 1 of x on two nodes: a, a | a, x. Alone, x would be on the first node."""
     one, other = Pipeline.chain("one", "one/a"), Pipeline.chain("other", "other/a")
-    view = FlowView(
+    evaluator = FlowEvaluator(
         flow_snapshot(60.0, one, Layout.of(1), {}),
         [one, other],
         {
@@ -160,14 +160,14 @@ def test_two_applications_share_nodes_and_the_second_is_dealt_on_from_the_first(
         thresholds=USUAL,
         dimensions=Dimensions(),
     )
-    assert view.parallelism == {"one/a": 3, "other/a": 1}
-    assert view.fit.nodes == 1  # 2.4 of 4 cores
-    assert view.judge(Layout(nodes={"main": 2}, parallelism=view.parallelism)).where == (
+    assert evaluator.parallelism == {"one/a": 3, "other/a": 1}
+    assert evaluator.fit.nodes == 1  # 2.4 of 4 cores
+    assert evaluator.evaluate(Layout(nodes={"main": 2}, parallelism=evaluator.parallelism)).bottleneck == (
         "an instance of one/a at 0.60 of a core"
     )
 
 
-def test_where_no_size_is_enough_the_one_with_the_least_full_node_is_told() -> None:
+def test_if_no_size_fits_the_one_with_the_least_loaded_fullest_node_is_returned() -> None:
     heavy = [Instances("a", 2, 0.95), Instances("b", 2, 0.5)]
     fit = fewest_nodes(heavy, share=lambda cores: cores, cores_per_node=1, cpu_max=0.8, most=10)
     assert (fit.nodes, fit.share, fit.fits) == (4, 0.95, False)
@@ -175,20 +175,20 @@ def test_where_no_size_is_enough_the_one_with_the_least_full_node_is_told() -> N
     assert (fit.nodes, round(fit.share, 6), fit.fits) == (2, 1.45, False)
 
 
-def test_where_no_size_is_enough_a_smaller_one_may_have_the_less_full_node() -> None:
-    """Dealt out in turn, h, l, l and l, h fall on three nodes as 1.2, 1.2 and 0.3; on four, both h on the first."""
+def test_if_no_size_fits_a_smaller_one_may_have_the_less_loaded_fullest_node() -> None:
+    """Round-robin puts 1.2, 1.2 and 0.3 cores on three nodes; on four, both h are on the first."""
     three = [Instances("h", 1, 0.9), Instances("l", 3, 0.3), Instances("h2", 1, 0.9)]
     fit = fewest_nodes(three, share=lambda cores: cores, cores_per_node=1, cpu_max=0.8, most=4)
     assert (fit.nodes, round(fit.share, 6), fit.fits) == (3, 1.2, False)
 
 
 @pytest.mark.parametrize("bad", [{"cpu_max": 0.0}, {"cpu_max": 1.2}, {"core_max": 0.2}, {"core_min": -0.1}])
-def test_thresholds_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_thresholds_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="must"):
         Thresholds(**bad)
 
 
-# -- the same answer as one by one -------------------------------------------------------------------
+# -- the same result as the loops ---------------------------------------------------------------------
 
 COSTS = st.sampled_from([0.0, 1e-4, 5e-4, 1e-3, 3e-3]) | st.floats(0.0, 5e-3)
 OPERATORS = st.lists(st.tuples(st.integers(1, 12), st.floats(0.0, 1.0)), min_size=1, max_size=8)
@@ -201,7 +201,7 @@ OPERATORS = st.lists(st.tuples(st.integers(1, 12), st.floats(0.0, 1.0)), min_siz
     bend=st.floats(0.0, 1e-6),
     most=st.integers(1, 40),
 )
-def test_halving_for_instances_finds_what_counting_up_does(
+def test_the_binary_search_for_instances_finds_what_the_loop_does(
     rate: float, cost: float, fixed: float, bend: float, most: int
 ) -> None:
     def cores(each: float) -> float:
@@ -219,7 +219,7 @@ def test_halving_for_instances_finds_what_counting_up_does(
     fixed=st.floats(0.0, 0.3),
     most=st.integers(1, 60),
 )
-def test_the_short_search_finds_what_the_long_one_does(
+def test_the_search_from_the_lower_bound_finds_what_the_loop_does(
     operators: list[tuple[int, float]], cores: int, cpu_max: float, overhead: float, fixed: float, most: int
 ) -> None:
     instances = [Instances(f"o{k}", count, used) for k, (count, used) in enumerate(operators)]
@@ -241,9 +241,7 @@ def test_the_short_search_finds_what_the_long_one_does(
 
 
 @given(operators=OPERATORS, nodes=st.integers(1, 40))
-def test_the_fullest_node_is_as_full_as_the_scheduler_makes_it(
-    operators: list[tuple[int, float]], nodes: int
-) -> None:
+def test_fullest_agrees_with_the_scheduler(operators: list[tuple[int, float]], nodes: int) -> None:
     placed = even([count for count, _ in operators], nodes)
     loads = [
         sum(used * row[node] for (_, used), row in zip(operators, placed, strict=True))
@@ -263,25 +261,25 @@ def test_more_load_never_needs_fewer_instances(rate: float, more: float) -> None
 
 
 @given(rate=st.floats(1.0, 3000.0))
-def test_what_the_estimator_says_of_the_chosen_layout_is_within_the_thresholds(rate: float) -> None:
-    """The fast sums here and the estimator's own, by placement, are two ways to the same numbers."""
+def test_the_estimator_finds_the_chosen_layout_within_the_thresholds(rate: float) -> None:
+    """The fast sums and the placement of the estimator lead to the same numbers."""
     pipeline = chain("app", 3.0, 0.5)
     ask = estimator(pipeline, {"a": 0.5 * MS, "b": 0.3 * MS, "c": 1.0 * MS}, overhead=1.1)
-    view = FlowView(
+    evaluator = FlowEvaluator(
         flow_snapshot(60.0, pipeline, Layout.of(1, a=1, b=1, c=1), {}),
         [pipeline], {"app": ask}, {"app": rate}, thresholds=USUAL, dimensions=Dimensions(),
     )  # fmt: skip
-    layout = view.layouts()[0]
+    layout = evaluator.candidates()[0]
     rates = ask.input_rates({"app": rate})
     placed = even([layout.parallelism[name] for name in pipeline.order], layout.main_nodes)
     shares = [node.value for node in ask.node_cpu(placed, rates, layout.parallelism)]
-    assert max(shares) == pytest.approx(view.fit.share)
+    assert max(shares) == pytest.approx(evaluator.fit.share)
     assert max(shares) <= USUAL.cpu_max + 1e-6
     for name in pipeline.order:
         assert ask.instance_cpu(name, rates[name] / layout.parallelism[name]).value <= USUAL.core_max + 1e-6
 
 
-# -- speed (what is asked for is 0.2 s; twice that here, so that a busy machine does not fail it) --------
+# -- speed (the goal is 0.2 s; twice that here, for busy machines) --------
 
 
 def test_a_hundred_operators_on_a_thousand_nodes_are_sized_quickly() -> None:

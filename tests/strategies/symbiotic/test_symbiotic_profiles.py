@@ -1,4 +1,4 @@
-"""Profiles given to the symbiotic strategy on batches: they start its models, and drift is noticed."""
+"""Profiles given to the symbiotic strategy on batches: they start its models, and drift is detected."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def known(
     return {query: Estimator(PIPELINE, Profile(pipeline=query, costs=costs))}
 
 
-def look(strategy: Symbiotic, *batches: Batch, nodes: int = 2, **changes: Any) -> Decision:
+def decide(strategy: Symbiotic, *batches: Batch, nodes: int = 2, **changes: Any) -> Decision:
     return strategy.decide(made_snapshot(batches, nodes=nodes, pipeline=PIPELINE, **changes))
 
 
 def assessed(strategy: Symbiotic, *batches: Batch, nodes: int = 2) -> Decision:
-    """The decision at the first assessment, a minute after the first look, by which these batches were seen."""
-    look(strategy, now_s=5.0, nodes=nodes, queries={"q": None})
-    return look(strategy, *batches, nodes=nodes)
+    """The decision of the first assessment, a minute after the first snapshot, with these batches."""
+    decide(strategy, now_s=5.0, nodes=nodes, queries={"q": None})
+    return decide(strategy, *batches, nodes=nodes)
 
 
-def dearer(batch: Batch, stage: int, factor: float) -> Batch:
-    """The same batch, with a stage that took so many times as long."""
+def slower(batch: Batch, stage: int, factor: float) -> Batch:
+    """The same batch, with a stage that took ``factor`` times as long."""
 
     def changed(run: StageRun) -> StageRun:
         return StageRun(
@@ -81,14 +81,14 @@ def test_with_a_profile_one_batch_is_enough_to_decide() -> None:
     assert assessed(Symbiotic(), *two).wanted.main_nodes == 3
 
 
-def test_a_profile_knows_what_of_a_task_goes_with_its_rows_before_the_load_has_varied() -> None:
+def test_a_profile_separates_the_costs_of_tasks_and_rows_before_the_load_has_varied() -> None:
     """Tasks of 50 ms and 4 ms of rows. At 5 times the rows they take 70 ms, and not 5 times as long."""
     needed = {}
     for name, strategy in (("learned", Symbiotic()), ("profiled", Symbiotic(known(12, per_row_s=0.0005)))):
         for number in range(1, 30):
             batch = made_batch(number, 20.0, [12], slots=2)
-            cheap = dearer(batch, 0, (12 * 0.05 + 0.0005 * batch.rows) / batch.stages[0].task_time_s)
-            look(strategy, cheap)
+            cheap = slower(batch, 0, (12 * 0.05 + 0.0005 * batch.rows) / batch.stages[0].task_time_s)
+            decide(strategy, cheap)
         (model, _, _) = strategy._known._batches.known()["q"]
         needed[name] = model.on(2).of(500)
     assert needed["profiled"] == pytest.approx(0.3 + 6 * (0.05 + 0.0005 * 500 / 12), rel=0.01)
@@ -98,70 +98,70 @@ def test_a_profile_knows_what_of_a_task_goes_with_its_rows_before_the_load_has_v
 # -- profiles that cannot be used --------------------------------------------------------------------------
 
 
-def test_a_profile_of_another_plan_is_not_used_and_that_is_said_once(
+def test_a_profile_of_another_plan_is_ignored_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     strategy, plain = Symbiotic(known(12, 12, 4)), Symbiotic()
     with caplog.at_level(logging.WARNING, "ebbflow"):
         decisions = [
-            [look(each, made_batch(number, 150.0, [12, 12], slots=2)) for number in range(1, 40)]
+            [decide(each, made_batch(number, 150.0, [12, 12], slots=2)) for number in range(1, 40)]
             for each in (strategy, plain)
         ]
     why = "the profile of 'q' has 3 stages, and a batch runs 2: it is of another plan"
     assert [record.getMessage() for record in caplog.records] == [
         f"{why}, and is not used; learn one with `ebbflow profile`"
     ]
-    told = [decision for decision in decisions[0] if decision.inputs]
-    assert told
-    assert all(decision.inputs["profile"] == why for decision in told)
+    reported = [decision for decision in decisions[0] if decision.inputs]
+    assert reported
+    assert all(decision.inputs["profile"] == why for decision in reported)
     assert [d.wanted for d in decisions[0]] == [d.wanted for d in decisions[1]]
 
 
-def test_a_profile_of_a_query_that_is_not_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_profile_of_a_query_that_is_not_running_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     strategy = Symbiotic(known(12, query="other"))
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for number in range(1, 40):
-            look(strategy, made_batch(number, 150.0, [12], slots=2))
+            decide(strategy, made_batch(number, 150.0, [12], slots=2))
     assert [r.getMessage() for r in caplog.records] == [
         "the profile of 'other' is not used yet: there is only q so far"
     ]
 
 
-def test_a_profile_without_costs_of_batches_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_profile_without_costs_of_batches_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     strategy = Symbiotic({"q": Estimator(PIPELINE, Profile(pipeline="q"))})
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for number in range(1, 40):
-            look(strategy, made_batch(number, 150.0, [12], slots=2))
+            decide(strategy, made_batch(number, 150.0, [12], slots=2))
     assert [r.getMessage() for r in caplog.records] == [
         "the profile of 'q' has no costs of batches; they are learned from the run"
     ]
 
 
-# -- asked outside of what was seen --------------------------------------------------------------------------
+# -- extrapolation --------------------------------------------------------------------------
 
 
-def test_a_decision_says_that_batches_have_more_rows_than_were_profiled() -> None:
+def test_a_decision_names_batches_with_more_or_fewer_rows_than_profiled() -> None:
     seen = Range(low=210.0, high=3900.0)
     decision = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 1040.0, [12], slots=12), nodes=12)
-    assert decision.inputs["guess"] == "a batch of q of 5200 rows (210 to 3900 seen)"
-    assert "; a guess: a batch of q of 5200 rows (210 to 3900 seen)" in decision.reason
+    assert decision.inputs["extrapolated"] == "a batch of q of 5200 rows (measured: 210 to 3900)"
+    assert "; extrapolated: a batch of q of 5200 rows (measured: 210 to 3900)" in decision.reason
     inside = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 700.0, [12], slots=12), nodes=12)
-    assert "guess" not in inside.inputs
+    assert "extrapolated" not in inside.inputs
     below = assessed(Symbiotic(known(12, seen=seen)), made_batch(13, 20.0, [12], slots=12), nodes=12)
-    assert below.inputs["guess"] == "a batch of q of 100 rows (210 to 3900 seen)"
+    assert below.inputs["extrapolated"] == "a batch of q of 100 rows (measured: 210 to 3900)"
 
 
-def test_without_a_profile_the_range_is_that_of_the_run() -> None:
+def test_without_a_profile_the_measured_range_is_that_of_the_run() -> None:
     class Soon:
-        said = "a wise guess"
+        said = "an oracle"
 
         def predict(self, loads: object, now_s: float) -> list[float]:
             return [300.0]
 
     steady = [made_batch(number, 100.0 + number % 3, [12], slots=3) for number in range(1, 14)]
-    assert "guess" not in assessed(Symbiotic(), *steady, nodes=3).inputs
+    assert "extrapolated" not in assessed(Symbiotic(), *steady, nodes=3).inputs
     ahead = assessed(SymbioticProactive(forecast=Soon), *steady, nodes=3)
-    assert ahead.inputs["guess"] == "a batch of q of 1500 rows (500 to 510 seen)"
+    assert ahead.inputs["extrapolated"] == "a batch of q of 1500 rows (measured: 500 to 510)"
 
 
 # -- drift -----------------------------------------------------------------------------------------------
@@ -176,25 +176,27 @@ def test_drift_names_the_stage_and_the_operators_in_it(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for number in range(1, 60):
             batch = made_batch(number, 100.0 + number % 3, [12, 12], slots=6, operators=runs)
-            seen = look(strategy, dearer(batch, 1, 1.3) if number > 21 else batch, nodes=6)
+            seen = decide(strategy, slower(batch, 1, 1.3) if number > 21 else batch, nodes=6)
             decision = seen if seen.inputs else decision
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told == "stage 2 of q (enrich) costs 30 % more task time than its profile says; learning it anew"
+    (reported,) = [record.getMessage() for record in caplog.records]
+    assert (
+        reported == "stage 2 of q (enrich) costs 30 % more task time than its profile says; learning it anew"
+    )
     assert decision is not None
-    assert decision.inputs["drift"] == told.removesuffix("; learning it anew")
+    assert decision.inputs["drift"] == reported.removesuffix("; learning it anew")
 
 
-def test_a_query_that_is_restarted_goes_on_from_what_was_learned(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restarted_query_continues_from_what_was_learned(caplog: pytest.LogCaptureFixture) -> None:
     strategy = Symbiotic(known(12))
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for number in range(1, 101):
-            look(strategy, dearer(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
-        look(strategy, now_s=510.0, nodes=6, queries={})
-        look(strategy, dearer(made_batch(103, 60.0, [12], slots=6), 0, 1.5), nodes=6)
+            decide(strategy, slower(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
+        decide(strategy, now_s=510.0, nodes=6, queries={})
+        decide(strategy, slower(made_batch(103, 60.0, [12], slots=6), 0, 1.5), nodes=6)
         (model, _, _) = strategy._known._batches.known()["q"]
         assert model.stages[0].costs[1] == pytest.approx(0.015, rel=0.1)
         for number in range(104, 160):
-            look(strategy, dearer(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
+            decide(strategy, slower(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
     assert len([r for r in caplog.records if "than its profile says" in r.getMessage()]) == 1
 
 
@@ -207,10 +209,10 @@ def profile_of_top_words(noise: float) -> Profile:
     return Profile.from_text(phase.run().profile.to_text())
 
 
-def told_of_drift(
-    load: str, seconds: int, *, noise: float, dearer_at_s: int | None = None, stage: int = 0
+def reported_drift(
+    load: str, seconds: int, *, noise: float, slower_at_s: int | None = None, stage: int = 0
 ) -> list[tuple[int, str]]:
-    """What a run on the micro-batch engine with its profile says of drift, and when; a stage gets 40 % dearer in it."""
+    """When a run on the micro-batch engine with its profile reports drift, and which. A stage gets 40 % slower."""
     engine = costed_pipeline("top-words").micro_batch(noise=noise)
     scenario = Scenario(engine=engine, load=parse_load(load), seed=3)
     clock = ManualClock(0.0)
@@ -220,26 +222,26 @@ def told_of_drift(
         target=target, strategy=strategy, guards=guards_for(strategy), store=MemoryStore(),
         clock=clock, limits=scenario.limits, slo=scenario.slo,
     )  # fmt: skip
-    told = [(0, "")]
+    reported = [(0, "")]
     for second in range(seconds):
-        if second == dearer_at_s:
+        if second == slower_at_s:
             stages = target._world.runs[0].stages
             was = stages[stage]
             stages[stage] = replace(was, per_task_s=1.4 * was.per_task_s, per_row_s=1.4 * was.per_row_s)
         loop.cycle()
         clock.advance(1.0)
-        if (drift := str(strategy._known.inputs().get("drift", ""))) != told[-1][1]:
-            told.append((second, drift))
-    return told[1:]
+        if (drift := str(strategy._known.inputs().get("drift", ""))) != reported[-1][1]:
+            reported.append((second, drift))
+    return reported[1:]
 
 
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("load", ["constant(400)", "sine(base=200, peak=900, period=20m)"])
 @pytest.mark.parametrize(("noise", "batches"), [(0.05, 10), (0.1, 12), (0.2, 40)])
-def test_a_stage_that_gets_two_fifths_dearer_is_noticed_the_sooner_the_less_batches_scatter(
+def test_a_stage_that_gets_slower_is_detected_sooner_with_less_noise(
     load: str, stage: int, noise: float, batches: int
 ) -> None:
-    (second, drift), *later = told_of_drift(load, 1200, noise=noise, dearer_at_s=600, stage=stage)
+    (second, drift), *later = reported_drift(load, 1200, noise=noise, slower_at_s=600, stage=stage)
     assert len(later) <= 1, "what was learned anew from a few batches may be corrected once"
     assert 600 < second <= 600 + 5 * batches
     assert drift.startswith(f"stage {stage + 1} of top-words")
@@ -248,45 +250,45 @@ def test_a_stage_that_gets_two_fifths_dearer_is_noticed_the_sooner_the_less_batc
 
 @pytest.mark.parametrize("noise", [0.05, 0.1])
 @pytest.mark.parametrize("load", ["constant(400)", "sine(base=200, peak=900, period=1h)"])
-def test_hours_of_noise_raise_no_alarm(load: str, noise: float) -> None:
-    assert told_of_drift(load, 3 * 3600, noise=noise) == []
+def test_hours_of_noise_report_no_drift(load: str, noise: float) -> None:
+    assert reported_drift(load, 3 * 3600, noise=noise) == []
 
 
 @pytest.mark.parametrize("level", [0.5, 1.0, 1.6])
-def test_a_node_that_warms_up_is_no_change_of_a_stage_that_has_changed_before(
+def test_a_node_that_warms_up_is_no_drift_after_an_earlier_drift(
     level: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stage costs so many times what its profile says, which is noticed; then a node comes, and 8 batches warm up."""
+    """A stage costs ``level`` times its profile, which is detected. Then a node joins and warms up for 8 batches."""
     strategy, noise = Symbiotic(known(12)), random.Random(3)
 
     def batch(number: int, factor: float) -> Batch:
-        return dearer(made_batch(number, 100.0, [12], slots=2), 0, level * factor * noise.gauss(1.0, 0.03))
+        return slower(made_batch(number, 100.0, [12], slots=2), 0, level * factor * noise.gauss(1.0, 0.03))
 
     for n in range(1, 140):
-        look(strategy, batch(n, 1.0))
+        decide(strategy, batch(n, 1.0))
     assert ("learning it anew" in caplog.text) == (level != 1.0)
     caplog.clear()
-    look(strategy, msgspec.structs.replace(batch(140, 1.8), steady=False))
+    decide(strategy, msgspec.structs.replace(batch(140, 1.8), steady=False))
     for n in range(141, 200):
-        look(strategy, batch(n, 1.0 + 0.8 * max(0.0, 1.0 - (n - 140) / 8)))
+        decide(strategy, batch(n, 1.0 + 0.8 * max(0.0, 1.0 - (n - 140) / 8)))
     assert "learning it anew" not in caplog.text
 
 
-# -- what is not known -----------------------------------------------------------------------------------
+# -- a query not learned yet -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profiled", [True, False])
-def test_nobody_leaves_for_a_query_that_nodes_do_not_help_while_another_is_not_known(profiled: bool) -> None:
-    """One task of `a` is too much at any size; `b` is at its first batch."""
+def test_no_node_is_released_while_a_query_is_not_learned_yet(profiled: bool) -> None:
+    """One task of `a` is too slow at any size; `b` is at its first batch."""
     strategy = Symbiotic(known(1, query="a") if profiled else None)
     for n in range(1, 40):
         batch = made_batch(n, 150.0, [1], slots=10, query="a")
         queries = {"a": None, "b": 20.0 if n >= 4 else None}
-        decision = look(strategy, batch, nodes=10, queries=queries)
+        decision = decide(strategy, batch, nodes=10, queries=queries)
         assert decision.wanted.main_nodes == 10, decision.reason
     strategy = Symbiotic(known(1, query="a") if profiled else None)
     sizes = [
-        look(strategy, made_batch(n, 150.0, [1], slots=10, query="a"), nodes=10, queries={"a": None})
+        decide(strategy, made_batch(n, 150.0, [1], slots=10, query="a"), nodes=10, queries={"a": None})
         for n in range(1, 40)
     ]
     assert min(each.wanted.main_nodes for each in sizes) == 1, "alone it may"

@@ -1,4 +1,4 @@
-"""The symbiotic strategy: what it decides, by hand; and what it does in the simulator."""
+"""The symbiotic strategy: decisions worked out by hand, and runs in the simulator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ASK = {"app": estimator(PIPELINE, {"a": 2 * MS, "b": 1 * MS})}
 
 
 def assessed(strategy: Symbiotic, layout: Layout, rate_per_s: float, **changes: Any) -> Decision:
-    """Its second minute, in which it assesses for the first time."""
+    """The decision of its first assessment, in the second minute."""
     strategy.decide(flow_snapshot(60.0, PIPELINE, layout, {"app": rate_per_s}, **changes))
     return strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": rate_per_s}, **changes))
 
@@ -48,20 +48,20 @@ def assessed(strategy: Symbiotic, layout: Layout, rate_per_s: float, **changes: 
 # -- decisions ---------------------------------------------------------------------------------------
 
 
-def test_operators_alone_are_scaled_where_nodes_have_room() -> None:
+def test_only_operators_are_scaled_if_nodes_have_capacity() -> None:
     """At 400/s: a 0.8 and b 1.2 cores. One node of four cores holds that; one instance of each does not."""
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 400.0)
     assert decision.wanted == Layout.of(1, a=2, b=2)
     assert "stressed: an instance of b at 1.20 of a core" in decision.reason
 
 
-def test_nodes_alone_are_scaled_where_instances_have_room() -> None:
+def test_only_nodes_are_scaled_if_instances_have_capacity() -> None:
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=3, b=4), 800.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
     assert "the fullest node at 1.00 of its cores" in decision.reason
 
 
-def test_both_are_scaled_in_one_decision() -> None:
+def test_operators_and_nodes_are_scaled_in_one_decision() -> None:
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 800.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
     assert decision.wanted.difference(Layout.of(1, a=1, b=1)).restarts
@@ -83,8 +83,8 @@ def test_stress_is_relieved_whatever_it_costs() -> None:
         (Layout.of(1, a=5, b=9), Layout.of(2, a=5, b=7)),  # a node more
     ],
 )
-def test_what_remains_stressed_is_not_stopped_for_next_to_nothing(there: Layout, wanted: Layout) -> None:
-    """At 1500/s two nodes of four cores are too few whatever the instances are."""
+def test_a_layout_that_stays_stressed_is_not_stopped_for_a_small_gain(there: Layout, wanted: Layout) -> None:
+    """At 1500/s two nodes of four cores are too few for any parallelism."""
     decision = assessed(Symbiotic(ASK), there, 1500.0, limits=Limits(min_nodes=1, max_nodes=2))
     assert decision.wanted == wanted
     if there == wanted:
@@ -93,7 +93,7 @@ def test_what_remains_stressed_is_not_stopped_for_next_to_nothing(there: Layout,
 
 
 def _restarting(stop_s: float) -> Any:
-    """The estimator with a profile that knows how long a restart takes."""
+    """The estimator, with a profile that has the length of a restart."""
     from ebbflow.profiling.estimator import Estimator
     from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread
 
@@ -107,7 +107,7 @@ def _restarting(stop_s: float) -> Any:
     return Estimator(PIPELINE, profile)
 
 
-def test_a_smaller_layout_is_taken_when_it_saves_more_than_the_change_costs() -> None:
+def test_a_smaller_layout_is_taken_if_it_saves_more_than_the_change_costs() -> None:
     decision = assessed(Symbiotic(ASK), Layout.of(4, a=3, b=4), 400.0)
     assert decision.wanted == Layout.of(1, a=2, b=2)
     assert "saves" in decision.reason
@@ -115,7 +115,7 @@ def test_a_smaller_layout_is_taken_when_it_saves_more_than_the_change_costs() ->
 
 
 def test_no_change_costs_more_than_it_saves_until_the_next_assessment() -> None:
-    """One of twelve nodes less: 53.5 node-seconds for 6.5 s in which eleven stand idle."""
+    """One of twelve nodes less saves 53.5 node-seconds, and for 6.5 s eleven nodes idle."""
     layout = Layout.of(12, a=30, b=42)
     decision = assessed(Symbiotic(ASK), layout, 6_600.0)
     assert decision.wanted == layout
@@ -126,19 +126,19 @@ def test_no_change_costs_more_than_it_saves_until_the_next_assessment() -> None:
     assert cheaper.wanted.main_nodes == 11
 
 
-def test_instances_that_nobody_pays_for_are_no_reason_to_stop() -> None:
+def test_surplus_instances_are_no_reason_to_stop() -> None:
     layout = Layout.of(1, a=8, b=8)
     decision = assessed(Symbiotic(ASK), layout, 100.0)
     assert decision.wanted == layout
     assert "right size" in decision.reason
 
 
-def test_within_the_tolerance_the_layout_that_is_there_is_kept() -> None:
+def test_within_the_tolerance_the_planned_layout_stays() -> None:
     at_the_edge = 0.65 / (3 * MS)  # b with one instance
-    kept = Layout.of(1, a=1, b=1)
-    assert assessed(Symbiotic(ASK), kept, 1.03 * at_the_edge).wanted == kept
-    assert assessed(Symbiotic(ASK), kept, 1.06 * at_the_edge).wanted.parallelism["b"] == 2
-    assert assessed(Symbiotic(ASK, tolerance=0.0), kept, 1.03 * at_the_edge).wanted.parallelism["b"] == 2
+    planned = Layout.of(1, a=1, b=1)
+    assert assessed(Symbiotic(ASK), planned, 1.03 * at_the_edge).wanted == planned
+    assert assessed(Symbiotic(ASK), planned, 1.06 * at_the_edge).wanted.parallelism["b"] == 2
+    assert assessed(Symbiotic(ASK, tolerance=0.0), planned, 1.03 * at_the_edge).wanted.parallelism["b"] == 2
 
 
 def test_only_operators_and_only_nodes_leave_the_other_alone() -> None:
@@ -150,13 +150,13 @@ def test_only_operators_and_only_nodes_leave_the_other_alone() -> None:
     assert assessed(Symbiotic(ASK, dimensions=Dimensions(operators=False)), start, 400.0).wanted == start
 
 
-def test_no_operator_gets_more_instances_than_it_may_have() -> None:
+def test_no_operator_gets_more_instances_than_its_maximum() -> None:
     few = Symbiotic(ASK, dimensions=Dimensions(most_instances={"b": 2}))
     wanted = assessed(few, Layout.of(1, a=1, b=1), 800.0).wanted
     assert wanted.parallelism == {"a": 3, "b": 2}
 
 
-def test_the_limits_hold_and_it_says_that_more_is_not_to_be_had() -> None:
+def test_the_limits_hold_and_the_decision_names_them() -> None:
     limits = Limits(min_nodes=1, max_nodes=1)
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=3, b=4), 800.0, limits=limits)
     assert decision.wanted.main_nodes == 1
@@ -171,23 +171,23 @@ def test_it_waits_while_a_change_is_under_way_and_assesses_right_after() -> None
     assert held.wanted == layout
     after = strategy.decide(flow_snapshot(130.0, PIPELINE, layout, {"app": 800.0}))
     assert after.wanted.main_nodes == 2
-    assert "waits" in strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0})).reason
+    assert "waiting" in strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0})).reason
 
 
-def test_a_decision_says_what_of_it_was_not_seen_before() -> None:
+def test_a_decision_names_what_it_extrapolates() -> None:
     """``b`` was profiled to 1,000 rows/s, a core; at 400 source rows/s its one instance would have 1,200."""
-    kept = assessed(Symbiotic(ASK, dimensions=Dimensions(operators=False)), Layout.of(1, a=2, b=1), 400.0)
-    assert kept.inputs["guess"] == "b at 1200 rows/s (0 to 1000 seen)"
+    held = assessed(Symbiotic(ASK, dimensions=Dimensions(operators=False)), Layout.of(1, a=2, b=1), 400.0)
+    assert held.inputs["extrapolated"] == "b at 1200 rows/s (measured: 0 to 1000)"
     grown = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 400.0)
-    assert "guess" not in grown.inputs
+    assert "extrapolated" not in grown.inputs
     far = assessed(
         Symbiotic(ASK, dimensions=Dimensions(most_instances={"b": 1})), Layout.of(1, a=1, b=1), 400.0
     )
-    assert "; a guess: b at 1200 rows/s (0 to 1000 seen)" in far.reason
+    assert "; extrapolated: b at 1200 rows/s (measured: 0 to 1000)" in far.reason
 
 
-def test_where_the_load_has_come_back_after_a_fall_nodes_are_given_up_later() -> None:
-    """800 rows/s need two nodes, 100 one. The first fall is believed at once, the second when it has lasted."""
+def test_nodes_are_released_later_after_a_dip_of_the_load() -> None:
+    """800 rows/s need two nodes, 100 one. The first fall counts at once, the second once it has lasted."""
     strategy, layout, nodes = Symbiotic(ASK), Layout.of(2, a=3, b=4), []
     for minute, rate in enumerate((800, 800, 800, 100, 800, 800, 100, 100, 100, 100), start=1):
         decision = strategy.decide(flow_snapshot(60.0 * minute, PIPELINE, layout, {"app": float(rate)}))
@@ -195,7 +195,7 @@ def test_where_the_load_has_come_back_after_a_fall_nodes_are_given_up_later() ->
         nodes.append(layout.main_nodes)
         if minute == 7:
             assert [bound.name for bound in decision.bound_by] == ["patience"]
-            assert "in the last 2m the load was higher" in decision.reason
+            assert "the load was higher in the last 2m" in decision.reason
     assert nodes == [2, 2, 2, 1, 2, 2, 2, 1, 1, 1]
 
 
@@ -206,12 +206,12 @@ def postponed(strategy: Symbiotic, then_per_s: float) -> Decision:
     for now_s, rate in ((60, 1600), (70, 1600), (80, 1600), (90, 1600), (100, 1600), (110, 850)):
         strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": float(rate)}))
     waits = strategy.decide(flow_snapshot(120.0, PIPELINE, layout, {"app": 100.0}))
-    assert "waits for one that has all of it" in waits.reason
-    assert list(strategy._patience._needed) == []
+    assert "waiting for the next" in waits.reason
+    assert list(strategy._dips._needed) == []
     return strategy.decide(flow_snapshot(130.0, PIPELINE, layout, {"app": then_per_s}))
 
 
-def test_a_change_is_weighed_by_the_time_that_is_left_until_the_next_assessment() -> None:
+def test_a_change_is_weighed_by_the_time_left_until_the_next_assessment() -> None:
     late = postponed(Symbiotic(ASK), 100.0)
     assert late.wanted.main_nodes == 1
     assert "node-seconds in the next 50 s" in late.reason
@@ -228,17 +228,15 @@ def test_a_change_is_weighed_by_the_time_that_is_left_until_the_next_assessment(
 
 
 @pytest.mark.parametrize(("then_per_s", "nodes"), [(100.0, 1), (1600.0, 3)])
-def test_an_assessment_that_waits_for_another_reading_is_remembered_once_be_it_that_it_holds_then(
-    then_per_s: float, nodes: int
-) -> None:
+def test_a_postponed_assessment_is_remembered_once(then_per_s: float, nodes: int) -> None:
     strategy = Symbiotic(ASK)
     assert postponed(strategy, then_per_s).wanted.main_nodes == nodes
-    assert list(strategy._patience._needed) == [nodes]
+    assert list(strategy._dips._needed) == [nodes]
 
 
-def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
+def test_proactive_sizes_for_the_highest_forecast_load() -> None:
     class Soon:
-        said = "a wise guess"
+        said = "an oracle"
 
         def predict(self, loads: object, now_s: float) -> list[float]:
             return [100.0, 800.0, 300.0, 100.0, 100.0]
@@ -247,7 +245,7 @@ def test_proactive_sizes_for_the_highest_load_that_is_forecast() -> None:
     decision = assessed(SymbioticProactive(ASK, forecast=Soon), layout, 100.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
     assert decision.inputs["app rate_per_s"] == 800.0
-    assert decision.inputs["app forecast"] == "a wise guess"
+    assert decision.inputs["app forecast"] == "an oracle"
     assert assessed(Symbiotic(ASK), layout, 100.0).wanted == layout
 
 
@@ -278,7 +276,7 @@ def test_what_was_learned_outlives_a_clock_that_is_set_back(given: bool) -> None
 
 
 @pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])
-def test_numbers_that_cannot_be_meant_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_parameters_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="assessment"):
         Symbiotic(**bad)
     with pytest.raises(InputError, match="assessment"):
@@ -315,35 +313,35 @@ def on_batches(
         )
         if decision.wanted != layout:
             return decision
-        if "waits" not in decision.reason:
+        if "waiting" not in decision.reason:
             assessed = decision
     assert assessed is not None
     return assessed
 
 
-def test_on_batches_executors_are_set_without_a_restart_where_that_is_enough() -> None:
+def test_on_batches_executors_change_without_a_restart_if_that_is_enough() -> None:
     """165 rows/s in 12 tasks are 0.6 + 8.25 s of work in 5 s. Two slots would be 0.89 busy, and with two tasks instead
     of 12 still 0.84; three are 0.59, with a batch of four waves: 0.3 + 4 · (0.05 + 0.69) = 3.3 s."""
     decision = on_batches(Symbiotic(), [12], nodes=2, rate=165.0, parallelism={"count": 12})
     assert decision.wanted == Layout.of(3, count=12)
 
 
-def test_on_batches_a_restart_is_taken_where_it_spares_an_executor() -> None:
+def test_on_batches_a_restart_is_made_if_it_saves_an_executor() -> None:
     """150 rows/s in two stages of 12 tasks: 2 · 8.1 s of work make four slots 0.81 busy. With four tasks in the second
     it is 8.1 + 7.7 s, 0.79, for 6.5 s · 4 nodes; a fifth node would be 60 node-seconds."""
     decision = on_batches(Symbiotic(), [12, 12], nodes=2, rate=149.0, parallelism={"count": 12})
     assert decision.wanted == Layout.of(4, count=4)
 
 
-def test_on_batches_both_are_set_in_one_decision_where_instances_are_the_limit() -> None:
+def test_on_batches_both_change_in_one_decision_if_instances_are_the_limit() -> None:
     """Two tasks in a stage: more executors than two would idle, and 300 rows/s need six."""
     decision = on_batches(Symbiotic(), [2, 2], nodes=2, rate=300.0, parallelism={"split": 2, "count": 2})
     assert decision.wanted.main_nodes > 6
     assert set(decision.wanted.parallelism.values()) == {decision.wanted.main_nodes}
 
 
-def test_a_recommendation_that_is_not_carried_out_is_made_again() -> None:
-    """As in a dry run: nothing says that the operators could not have their instances."""
+def test_a_recommendation_that_is_not_carried_out_is_repeated() -> None:
+    """As in a dry run: nothing suggests that the operators cannot be resized."""
     strategy = Symbiotic()
     for first in range(1, 160, 40):
         decision = on_batches(
@@ -352,21 +350,21 @@ def test_a_recommendation_that_is_not_carried_out_is_made_again() -> None:
         assert set(decision.wanted.parallelism.values()) == {decision.wanted.main_nodes}
 
 
-def test_where_no_size_is_enough_it_takes_the_smallest_that_is_as_good() -> None:
-    """Stages of two tasks that no operator has: at 300 rows/s 15.1 s of work in each, 7.55 s on two slots or fifty."""
-    kept = on_batches(Symbiotic(), [2, 2], nodes=2, rate=300.0, parallelism={})
-    assert kept.wanted.main_nodes == 2
-    assert "more is not to be had" in kept.reason
-    left = on_batches(Symbiotic(), [2, 2], nodes=9, rate=300.0, parallelism={})
-    assert left.wanted.main_nodes == 2
-    assert "nodes do not help" in left.reason
+def test_if_no_size_suffices_it_takes_the_smallest_that_is_equally_good() -> None:
+    """Two stages of two tasks without an operator: at 300 rows/s, 15.1 s of work take 7.55 s on two slots or fifty."""
+    held = on_batches(Symbiotic(), [2, 2], nodes=2, rate=300.0, parallelism={})
+    assert held.wanted.main_nodes == 2
+    assert "no allowed layout helps" in held.reason
+    shrunk = on_batches(Symbiotic(), [2, 2], nodes=9, rate=300.0, parallelism={})
+    assert shrunk.wanted.main_nodes == 2
+    assert "more nodes do not help" in shrunk.reason
 
 
 # -- in the simulator ----------------------------------------------------------------------------------
 
 
 def scene(load: str, **changes: Any) -> Scenario:
-    """T1's operators, one instance each, on nodes of four cores that are there at once, as in the paper."""
+    """T1's operators, one instance each, on nodes of four cores that join at once, as in the paper."""
     costed = built_in_engine("top-words", "continuous")
     assert isinstance(costed, Continuous)
     engine = replace(costed, parallelism=dict.fromkeys(costed.pipeline.order, 1), queue_bound_rows=None)
@@ -394,10 +392,10 @@ def test_one_reconfiguration_reaches_the_right_size_after_a_step() -> None:
     assert len(after) == 1
     assert after[0].time_s <= 320.0 + 60.0
     assert after[0].before.main_nodes == 1
-    # 8.9 cores would fit three nodes of four, but as they are dealt out one of them would be at 0.83.
+    # 8.9 cores would fit three nodes of four, but round-robin would put one of them at 0.83.
     assert after[0].decision.wanted.main_nodes == 4
     late = [entry for entry in run.decisions if entry.time_s > 500.0]
-    assert all("right size" in e.decision.reason or "waits" in e.decision.reason for e in late)
+    assert all("right size" in e.decision.reason or "waiting" in e.decision.reason for e in late)
 
 
 @pytest.mark.parametrize(
@@ -407,29 +405,27 @@ def test_one_reconfiguration_reaches_the_right_size_after_a_step() -> None:
         ("stair(base=150, peak=850, steps=1, hold={}s)", range(621, 681, 4)),
     ],
 )
-def test_whenever_a_step_comes_between_two_assessments_one_reconfiguration_is_enough(
-    load: str, changes_s: range
-) -> None:
-    """Readings are of 10 s, and of most steps one is half old and half new."""
+def test_one_reconfiguration_is_enough_whenever_a_step_comes(load: str, changes_s: range) -> None:
+    """Readings span 10 s, and most steps fall within one."""
     for since_s in changes_s:
-        told_s = since_s if load.startswith("step") else since_s / 2
-        step = scene(load.format(told_s), cycle_s=10.0, seconds=since_s + 150.0)
+        parameter_s = since_s if load.startswith("step") else since_s / 2
+        step = scene(load.format(parameter_s), cycle_s=10.0, seconds=since_s + 150.0)
         after = changes(simulate(step, Symbiotic()), since_s)
         assert len(after) == 1, since_s
-        assert after[0].time_s <= since_s + 80.0  # a fall is believed when it was read twice
+        assert after[0].time_s <= since_s + 80.0  # a fall counts at its second reading
 
 
 @pytest.mark.parametrize("at_s", [225, 230, 235])
-def test_a_layout_that_is_no_more_does_not_count_as_overhead_of_the_nodes(at_s: int) -> None:
-    """Instances go from sixteen to a few and nodes come, shortly before an assessment that sees both."""
+def test_readings_of_the_previous_layout_do_not_count_as_overhead(at_s: int) -> None:
+    """Sixteen instances become a few and nodes join, shortly before an assessment whose window has both."""
     many = built_in_engine("top-words", "continuous")
     step = scene(f"step(base=150, peak=1200, at={at_s}s)", engine=many, cycle_s=10.0, seconds=600.0)
     assert len(changes(simulate(step, Symbiotic()), at_s)) == 1
 
 
 def looped(seconds: int, *, fails: int = 0, dry_run: bool = False) -> list[LedgerEntry]:
-    """What the loop wrote of it on batches with two tasks in a stage, whose load rises at 120 s to what needs more. The
-    first restarts fail, as many as told."""
+    """Ledger entries on batches with two tasks in a stage. At 120 s the load rises beyond them. The first ``fails``
+    restarts fail."""
     clock, strategy = ManualClock(0.0), Symbiotic()
     scenario = Scenario(
         engine=costed_pipeline("top-words").micro_batch(tasks=2),
@@ -456,10 +452,10 @@ def looped(seconds: int, *, fails: int = 0, dry_run: bool = False) -> list[Ledge
     return list(loop.ledger.entries)
 
 
-def test_what_is_only_recommended_is_recommended_again_in_full() -> None:
-    """A dry run on batches: the first recommendation must not bind the next."""
-    told = [e.decision for e in looped(600, dry_run=True) if e.time_s > 200.0 and e.decision.bound_by]
-    recommended = [bound.why for decision in told for bound in decision.bound_by if bound.name == "dry run"]
+def test_a_dry_run_repeats_the_full_recommendation() -> None:
+    """The first recommendation must not restrict the next."""
+    bound = [e.decision for e in looped(600, dry_run=True) if e.time_s > 200.0 and e.decision.bound_by]
+    recommended = [each.why for decision in bound for each in decision.bound_by if each.name == "dry run"]
     assert len(recommended) >= 3
     assert all("counter" in why for why in recommended)
 
@@ -473,7 +469,7 @@ def test_a_restart_that_fails_once_is_made_at_the_next_assessment() -> None:
     assert failed.time_s < made.time_s <= failed.time_s + 65.0
 
 
-def test_joint_takes_many_steps_for_the_same() -> None:
+def test_joint_needs_many_steps_for_the_same_load() -> None:
     run = simulate(STEP, make_strategy("joint"))
     assert len(changes(run, 320.0)) >= 3
     symbiotic = score(simulate(STEP, make_strategy("symbiotic")), oracle_node_seconds=None)
@@ -481,7 +477,7 @@ def test_joint_takes_many_steps_for_the_same() -> None:
     assert symbiotic.throughput_degradation < joint.throughput_degradation
 
 
-def test_when_the_load_falls_one_reconfiguration_brings_it_back() -> None:
+def test_one_reconfiguration_shrinks_it_when_the_load_falls() -> None:
     run = simulate(scene("stair(base=100, peak=1500, steps=1, hold=320s)"), make_strategy("symbiotic"))
     assert [entry.decision.wanted.main_nodes for entry in changes(run)] == [4, 1]
     fell = changes(run)[1]
@@ -489,18 +485,18 @@ def test_when_the_load_falls_one_reconfiguration_brings_it_back() -> None:
     assert "saves" in fell.decision.reason
 
 
-def test_costs_learned_in_operation_lead_where_a_true_profile_does() -> None:
+def test_learned_costs_lead_to_the_same_layout_as_a_true_profile() -> None:
     engine = STEP.engine
     assert isinstance(engine, Continuous)
     given = Symbiotic({"top-words": estimator(engine.pipeline, engine.row_cost_s)})
-    told, learned = simulate(STEP, given), simulate(STEP, make_strategy("symbiotic"))
-    assert [e.decision.wanted for e in changes(told, 320.0)] == [
+    profiled, learned = simulate(STEP, given), simulate(STEP, make_strategy("symbiotic"))
+    assert [e.decision.wanted for e in changes(profiled, 320.0)] == [
         e.decision.wanted for e in changes(learned, 320.0)
     ]
 
 
-def test_a_profile_that_is_not_true_any_more_is_noticed_and_learned_anew() -> None:
-    """Every operator costs twice what was profiled: stressed soon, and sized for what it costs in the end."""
+def test_an_outdated_profile_is_detected_and_learned_anew() -> None:
+    """Every operator costs twice its profile: it is stressed soon, and sized for its true cost in the end."""
     engine = STEP.engine
     assert isinstance(engine, Continuous)
     halved = {name: cost_s / 2 for name, cost_s in engine.row_cost_s.items()}
@@ -524,24 +520,24 @@ def test_two_applications_are_sized_together() -> None:
     after = changes(run, 300.0)
     assert len(after) == 1
     grown = after[0].decision.wanted.difference(after[0].before)
-    assert grown.parallelism  # of the one whose load rose, and of no other
+    assert grown.parallelism  # only of the application whose load rose
     assert all(name.startswith("sentiment/") for name in grown.parallelism)
     assert after[0].decision.wanted.main_nodes == 3  # 300 · 5.9 ms + 900 · 7.2 ms = 8.3 cores
     engines = (both.engine, small)
     given = {
         e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)
     }
-    told = changes(
+    profiled = changes(
         play(both, Symbiotic(given)).run, 300.0
-    )  # profiles name operators without their application
-    assert [entry.decision.wanted for entry in told] == [after[0].decision.wanted]
+    )  # profiles name operators without the application
+    assert [entry.decision.wanted for entry in profiled] == [after[0].decision.wanted]
     for each in play(both, make_strategy("symbiotic")).runs:
         late = score(each, oracle_node_seconds=None)
         assert late.rows_out > 0.95 * late.rows_in
 
 
 @pytest.mark.parametrize("profiled", [True, False])
-def test_an_application_to_which_nothing_comes_holds_no_other_up(profiled: bool) -> None:
+def test_an_idle_application_does_not_block_others(profiled: bool) -> None:
     busy = built_in_engine("sentiment", "continuous")
     assert isinstance(busy, Continuous)
     both = scene("constant(0)", others=(Tenant(engine=busy, load=parse_load("constant(1500)")),))
@@ -575,7 +571,7 @@ def test_noise_does_not_make_it_change_every_minute() -> None:
 
 
 @pytest.mark.parametrize("name", ["symbiotic", "symbiotic-proactive", "joint"])
-def test_on_micro_batches_it_follows_a_load_too(name: str) -> None:
+def test_it_follows_a_load_on_micro_batches(name: str) -> None:
     scenario = Scenario(
         engine=built_in_engine("top-words"),
         load=parse_load("step(base=100, peak=900, at=300s)"),

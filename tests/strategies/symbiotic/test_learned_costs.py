@@ -1,4 +1,4 @@
-"""What is learned of costs in operation: its range and its error are those that were seen."""
+"""Costs learned in operation: their measured range and error."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import NodeProfile
-from ebbflow.strategies.symbiotic.estimator import LearnedEstimator
+from ebbflow.strategies.symbiotic.costs import LearnedCosts
 
 PIPELINE = chain("app", 1.0)
 LAYOUT = Layout.of(1, a=2, b=1)
 
 
 def learned(rates: list[float], costs_s: list[float]) -> Estimator:
-    """After looks every 10 s at these rates, of which a row costs so much in ``a`` and nothing in ``b``."""
-    learner, windows = LearnedEstimator(), Windows()
+    """The estimator after updates every 10 s. A row costs ``costs_s`` in ``a`` and nothing in ``b``."""
+    learner, windows = LearnedCosts(), Windows()
     for k, (rate, cost_s) in enumerate(zip(rates, costs_s, strict=True)):
         now_s = 10.0 * k
         for name, each_s in (("a", cost_s), ("b", 0.0)):
@@ -45,18 +45,18 @@ def learned(rates: list[float], costs_s: list[float]) -> Estimator:
     return found
 
 
-def test_beyond_the_highest_rate_of_an_instance_it_is_a_guess_by_the_same_line() -> None:
+def test_beyond_the_highest_rate_of_an_instance_it_extrapolates_the_same_line() -> None:
     ask = learned([100.0, 100.0, 300.0, 200.0], [0.002] * 4)
     inside, beyond = ask.instance_cpu("a", 150.0), ask.instance_cpu("a", 151.0)  # 300 rows/s on two
     assert (inside.inside, beyond.inside) == (True, False)
     assert (inside.value, beyond.value) == pytest.approx((0.3, 0.302))
 
 
-def test_its_error_is_by_how_much_looks_were_off_what_those_before_said() -> None:
+def test_its_error_is_how_far_updates_were_off_the_prediction() -> None:
     assert learned([100.0] * 8, [0.002] * 8).instance_cpu("a", 50.0).error == pytest.approx(0.0, abs=1e-9)
     shaky = learned([100.0] * 21, [0.002, *[0.0018, 0.0022] * 10]).instance_cpu("a", 50.0)
     assert 0.08 < shaky.error < 0.13
 
 
-def test_an_operator_that_costs_nothing_is_not_said_to_be_known() -> None:
+def test_an_operator_that_used_no_cpu_is_not_known() -> None:
     assert not learned([100.0] * 4, [0.002] * 4).instance_cpu("b", 10.0).inside
