@@ -1,11 +1,11 @@
 """A small job that attaches Ebbflow to itself.
 
     python examples/attach_example.py --master spark://HOST:7077        # until Ctrl-C
-    python examples/attach_example.py --master spark://HOST:7077 60     # ends by itself after 60 s
+    python examples/attach_example.py --master spark://HOST:7077 60     # stops after 60 s
     MASTER=yarn python examples/attach_example.py
 
-Any master with executors will do. They need Ebbflow too, for the load source that this job reads. Each
-row waits a little, as for a call to another service, so that more executors truly help.
+Any master with executors works. Executors need Ebbflow too, because this job reads its load source. Each row waits
+5 ms, as for a call to another service, so that more executors help.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def wait_for_each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def main(master: str, seconds: int | None) -> None:
-    use_this_python()  # on executors too, unless PYSPARK_PYTHON says otherwise
+    use_this_python()  # on executors too, unless PYSPARK_PYTHON is set
     builder = SparkSession.builder.master(master).appName("attach-example")
-    # So that it starts with one executor, and executors that leave finish their tasks first.
+    # Start with one executor; executors that leave finish their tasks first.
     for key, value in scaling_settings(initial_executors=1, master=master).items():
         builder = builder.config(key, value)
     spark = builder.config("spark.executor.cores", 1).getOrCreate()
 
-    register(spark)  # the load source; any other source will do
+    register(spark)  # the load source; any other source works
     rows = (
         spark.readStream.format("ebbflow")
         .option("load", "sine(base=20, peak=400, period=2m)")
@@ -66,8 +66,10 @@ def main(master: str, seconds: int | None) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A small job that attaches Ebbflow to itself.")
-    parser.add_argument("seconds", nargs="?", type=int, help="after which it ends by itself")
-    parser.add_argument("--master", default=os.environ.get("MASTER"), help="or the variable MASTER")
+    parser.add_argument("seconds", nargs="?", type=int, help="stop after this many seconds")
+    parser.add_argument(
+        "--master", default=os.environ.get("MASTER"), help="Spark master; default: the variable MASTER"
+    )
     chosen = parser.parse_args()
     if not chosen.master:
         parser.error("name a master: --master spark://HOST:7077, or set MASTER")

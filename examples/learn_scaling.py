@@ -1,10 +1,10 @@
-"""Learn to scale by trying: a small policy, bred by the cross-entropy method on ``ebbflow/Scaling-v0``.
+"""Train a small policy on ``ebbflow/Scaling-v0`` with the cross-entropy method.
 
-    python examples/learn_scaling.py            # learns for 40 seconds, then plays a load it has never seen
-    python examples/learn_scaling.py 10         # for 10
+    python examples/learn_scaling.py            # trains for 40 seconds, then runs an unseen load
+    python examples/learn_scaling.py 10         # trains for 10
 
-The policy wants  nodes = most · (w₀ + w₁·rate + w₂·rise + w₃·backlog + w₄·freshness)  and asks for the nearest size.
-Each generation draws weights around the best ones so far, plays twenty minutes with each, and keeps the best quarter
+The policy requests the size nearest to  most · (w₀ + w₁·rate + w₂·rise + w₃·backlog + w₄·freshness).
+Each generation draws weights around the best so far, simulates twenty minutes with each, and keeps the best quarter
 (Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999). numpy only.
 """
 
@@ -61,7 +61,7 @@ def learn(env: ScalingEnv, seconds: float, population: int = 16) -> np.ndarray:
         drawn = rng.normal(mean, spread, (population, len(mean)))
         rewards = []
         for weights in drawn:
-            load = LEARN_ON[generation % len(LEARN_ON)]  # one load for all of a generation: a fair contest
+            load = LEARN_ON[generation % len(LEARN_ON)]  # one load per generation: a fair comparison
             rewards.append(play(env, policy_of(weights), seed=generation, load=load)[0])
             if time.monotonic() > end_s:
                 return mean
@@ -75,7 +75,7 @@ def main(seconds: float = 40.0) -> None:
     rng = np.random.default_rng(7)
     weights = learn(env, seconds)
     print("\nweights: " + ", ".join(f"{weight:.2f}" for weight in weights))
-    print(f"an hour of a load that nobody learned on, {PLAY_ON}:\n")
+    print(f"one hour of an unseen load, {PLAY_ON}:\n")
     row = "{:<10} {:>12} {:>13} {:>10} {:>8} {:>8}"
     print(row.format("policy", "mean reward", "node-seconds", "÷ cheapest", "late", "p95"))
     policies: dict[str, Policy] = {

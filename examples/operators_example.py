@@ -1,11 +1,11 @@
 """Named operators: counts on both sides of each step, and the CPU seconds of a Python step.
 
     ebbflow submit --executors 1:4 examples/operators_example.py        # until Ctrl-C
-    ebbflow submit --executors 1:4 examples/operators_example.py 30     # ends by itself after 30 s
+    ebbflow submit --executors 1:4 examples/operators_example.py 30     # stops after 30 s
     python examples/operators_example.py 30                             # without scaling, in local mode
 
-It prints what each operator did in each batch. Nothing but the names was added to the pipeline, except
-for "shout": its parallelism makes it a stage of its own.
+It prints the counts of each operator per batch. The names add nothing to the plan, except for "shout", whose
+parallelism makes it a stage of its own.
 """
 
 from __future__ import annotations

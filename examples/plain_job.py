@@ -1,9 +1,9 @@
-"""A job that knows nothing of Ebbflow: a windowed count over Spark's own rate source.
+"""A job that knows nothing about Ebbflow: a windowed count over Spark's rate source.
 
-Run it as it is and let Ebbflow scale it, on a cluster that is started for it on this machine:
+Let Ebbflow scale it on a local cluster:
 
     ebbflow submit --executors 1:4 examples/plain_job.py
-    ebbflow submit --executors 1:4 examples/plain_job.py 60    # ends by itself after 60 s
+    ebbflow submit --executors 1:4 examples/plain_job.py 60    # stops after 60 s
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A policy in Python: an editor completes it, mypy rejects a wrong order. Run it to see it tried on a load."""
+"""A policy in Python: editors complete it and mypy rejects a wrong order. Run it to try the policy on a load."""
 
 from ebbflow.policy import *  # noqa: F403
 from ebbflow.policy.language.english import policy_in_english
@@ -12,7 +12,7 @@ policy = Policy(
     .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30))
     .with_no_scale_out_since(minutes(1)),
 
-    rule("Busy or about to be: twice as many")
+    rule("Busy now or soon: double")
     .scale_out(operator("enrich")).by(relative(2)).but_never_above(times_original(4))
     .when(any_of(
         metric("cpu").is_(above(percent(90))).in_at_least(9, of=10),
@@ -20,7 +20,7 @@ policy = Policy(
     ))
     .with_no_scale_out_since(minutes(2)),
 
-    rule("Nothing waits")
+    rule("Queue is empty")
     .scale_in(operator("enrich")).by(percent(50)).but_never_below(nodes(1))
     .when(metric("queue-length").mean_over(minutes(1))).is_(below(tuples(5)))
     .and_when(metric("cpu").percentile(90, over=minutes(1))).is_(below(percent(60)))
