@@ -1,4 +1,4 @@
-# Everything goes through `make setup`, which makes .venv with ebbflow in it.
+# Every target depends on `make setup`, which creates .venv and installs ebbflow into it.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,10 +7,10 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test test-long unit lint bench soak docs site clean
 
-help:  ## Show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+help:  ## Show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: java $(STAMP)  ## Make .venv with ebbflow in it; look for Java 17+
+setup: java $(STAMP)  ## Create .venv with ebbflow, and check for Java 17+
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -22,19 +22,18 @@ $(STAMP): pyproject.toml
 java:
 	@./scripts/ensure-java
 
-demo: setup  ## A pipeline that resizes itself: about four minutes, ends with a report
+demo: setup  ## Watch a pipeline resize itself: four minutes, ends with a report
 	$(BIN)/ebbflow demo
 
-# Spark's tests wait for most of their time, so two run at once, each with a cluster of its own; a test that
-# measures times runs alone.
+# Spark tests mostly wait, so two run at once, each on its own cluster. Tests that measure times run alone.
 test: setup lint unit  ## All tests, with real Spark clusters; under ten minutes on two cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" tests
 	$(BIN)/pytest -q -m "spark and alone" tests
 
-test-long: setup  ## The tests that take minutes each, on real Spark clusters
+test-long: setup  ## Tests that take minutes each, on real Spark clusters
 	$(BIN)/pytest -q -m long tests
 
-unit: setup  ## The tests that need no Spark, on all cores
+unit: setup  ## Tests without Spark, on all cores
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not spark"
 
 lint: setup  ## ruff and mypy
@@ -42,10 +41,10 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup  ## Speeds, and the side-by-side run against Spark's dynamic allocation
+bench: setup  ## Benchmarks, and the side-by-side run against dynamic allocation
 	$(BIN)/python -m benchmarks
 
-soak: setup  ## An hour of the loop: memory and CPU stay flat (EBBFLOW_SOAK_SECONDS=600 for less)
+soak: setup  ## One hour of the loop: memory and CPU must stay flat (EBBFLOW_SOAK_SECONDS=600)
 	$(BIN)/python -m benchmarks.soak
 
 site: docs  ## Build the documentation into site/, with an API reference
@@ -54,5 +53,5 @@ site: docs  ## Build the documentation into site/, with an API reference
 docs: setup  ## Regenerate the reference pages
 	$(BIN)/ebbflow metrics --markdown > docs/metrics.md
 
-clean:  ## Remove what setup made
+clean:  ## Remove everything that was generated
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
