@@ -21,9 +21,9 @@ from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import Store
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.targets.spark.act.stopping import stop_between_batches
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 from ebbflow.targets.spark.operators.operator import operator
 from ebbflow.targets.spark.source import register
 from ebbflow.targets.spark.target import SparkTarget

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figures import Figure
-from ebbflow.targets.spark.launch.settings import use_loopback, use_this_python
+from ebbflow.targets.spark.launch.session import use_loopback, use_this_python
 from ebbflow.targets.spark.operators.operator import operator
 
 BATCHES, TURNS = 8, 6

@@ -23,7 +23,7 @@ from benchmarks.figures import Figure
 from ebbflow.papers.elysium.pipelines.reader import with_text
 from ebbflow.papers.elysium.pipelines.sentiment.pipeline import Sentiment, feature_columns, sentiment_columns
 from ebbflow.papers.elysium.pipelines.top_words import RANKED, TopWords
-from ebbflow.targets.spark.launch.settings import use_loopback, use_this_python
+from ebbflow.targets.spark.launch.session import use_loopback, use_this_python
 
 ROWS_PER_BATCH, BATCHES, WARM_UP, TURNS = 200_000, 3, 1, 11
 WARM_UP_TURNS = 3

@@ -27,9 +27,9 @@ from benchmarks.figures import Figure, show
 from ebbflow.core.clock import SystemClock, wait_until
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.targets.spark.act.stopping import stop_between_batches
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 
 if TYPE_CHECKING:
     from ebbflow.control.loop import CycleReport

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import ebbflow
-from ebbflow.targets.spark.launch.settings import scaling_settings, use_this_python
+from ebbflow.targets.spark.launch.session import use_this_python
+from ebbflow.targets.spark.launch.settings import scaling_settings
 from ebbflow.targets.spark.source import register
 
 

@@ -60,8 +60,9 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
     """The session all Spark tests share; it starts with one executor."""
+    from ebbflow.targets.spark.launch.local_cluster import local_settings
     from ebbflow.targets.spark.launch.session import local_session
-    from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+    from ebbflow.targets.spark.launch.settings import scaling_settings
     from ebbflow.targets.spark.source import register
 
     settings = {

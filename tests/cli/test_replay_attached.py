@@ -33,9 +33,9 @@ from ebbflow.errors import TargetGoneError
 from ebbflow.runs.replay.plan import Plan, Settings, plan_of, read_recording
 from ebbflow.targets.simulator import NodeKind, Scenario, SimulatorTarget, built_in_engine
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.monitor import SparkMonitor
 from ebbflow.targets.spark.observe.progress import Progress
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 from ebbflow.targets.spark.operators.row_counts import RowCounts
 from ebbflow.workloads import parse_load
 
@@ -116,9 +116,9 @@ class Application:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.world: SimulatorTarget = WAS.target(clock)
-        self._executors = ExecutorTracker(USUAL_LEAD_TIME_S)
+        self._requests = ExecutorRequests(USUAL_LEAD_TIME_S)
         self._driver: Any = Driver()
-        self._monitor = SparkMonitor(self._driver, clock, self._executors)
+        self._monitor = SparkMonitor(self._driver, clock, self._requests)
         self._requested = WAS.first_nodes
         self.over = threading.Event()
 
@@ -129,7 +129,7 @@ class Application:
             raise TargetGoneError("the job is over")
         seen = self.world.observe()
         self._driver.take(seen)
-        readings, *_ = self._monitor.look()
+        readings, *_ = self._monitor.poll()
         readings.append(Reading(now_s, MAIN, Metric.NODES, float(seen.layout.main_nodes)))
         readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(seen.requested.main_nodes)))
         return replace(seen, readings=readings, pipeline=self._monitor.pipeline)
@@ -137,8 +137,8 @@ class Application:
     def apply(self, planned: Layout) -> Outcome:
         outcome = self.world.apply(planned)
         requested = outcome.requested.main_nodes
-        self._executors.asked(self._clock.now_s(), max(0, requested - self._requested))
-        self._executors.gave_up(max(0, self._requested - requested))
+        self._requests.add(self._clock.now_s(), max(0, requested - self._requested))
+        self._requests.withdraw_newest(max(0, self._requested - requested))
         self._requested = requested
         return outcome
 

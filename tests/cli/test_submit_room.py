@@ -22,7 +22,7 @@ class Cluster:
         self.trouble = trouble
         self.asked: list[int] = []
 
-    def make_room(self, cores: int) -> None:
+    def ensure_cores(self, cores: int) -> None:
         self.asked.append(cores)
         if self.trouble is not None:
             raise self.trouble

@@ -85,7 +85,7 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
     assert (grew["before"]["nodes"], grew["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
     assert grew["outcome"]["requested"]["nodes"] == {"main": 2}
     assert shrank["wanted"]["nodes"] == {"main": 1}
-    assert "letting go" in shrank["outcome"]["note"]
+    assert "removing executor" in shrank["outcome"]["note"]
     wait(
         lambda: sum(batch.rows > 0 for batch in Store.read_batches(path).batches) >= 3,
         "batches to learn from",

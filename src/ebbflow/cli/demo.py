@@ -27,7 +27,7 @@ from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.report.wording import kept_slo
-from ebbflow.targets.spark.launch.java import check_java
+from ebbflow.targets.spark.launch.preflight import check_java
 
 # Turns the cycles of a loop into what the live view shows.
 

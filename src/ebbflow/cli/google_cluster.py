@@ -22,8 +22,7 @@ from ebbflow.papers.rules.google_cluster.job import Figures, make_trace, resumed
 from ebbflow.papers.rules.google_cluster.sink import CLUSTER, REJECTS, held_output, read_table
 from ebbflow.papers.rules.google_cluster.source_rows import BUCKETS
 from ebbflow.report.numbers import counted
-from ebbflow.targets.spark.launch.java import check_java
-from ebbflow.targets.spark.launch.masters import check_master, slots_here
+from ebbflow.targets.spark.launch.preflight import check_java, check_master, local_slots
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)
 
@@ -153,7 +152,7 @@ def _instances(master: str | None, settings: dict[str, str]) -> int:
     """One for each task that can run at once, as far as that is known before anything is started."""
     if master is None:
         slots = cores()
-    elif (here := slots_here(master)) is not None:
+    elif (here := local_slots(master)) is not None:
         slots = here
     else:
         asked = [settings.get(f"spark.executor.{name}", "") for name in ("instances", "cores")]

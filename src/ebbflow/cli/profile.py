@@ -220,8 +220,7 @@ def _on_spark(
     master: str | None, agents: tuple[str, ...], check: bool,
 ) -> Phase:  # fmt: skip
     from ebbflow.papers.elysium.profiling_on_spark import SparkPhase, application
-    from ebbflow.targets.spark.launch.java import check_java
-    from ebbflow.targets.spark.launch.masters import check_master_to_scale
+    from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale
 
     application(pipeline)
     if master is not None:

@@ -25,17 +25,10 @@ from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_page
 from ebbflow.runs.record import RunRecorder
 from ebbflow.runs.score import score
-from ebbflow.targets.spark.launch.java import check_java
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
-from ebbflow.targets.spark.launch.masters import check_master_to_scale, is_on_this_machine
-from ebbflow.targets.spark.launch.settings import (
-    cores_of_an_executor,
-    local_settings,
-    scaling_settings,
-    use_loopback,
-    use_python_of,
-    use_this_python,
-)
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
+from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale, is_on_this_machine
+from ebbflow.targets.spark.launch.session import use_loopback, use_python_of, use_this_python
+from ebbflow.targets.spark.launch.settings import cores_per_executor, scaling_settings
 from ebbflow.targets.spark.launch.submit import check_script, check_submit_arguments, run_script
 
 if TYPE_CHECKING:
@@ -90,7 +83,7 @@ def submit(
     strategy = chosen_strategy(strategy, policy)
     profiles = profiles_on_spark(profile, strategy)
     settings = spark_conf(conf or [])
-    cores = cores_of_an_executor(settings)
+    cores = cores_per_executor(settings)
     check_script(script)
     check_submit_arguments()
     for path in (json_report, report, store):
@@ -135,7 +128,7 @@ def submit(
             if cluster is not None:  # the script's own settings come first, and they are known only now
                 with _not_the_jobs_fault("no room could be made for executors as large as the script's"):
                     in_force = dict(spark.sparkContext.getConf().getAll())
-                    cluster.make_room(limits.max_nodes * cores_of_an_executor(in_force))
+                    cluster.ensure_cores(limits.max_nodes * cores_per_executor(in_force))
             started_s = clock.now_s()
             attached.append(
                 attach(

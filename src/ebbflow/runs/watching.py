@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ebbflow.core.clock import Clock, wait_until
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.failure import failure_of
+from ebbflow.targets.spark.driver import as_ebbflow_error
 
 # When a source of ours began: it writes that into its offsets, so the first progress tells.
 
@@ -19,7 +19,7 @@ def source_start_s(query: Any, clock: Clock, stop: threading.Event, *, within_s:
 
     def has_begun() -> bool:
         if (failed := query.exception()) is not None:
-            raise failure_of(failed)
+            raise as_ebbflow_error(failed)
         return query.lastProgress is not None
 
     if not wait_until(has_begun, clock, clock.now_s() + within_s, every_s=0.1, stop=stop):
@@ -67,4 +67,4 @@ def watch(failure: Failure, attached: Scaled, clock: Clock, until_s: float, ende
 def check(failure: Failure) -> None:
     """Raise what a query has failed of, in our own words."""
     if (failed := failure()) is not None:
-        raise failure_of(failed)
+        raise as_ebbflow_error(failed)

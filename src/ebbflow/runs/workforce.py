@@ -28,9 +28,9 @@ as it is done. A task must not raise: it returns what went wrong."""
 def workforce(shared: Any, *, workers: int, master: str | None = None) -> AbstractContextManager[Workforce]:
     """Here where one worker is enough; else on the cores; on a cluster where a master is named."""
     if master is not None:
-        from ebbflow.targets.spark.launch.sweep import on_cluster
+        from ebbflow.targets.spark.launch.cluster_map import cluster_map
 
-        return on_cluster(shared, master=master)
+        return cluster_map(shared, master=master)
     return _here(shared) if workers <= 1 else _on_cores(shared, workers)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from ebbflow.errors import InputError, TargetError
 from ebbflow.papers.rules.google_cluster.query import run_to_the_end
-from ebbflow.targets.spark.failure import failure_of
-from ebbflow.targets.spark.launch.interrupts import held_interrupts
+from ebbflow.targets.spark.driver import as_ebbflow_error
+from ebbflow.targets.spark.launch.session import held_interrupts
 
 FROM_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
 Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -64,7 +64,7 @@ def test_an_error_of_ours_is_found_in_sparks_text_and_names_the_file() -> None:
     ],
 )
 def test_the_last_error_of_ours_counts_and_else_sparks_first_line(text, kind, words) -> None:
-    found = failure_of(Exception(text))
+    found = as_ebbflow_error(Exception(text))
     assert type(found) is kind
     assert str(found) == words
 

@@ -91,14 +91,14 @@ def test_grow_and_shrink_as_seen_from_outside(spark, cluster, query, wait) -> No
     too_many = target.apply(Layout.of(9))
     assert too_many.requested == Layout.of(3), "three cores in all"
     assert too_many.infeasible_nodes == 6
-    assert "room for 1 more" in too_many.note
+    assert "capacity for 1 more" in too_many.note
     eyes.until(lambda o: o.layout == Layout.of(3), "the third executor")
     again = target.apply(Layout.of(9))
     assert (again.requested, again.infeasible_nodes) == (Layout.of(3), 6)
 
     rows_before = query.lastProgress["batchId"]
     outcome = target.apply(Layout.of(1))
-    assert "letting go" in outcome.note
+    assert "removing" in outcome.note
     seen = target.observe()
     assert seen.layout == Layout.of(1), "those that leave do not count"
     assert ActionKind.SHRINK in [a.kind for a in seen.under_way]
@@ -162,7 +162,7 @@ def test_cached_data_keeps_its_executor_until_it_is_let_go(spark, query, wait) -
             rdd.unpersist(True)
     wait(lambda: not any(e.rdd_blocks for e in Driver(spark).executors()), "it to be let go", 30)
     target.observe()
-    assert target.apply(Layout.of(1)).note.startswith("letting go executor")
+    assert target.apply(Layout.of(1)).note.startswith("removing executor")
     eyes.until(lambda o: o.held_nodes == 1, "one to leave")
     assert query.exception() is None
     target.close()

@@ -27,8 +27,7 @@ from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_load
 from ebbflow.runs.spec import Spec, amended, strategy_names
 from ebbflow.runs.spec.file import read_spec
 from ebbflow.strategies import STRATEGIES
-from ebbflow.targets.spark.launch.java import check_java
-from ebbflow.targets.spark.launch.masters import check_master
+from ebbflow.targets.spark.launch.preflight import check_java, check_master
 from ebbflow.workloads import Constant
 
 PEAK_SHARE = 0.75

@@ -16,7 +16,7 @@ from ebbflow.papers.rules.cases import Case, Change
 from ebbflow.papers.rules.judge import SIMULATOR, SPARK, Result, queue_slope_per_s
 from ebbflow.papers.rules.page import CasePicture, write_rules_page
 from ebbflow.papers.rules.run import Stored, run_cases, stored_on_spark
-from ebbflow.targets.spark.launch.java import check_java
+from ebbflow.targets.spark.launch.preflight import check_java
 
 
 def register(parent: typer.Typer) -> None:

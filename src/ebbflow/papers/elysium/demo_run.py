@@ -31,15 +31,11 @@ from ebbflow.runs.record import RunRecorder, without
 from ebbflow.runs.score import Scores, score
 from ebbflow.runs.watching import check, end_offset, source_start_s, watch
 from ebbflow.targets.spark.act.stopping import stop_between_batches
-from ebbflow.targets.spark.failure import failure_in
+from ebbflow.targets.spark.driver import query_failure
 from ebbflow.targets.spark.launch.class_archive import record_archive
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import (
-    dynamic_allocation_settings,
-    local_settings,
-    scaling_settings,
-)
+from ebbflow.targets.spark.launch.settings import dynamic_allocation_settings, scaling_settings
 from ebbflow.workloads.expression import parse_load
 
 log = logging.getLogger(__name__)
@@ -159,13 +155,13 @@ def run_live(
                 agents=(cluster.agent_address,),
             )
             try:
-                watch(lambda: failure_in(query), attached, time, started_s + scenario.seconds, ended)
+                watch(lambda: query_failure(query), attached, time, started_s + scenario.seconds, ended)
                 ended_s = time.now_s()
                 decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             finally:
                 attached.stop()
             stop_between_batches(query)
-            check(lambda: failure_in(query))  # of its last batch
+            check(lambda: query_failure(query))  # of its last batch
             progress = list(query.recentProgress)
             run = recorder.run(
                 strategy=strategy,
@@ -207,13 +203,13 @@ def prepare(say: Callable[[str], None]) -> None:
                     spark, f"{folder}/checkpoint", scenario.application.rankings().take
                 )
                 wait_until(
-                    lambda: failure_in(query) is not None or len(query.recentProgress) >= 4,
+                    lambda: query_failure(query) is not None or len(query.recentProgress) >= 4,
                     clock,
                     clock.now_s() + 90,
                     every_s=0.2,
                 )
                 stop_between_batches(query)
-                check(lambda: failure_in(query))
+                check(lambda: query_failure(query))
             wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
 
     record_archive(run_executor)

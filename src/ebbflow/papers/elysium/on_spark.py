@@ -36,9 +36,9 @@ from ebbflow.runs.record import RunRecorder
 from ebbflow.runs.watching import check, watch
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 from ebbflow.workloads import Load, Trace, parse_load
 from ebbflow.workloads.parameters import quote
 

@@ -32,9 +32,9 @@ from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.runs.profiling.phase import Phase, Progress, Schedule, Stair
 from ebbflow.runs.watching import check
 from ebbflow.targets.spark.act.restart import ManagedQuery
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,9 +22,9 @@ from ebbflow.errors import TargetError
 from ebbflow.papers.rules.cases import CASES, QUICK, Case
 from ebbflow.papers.rules.seen import Seen, Watching
 from ebbflow.papers.rules.waiting import WaitingOperator, warm_up
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 
 HEAD_START_S = 6.0
 """The load begins so long after the queries, which have nothing to do until then."""

@@ -1,13 +1,12 @@
-"""Spark Structured Streaming as a target: with the pipelines of ``papers``, the only place that imports pyspark.
+"""Spark Structured Streaming as a target. Only this package and the pipelines in ``papers`` import pyspark.
 
-============== ==========================================================================
-``target``     an application behind the target port
-``observe/``   what is measured: progress, batches and their stages, operators, executors
-``act/``       what is changed: executors come and go, queries restart with other parallelism
-``launch/``    how Spark starts: local clusters, sessions, settings, submitted scripts
-``operators/`` named operators around the steps of a query
-``driver``     every call into the driver's JVM, typed
+============== =============================================================================
+``target``     a Spark application behind the target port
+``observe/``   polls it: progress, arrivals, batches and their stages, executors
+``act/``       changes it: adds and drains executors, restarts queries with other parallelism
+``driver``     all calls into the driver's JVM, typed; why a query failed
+``operators/`` names, row counts and CPU of the steps of a query
+``launch/``    starts Spark: local cluster, sessions, settings, submitted scripts
 ``source``     ``spark.readStream.format("ebbflow")``: rows at any load
-``failure``    why a query failed
-============== ==========================================================================
+============== =============================================================================
 """

@@ -1,14 +1,14 @@
-"""Every call into the driver's JVM, in one place, answered with types.
+"""All calls into the driver's JVM, with typed results.
 
-Spark has no public Python API for executors, stages of a batch, or where state lives. It has public
-Scala ones (``SparkContext.requestTotalExecutors``), the application's status store behind its web page
-(there even when the page is off), and the scheduler backend. Objects cross as JSON made by the JVM's
-own Jackson, one call for a whole list, because each single call costs a quarter of a millisecond.
+Spark has no public Python API for executors, for the stages of a batch or for the location of state. It has public
+Scala ones (``SparkContext.requestTotalExecutors``), the status store behind the application's web UI (it exists even
+if the UI is off), and the scheduler backend. Objects cross as JSON made by the JVM's own Jackson, a whole list in one
+call, because each call takes a quarter of a millisecond.
 """
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from ebbflow.errors import TargetError
+from ebbflow import errors
+from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.targets.spark.observe.progress import Progress
 from ebbflow.targets.spark.operators.row_counts import RowCounts
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger(__name__)
+_EBBFLOW_ERROR = re.compile(r"\bebbflow\.errors\.(\w+): (.+)")
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """An executor as the status store knows it; times in ms, as Spark gives them."""
+    """An executor in the status store; times in ms, as in Spark."""
 
     id: str
     is_active: bool
@@ -45,7 +46,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A job: which stages, and in its description which batch."""
+    """A job: its stages, and its batch in the description."""
 
     job_id: int
     stage_ids: list[int]
@@ -53,7 +54,7 @@ class JobInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StageInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A stage: sums over its tasks; times in ms, CPU in ns, as Spark gives them."""
+    """A stage: sums over its tasks; times in ms, CPU in ns, as in Spark."""
 
     status: str
     stage_id: int
@@ -71,7 +72,7 @@ class _Durations(msgspec.Struct, frozen=True):
 
 
 class QueryStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a query is doing at this moment."""
+    """What a query is doing now."""
 
     message: str
     is_data_available: bool
@@ -79,7 +80,7 @@ class QueryStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Driver:
-    """A window into the JVM of one Spark session."""
+    """The driver JVM of one Spark session."""
 
     def __init__(self, spark: SparkSession) -> None:
         try:
@@ -88,7 +89,7 @@ class Driver:
             self._jsc: Any = context._jsc.sc()
         except Exception as error:
             raise TargetError(
-                "this session has no driver JVM in reach (Spark Connect?); attach in the driver itself"
+                "this session has no driver JVM (Spark Connect?); attach in the driver process itself"
             ) from error
         self.spark = spark
         self.app_name: str = context.appName
@@ -113,17 +114,17 @@ class Driver:
         return self._context._jsc is None or bool(self._call(self._jsc.isStopped))
 
     def executors(self) -> list[ExecutorInfo]:
-        """Executors that are there now, without the driver."""
+        """Current executors, without the driver."""
         text = self._json(lambda: self._store.executorList(True))
         return [e for e in msgspec.json.decode(text, type=list[ExecutorInfo]) if e.id != "driver"]
 
     def queries(self) -> list[StreamingQuery]:
-        """Streaming queries that run in the application, in whatever session they were started."""
-        with _answers():
+        """Running streaming queries of the application, in all its sessions."""
+        with _target_errors():
             own = list(self.spark.streams.active)
         try:
             return own + self._queries_of_other_sessions(own)
-        except (Py4JError, AttributeError, TypeError):  # another Spark; its other sessions are not seen
+        except (Py4JError, AttributeError, TypeError):  # another Spark version: only this session's queries
             return own
 
     def _queries_of_other_sessions(self, own: Sequence[StreamingQuery]) -> list[StreamingQuery]:
@@ -134,45 +135,45 @@ class Driver:
             return []
         known = {str(query.runId) for query in own}
         wrapper = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
-        running = [each for each in shared.values() if each is not None]  # one may have ended meanwhile
+        running = [each for each in shared.values() if each is not None]  # a query may have ended meanwhile
         return [StreamingQuery(wrapper(each)) for each in running if str(each.runId()) not in known]
 
     def status(self, query: StreamingQuery) -> QueryStatus:
-        """What the query does right now."""
-        with _answers():
+        """What the query is doing now."""
+        with _target_errors():
             return msgspec.json.decode(_java(query).status().json(), type=QueryStatus)
 
     def trigger_interval_s(self, query: StreamingQuery) -> float:
-        """Interval of a processing-time trigger; 0 where batches follow each other at once."""
-        with _answers():
+        """Interval of a processing-time trigger; 0 for any other trigger."""
+        with _target_errors():
             trigger = _java(query).streamingQuery().trigger()
             if "ProcessingTime" not in str(trigger.getClass().getName()):
                 return 0.0
             return float(trigger.intervalMs()) / 1000
 
     def has_read_limit(self, query: StreamingQuery) -> bool | None:
-        """Whether a source of the query takes less than all there is in a batch; None if nobody can say."""
+        """Whether a source of the query limits the rows of a batch; None if unknown."""
         try:
             limits = _java(query).streamingQuery().uniqueSources().values().iterator()
             found = []
             while limits.hasNext():
-                limit = limits.next()  # that of a source in Python is wrapped, and tells its kind in its text
+                limit = limits.next()  # a Python source wraps it, with its kind in toString
                 found.append(f"{limit.getClass().getSimpleName()} {limit.toString()}")
         except (Py4JError, AttributeError, TypeError):
             return None
         return any("ReadAllAvailable" not in limit for limit in found) if found else None
 
     def row_counts(self) -> RowCounts:
-        """A reader of the rows that operators of one query count."""
+        """A reader of the row counts of one query's operators."""
         return RowCounts(self._jvm, self._mapper)
 
     def progress_after(
         self, query: StreamingQuery, batch_id: int, counts: RowCounts
     ) -> list[tuple[Progress, dict[str, int]]]:
-        """Progress of the batches after ``batch_id``, oldest first, with the rows by mark of each."""
+        """Progress of the batches after ``batch_id``, oldest first, each with its rows by mark."""
         found: list[Progress] = []
-        with _answers():
-            counts.look(_java(query).streamingQuery().lastExecution())
+        with _target_errors():
+            counts.keep_plan(_java(query).streamingQuery().lastExecution())
             recent = _java(query).recentProgress()
             for index in range(len(recent) - 1, -1, -1):
                 progress = msgspec.json.decode(recent[index].json(), type=Progress)
@@ -183,7 +184,7 @@ class Driver:
 
     def jobs_after(self, run_id: str, job_id: int) -> list[JobInfo]:
         """Jobs of a query's run after ``job_id``, oldest first."""
-        with _answers():
+        with _target_errors():
             text = self._json(lambda: self._jsc.statusTracker().getJobIdsForGroup(run_id))
             ids = sorted(i for i in msgspec.json.decode(text, type=list[int]) if i > job_id)
             return [
@@ -191,17 +192,17 @@ class Driver:
             ]
 
     def stage(self, stage_id: int) -> StageInfo | None:
-        """The last attempt of a stage; None once the status store has forgotten it."""
+        """The last attempt of a stage; None once the status store has evicted it."""
         try:
             text = self._mapper.writeValueAsString(self._store.lastStageAttempt(stage_id))
         except Py4JJavaError:
             return None
         except Py4JError as error:
-            raise TargetError(f"the driver does not answer: {error}") from error
+            raise TargetError(f"the driver does not answer: {first_line(error)}") from error
         return msgspec.json.decode(text, type=StageInfo)
 
     def stage_cpu_s(self, stage_id: int) -> float | None:
-        """CPU that the threads of a stage's tasks used in the JVM; None until it is complete, or once forgotten."""
+        """CPU that a stage's tasks used in the JVM; None if it is not complete, or evicted."""
         stage = self.stage(stage_id)
         return None if stage is None or stage.status != "COMPLETE" else stage.executor_cpu_time / 1e9
 
@@ -219,9 +220,9 @@ class Driver:
     def state_partitions_by_executor(
         self, progress: Sequence[tuple[StreamingQuery, Progress]]
     ) -> dict[str, int]:
-        """How many state store partitions each executor holds loaded, from the state coordinator."""
+        """How many state store partitions each executor has loaded, from the state coordinator."""
         held: dict[str, int] = {}
-        with _answers():
+        with _target_errors():
             coordinator = self.spark._jsparkSession.streams().stateStoreCoordinator()
             state = self._jvm.org.apache.spark.sql.execution.streaming.state
             for query, last in progress:
@@ -242,31 +243,29 @@ class Driver:
     # -- acting --------------------------------------------------------------------------------
 
     def request_total(self, executors: int) -> bool:
-        """Ask for a total; grows, and lowers what a lost executor is replaced up to. Never kills."""
+        """Set the total up to which Spark adds and replaces executors. Never kills any."""
         empty = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
         return bool(self._call(lambda: self._jsc.requestTotalExecutors(executors, 0, empty)))
 
     def decommission(self, executor_id: str) -> bool:
-        """Give an executor no more tasks, let it finish those it has, then let it go; none replaces it."""
+        """Let an executor finish its running tasks and exit; Spark does not replace it."""
         none = self._jvm.scala.Option.apply(None)
         info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("ebbflow: scale-in", none)
         backend = self._call(self._jsc.schedulerBackend)
         return bool(self._call(lambda: backend.decommissionExecutor(executor_id, info, True, False)))
 
     def kill(self, executor_ids: Sequence[str]) -> None:
-        """End executors at once; their running tasks run again elsewhere. Spark's target stays as it is."""
+        """Kill executors at once; their tasks run again elsewhere. Spark's target stays the same."""
         ids = self._jvm.PythonUtils.toSeq(list(executor_ids))
         backend = self._call(self._jsc.schedulerBackend)
         self._call(lambda: backend.killExecutors(ids, False, False, True))
 
-    # -- inside --------------------------------------------------------------------------------
-
     def _call(self, what: Any) -> Any:
-        with _answers():
+        with _target_errors():
             return what()
 
     def _json(self, what: Any) -> str:
-        with _answers():
+        with _target_errors():
             return str(self._mapper.writeValueAsString(what()))
 
 
@@ -275,14 +274,46 @@ def _java(query: StreamingQuery) -> Any:
 
 
 @contextmanager
-def _answers() -> Iterator[None]:
-    """Turn every way in which the JVM can fail to answer into one error of ours."""
+def _target_errors() -> Iterator[None]:
+    """Turn every failure of a JVM call into a ``TargetError``."""
     try:
         yield
     except TargetError:
         raise
     except (Py4JError, OSError, AttributeError, msgspec.MsgspecError) as error:
-        text = str(error).strip()
-        raise TargetError(
-            f"the driver does not answer: {text.splitlines()[0] if text else error!r}"
-        ) from error
+        raise TargetError(f"the driver does not answer: {first_line(error)}") from error
+
+
+def query_failure(query: StreamingQuery) -> Exception | None:
+    """Why a query failed, or that its driver does not answer; None while it runs."""
+    try:
+        return query.exception()
+    except Py4JError as error:
+        return TargetError(f"the driver does not answer: {first_line(error)}")
+
+
+def as_ebbflow_error(error: Exception) -> EbbflowError:
+    """The Ebbflow error behind a failure that Spark reports.
+
+    Sources, sinks and steps raise in Spark's Python processes. Their error comes back as the last line of a traceback,
+    deep in Spark's message.
+
+    >>> as_ebbflow_error(Exception("Job aborted\\n  …\\nebbflow.errors.InputError: cannot read a.gz\\n\\tat org…"))
+    InputError('cannot read a.gz')
+    >>> as_ebbflow_error(Exception("Job aborted\\n\\tat org…"))
+    TargetError('the query failed: Job aborted')
+    """
+    if isinstance(error, EbbflowError):
+        return error
+    found = _EBBFLOW_ERROR.findall(str(error))
+    if found:
+        name, message = found[-1]
+        kind = getattr(errors, name, TargetError)
+        is_input = isinstance(kind, type) and issubclass(kind, InputError)
+        return (InputError if is_input else TargetError)(message.strip())
+    return TargetError(f"the query failed: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error message; Spark's continue with a stack trace."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""``spark.readStream.format("ebbflow")``: rows at any load, the same rows again after every restart.
+"""``spark.readStream.format("ebbflow")``: generates rows at any load, the same rows after every restart.
 
 ::
 
@@ -9,19 +9,19 @@
 =================  ==========  ==================================================================
 option             default     meaning
 =================  ==========  ==================================================================
-load               (needed)    a shape or a trace, as ``workloads.parse_load`` reads it
-rows               numbers     ``numbers`` (row, timestamp), ``tweets`` (… and text), or ``labelled``
-                               (… and label): the tweets of ``file``, over and over
-file               none        of labelled tweets, as ``workloads.read_labelled_tweets`` reads it
-seed               0           of the generated rows
-partitions         4           tasks that a batch of it is read by
-maxRowsPerTrigger  none        read limit, as other sources have it
+load               (required)  a shape or a trace, see ``workloads.parse_load``
+rows               numbers     ``numbers`` (row, timestamp), ``tweets`` (also text), or ``labelled``
+                               (also label): the tweets of ``file``, repeated
+file               none        labelled tweets, see ``workloads.read_labelled_tweets``
+seed               0           random seed of the generated rows
+partitions         4           tasks that read a batch
+maxRowsPerTrigger  none        read limit, as in other sources
 startMs            now         time 0 of the load, ms since the epoch
 =================  ==========  ==================================================================
 
-An offset is the number of rows that have arrived since the start, with that start beside it. Row i
-arrives when the integral of the load reaches i + 1 and looks the same however often it is read. So what
-a sink holds can be compared with the offsets row by row: lost and repeated rows can be counted.
+An offset is the number of rows that have arrived since the start, together with that start. Row i arrives when the
+integral of the load reaches i + 1, and is the same whenever it is read. So the rows in a sink can be compared with
+the offsets, and lost and repeated rows counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ARROW_BATCH = 10_000
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format with a session."""
     spark.dataSource.register(EbbflowSource)
 
 
@@ -72,11 +72,11 @@ class EbbflowSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes."""
+        """The name for ``format()``."""
         return "ebbflow"
 
     def schema(self) -> str:
-        """Columns by the kind of rows."""
+        """The columns of the kind of rows."""
         return SCHEMAS[self._kind()]
 
     def streamReader(self, schema: StructType) -> LoadReader:  # noqa: ARG002
@@ -90,10 +90,10 @@ class EbbflowSource(DataSource):
         return LoadReader(
             load=options["load"],
             kind=self._kind(),
-            seed=_whole(options.get("seed", "0"), "seed", 0),
-            partitions=_whole(options.get("partitions", "4"), "partitions", 1),
-            max_rows=None if limit is None else _whole(limit, "maxRowsPerTrigger", 1),
-            start_ms=_whole(options["startMs"], "startMs", 0) if "startMs" in options else None,
+            seed=_integer(options.get("seed", "0"), "seed", 0),
+            partitions=_integer(options.get("partitions", "4"), "partitions", 1),
+            max_rows=None if limit is None else _integer(limit, "maxRowsPerTrigger", 1),
+            start_ms=_integer(options["startMs"], "startMs", 0) if "startMs" in options else None,
             file=options.get("file"),
         )
 
@@ -105,7 +105,7 @@ class EbbflowSource(DataSource):
 
 
 class LoadReader(DataSourceStreamReader):
-    """Offsets from the clock, rows from their numbers."""
+    """Computes offsets from the clock, and rows from their numbers."""
 
     def __init__(
         self, *, load: str, kind: str, seed: int, partitions: int, max_rows: int | None, start_ms: int | None,
@@ -116,7 +116,7 @@ class LoadReader(DataSourceStreamReader):
                 raise InputError(
                     "format 'ebbflow': rows 'labelled' need a file: .option('file', 'tweets.csv.gz')"
                 )
-            read_labelled_tweets(file)  # what is wrong with it is told before anything runs
+            read_labelled_tweets(file)  # report a broken file before anything runs
         self._load = load
         self._kind = kind
         self._seed = seed
@@ -128,22 +128,22 @@ class LoadReader(DataSourceStreamReader):
         self._newest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """No row, and the moment from which the load counts. Text, so that nobody takes it for a row count."""
+        """Row 0, and the start of the load as a string, so that it is not taken for a row count."""
         start_ms = int(time.time() * 1000) if self._start_ms is None else self._start_ms
         return {"startMs": str(start_ms), "row": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """All there is, unless the option limits it."""
+        """All available rows, unless ``maxRowsPerTrigger`` is set."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         return ReadAllAvailable() if self._max_rows is None else ReadMaxRows(self._max_rows)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Rows that have arrived by now, as far as the limit lets."""
+        """Rows that have arrived by now, up to the limit."""
         from pyspark.sql.streaming.datasource import ReadMaxRows
 
         elapsed_s = time.time() - int(start["startMs"]) / 1000
-        # Never back in time, whatever the machine's clock does.
+        # Never back, even if the machine's clock is set back.
         arrived = max(int(start["row"]), self._arrivals.rows_by(max(0.0, elapsed_s)))
         self._newest = {"startMs": start["startMs"], "row": arrived}
         if isinstance(limit, ReadMaxRows):
@@ -151,11 +151,11 @@ class LoadReader(DataSourceStreamReader):
         return {"startMs": start["startMs"], "row": arrived}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Rows that had arrived when the last batch was planned: what a read limit hides."""
+        """Rows that had arrived when the last batch was planned, whatever the read limit."""
         return self._newest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RowRange]:
-        """Even ranges of rows."""
+        """Ranges of rows of equal size."""
         first, last = int(start["row"]), int(end["row"])
         edges = [first + (last - first) * i // self._partitions for i in range(self._partitions + 1)]
         start_ms = int(end["startMs"])
@@ -188,13 +188,13 @@ class LoadReader(DataSourceStreamReader):
             yield pa.RecordBatch.from_arrays(columns, names)
 
 
-def _whole(text: str, option: str, least: int) -> int:
+def _integer(text: str, option: str, minimum: int) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = least - 1
-    if value < least:
+        value = minimum - 1
+    if value < minimum:
         raise InputError(
-            f"option {option} of format 'ebbflow' must be a whole number of at least {least}, not '{text}'"
+            f"option {option} of format 'ebbflow' must be a whole number of at least {minimum}, not '{text}'"
         )
     return value

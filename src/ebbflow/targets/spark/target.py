@@ -13,13 +13,13 @@ from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.act.actuator import SparkActuator
+from ebbflow.targets.spark.act.cluster_capacity import ClusterCapacity
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 from ebbflow.targets.spark.act.restart import ManagedQuery
-from ebbflow.targets.spark.act.room import ClusterRoom
 from ebbflow.targets.spark.driver import Driver
-from ebbflow.targets.spark.launch.settings import own_allocation_is_awake
+from ebbflow.targets.spark.launch.settings import is_dynamic_allocation_active
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.monitor import SparkMonitor
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +28,10 @@ log = logging.getLogger("ebbflow")
 
 
 class SparkTarget:
-    """One Spark application: its queries are watched, its executors scaled.
+    """One Spark application: its queries are monitored, its executors scaled.
 
-    Queries given as ``managed`` can also be restarted with another parallelism of their operators. Requests that
-    are never met are taken back, but not below ``min_nodes``.
+    The ``managed`` queries can also be restarted with another parallelism of their operators. Executor requests that
+    are not met in time are withdrawn, but not below ``min_nodes``.
     """
 
     def __init__(
@@ -50,45 +50,44 @@ class SparkTarget:
                 f"master {self._driver.master} runs everything in one process and has no executors to scale; "
                 "use a standalone master, YARN or Kubernetes"
             )
-        if own_allocation_is_awake(self._driver.setting):
+        if is_dynamic_allocation_active(self._driver.setting):
             log.warning(
-                "Spark's own dynamic allocation is on and will work against Ebbflow; start the job with "
+                "Spark's dynamic allocation is on and will work against Ebbflow; start the job with "
                 "spark.dynamicAllocation.enabled=false, or with `ebbflow submit`, which sets what is needed"
             )
         self._clock = clock
         self._managed = managed
-        self._restarts: list[Reading] = []
-        """What restarts took, until the next look tells it."""
-        self._executors = ExecutorTracker(USUAL_LEAD_TIME_S)
+        self._restart_readings: list[Reading] = []
+        """Durations of restarts since the last observation."""
+        self._requests = ExecutorRequests(USUAL_LEAD_TIME_S)
         operators = {name: query.name for query in managed for name in query.parallelism}
-        self._monitor = SparkMonitor(self._driver, clock, self._executors, operators)
-        room = ClusterRoom(self._driver, self._monitor, master_web_url)
+        self._monitor = SparkMonitor(self._driver, clock, self._requests, operators)
         self._actuator = SparkActuator(
             self._driver,
             clock,
             self._monitor,
-            self._executors,
-            room,
+            self._requests,
+            ClusterCapacity(self._driver, self._monitor, master_web_url),
             shrink_times=shrink_times,
             min_nodes=min_nodes,
         )
 
     def observe(self) -> Observation:
-        """Look once."""
+        """Poll the application once."""
         if self._driver.stopped:
             raise TargetGoneError("the Spark application has ended")
-        now_s = self._clock.now_s()  # before the look: what took long to be told is old when it is
-        readings, batches, first_batches = self._monitor.look()
+        now_s = self._clock.now_s()  # before the poll: if that takes long, the data is that old
+        readings, batches, first_batches = self._monitor.poll()
         nodes = len(self._actuator.staying())
-        gave_up = 0
-        if self._actuator.in_charge:
-            self._actuator.take_stock()
-            gave_up = self._actuator.give_up_on_overdue()
+        withdrawn = 0
+        if self._actuator.in_control:
+            self._actuator.reconcile()
+            withdrawn = self._actuator.withdraw_overdue()
         else:
             self._actuator.requested = nodes
         requested = self._actuator.requested
-        told, self._restarts = self._restarts, []
-        readings += told
+        readings += self._restart_readings
+        self._restart_readings = []
         readings.append(Reading(now_s, MAIN, Metric.NODES, float(nodes)))
         readings.append(Reading(now_s, MAIN, Metric.NODES_REQUESTED, float(requested)))
         return Observation(
@@ -97,47 +96,47 @@ class SparkTarget:
             layout=self._layout(nodes),
             requested=self._layout(requested),
             slots_per_node=self._monitor.slots_per_node,
-            lead_time_s=self._executors.lead_time_s,
+            lead_time_s=self._requests.lead_time_s,
             readings=readings,
             batches=batches,
             first_batches=first_batches,
             under_way=self._actuator.under_way(),
-            queries=self._monitor.running(),
+            queries=self._monitor.current_batches(),
             read_limited=self._monitor.read_limited(),
-            active=bool(self._monitor.queries) and (nodes > 0 or self._actuator.in_charge),
-            held_nodes=len(self._monitor.present) + len(self._executors.asked_since_s),
-            given_up_nodes=gave_up,
+            active=bool(self._monitor.queries) and (nodes > 0 or self._actuator.in_control),
+            held_nodes=len(self._monitor.live_executors) + len(self._requests.pending_since_s),
+            given_up_nodes=withdrawn,
         )
 
     def apply(self, planned: Layout) -> Outcome:
-        """Ask for the executors, and restart managed queries whose operators change."""
-        requested, infeasible, note = self._actuator.set_nodes(planned.main_nodes)
+        """Request the executors, and restart managed queries whose parallelism changes."""
+        result = self._actuator.set_nodes(planned.main_nodes)
         notes = []
         for query in self._managed:
             if query.differs(planned.parallelism):
                 try:
                     query.restart(planned.parallelism)
-                    self._note_restart(query)
+                    self._add_restart_readings(query)
                     notes.append(f"restarted {query.name} from its checkpoint")
                 except TargetError as error:
                     notes.append(str(error))
         return Outcome(
-            requested=self._layout(requested),
-            infeasible_nodes=infeasible,
-            note="; ".join(filter(None, [*notes, note])),
+            requested=self._layout(result.requested),
+            infeasible_nodes=result.infeasible,
+            note="; ".join(filter(None, [*notes, result.note])),
         )
 
-    def _note_restart(self, query: ManagedQuery) -> None:
+    def _add_restart_readings(self, query: ManagedQuery) -> None:
         took, now_s = query.last_restart, self._clock.now_s()
         if took is not None:
-            self._restarts += [
+            self._restart_readings += [
                 Reading(now_s, query.name, Metric.RESTART_STOP, took.stop_s),
                 Reading(now_s, query.name, Metric.RESTART_STATE, took.state_s),
                 Reading(now_s, query.name, Metric.RESTART_START, took.start_s),
             ]
 
     def close(self) -> None:
-        """Let a scale-in that has begun end; the application goes on."""
+        """Let a scale-in that has begun finish; the application runs on."""
         self._actuator.close()
 
     def _layout(self, nodes: int) -> Layout:

@@ -39,9 +39,9 @@ from ebbflow.policy import (
 )
 from ebbflow.runs.watching import check, source_start_s, watch
 from ebbflow.targets.spark.act.restart import RestartTimes
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 
 MOST_INSTANCES = 8
 EXECUTORS = 2

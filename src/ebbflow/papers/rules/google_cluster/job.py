@@ -26,9 +26,8 @@ from ebbflow.papers.rules.google_cluster.folder import TraceSpec, fingerprint, p
 from ebbflow.papers.rules.google_cluster.generator import CSV, PARQUET, ClusterTrace
 from ebbflow.papers.rules.google_cluster.query import GoogleClusterQuery, run_to_the_end, settings
 from ebbflow.papers.rules.google_cluster.source import FOLDER, another_folder
-from ebbflow.targets.spark.launch.masters import is_on_this_machine, slots_here
-from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import use_python_of, use_this_python
+from ebbflow.targets.spark.launch.preflight import is_on_this_machine, local_slots
+from ebbflow.targets.spark.launch.session import local_session, use_python_of, use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,7 +151,7 @@ def run_job(
     ``warm_up_parts``: run it over so many before, in the same Spark. A query that runs for hours does not notice that
     its first batch starts Python workers and has nothing compiled; a measurement of a minute does.
     """
-    elsewhere = slots_here(master) is None
+    elsewhere = local_slots(master) is None
     if is_on_this_machine(master):  # its executors need what we have; its workers may still be elsewhere
         use_this_python()
     use_python_of(conf or {})

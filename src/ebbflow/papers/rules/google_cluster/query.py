@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ebbflow.papers.rules.google_cluster import sink, source, steps
 from ebbflow.targets.spark.act.restart import ManagedQuery
-from ebbflow.targets.spark.failure import failure_of
-from ebbflow.targets.spark.launch.interrupts import held_interrupts
+from ebbflow.targets.spark.driver import as_ebbflow_error
+from ebbflow.targets.spark.launch.session import held_interrupts
 from ebbflow.targets.spark.operators.keyed_step import measured
 from ebbflow.targets.spark.operators.operator import operator
 
@@ -124,5 +124,5 @@ def run_to_the_end(query: StreamingQuery) -> list[Any]:
         try:
             query.awaitTermination()
         except Exception as error:
-            raise failure_of(error) from error
+            raise as_ebbflow_error(error) from error
     return [each for each in query.recentProgress if each["numInputRows"]]

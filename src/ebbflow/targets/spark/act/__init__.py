@@ -1,1 +1,1 @@
-"""Changes to a Spark application: executors, restarts, drains."""
+"""Changes a Spark application: adds and drains executors, stops and restarts queries."""

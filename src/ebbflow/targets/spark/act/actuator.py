@@ -1,188 +1,199 @@
-"""What is done to a Spark application: executors are added, and leave without disturbing a batch.
+"""Adds executors to a Spark application, and removes them without disturbing a batch.
 
-Growing is a request; what the cluster has no room for is not requested but reported. Shrinking takes
-three steps, each only as rough as it must be: wait for a moment between batches, decommission
-(running tasks finish, no new ones start), and at a deadline kill. The victims are those whose leaving
-moves the least state; one that holds cached data is none, because nobody else has it.
+To grow is to request; executors that the cluster has no capacity for are reported instead of requested. To shrink is
+to drain (``draining``). The executors to remove are those whose removal moves the least state. An executor that holds
+cached data is never removed: no other has that data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ebbflow.core.clock import Clock
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
+from ebbflow.targets.spark.act.cluster_capacity import ClusterCapacity
 from ebbflow.targets.spark.act.draining import Drain, ShrinkTimes, choose_victims, named
-from ebbflow.targets.spark.act.room import ClusterRoom
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.monitor import SparkMonitor
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
+
+
+class SetNodesResult(NamedTuple):
+    """What ``set_nodes`` requested."""
+
+    requested: int
+    infeasible: int
+    """Executors that cannot be added, or cannot be removed."""
+    note: str
 
 
 class SparkActuator:
-    """Asks Spark for executors and lets them go."""
+    """Requests executors from Spark, and drains them."""
 
     def __init__(
         self,
         driver: Driver,
         clock: Clock,
         monitor: SparkMonitor,
-        executors: ExecutorTracker,
-        room: ClusterRoom,
+        requests: ExecutorRequests,
+        capacity: ClusterCapacity,
         *,
         shrink_times: ShrinkTimes | None = None,
         min_nodes: int = 1,
-        give_up_after_s: float = 120.0,
+        withdraw_after_s: float = 120.0,
     ) -> None:
         self._driver = driver
         self._clock = clock
         self._monitor = monitor
-        self._executors = executors
-        self._room = room
+        self._requests = requests
+        self._capacity = capacity
         self._shrink_times = shrink_times or ShrinkTimes()
         self._min_nodes = min_nodes
-        self._give_up_after_s = give_up_after_s
+        self._withdraw_after_s = withdraw_after_s
         self._drain: Drain | None = None
         self._refused: tuple[int, frozenset[str]] | None = None
-        """The last size that could not be had, and those who are in its way: all that stay hold cached data."""
+        """The last size that could not be reached, and the executors with cached data that prevented it."""
         self.requested = 0
-        self.in_charge = False
-        """Whether anything was ever asked of us; until then, others decide and we only look."""
+        self.in_control = False
+        """Whether ``set_nodes`` was ever called; until then this only follows the size that others set."""
 
     @property
     def leaving(self) -> frozenset[str]:
-        """Executors that have been told to leave, or are about to be, until a look no longer shows them."""
+        """Executors that are being drained, until a poll no longer shows them."""
         drain = self._drain
         if drain is None or self._clock.now_s() > drain.gone_by_s:
             return frozenset()
         if drain.is_alive():
             return drain.victims
-        return drain.victims & {e.id for e in self._monitor.present}  # that look may be older than their end
+        return drain.victims & {e.id for e in self._monitor.live_executors}  # a poll may predate their end
 
     def staying(self) -> list[ExecutorInfo]:
-        """Executors that are there and stay."""
+        """Live executors that are not being drained."""
         leaving = self.leaving
-        return [e for e in self._monitor.present if e.id not in leaving]
+        return [e for e in self._monitor.live_executors if e.id not in leaving]
 
-    def set_nodes(self, wanted: int) -> tuple[int, int, str]:
-        """Ask for a number of executors. (now requested, how many cannot come or cannot leave, why).
+    def set_nodes(self, wanted: int) -> SetNodesResult:
+        """Request a number of executors.
 
-        The loop asks for a plan that was not granted again at every decision. Who stays for cached data is told once,
-        and Spark is not asked, until another size is wanted or a look shows something else.
+        The loop repeats a plan that was not granted at every decision. A scale-in prevented by cached data is reported
+        once, and Spark is not called again until the wanted size or the polled executors change.
         """
-        self.in_charge = True
+        self.in_control = True
         if self._refused is not None and self._refused[0] != wanted:
             self._refused = None
         drain = self._drain
         if wanted > self.requested and drain is not None and drain.is_alive() and drain.cancel():
             self._drain = None
-            self.requested = len(self.staying())  # those who were to leave stay
-        self._note_surplus()
+            self.requested = len(self.staying())
+        self._adopt_surplus()
         staying = len(self.staying())
         if wanted >= max(staying, self.requested):
             return self._grow(wanted)
-        if wanted >= staying:  # fewer than asked for, but no fewer than there are: take requests back
-            self._executors.gave_up(self.requested - wanted)
+        if wanted >= staying:  # fewer than requested, but not fewer than live: withdraw requests
+            self._requests.withdraw_newest(self.requested - wanted)
             self._driver.request_total(wanted)
             self.requested = wanted
-            return wanted, 0, ""
+            return SetNodesResult(wanted, 0, "")
         return self._shrink(wanted, staying)
 
-    def _grow(self, wanted: int) -> tuple[int, int, str]:
+    def _grow(self, wanted: int) -> SetNodesResult:
         missing = wanted - self.requested
-        fit, why = self._room.fits(missing, self.requested + len(self.leaving))
+        fit, limit = self._capacity.fit(missing, self.requested + len(self.leaving))
         granted = self.requested + fit
         if fit > 0:
             self._driver.request_total(granted)
-            self._executors.asked(self._clock.now_s(), fit)
+            self._requests.add(self._clock.now_s(), fit)
             self.requested = granted
-        return granted, missing - fit, why
+        return SetNodesResult(granted, missing - fit, limit)
 
-    def _shrink(self, wanted: int, staying: int) -> tuple[int, int, str]:
-        if self._refused == (wanted, self._all_holders()):
-            return self.requested, 0, ""  # it was told when it was asked first, and nothing has changed
+    def _shrink(self, wanted: int, staying: int) -> SetNodesResult:
+        if self._refused == (wanted, self._only_holders()):
+            return SetNodesResult(self.requested, 0, "")  # reported before, and nothing has changed
         if self.leaving:
-            return self.requested, 0, "the last scale-in is still under way"
-        there = {e.id for e in self.staying()}
-        now_there = [e for e in self._driver.executors() if e.id in there]
-        holders = [e.id for e in now_there if e.rdd_blocks]
+            return SetNodesResult(self.requested, 0, "the last scale-in is still in progress")
+        staying_ids = {e.id for e in self.staying()}
+        candidates = [e for e in self._driver.executors() if e.id in staying_ids]
+        holders = [e.id for e in candidates if e.rdd_blocks]
         state: Mapping[str, int] = {}
-        if len(holders) < len(now_there):  # else it would be asked for at every decision, for nothing
+        if len(holders) < len(candidates):  # skip the costly lookup if no executor can be removed
             state = self._driver.state_partitions_by_executor(self._monitor.last_progress())
-        too_many = max(0, len(now_there) - wanted)
-        victims = choose_victims(now_there, state, too_many)
-        kept = too_many - len(victims)
+        surplus = max(0, len(candidates) - wanted)
+        victims = choose_victims(candidates, state, surplus)
+        not_removable = surplus - len(victims)
         why = ""
-        if kept:
+        if not_removable:
             why = f"{named(holders)} hold{'s' * (len(holders) == 1)} cached data that Spark would lose"
-        self._executors.gave_up(self.requested - staying)
-        if self.requested > wanted + too_many:
-            self._driver.request_total(wanted + too_many)
-        self.requested = wanted + kept
-        self._refused = (wanted, frozenset(holders)) if kept else None
+        self._requests.withdraw_newest(self.requested - staying)
+        if self.requested > wanted + surplus:
+            self._driver.request_total(wanted + surplus)
+        self.requested = wanted + not_removable
+        self._refused = (wanted, frozenset(holders)) if not_removable else None
         if not victims:
-            return self.requested, kept, why
+            return SetNodesResult(self.requested, not_removable, why)
         self._drain = Drain(
             self._driver,
             self._clock,
-            self._monitor,
+            self._monitor.queries,
             victims=victims,
             total=lambda: max(self.requested, len(self.staying())),
             times=self._shrink_times,
         )
         self._drain.start()
         moved = sum(state.get(victim, 0) for victim in victims)
-        note = f"letting go {named(victims)}, with {moved} state partition(s) to load elsewhere"
-        return self.requested, kept, "; ".join(filter(None, [note, why]))
+        note = f"removing {named(victims)}, {moved} state partition{'s' * (moved != 1)} to reload on other executors"
+        return SetNodesResult(self.requested, not_removable, "; ".join(filter(None, [note, why])))
 
-    def _all_holders(self) -> frozenset[str] | None:
-        """Those that stay, if the last look showed cached data on every one of them."""
+    def _only_holders(self) -> frozenset[str] | None:
+        """The staying executors, if the last poll showed cached data on every one of them."""
         staying = self.staying()
         return frozenset(e.id for e in staying) if all(e.rdd_blocks for e in staying) else None
 
     def under_way(self) -> list[ActionUnderWay]:
-        """What was asked for and is not there yet."""
+        """Growth and shrinking that were requested and are not complete."""
         actions = []
-        asked = self._executors.asked_since_s
-        if asked:
-            actions.append(ActionUnderWay(kind=ActionKind.GROW, since_s=asked[-1], nodes=len(asked)))
+        pending = self._requests.pending_since_s
+        if pending:
+            actions.append(ActionUnderWay(kind=ActionKind.GROW, since_s=pending[-1], nodes=len(pending)))
         drain, leaving = self._drain, self.leaving
         if drain is not None and leaving:
-            note = "decommissioned" if drain.decommissioned else "waiting for a moment between batches"
+            note = "decommissioned" if drain.decommissioned else "waiting for a pause between batches"
             actions.append(
                 ActionUnderWay(kind=ActionKind.SHRINK, since_s=drain.since_s, nodes=len(leaving), note=note)
             )
         return actions
 
-    def take_stock(self) -> None:
-        """Count what others did. Executors that went without being told to are replaced by Spark, so they count as
-        asked for; and so do those that came without being waited for."""
-        self._note_surplus()
-        missing = self.requested - len(self.staying()) - len(self._executors.asked_since_s)
+    def reconcile(self) -> None:
+        """Account for changes that others made: Spark replaces lost executors, so they count as requested again."""
+        self._adopt_surplus()
+        missing = self.requested - len(self.staying()) - len(self._requests.pending_since_s)
         if missing > 0 and not self.leaving:
-            self._executors.asked(self._clock.now_s(), missing)
+            self._requests.add(self._clock.now_s(), missing)
 
-    def _note_surplus(self) -> None:
-        """More may be there than were asked for: they were starting when we came, or came when they had been taken
-        back. They count as asked for, also with Spark, or every later request would be so many too few."""
+    def _adopt_surplus(self) -> None:
+        """Count executors beyond the requested number as requested, also with Spark.
+
+        They were starting when Ebbflow attached, or registered after their request was withdrawn. Otherwise every later
+        request would be too small by that number.
+        """
         staying = len(self.staying())
         if staying > self.requested:
             self._driver.request_total(staying)
             self.requested = staying
 
-    def give_up_on_overdue(self) -> int:
-        """Take back requests that were not met for long, down to the fewest nodes allowed. How many that were."""
-        asked = self._executors.asked_since_s
+    def withdraw_overdue(self) -> int:
+        """Withdraw requests that were not met in time, but keep the minimum; returns how many."""
+        pending = self._requests.pending_since_s
         now_s = self._clock.now_s()
-        overdue = sum(now_s - t > self._give_up_after_s for t in asked)
-        given_up = min(overdue, max(0, self.requested - self._min_nodes))
-        if given_up:
-            self._executors.never_came(given_up)
-            self.requested -= given_up
+        overdue = sum(now_s - t > self._withdraw_after_s for t in pending)
+        withdrawn = min(overdue, max(0, self.requested - self._min_nodes))
+        if withdrawn:
+            self._requests.withdraw_oldest(withdrawn)
+            self.requested -= withdrawn
             self._driver.request_total(self.requested)
-        return given_up
+        return withdrawn
 
     def close(self) -> None:
-        """Let a drain that has begun end."""
+        """Cancel a drain, or wait for its end if it has begun."""
         if self._drain is not None and self._drain.is_alive() and not self._drain.cancel():
-            self._drain.join(self._shrink_times.gone_within_s + 5.0)
+            self._drain.join(self._shrink_times.deadline_s + 5.0)

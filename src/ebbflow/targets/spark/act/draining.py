@@ -1,4 +1,8 @@
-"""Who leaves when executors are too many, and how: between batches, decommissioned, killed only at a deadline."""
+"""Removes executors: wait for a pause between batches, decommission, and kill at a deadline.
+
+Each step is only as harsh as it must be. A decommissioned executor finishes its running tasks and gets no new ones.
+``ShrinkTimes.deadline_s`` is the deadline after which it is killed.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,38 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ebbflow.core.clock import Clock, wait_until
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
-from ebbflow.targets.spark.observe.monitor import SparkMonitor
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShrinkTimes:
-    """How patient shrinking is."""
+    """How patient a scale-in is."""
 
-    between_batches_within_s: float = 10.0
-    """How long to wait for a moment in which no batch runs."""
-    gone_within_s: float = 30.0
-    """How long after decommissioning an executor is killed."""
-    look_every_s: float = 0.02
+    pause_within_s: float = 10.0
+    """How long to wait for a pause between batches before decommissioning."""
+    deadline_s: float = 30.0
+    """Drain deadline: how long after decommissioning an executor is killed."""
+    poll_every_s: float = 0.02
+    """How often to look for a pause."""
 
 
 def choose_victims(
     executors: Sequence[ExecutorInfo], state_partitions: Mapping[str, int], count: int
 ) -> list[str]:
-    """The executors whose leaving costs least: fewest state partitions to load elsewhere, then least
-    memory in use, then the youngest, whose JVM is the coldest. Fewer than ``count`` if others hold cached data: with
-    them went what was cached (computed again at best) or checkpointed locally (lost, and the query with it).
+    """The executors that cost least to remove: fewest state partitions, then least memory in use, then the youngest,
+    whose JVM is the coldest.
+
+    Executors with cached data are left out, even if fewer than ``count`` remain: their blocks would be recomputed at
+    best, and after ``localCheckpoint`` they would be lost, and the query with them.
 
     >>> a = ExecutorInfo("a", True, 1, 1, 0, 9, 9, 0, 0, 0, 100)
     >>> b = ExecutorInfo("b", True, 1, 1, 0, 9, 9, 0, 0, 0, 200)
@@ -51,52 +61,51 @@ def choose_victims(
 
 
 def named(executor_ids: Iterable[str]) -> str:
-    """As people read it."""
+    """Executors as they are named in notes and logs."""
     return ", ".join(f"executor {executor_id}" for executor_id in executor_ids)
 
 
 class Drain(threading.Thread):
-    """Lets some executors go, in a thread of its own because the moment between batches is short."""
+    """One scale-in, in a thread of its own because a pause between batches is short."""
 
     def __init__(
         self,
         driver: Driver,
         clock: Clock,
-        monitor: SparkMonitor,
+        queries: Sequence[StreamingQuery],
         *,
         victims: list[str],
         total: Callable[[], int],
         times: ShrinkTimes,
     ) -> None:
+        """``total``: how many executors Spark is to keep."""
         super().__init__(name="ebbflow-drain", daemon=True)
-        self._total = total
-        self.victims = frozenset(victims)
-        """Those that leave; who stays after all is taken out."""
-        self.since_s = clock.now_s()
-        self.gone_by_s = float("inf")
-        """When it was over, and who is still there after it has not left."""
-        self.decommissioned = False
         self._driver = driver
         self._clock = clock
-        self._queries = list(monitor.queries)
+        self._queries = queries
+        self._total = total
         self._times = times
-        self._told: set[str] = set()
+        self.victims = frozenset(victims)
+        """Executors that leave."""
+        self.since_s = clock.now_s()
+        self.decommissioned = False
+        self.gone_by_s = float("inf")
+        """An executor that is still live at this time has not left after all."""
+        self._signalled: set[str] = set()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
     def cancel(self) -> bool:
-        """Call it off. False if it is too late: the executors have been told."""
+        """Cancel the drain; False if the executors are decommissioned already."""
         with self._lock:
             if not self.decommissioned:
                 self._cancelled.set()
             return not self.decommissioned
 
     def run(self) -> None:
-        """Wait for a moment between batches, decommission, and at the deadline kill."""
+        """Wait for a pause between batches, decommission, and kill at the deadline."""
         try:
-            self._wait_until(
-                self._between_batches, self._times.between_batches_within_s, self._times.look_every_s
-            )
+            self._wait_until(self._is_paused, self._times.pause_within_s, self._times.poll_every_s)
             with self._lock:
                 if self._cancelled.is_set():
                     return
@@ -106,38 +115,35 @@ class Drain(threading.Thread):
                 self.decommissioned = True
                 for victim in sorted(self.victims):
                     self._driver.decommission(victim)
-                    self._told.add(victim)
-                # Each decommissioning lowers Spark's target by one, but two in a row have been seen to
-                # leave it too high, and the leavers were replaced. So the target is said once more, outright.
+                    self._signalled.add(victim)
+                # Each decommissioning lowers Spark's target by one, but two in a row were seen to leave it too
+                # high, so that Spark replaced the executors. Therefore the target is set once more.
                 self._driver.request_total(self._total())
-            if not self._wait_until(self._gone, self._times.gone_within_s, 0.25):
-                left = self._still_there()
-                log.warning("executors %s did not leave in time and are killed", ", ".join(sorted(left)))
-                self._driver.kill(sorted(left))
+            if not self._wait_until(lambda: not self._remaining(), self._times.deadline_s, 0.25):
+                remaining = sorted(self._remaining())
+                log.warning("%s did not leave within %g s, killing", named(remaining), self._times.deadline_s)
+                self._driver.kill(remaining)
                 self._driver.request_total(self._total())
         except TargetError as error:
-            log.warning("letting executors go was cut short: %s", error)
-            self.victims = frozenset(self._told)
+            log.warning("scale-in failed: %s", error)
+            self.victims = frozenset(self._signalled)
         finally:
-            self.gone_by_s = self._clock.now_s() + self._times.gone_within_s
+            self.gone_by_s = self._clock.now_s() + self._times.deadline_s
 
     def _spare_holders(self) -> None:
-        """Those that hold cached data by now stay."""
+        """Keep the executors that have got cached data meanwhile."""
         holders = self.victims & {e.id for e in self._driver.executors() if e.rdd_blocks}
         if holders:
-            log.info("%s: cached data came there meanwhile, and stays", named(sorted(holders)))
+            log.info("keeping %s: new cached data", named(sorted(holders)))
             self.victims -= holders
 
-    def _between_batches(self) -> bool:
+    def _is_paused(self) -> bool:
         return not any(
             self._driver.status(query).is_trigger_active for query in self._queries if query.isActive
         )
 
-    def _still_there(self) -> frozenset[str]:
+    def _remaining(self) -> frozenset[str]:
         return self.victims & {e.id for e in self._driver.executors() if e.is_active}
-
-    def _gone(self) -> bool:
-        return not self._still_there()
 
     def _wait_until(self, condition: Callable[[], bool], within_s: float, every_s: float) -> bool:
         deadline_s = self._clock.now_s() + within_s

@@ -1,17 +1,16 @@
-"""Ends a streaming query between two batches, so that none is torn.
+"""Stops a streaming query between two batches, so that no batch is interrupted.
 
-``StreamingQuery.stop`` interrupts the batch that runs; it is done again after a restart, and state cannot be
-repartitioned until it has been. So the query is first told what ``stop`` tells it, without the interrupt:
-its thread then finishes the batch, commits it, and ends by itself. Spark has no public call for that;
-where the inner one is not found, a moment between batches is waited for.
+``StreamingQuery.stop`` interrupts the current batch. The batch then runs again after a restart, and state cannot be
+repartitioned until it has. So the query's state is first set to terminated, as ``stop`` does, but without the
+interrupt: its thread finishes the batch, commits it and ends by itself. Spark has no public call for that; without
+the internal one, ``stop`` is called in a pause between batches.
 
-A batch that lasts longer than the deadline is torn by who ends the query for good. Who starts it again does not tear
-it (``or_in_one=False``): a sink that is not idempotent would get its rows twice.
+If a batch outlasts the deadline, a final stop interrupts it. A stop for a restart does not (``interrupt=False``): a
+sink that is not idempotent would get its rows twice.
 
-One moment is bad for telling it: while a batch is planned. Its offsets are written by then, and a query that
-finds itself told before the batch's first job gives the batch up. Nothing of it has reached the sink, so
-nothing is lost or repeated, but it is unfinished. So a moment without that is waited for, and the
-query's own logs say afterwards how it went.
+A query must not be terminated while a batch is being planned: its offsets are written by then, and Spark abandons
+the batch before its first job. None of it has reached the sink, so nothing is lost or repeated, but the batch stays
+unfinished. So planning is waited out, and the query's offset and commit logs show afterwards whether that worked.
 """
 
 from __future__ import annotations
@@ -33,42 +32,40 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LONGEST_PLANNING_S = 5.0
-"""How long a good moment is waited for; a batch that plans for longer is told anyway."""
+"""How long to wait for the end of planning; after that the query is terminated anyway."""
 
 
 def stop_between_batches(
-    query: StreamingQuery, within_s: float = 60.0, clock: Clock | None = None, *, or_in_one: bool = True
+    query: StreamingQuery, within_s: float = 60.0, clock: Clock | None = None, *, interrupt: bool = True
 ) -> bool:
-    """End the query; True if every batch it began is committed.
+    """Stop the query; True if every batch that it began is committed.
 
-    ``or_in_one``: in the middle of a batch if none ends within the time. Else a query that was told to end is waited
-    for as long as its batch takes; one that cannot be told, and shows no pause, runs on: ``TargetError``.
+    ``interrupt``: stop within a batch if the batch does not end in time. Otherwise wait for it as long as it takes; if
+    the query cannot be terminated without an interrupt and shows no pause, raise ``TargetError`` and let it run.
     """
     clock = clock or SystemClock()
     deadline_s = clock.now_s() + within_s
-    if _ask_to_end(query, clock, clock.now_s() + min(within_s, LONGEST_PLANNING_S)):
+    if _terminate_after_batch(query, clock, clock.now_s() + min(within_s, LONGEST_PLANNING_S)):
         ended = False
-        while not ended and (clock.now_s() < deadline_s or not or_in_one):
-            left_s = deadline_s - clock.now_s() if or_in_one else within_s
+        while not ended and (clock.now_s() < deadline_s or not interrupt):
+            left_s = deadline_s - clock.now_s() if interrupt else within_s
             ended = _has_ended(query, max(1, math.ceil(left_s)))
-            if not ended and not or_in_one:
-                log.warning(
-                    "query %s is still in the batch after which it ends; it is waited for", query.name
-                )
+            if not ended and not interrupt:
+                log.warning("query %s will stop after its current batch; waiting for it", query.name)
     else:
         ended = wait_until(lambda: not query.isActive or not _in_a_batch(query), clock, deadline_s)
-        if not ended and not or_in_one:
+        if not ended and not interrupt:
             raise TargetError(
-                f"query {query.name} showed no pause between two batches in {within_s:g} s, and is not stopped in one, "
-                "because its sink could get rows twice; a trigger interval gives it pauses"
+                f"query {query.name} had no pause between two batches for {within_s:g} s and was not stopped: within a "
+                "batch, its sink could get rows twice; set a trigger interval"
             )
-    query.stop()  # closes what is left; a query that has ended by itself is not disturbed
+    query.stop()  # releases its resources; no effect on a query that has ended
     unfinished = unfinished_batch(query)
     return ended if unfinished is None else unfinished < 0
 
 
 def _has_ended(query: StreamingQuery, within_s: int) -> bool:
-    """Whether it ends in time; one that fails has ended, and ``exception()`` says of what."""
+    """Whether the query ends in time; a query that fails has ended, and ``exception()`` says why."""
     try:
         return bool(query.awaitTermination(within_s))
     except StreamingQueryException:
@@ -76,7 +73,7 @@ def _has_ended(query: StreamingQuery, within_s: int) -> bool:
 
 
 def unfinished_batch(query: StreamingQuery) -> int | None:
-    """The batch whose offsets are written and that is not committed, -1 without one, None if nobody can say."""
+    """The batch whose offsets are written but that is not committed; -1 if there is none, None if unknown."""
     try:
         execution: Any = query._jsq.streamingQuery()
         begun, committed = (_latest(log) for log in (execution.offsetLog(), execution.commitLog()))
@@ -86,7 +83,7 @@ def unfinished_batch(query: StreamingQuery) -> int | None:
 
 
 def await_batch(query: StreamingQuery, batch: int, within_s: float, clock: Clock | None = None) -> bool:
-    """Whether the running query has reported a batch, or ended, in time."""
+    """Whether the query has reported a batch, or ended, in time."""
     clock = clock or SystemClock()
 
     def reported() -> bool:
@@ -101,17 +98,17 @@ def _latest(batch_log: Any) -> int:
     return int(latest.get()) if latest.isDefined() else -1
 
 
-def _ask_to_end(query: StreamingQuery, clock: Clock, good_moment_until_s: float) -> bool:
+def _terminate_after_batch(query: StreamingQuery, clock: Clock, planned_by_s: float) -> bool:
     try:
         execution: Any = query._jsq.streamingQuery()
         jvm: Any = SparkContext._jvm
         package = jvm.org.apache.spark.sql.execution.streaming.runtime
         ended: Any = getattr(getattr(package, "TERMINATED$"), "MODULE$")
         state: Any = execution.state()
-        wait_until(lambda: not _in_a_batch(query) or _has_a_job(query), clock, good_moment_until_s)
+        wait_until(lambda: not _in_a_batch(query) or _has_a_job(query), clock, planned_by_s)
         state.set(ended)
     except (Py4JError, AttributeError, TypeError) as error:
-        log.info("this Spark cannot be asked to end after a batch (%s)", type(error).__name__)
+        log.info("this Spark cannot end a query after its current batch (%s)", type(error).__name__)
         return False
     return True
 
@@ -121,7 +118,7 @@ def _in_a_batch(query: StreamingQuery) -> bool:
 
 
 def _has_a_job(query: StreamingQuery) -> bool:
-    """Whether a job of the query runs: its batch is planned then. Spark groups a query's jobs by its run."""
+    """Whether a job of the query is running, so that its batch is planned. Spark groups jobs by the query's run."""
     context = SparkContext._active_spark_context
     if context is None:
         return True

@@ -1,1 +1,1 @@
-"""Starting Spark: sessions, settings, local clusters, submitted scripts."""
+"""Starts Spark: checks, settings, sessions, a local cluster, submitted scripts."""

@@ -1,9 +1,9 @@
-"""A real Spark standalone cluster on this machine: a master, workers and an agent as child processes.
+"""A Spark standalone cluster on this machine: a master, workers and an agent as child processes.
 
-Not ``local[*]``: executors are processes of their own that join, leave and die, as on any cluster.
-Everything listens on the loopback address only and asks for a secret, so that nobody else on this machine
-can run code through it; the REST submission port is off. Nothing is left behind: each process runs under
-a supervisor that ends it when we are gone (``supervisor.py``).
+Unlike ``local[*]``, its executors are processes of their own that join, leave and die, as on any cluster. Everything
+listens on the loopback address only and requires a secret, so no other user of the machine can run code through it;
+the REST submission port is off. Nothing is left behind: each process runs under a supervisor that ends it when this
+process is gone (``supervisor``).
 """
 
 from __future__ import annotations
@@ -25,26 +25,42 @@ from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.folders import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.launch import supervisor
+from ebbflow.targets.spark.launch.class_archive import archive_option
+from ebbflow.targets.spark.launch.preflight import spark_home
 
-# The agent of a local cluster: a process that ends with it.
+AGENT_LOG = "agent.log"
+LOOPBACK = "127.0.0.1"
+_JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Faster start for JVMs whose work is waiting or Python."""
 
 
-LOG = "agent.log"
+def local_settings(
+    *, cores_per_executor: int = 1, memory: str = "640m", java_option: str | None = None
+) -> dict[str, str]:
+    """Settings of a session whose executors start quickly on one machine.
+
+    ``java_option`` replaces the option of the class archive.
+    """
+    archive = archive_option() if java_option is None else java_option
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.ui.killEnabled": "false",  # the UI has no password
+        "spark.executor.cores": str(cores_per_executor),
+        "spark.executor.memory": memory,
+        "spark.executor.extraJavaOptions": f"{_JVM_OPTIONS} {archive}".strip(),
+    }
 
 
 def start_local_agent(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start an agent under a supervisor; returns that process and the agent's address.
+    """Start an agent under a supervisor; returns the supervisor process and the agent's address.
 
-    It listens at a file in the cluster's own folder, which nobody else may enter: that needs neither a port
-    nor keys. Who calls before it is up is connected when it is.
+    The agent listens on a socket file in the cluster's private folder, so it needs neither a port nor keys. Collectors
+    that connect before it is up are connected once it is.
     """
     address = f"ipc://{folder / 'agent'}"
     command = [sys.executable, "-m", "ebbflow.monitoring", address]
-    return supervisor.start(command, log=folder / LOG), address
-
-
-LOOPBACK = "127.0.0.1"
-_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+    return supervisor.start(command, log=folder / AGENT_LOG), address
 
 
 @dataclass
@@ -57,8 +73,8 @@ class _Process:
 class LocalCluster:
     """A master and ``workers`` workers, each offering ``cores`` cores and ``memory_mb`` of memory.
 
-    A worker may offer more cores than the machine has: executors that wait rather than compute
-    scale all the same. Use it as a context manager::
+    A worker may offer more cores than the machine has, for executors that wait rather than compute. Use it as a
+    context manager::
 
         with LocalCluster(cores=6) as cluster:
             with local_session(cluster.master_url, cluster.settings, name="mine") as spark:
@@ -85,13 +101,13 @@ class LocalCluster:
         self.master_url = ""
         self.web_url = ""
         self.agent_address = ""
-        """Where its agent tells of executors and host; calls only from this machine and this user."""
+        """Address of the agent, which reports executors and host; reachable by this user only."""
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------
 
     def start(self) -> LocalCluster:
         """Start everything and return when all workers have registered."""
-        self._scratch = scratch_folder("cluster")  # for our eyes only
+        self._scratch = scratch_folder("cluster")  # private to this user
         self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
         deadline_s = self._clock.now_s() + self._start_within_s
         try:
@@ -108,14 +124,14 @@ class LocalCluster:
                 self._spawn_worker(index)
             self._await_workers(deadline_s)
             popen, self.agent_address = start_local_agent(self._here)
-            self._processes.append(_Process("agent", popen, self._here / LOG))
+            self._processes.append(_Process("agent", popen, self._here / AGENT_LOG))
         except BaseException:
             self.stop()
             raise
         return self
 
-    def make_room(self, cores: int) -> None:
-        """Offer so many cores on one worker: on a further one, where those there are have fewer."""
+    def ensure_cores(self, cores: int) -> None:
+        """Offer at least this many cores, with another worker if the present ones have fewer."""
         if cores <= self._cores:
             return
         self._cores = cores
@@ -124,7 +140,7 @@ class LocalCluster:
         self._await_workers(self._clock.now_s() + self._start_within_s)
 
     def stop(self) -> None:
-        """End all processes, workers before the master, and remove what they wrote."""
+        """End all processes, workers before the master, and remove their files."""
         processes, self._processes = self._processes, []
         workers, masters = processes[1:], processes[:1]
         for group in (workers, masters):
@@ -152,30 +168,28 @@ class LocalCluster:
     # -- state ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """What the master says of itself: workers, applications, cores in use."""
+        """State of the master: workers, applications, cores in use."""
         return read_master_state(self.web_url)
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a session needs to be let in. Not for a command line: others can read those."""
+        """Settings that a session needs to connect. Not for a command line, which others can read."""
         return {"spark.authenticate": "true", "spark.authenticate.secret": self._secret}
 
     @property
     def settings_file(self) -> Path:
-        """The same as a properties file, while it runs."""
+        """The settings as a properties file, while the cluster runs."""
         return self._here / "session.conf"
 
     @property
     def folder(self) -> Path | None:
-        """Where logs and work folders are while it runs."""
+        """Folder of logs and work files while the cluster runs."""
         return None if self._scratch is None else Path(self._scratch.name)
 
     @property
     def process_ids(self) -> list[int]:
-        """Ids of our direct children, one for the master, each worker, and the agent."""
+        """Ids of the supervisors of the master, each worker and the agent."""
         return [process.popen.pid for process in self._processes]
-
-    # -- inside --------------------------------------------------------------------------------
 
     @property
     def _here(self) -> Path:
@@ -206,8 +220,8 @@ class LocalCluster:
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_PUBLIC_DNS": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
-            "_SPARK_AUTH_SECRET": self._secret,  # where Spark's daemons look for it first
-            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Dspark.authenticate=true "
+            "_SPARK_AUTH_SECRET": self._secret,  # read by Spark's daemons
+            "SPARK_DAEMON_JAVA_OPTS": f"{_JVM_OPTIONS} -Xshare:auto -Dspark.authenticate=true "
             "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
         }
         log = self._here / f"{name}.log"
@@ -215,7 +229,7 @@ class LocalCluster:
             [str(home / "bin" / "spark-class"), main_class, *arguments],
             log=log,
             environment=environment,
-            # The master is the last to end, so its supervisor cleans up, should we be gone by then.
+            # The master ends last, so its supervisor removes the folder if this process is gone.
             folder=self._here if name == "master" else None,
         )
         self._processes.append(_Process(name, popen, log))
@@ -233,26 +247,16 @@ class LocalCluster:
                 return False  # not up yet
 
         if not wait_until(holds, self._clock, deadline_s):
-            raise TargetError(f"waited {self._start_within_s:g} s in vain for {what}")
+            raise TargetError(f"timed out after {self._start_within_s:g} s waiting for {what}")
 
 
 def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:
-    """The JSON that a standalone master's web page gives at ``/json/``."""
+    """The JSON state that a standalone master or worker serves at ``/json/``."""
     if not web_url.startswith(("http://", "https://")):
         raise ValueError(f"not a web address: {web_url}")
     with urllib.request.urlopen(f"{web_url}/json/", timeout=timeout_s) as answer:  # noqa: S310
         state: dict[str, Any] = json.load(answer)
     return state
-
-
-def spark_home() -> Path:
-    """Where the Spark that belongs to this Python lives."""
-    named = os.environ.get("SPARK_HOME")
-    if named:
-        return Path(named)
-    import pyspark
-
-    return Path(pyspark.__file__).parent
 
 
 def _free_port() -> int:
@@ -263,4 +267,4 @@ def _free_port() -> int:
 
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it wrote nothing"
+    return lines[-1] if lines else "its log is empty"

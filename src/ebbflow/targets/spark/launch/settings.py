@@ -1,27 +1,25 @@
-"""The Spark settings under which executors start few and then change on request.
+"""Spark settings of an application that Ebbflow scales.
 
-On a standalone master the only way to start with fewer executors than there are cores is Spark's
-dynamic allocation. It is switched on for that alone and put to sleep: its backlog timeout never comes
-and executors never count as idle, so it adds none and removes none, and Ebbflow has the wheel.
+On a standalone master, only dynamic allocation lets an application start with fewer executors than the cluster has
+cores for. So it is switched on but disarmed: its backlog and idle timeouts never expire, it adds and removes no
+executor, and Ebbflow alone changes their number.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 
 from ebbflow.errors import InputError
-from ebbflow.targets.spark.launch.class_archive import using_option
 
 _NEVER = "3650d"
 
 
 def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
-    """Settings for a session that Ebbflow scales from its first executor on.
+    """Settings of a session that Ebbflow scales from its first executor on.
 
-    Decommissioning is on so that a leaving executor finishes its tasks. Moving its blocks is off: who is let go holds
-    only shuffle files nobody reads again. State lives in the checkpoint, and who holds cached data stays.
+    Decommissioning is on, so that an executor finishes its tasks before it leaves. Migration of its blocks is off: the
+    executors that Ebbflow removes hold only shuffle files that are not read again. State is in the checkpoint, and
+    executors with cached data are not removed.
 
     >>> scaling_settings(initial_executors=2, master="spark://host:7077")["spark.dynamicAllocation.enabled"]
     'true'
@@ -49,16 +47,16 @@ def scaling_settings(*, initial_executors: int, master: str) -> dict[str, str]:
         }
     else:
         settings |= {
-            "spark.dynamicAllocation.enabled": "false",  # a cluster's defaults may have it on
+            "spark.dynamicAllocation.enabled": "false",  # a cluster's defaults may enable it
             "spark.executor.instances": str(initial_executors),
         }
     return settings
 
 
-def own_allocation_is_awake(setting: Callable[[str, str], str]) -> bool:
-    """Whether Spark's own dynamic allocation is on and not put to sleep.
+def is_dynamic_allocation_active(setting: Callable[[str, str], str]) -> bool:
+    """Whether Spark's dynamic allocation is on and not disarmed.
 
-    >>> own_allocation_is_awake(lambda key, default: scaling_settings(
+    >>> is_dynamic_allocation_active(lambda key, default: scaling_settings(
     ...     initial_executors=1, master="spark://h:1").get(key, default))
     False
     """
@@ -66,15 +64,15 @@ def own_allocation_is_awake(setting: Callable[[str, str], str]) -> bool:
     return enabled and setting("spark.dynamicAllocation.schedulerBacklogTimeout", "1s") != _NEVER
 
 
-def dynamic_allocation_settings(fewest: int, most: int) -> dict[str, str]:
-    """Spark's own dynamic allocation with its defaults, shuffle tracking, and bounds: the peer."""
+def dynamic_allocation_settings(min_executors: int, max_executors: int) -> dict[str, str]:
+    """Spark's own dynamic allocation with its default timeouts and shuffle tracking, to compare with."""
     return {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-        "spark.dynamicAllocation.initialExecutors": str(fewest),
-        "spark.dynamicAllocation.minExecutors": str(fewest),
-        "spark.dynamicAllocation.maxExecutors": str(most),
-        # Spark's defaults, said outright: a driver's JVM may remember other ones from an earlier session.
+        "spark.dynamicAllocation.initialExecutors": str(min_executors),
+        "spark.dynamicAllocation.minExecutors": str(min_executors),
+        "spark.dynamicAllocation.maxExecutors": str(max_executors),
+        # Defaults, but set explicitly: a driver's JVM may remember the values of an earlier session.
         "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
         "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
         "spark.dynamicAllocation.executorIdleTimeout": "60s",
@@ -83,50 +81,10 @@ def dynamic_allocation_settings(fewest: int, most: int) -> dict[str, str]:
     }
 
 
-def local_settings(
-    *, cores_per_executor: int = 1, memory: str = "640m", java_option: str | None = None
-) -> dict[str, str]:
-    """Settings that make executors cheap to start on one machine.
+def cores_per_executor(settings: Mapping[str, str]) -> int:
+    """Cores of each executor, 1 by default.
 
-    Serial GC and the first compiler tier alone make a JVM start faster whose work is waiting or Python,
-    and so does the class archive where there is one.
-    """
-    archive = using_option() if java_option is None else java_option
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.killEnabled": "false",  # the page has no password
-        "spark.executor.cores": str(cores_per_executor),
-        "spark.executor.memory": memory,
-        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive}".strip(),
-    }
-
-
-def use_loopback() -> None:
-    """Let the driver's ports be seen by this machine alone, as those of the local cluster are."""
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-
-
-def use_this_python() -> None:
-    """Let executors run the Python that runs us, unless the user chose one. For executors on this machine."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-
-
-def use_python_of(settings: Mapping[str, str]) -> None:
-    """Let executors run the Python that a setting names, as under ``spark-submit``.
-
-    PySpark itself looks at ``PYSPARK_PYTHON`` alone; it is ``spark-submit`` that puts the setting there.
-    """
-    named = settings.get("spark.pyspark.python")
-    if named:
-        os.environ["PYSPARK_PYTHON"] = named
-
-
-def cores_of_an_executor(settings: Mapping[str, str]) -> int:
-    """Cores that each executor will take, 1 where nobody says.
-
-    >>> cores_of_an_executor({"spark.executor.cores": "4"}), cores_of_an_executor({})
+    >>> cores_per_executor({"spark.executor.cores": "4"}), cores_per_executor({})
     (4, 1)
     """
     text = settings.get("spark.executor.cores", "1").strip()

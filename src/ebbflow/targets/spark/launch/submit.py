@@ -1,8 +1,7 @@
-"""Runs a PySpark script that was not changed in any way, and hands over its session when it opens one.
+"""Runs an unmodified PySpark script, and reports each session that it opens.
 
-The script runs in this process as ``__main__``, with its own arguments and its own folder first on the
-path, as under ``spark-submit``. Settings reach its session the way ``spark-submit`` would pass them, so what
-the script itself sets comes first.
+The script runs in this process as ``__main__``, with its own arguments and its own folder first on the path, as under
+``spark-submit``. Settings reach its session as ``spark-submit`` would pass them, so the script's own settings win.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ebbflow.errors import InputError
-from ebbflow.targets.spark.launch.interrupts import deferred_signals
+from ebbflow.targets.spark.launch.session import deferred_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +32,7 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 def check_script(script: Path) -> None:
-    """A script must be there before anything is started for it."""
+    """Raise ``InputError`` unless the script is a file."""
     if not script.exists():
         raise InputError(f"there is no script {script}; name a PySpark script to run")
     if script.is_dir():
@@ -52,20 +51,20 @@ def run_script(
 ) -> int:
     """Run the script to its end; returns its exit code. ``on_session`` is called once for each application it opens.
 
-    ``settings_file`` holds settings that must not be seen on a command line. ``defaults`` are settings that give way to
-    a properties file of the user's.
+    ``settings_file`` holds settings that must not appear on a command line. ``defaults`` are settings that the user's
+    properties file overrides.
     """
-    ours = set(threading.enumerate())
+    known = set(threading.enumerate())
     with (
         _submit_arguments(master, settings, settings_file, defaults),
-        _launched_whole(),
+        _launch_not_interrupted(),
         _session_hook(on_session),
         _as_main(script, arguments),
         _terminable(),
     ):
         try:
             code = _run_main(script)
-            _await_threads(ours)
+            _await_threads(known)
         except _Terminated as end:
             return _exit_code(end)
         except KeyboardInterrupt:
@@ -74,7 +73,7 @@ def run_script(
 
 
 class _Terminated(SystemExit):
-    """Somebody asked us to end."""
+    """A signal asked this process to end."""
 
 
 def _run_main(script: Path) -> int:
@@ -85,7 +84,7 @@ def _run_main(script: Path) -> int:
     except SystemExit as end:
         return _exit_code(end)
     except Exception:
-        traceback.print_exc()  # the script's own failure, told the way Python tells it
+        traceback.print_exc()  # as Python itself would
         return 1
     return 0
 
@@ -94,18 +93,18 @@ def _run_main(script: Path) -> int:
 def _submit_arguments(
     master: str, settings: Mapping[str, str], settings_file: Path | None, defaults: Mapping[str, str]
 ) -> Iterator[None]:
-    """What spark-submit would be called with, in the variable that PySpark starts its JVM by."""
+    """Set the arguments of spark-submit in the variable with which PySpark starts its JVM."""
     key = SUBMIT_ARGUMENTS
     before = os.environ.get(key)
-    words, users = ["--master", master], _users_words(before)
-    if settings_file is not None:  # Spark takes one file: the last
-        theirs = _take_option(users, "--properties-file")
+    words, users = ["--master", master], _users_arguments(before)
+    if settings_file is not None:  # Spark reads one file only, the last
+        users_files = _take_option(users, "--properties-file")
         words += ["--properties-file", str(settings_file)]
-        if theirs:
-            ours = settings_file.read_text()  # with a secret, so it has the last word
-            settings_file.write_text(f"{_lines(defaults)}{_read(theirs[-1])}\n{ours}")
+        if users_files:
+            own = settings_file.read_text()  # it has the secret, so it comes last
+            settings_file.write_text(f"{_properties(defaults)}{_read_properties(users_files[-1])}\n{own}")
         else:
-            settings_file.write_text(f"{_lines(defaults)}{settings_file.read_text()}")
+            settings_file.write_text(f"{_properties(defaults)}{settings_file.read_text()}")
             words.append("--load-spark-defaults")
     else:
         settings = {**defaults, **settings}
@@ -122,57 +121,57 @@ def _submit_arguments(
 
 
 def check_submit_arguments() -> None:
-    """What the user's environment says must be readable before anything is started by it."""
-    for file in _take_option(_users_words(os.environ.get(SUBMIT_ARGUMENTS)), "--properties-file")[-1:]:
-        _read(file)
+    """Raise ``InputError`` if the arguments in the user's environment cannot be read."""
+    for file in _take_option(_users_arguments(os.environ.get(SUBMIT_ARGUMENTS)), "--properties-file")[-1:]:
+        _read_properties(file)
 
 
-def _users_words(text: str | None) -> list[str]:
-    """What the variable held before, without a master: the one that was named to us counts."""
+def _users_arguments(text: str | None) -> list[str]:
+    """The user's arguments, without ``--master``: that of ``ebbflow submit`` counts."""
     try:
         words = [word for word in shlex.split(text or "") if word != "pyspark-shell"]
     except ValueError as error:
-        raise InputError(f"{SUBMIT_ARGUMENTS} cannot be read: {str(error).lower()}; it is {text}") from None
+        raise InputError(f"{SUBMIT_ARGUMENTS} is invalid: {str(error).lower()}; it is {text}") from None
     _take_option(words, "--master")
     return words
 
 
-def _lines(settings: Mapping[str, str]) -> str:
+def _properties(settings: Mapping[str, str]) -> str:
     return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
 def _take_option(words: list[str], option: str) -> list[str]:
-    """Take an option out of the words of a command line; returns what it was given, each time.
+    """Remove an option from the words of a command line; returns its values.
 
     >>> words = ["--master", "local[2]", "--packages", "a:b:1", "--master=yarn"]
     >>> _take_option(words, "--master"), words
     (['local[2]', 'yarn'], ['--packages', 'a:b:1'])
     """
-    values, kept, left = [], [], iter(words)
-    for word in left:
+    values, rest, remaining = [], [], iter(words)
+    for word in remaining:
         if word == option:
-            values += [value for value in (next(left, None),) if value is not None]
+            values += [value for value in (next(remaining, None),) if value is not None]
         elif word.startswith(f"{option}="):
             values.append(word.removeprefix(f"{option}="))
         else:
-            kept.append(word)
-    words[:] = kept
+            rest.append(word)
+    words[:] = rest
     return values
 
 
-def _read(properties: str) -> str:
+def _read_properties(properties: str) -> str:
     try:
         return Path(properties).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(
             f"{SUBMIT_ARGUMENTS} names the properties file {properties}, which cannot be read: {why}"
         ) from None
 
 
 @contextmanager
-def _launched_whole() -> Iterator[None]:
-    """Let nobody end us while the script's session launches its JVM: half launched, it would be left behind."""
+def _launch_not_interrupted() -> Iterator[None]:
+    """Defer signals while the script's session launches its JVM: a partly launched one would be left behind."""
     from pyspark import SparkContext
 
     where: Any = sys.modules[SparkContext.__module__]
@@ -191,23 +190,23 @@ def _launched_whole() -> Iterator[None]:
 
 @contextmanager
 def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
-    """Be told of every application the script opens. Nothing that goes wrong there reaches the script."""
+    """Call ``on_session`` for each application that the script opens. Its failures never reach the script."""
     from pyspark.sql import SparkSession
 
     hooked: Any = SparkSession
     original = hooked.__init__
-    told: set[str] = set()
+    reported: set[str] = set()
 
-    # Both the builder and SparkSession(context) come through here.
+    # Both the builder and SparkSession(context) end up here.
     def opened(session: SparkSession, *arguments: Any, **options: Any) -> None:
         original(session, *arguments, **options)
         try:
             application = str(session.sparkContext.applicationId)
-            if application not in told:
-                told.add(application)
+            if application not in reported:
+                reported.add(application)
                 on_session(session)
         except Exception:
-            log.exception("not scaling, because of a fault of ours; the job goes on untouched")
+            log.exception("not scaling because of an internal error; the job runs on unchanged")
 
     hooked.__init__ = opened
     try:
@@ -217,9 +216,9 @@ def _session_hook(on_session: Callable[[SparkSession], None]) -> Iterator[None]:
 
 
 def _await_threads(known: set[threading.Thread]) -> None:
-    """A script may end while threads of its own go on; Python would wait for those, so must we."""
-    while theirs := [t for t in threading.enumerate() if not t.daemon and t not in known]:
-        theirs[0].join()
+    """Wait for threads that the script has left running, as Python does at exit."""
+    while running := [t for t in threading.enumerate() if not t.daemon and t not in known]:
+        running[0].join()
 
 
 @contextmanager
@@ -235,13 +234,13 @@ def _as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a polite kill or a hang-up end the script like an exit: reports are written, and clusters stopped."""
+    """Let SIGTERM and SIGHUP end the script like an exit, so that reports are written and clusters stopped."""
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise _Terminated(128 + number)
 
-    heeded = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, leave) for number in heeded}
+    handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in handled}
     try:
         yield
     finally:

@@ -1,10 +1,10 @@
-"""Runs one child process and ends it when whoever started us is gone, however it went.
+"""Runs one child process, and ends it when the process that started it is gone.
 
-Called with a folder to remove at the end (or nothing) and a command. Run by path, not as a module, so that
-it starts in milliseconds and imports nothing. Our standard input is a pipe that the starter holds open;
-it closes when the starter closes it, exits, or is killed. The child gets a session of its own, so that
-Ctrl-C in the terminal reaches the starter alone and the starter decides the order in which things end. We
-have one too: who kills the starter's whole group must not kill those who clean up after it.
+Called with a folder to remove at the end (or an empty string) and a command. It is run by path, not as a module, so it
+starts in milliseconds and imports nothing of Ebbflow. Its standard input is a pipe that the starter holds open; the
+pipe closes when the starter closes it, exits or is killed. The child has its own session, so Ctrl-C in the terminal
+reaches the starter only, which decides in which order processes end. The supervisor has its own session too: killing
+the starter's process group must not kill what cleans up after it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def start(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a supervisor and, under it, a command. It ends them when its standard input closes.
+    """Start a command under a supervisor, which ends it when its standard input closes.
 
-    ``folder`` is removed at the end, should the starter be gone by then.
+    ``folder`` is removed at the end if the starter is gone by then.
     """
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -45,7 +45,7 @@ def start(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ask the child to end, and make it end if it has not after a grace."""
+    """Terminate the child, and kill its group if it has not ended after a grace period."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGTERM)
     force = threading.Timer(GRACE_S, _end_group, (child,))
@@ -59,7 +59,7 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(folder: str, command: list[str]) -> int:
-    """Run the command until it ends or standard input closes; then remove the folder, if one is named."""
+    """Run the command until it ends or standard input closes; then remove the folder, if any."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -67,7 +67,7 @@ def main(folder: str, command: list[str]) -> int:
     abandoned = threading.Event()
 
     def watch() -> None:
-        # A plain read: a buffered one would hold a lock at exit if it is still waiting then.
+        # Unbuffered: a buffered read that still waits at exit would hold a lock.
         while os.read(0, 1024):
             pass
         abandoned.set()
@@ -75,11 +75,11 @@ def main(folder: str, command: list[str]) -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: _end(child))
-    # Its id is not free for others before we have waited for it in earnest; until then the group is its own.
+    # Wait without reaping: until it is reaped, its id and process group cannot be reused.
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    _end_group(child)  # what it started and left: executors of a worker that was killed
+    _end_group(child)  # what it started and left behind, such as executors of a killed worker
     code = child.wait()
-    if folder and abandoned.is_set():  # else the starter still wants to read why it ended
+    if folder and abandoned.is_set():  # else the starter may still read its log
         shutil.rmtree(folder, ignore_errors=True)
     return code
 

@@ -1,25 +1,26 @@
-"""What is seen of a Spark application: its queries' batches, their operators, its executors."""
+"""Polls a Spark application: its queries, their operators and its executors, as readings and batches.
+
+Queries are reported one by one and together, so that one that lags cannot hide behind one that does not.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ebbflow.core.batches import Batch
+from ebbflow.core.batches import Batch, OperatorRun
 from ebbflow.core.clock import Clock
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
-from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
-from ebbflow.targets.spark.observe import readings as query_readings
-from ebbflow.targets.spark.observe.batches import Followed, QueryFollower
+from ebbflow.targets.spark.observe.batches import PollResult, QueryMonitor
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.progress import Progress
-from ebbflow.targets.spark.observe.readings import OperatorReadings
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -29,157 +30,291 @@ log = logging.getLogger("ebbflow")
 _ENDED_REMEMBERED = 100
 
 
-class Look(NamedTuple):
-    """What a look at an application brought."""
-
-    readings: list[Reading]
-    batches: list[Batch]
-    first_batches: list[Batch]
-
-
 class SparkMonitor:
-    """Reads the driver once a cycle and turns it into readings and batches."""
+    """Polls the driver once a cycle and turns the answers into readings and batches."""
 
     def __init__(
         self,
         driver: Driver,
         clock: Clock,
-        executors: ExecutorTracker,
+        requests: ExecutorRequests,
         operators: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``operators``: those that are known before a batch has shown them, each with its query."""
+        """``operators``: the operators known before a batch has reported them, each with its query."""
         self._driver = driver
         self._clock = clock
-        self._executors = executors
-        self._followed: dict[str, QueryFollower] = {}
-        """By the id of the run."""
-        self._operators = OperatorReadings(driver.app_name, operators)
+        self._requests = requests
+        self._queries: dict[str, QueryMonitor] = {}
+        """By run id."""
+        self._operators = _OperatorReadings(driver.app_name, operators)
         self._has_read_limit: dict[str, bool] = {}
-        """By the name of a query, as far as Spark tells."""
-        self._changed_s = float("-inf")
-        """When executors last came to work or left."""
+        """By query name, as far as Spark reports it."""
+        self._working: set[str] = set()
+        """Executors that have finished a task."""
+        self._executors_changed_s = float("-inf")
+        """When executors last started to work or left."""
         self._left_rows_since_s: dict[str, float] = {}
-        """Of runs that have ended, by the id of the query."""
-        self._untold: set[str] = set()
-        """Queries of whose source it was said that it does not tell what waits."""
-        self._looks: list[tuple[QueryFollower, Followed]] = []
-        """What was seen of queries in looks that failed at another: each tells of a batch once."""
-        self.present: list[ExecutorInfo] = []
+        """Of runs that have ended, by query id."""
+        self._warned: set[str] = set()
+        """Queries whose source does not report its latest offset."""
+        self._unreported: list[PollResult] = []
+        """Results of queries in polls that failed at another query: a batch is read from the driver only once."""
+        self.live_executors: list[ExecutorInfo] = []
 
     @property
     def name(self) -> str:
-        """Subject of the pipeline's readings."""
+        """Subject of the application's readings."""
         return self._driver.app_name
 
     @property
     def pipeline(self) -> Pipeline:
-        """The operators of managed queries, and the named ones met so far."""
+        """The operators of managed queries, and the named operators reported so far."""
         return self._operators.pipeline
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """Those that ran at the last look."""
-        return [each.query for each in self._followed.values()]
+        """Queries that ran at the last poll."""
+        return [each.query for each in self._queries.values()]
 
     @property
     def slots_per_node(self) -> int:
-        """Tasks an executor runs at once: its cores ÷ cores a task."""
-        return max((e.max_tasks for e in self.present), default=1) or 1
+        """Tasks that an executor runs at once: its cores ÷ cores per task."""
+        return max((e.max_tasks for e in self.live_executors), default=1) or 1
 
-    def running(self) -> dict[str, float | None]:
-        """Queries that run, each with the start of its current batch, None between batches."""
-        return {each.name: each.tracker.running_since_s for each in self._followed.values()}
+    def current_batches(self) -> dict[str, float | None]:
+        """Each running query with the start of its current batch, None between batches."""
+        return {each.name: each.arrivals.running_since_s for each in self._queries.values()}
 
     def read_limited(self) -> frozenset[str]:
-        """Queries with a read limit; and the application, if that is so of all that run."""
+        """Queries with a read limit, and the application if all its running queries have one."""
         limited = {name for name, has_one in self._has_read_limit.items() if has_one}
-        running = {each.name for each in self._followed.values()}
+        running = {each.name for each in self._queries.values()}
         return frozenset(limited | {self.name} if running and running <= limited else limited)
 
     def last_progress(self) -> list[tuple[StreamingQuery, Progress]]:
         """Each query with its newest progress."""
         return [
-            (each.query, each.tracker.last)
-            for each in self._followed.values()
-            if each.tracker.last is not None
+            (each.query, each.arrivals.last_progress)
+            for each in self._queries.values()
+            if each.arrivals.last_progress is not None
         ]
 
-    def look(self) -> Look:
-        """Look once at everything. If one query cannot be seen, nothing is told, and what the others showed is told by
-        the next look."""
+    def poll(self) -> PollResult:
+        """Poll executors and queries once.
+
+        Raises ``TargetError`` if one query cannot be polled; the next poll returns what the others reported.
+        """
         now_s = self._clock.now_s()
-        self.present = [e for e in self._driver.executors() if e.is_active]
-        if self._executors.changed(self.present):
-            self._changed_s = now_s
-        self._looks = [(each, seen) for each, seen in self._looks if seen.batches or seen.untimed]
-        self._look_at_those_that_ended(now_s)
-        for each in self._followed.values():
-            self._looks.append((each, self._look_at(each, now_s)))
-        looks, self._looks = self._looks, []
-        readings = self._executor_readings(now_s)
-        batches = [batch for _, seen in looks for batch in seen.batches]
-        first_batches = [batch for _, seen in looks for batch in seen.untimed]
-        for each, seen in looks:
-            readings += self._first_batch_readings(each, seen)
+        self.live_executors = [e for e in self._driver.executors() if e.is_active]
+        working = {e.id for e in self.live_executors if e.completed_tasks > 0}
+        if working != self._working:
+            self._working, self._executors_changed_s = working, now_s
+        self._unreported = [each for each in self._unreported if each.batches or each.first_batches]
+        self._update_queries(now_s)
+        for query in self._queries.values():
+            self._unreported.append(self._poll_query(query, now_s))
+        results, self._unreported = self._unreported, []
+        readings = self._executor_readings(now_s) + [r for result in results for r in result.readings]
+        batches = [batch for result in results for batch in result.batches]
+        first_batches = [batch for result in results for batch in result.first_batches]
+        for batch in first_batches:
+            self._operators.start_run(batch.query, batch.ended_s)
         for batch in batches:
             if batch.backlog_rows is None:
-                self._say_untold(batch.query)
-            readings += query_readings.of_batch(batch)
+                self._warn_of_unknown_backlog(batch.query)
+            readings += _batch_readings(batch)
             readings += self._operators.of(batch)
-        trackers = {each.name: each.tracker for each in self._followed.values()}
-        readings += query_readings.of_all(self.name, now_s, trackers, batches, self.read_limited())
-        return Look(readings, batches, first_batches)
+        readings += self._application_readings(now_s, batches)
+        return PollResult(readings, batches, first_batches)
 
-    def _look_at_those_that_ended(self, now_s: float) -> None:
-        """Follow the queries that run, and say what those did that ended since the last look."""
+    def _update_queries(self, now_s: float) -> None:
+        """Poll queries that have ended a last time, and start to monitor new ones."""
         running = {str(query.runId): query for query in self._driver.queries()}
-        for run_id in [run_id for run_id in self._followed if run_id not in running]:
-            each = self._followed.pop(run_id)
+        for run_id in [run_id for run_id in self._queries if run_id not in running]:
+            ended = self._queries.pop(run_id)
             try:
-                self._looks.append((each, self._look_at(each, now_s, is_last=True)))
+                self._unreported.append(self._poll_query(ended, now_s, is_last=True))
             except TargetError as error:
-                log.debug("the last batches of query %s were not seen: %s", each.name, error)
-            since_s = each.tracker.oldest_unprocessed_s()
+                log.debug("cannot read the last batches of query %s: %s", ended.name, error)
+            since_s = ended.arrivals.oldest_unprocessed_s()
             if since_s is not None:
-                self._left_rows_since_s[each.id] = since_s
+                self._left_rows_since_s[ended.id] = since_s
         while len(self._left_rows_since_s) > _ENDED_REMEMBERED:
             del self._left_rows_since_s[next(iter(self._left_rows_since_s))]
         for run_id, query in running.items():
-            if run_id not in self._followed:
+            if run_id not in self._queries:
                 since_s = self._left_rows_since_s.pop(str(query.id), None)
-                self._followed[run_id] = QueryFollower(self._driver, query, since_s)
+                self._queries[run_id] = QueryMonitor(self._driver, query, since_s)
 
-    def _look_at(self, each: QueryFollower, now_s: float, *, is_last: bool = False) -> Followed:
-        slots = sum(e.max_tasks for e in self.present)
-        return each.look(now_s, slots=slots, changed_s=self._changed_s, is_last=is_last)
-
-    def _first_batch_readings(self, each: QueryFollower, seen: Followed) -> list[Reading]:
-        if each.has_read_limit is not None:
-            self._has_read_limit[each.name] = each.has_read_limit
-        for batch in seen.untimed:
-            self._operators.begin(each.name, batch.ended_s)
-        if seen.first_time_s is None:
-            return []
-        return [Reading(seen.untimed[0].ended_s, each.name, Metric.FIRST_BATCH_TIME, seen.first_time_s)]
+    def _poll_query(self, query: QueryMonitor, now_s: float, *, is_last: bool = False) -> PollResult:
+        slots = sum(e.max_tasks for e in self.live_executors)
+        result = query.poll(now_s, slots=slots, changed_s=self._executors_changed_s, is_last=is_last)
+        if query.has_read_limit is not None:
+            self._has_read_limit[query.name] = query.has_read_limit
+        return result
 
     def _executor_readings(self, now_s: float) -> list[Reading]:
-        readings = [
-            Reading(now_s, MAIN, Metric.SLOTS, float(sum(e.max_tasks for e in self.present))),
-        ]
-        for executor in self.present:
+        slots = float(sum(e.max_tasks for e in self.live_executors))
+        readings = [Reading(now_s, MAIN, Metric.SLOTS, slots)]
+        for executor in self.live_executors:
             subject = f"executor-{executor.id}"
             readings.append(Reading(now_s, subject, Metric.ACTIVE_TASKS, float(executor.active_tasks)))
             readings.append(Reading(now_s, subject, Metric.TASK_TIME, executor.total_duration / 1000))
-        for executor_id, lead_s in self._executors.seen(now_s, self.present):
+        for executor_id, lead_s in self._requests.update(now_s, self.live_executors):
             readings.append(Reading(now_s, f"executor-{executor_id}", Metric.LEAD_TIME, lead_s))
         return readings
 
-    def _say_untold(self, query: str) -> None:
-        """Once a query."""
-        if query not in self._untold:
-            self._untold.add(query)
+    def _warn_of_unknown_backlog(self, query: str) -> None:
+        """Warn once for each query."""
+        if query not in self._warned:
+            self._warned.add(query)
             log.warning(
-                "the source of query %s does not tell its latest offset, so nobody knows whether rows wait there; "
-                "while its batches run back to back, nothing leaves. A trigger interval shows when it has time left",
+                "the source of query %s does not report its latest offset, so its backlog is unknown; no executor is "
+                "removed while its batches run back to back. With a trigger interval, spare time becomes visible",
                 query,
             )
+
+    # -- all queries together ------------------------------------------------------------------
+
+    def _application_readings(self, now_s: float, batches: Sequence[Batch]) -> list[Reading]:
+        """Sums over the running queries; ``batches`` are those that are new.
+
+        Without a new batch, the freshness of a running one if it is already worse than usual.
+        """
+        queries = {each.name: each for each in self._queries.values()}
+        if not queries:
+            return []
+        rate_per_s = sum(query.arrivals.rate_per_s for query in queries.values())
+        readings = [
+            Reading(now_s, self.name, Metric.ARRIVAL_RATE, rate_per_s),
+            *self._queue_readings(now_s, queries),
+            *self._idle_readings(now_s, queries),
+        ]
+        if batches:
+            readings += self._last_batch_readings(max(batch.ended_s for batch in batches), queries)
+            readings += self._state_readings(now_s, queries)
+        else:
+            readings += self._lateness_readings(now_s, queries)
+        return readings
+
+    def _queue_readings(self, now_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
+        """Queue length of each query, and the sum if all are known."""
+        queued = {name: query.arrivals.queue_rows(now_s) for name, query in queries.items()}
+        known = {name: rows for name, rows in queued.items() if rows is not None}
+        readings = [
+            Reading(now_s, name, Metric.QUEUE_LENGTH, rows)
+            for name, rows in known.items()
+            if name != self.name
+        ]
+        if len(known) == len(queued):
+            readings.append(Reading(now_s, self.name, Metric.QUEUE_LENGTH, sum(known.values())))
+        return readings
+
+    def _idle_readings(self, now_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
+        """A backlog of 0 for idle queries with a read limit: they finish no batch that would report it."""
+        idle = {name for name, query in queries.items() if query.arrivals.is_idle}
+        if len(idle) == len(queries):
+            idle.add(self.name)
+        return [Reading(now_s, name, Metric.BACKLOG, 0.0) for name in sorted(idle & self.read_limited())]
+
+    def _last_batch_readings(self, at_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
+        """The last batch of every query, taken together."""
+        last = [query.last_batch for query in queries.values() if query.last_batch is not None]
+        if not last:  # the new batches are of a query that has ended
+            return []
+        backlogs = [batch.backlog_rows for batch in last if batch.backlog_rows is not None]
+        freshness_s = max(max(0.0, batch.ended_s - batch.oldest_arrival_s) for batch in last)
+        readings = [
+            Reading(at_s, self.name, Metric.BATCH_ROWS, float(sum(batch.rows for batch in last))),
+            Reading(at_s, self.name, Metric.BATCH_TIME, max(batch.duration_s for batch in last)),
+            Reading(at_s, self.name, Metric.FRESHNESS, freshness_s),
+        ]
+        if len(backlogs) == len(last):
+            readings.append(Reading(at_s, self.name, Metric.BACKLOG, sum(backlogs)))
+        return readings
+
+    def _state_readings(self, now_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
+        last = [query.arrivals.last_progress for query in queries.values()]
+        state = [operator for each in last if each is not None for operator in each.state_operators]
+        if not state:
+            return []
+        return [
+            Reading(now_s, self.name, Metric.STATE_ROWS, float(sum(s.num_rows_total for s in state))),
+            Reading(now_s, self.name, Metric.STATE_SIZE, float(sum(s.memory_used_bytes for s in state))),
+        ]
+
+    def _lateness_readings(self, now_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
+        """Age of the oldest row in a running batch, once that is more than a batch usually takes."""
+        arrivals = [query.arrivals for query in queries.values()]
+        ages_s = [
+            now_s - oldest_s
+            for each in arrivals
+            if each.running_since_s is not None and (oldest_s := each.oldest_unprocessed_s()) is not None
+        ]
+        usual_s = 2 * max(each.trigger_interval_s for each in arrivals) + 2.0
+        oldest_s = max(ages_s, default=0.0)
+        return [Reading(now_s, self.name, Metric.FRESHNESS, oldest_s)] if oldest_s > usual_s else []
+
+
+def _batch_readings(batch: Batch) -> list[Reading]:
+    """Readings of a query from one finished batch."""
+    at_s, name = batch.ended_s, batch.query
+    readings = [
+        Reading(at_s, name, Metric.BATCH_ROWS, float(batch.rows)),
+        Reading(at_s, name, Metric.BATCH_TIME, batch.duration_s),
+        Reading(at_s, name, Metric.FRESHNESS, max(0.0, at_s - batch.oldest_arrival_s)),
+    ]
+    if batch.backlog_rows is not None:
+        readings.append(Reading(at_s, name, Metric.BACKLOG, batch.backlog_rows))
+    if batch.trigger_interval_s:
+        after_due_s = batch.started_s % batch.trigger_interval_s
+        readings.append(Reading(at_s, name, Metric.SCHEDULING_LATENCY, after_due_s))
+    return readings
+
+
+class _OperatorReadings:
+    """The named operators reported so far: their queries, and up to when their CPU has been reported."""
+
+    def __init__(self, application: str, operators: Mapping[str, str]) -> None:
+        self._query_of = dict(operators)
+        self._reported_until_s: dict[str, float] = {}
+        self._pipeline = Pipeline(name=application, operators=())
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """All operators as a pipeline; the same object until an operator is added."""
+        if len(self._query_of) != len(self._pipeline.operators):
+            operators = tuple(Operator(name=name, query=query) for name, query in self._query_of.items())
+            self._pipeline = Pipeline(name=self._pipeline.name, operators=operators)
+        return self._pipeline
+
+    def start_run(self, query: str, at_s: float) -> None:
+        """A run has finished its first batch: CPU shares count from here.
+
+        While a query restarts, its instances are not idle: they do not exist.
+        """
+        self._reported_until_s.update({name: at_s for name, of in self._query_of.items() if of == query})
+
+    def of(self, batch: Batch) -> list[Reading]:
+        """Readings of the operators in a batch."""
+        return [reading for run in batch.operators for reading in self._of_run(batch, run)]
+
+    def _of_run(self, batch: Batch, run: OperatorRun) -> list[Reading]:
+        at_s, name = batch.ended_s, run.name
+        since_s = self._reported_until_s.get(name, batch.started_s)
+        self._reported_until_s[name] = at_s
+        self._query_of.setdefault(name, batch.query)
+        readings = [
+            Reading(at_s, name, Metric.ROWS_IN, float(run.rows_in)),
+            Reading(at_s, name, Metric.ROWS_OUT, float(run.rows_out)),
+        ]
+        if run.cpu_s is None:
+            return readings
+        readings.append(Reading(at_s, name, Metric.OPERATOR_CPU, run.cpu_s))
+        if run.busiest_instance_cpu_s is not None:
+            readings.append(Reading(at_s, name, Metric.BUSIEST_INSTANCE_CPU, run.busiest_instance_cpu_s))
+        readings.append(Reading(at_s, name, Metric.INSTANCES, float(run.instances or 0)))
+        if run.instances and at_s > since_s:
+            share = run.cpu_s / run.instances / (at_s - since_s)
+            readings.append(Reading(at_s, name, Metric.INSTANCE_CPU, share))
+        return readings

@@ -1,9 +1,9 @@
-"""Query progress decoded, and rows counted from offsets.
+"""Decodes the progress of a streaming query, and counts rows from offsets.
 
-Offsets differ by source: a number (socket, rate), a number for each partition (Kafka), a document
-(ours). What they share is that numbers in them grow with rows. So the distance between two offsets is
-the sum of the differences of their numbers, and rows per unit of distance follow from each batch, which
-says both: ``numInputRows / distance(startOffset, endOffset)``.
+The form of offsets depends on the source: a number (socket, rate), a number for each partition (Kafka), a document
+(ours). In all of them the numbers grow with the rows. So the distance between two offsets is the sum of the
+differences of their numbers, and each batch reports how many rows a unit of distance is worth:
+``numInputRows / distance(startOffset, endOffset)``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import msgspec
 from ebbflow.core.batches import OperatorRun
 
 OBSERVED = "ebbflow:"
-"""Prefix of what ``operator()`` counts: ``ebbflow:<name>:in`` and ``:out`` by a mark in the plan, ``:both`` by one
-observation."""
+"""Prefix of the counts of ``operator()``: ``ebbflow:<name>:in`` and ``:out`` are marks in the plan, ``:both`` is an
+observed metric."""
 MEASURES = "measures"
-"""What is observed of a Python step: rows in, rows out and CPU seconds of an instance, then those of the next."""
+"""Observed metric of a Python step: rows in, rows out and CPU seconds of one instance, then those of the next."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """What one source of a query gave to a batch."""
+    """One source's part of a batch."""
 
     description: str = ""
     start_offset: Any = None
@@ -34,7 +34,7 @@ class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StateProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """What one stateful operator holds."""
+    """The state of one stateful operator."""
 
     operator_name: str = ""
     num_rows_total: int = 0
@@ -59,7 +59,7 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def query(self) -> str:
-        """Its name, or the start of its id where nobody named it."""
+        """Name of the query, or the start of its id if it has none."""
         return self.name or self.id[:8]
 
     @property
@@ -74,20 +74,20 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def distance(start: Any, end: Any) -> float:
-    """Sum of the differences of all numbers in two offsets; what is missing in one counts from 0.
+    """Sum of the differences of all numbers in two offsets; a number missing in one counts as 0.
 
     >>> distance({"t": {"0": 5, "1": 7}}, {"t": {"0": 9, "1": 7, "2": 3}})
     7.0
     >>> distance(None, 12)
     12.0
-    >>> distance(None, '{"startMs": "1794777451135", "row": 7}')  # texts inside are names, not counts
+    >>> distance(None, '{"startMs": "1794777451135", "row": 7}')  # strings inside are names, not counts
     7.0
     """
     return _total(_document(end)) - _total(_document(start))
 
 
 def _document(offset: Any) -> Any:
-    """Some sources give their offset as JSON in a text."""
+    """Some sources report their offset as a JSON string."""
     try:
         return msgspec.json.decode(offset) if isinstance(offset, str) else offset
     except msgspec.DecodeError:
@@ -109,8 +109,8 @@ def _total(offset: Any) -> float:
 def rows_left_behind(progress: Progress) -> float | None:
     """Rows that were at the sources when the batch started and that it did not take.
 
-    None where one of them does not tell its latest offset: nobody knows then what waits there, whatever the
-    others say. A source that gave no rows cannot say what its offsets are worth; its distance then counts as rows.
+    None if any source does not report its latest offset. For a source without rows in this batch, a unit of distance
+    counts as one row.
 
     >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
@@ -131,10 +131,10 @@ def operator_runs(
     marked_rows: Mapping[str, int],
     stage_cpu_s: Callable[[int], float | None] = lambda _: None,
 ) -> tuple[OperatorRun, ...]:
-    """Counts of the named operators: what was observed in the batch, and what its plan says.
+    """Rows and CPU of the named operators, from the batch's observed metrics and the marks in its plan.
 
-    An operator that was counted on one side only is left out. One that names its stage is all of that stage: what
-    the JVM spent there (``stage_cpu_s``) is its CPU as well, and where nobody knows it, nobody knows its CPU.
+    An operator that was counted on one side only is left out. An operator that reports its stage is the whole of that
+    stage: the CPU that the JVM spent there (``stage_cpu_s``) is added to its own, and without it its CPU is unknown.
 
     >>> p = Progress("i", "r", 1, "2026-01-01T00:00:00Z", 5, observed_metrics={
     ...     "ebbflow:look:both": {"measures": [30.0, 3.0, 0.125, 10.0, 1.0, 0.375]}})
@@ -145,7 +145,7 @@ def operator_runs(
     counts: dict[str, dict[str, Any]] = {}
     for key, values in progress.observed_metrics.items():
         if key.startswith(OBSERVED) and key.endswith(":both"):
-            counts[key.removeprefix(OBSERVED).removesuffix(":both")] = _added_up(values)
+            counts[key.removeprefix(OBSERVED).removesuffix(":both")] = _summed(values)
     for mark, rows in marked_rows.items():
         name, side = mark.removeprefix(OBSERVED).split(":")
         counts.setdefault(name, {})[f"rows_{side}"] = rows
@@ -156,12 +156,12 @@ def operator_runs(
     )
 
 
-def _added_up(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """What the instances of a Python step told, together. Spark appends what each task collected, in its order."""
+def _summed(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Sums over the instances of a Python step. Spark appends the three measures of each task in order."""
     if MEASURES not in observed:
         return dict(observed)
-    told = observed[MEASURES]
-    rows_in, rows_out, cpu_s = told[0::3], told[1::3], told[2::3]
+    measures = observed[MEASURES]
+    rows_in, rows_out, cpu_s = measures[0::3], measures[1::3], measures[2::3]
     return {
         "rows_in": sum(rows_in),
         "rows_out": sum(rows_out),

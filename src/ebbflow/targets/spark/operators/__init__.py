@@ -1,1 +1,1 @@
-"""Named operators around the steps of a Spark query."""
+"""Named operators around the steps of a Spark query: their row counts and CPU."""

@@ -1,10 +1,11 @@
-"""Counts and CPU of a step with keyed state, which ``operator()`` cannot be put around.
+"""Row counts and CPU of a step with keyed state, which ``operator()`` cannot wrap.
 
-Such a step is called once for each key. It ends the rows of a key with one that says what the call took; these
-rows are observed under the operator's name and dropped right behind it, as ``operator().map_in_arrow`` does.
+Such a step is called once for each key. It ends the rows of a key with a row of measures of the call; these rows are
+observed under the operator's name and then dropped, as in ``operator().map_in_arrow``.
 
-Rows are brought to the step by key, sorted, and its state is read and committed, all for it alone: the stage is the
-step. So its CPU is that of the Python workers and that of the JVM's threads in the stage, which the rows name.
+The whole stage serves the step: it sorts rows by key, and reads and commits state. So the CPU of the step is that of
+its Python workers plus that of the JVM in the stage, whose id is in the rows. Executors import this module, so it
+imports little.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MEASURES = "rows_in long, rows_out long, cpu_s double, instance int, stage int"
-"""Columns to add to the schema of the step; in rows of its result they are ``IS_RESULT``."""
+"""Columns to add to the schema of the step; in the rows of its result they have the values ``IS_RESULT``."""
 IS_RESULT = (0, 0, 0.0, -1, -1)
 
 
 def measures(*, rows_in: int, rows_out: int, cpu_s: float) -> tuple[int, int, float, int, int]:
-    """The measures of one call, from inside the task that makes it."""
+    """The measures of one call, made within its task."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    if task is None:  # outside of Spark
+    if task is None:  # not in a Spark task
         return rows_in, rows_out, cpu_s, 0, 0
     return rows_in, rows_out, cpu_s, task.partitionId(), task.stageId()
 
 
 def measured(df: DataFrame, name: str, *, instances: int) -> DataFrame:
-    """The rows of the step's result; the rows of an instance's measures are observed and dropped."""
+    """Observe the rows of measures, and drop them from the result."""
     from pyspark.sql import functions as F  # noqa: N812
 
     is_result = F.col("instance") < 0

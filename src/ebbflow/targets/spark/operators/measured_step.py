@@ -1,8 +1,8 @@
-"""What runs around a Python step on the executors. Travels there by value, so it imports nothing of ours.
+"""Measures a Python step on the executors. Pickled by value, so it imports nothing of Ebbflow.
 
-Each instance ends its output with a row for each of its measures: the rows that went in, the rows that came out, and
-the CPU seconds of its Python worker. A column before those of the step holds them; in rows of its result it is empty.
-One column and no more: every row of the result carries it, and Spark looks at it in every row.
+Each instance ends its output with one row for each measure: rows in, rows out, and CPU seconds of its Python worker.
+They are in a column before those of the step, which is null in the rows of the result. It is a single column because
+every row of the result carries it, and Spark checks it in every row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEASURE = "__ebbflow_measure"
-"""A column of numbers, the first one: Spark lets a frame have more columns than it was declared with, behind them."""
+"""The first column: Spark accepts frames with undeclared columns behind the declared ones."""
 
 
 class _Sized(Protocol):
@@ -29,10 +29,10 @@ _Rows = TypeVar("_Rows", bound=_Sized)
 
 
 class _Meter:
-    """Counts what a step takes, and the CPU from now on: the step's own, and that of bringing rows to it and away.
+    """Counts rows, and the CPU of the process from now on: that of the step and of moving rows to and from it.
 
-    Waiting for rows uses none. The rest is spent for the step alone: over pandas frames most of it is often the
-    conversion from Arrow and back, which Spark does between the calls.
+    All of it is spent for the step, since waiting for rows uses none. With pandas frames most of it is often the
+    conversion from and to Arrow, which Spark does between the calls.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Meter:
             self._rows_in += len(batch)
             yield batch
 
-    def gave(self, rows: int) -> None:
+    def add_output(self, rows: int) -> None:
         self._rows_out += rows
 
     @property
@@ -57,15 +57,15 @@ def over_arrow(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """The function's output and the rows of its measures."""
+    """The function's output, and the rows of its measures."""
     import pyarrow as pa
 
     meter = _Meter()
     for out in function(meter.counted(batches)):
-        meter.gave(out.num_rows)
+        meter.add_output(out.num_rows)
         none = pa.nulls(out.num_rows, pa.float64())
         yield pa.RecordBatch.from_arrays([none, *out.columns], [MEASURE, *out.schema.names])
-    # From a buffer, because pa.array would import pandas, in every Python worker of every executor.
+    # From a buffer: pa.array would import pandas in every Python worker.
     measures = meter.measures
     count, packed = len(measures), struct.pack(f"={len(measures)}d", *measures)
     measured = pa.Array.from_buffers(pa.float64(), count, [None, pa.py_buffer(packed)])
@@ -78,26 +78,26 @@ def over_pandas(
     frames: Iterator[pd.DataFrame],
     columns: int,
 ) -> Iterator[pd.DataFrame]:
-    """The function's output and the rows of its measures; ``columns`` is how many the step was declared with."""
+    """The function's output, and the rows of its measures; ``columns`` is the number of declared columns."""
     import pandas as pd
 
     meter = _Meter()
     for out in function(meter.counted(frames)):
-        # What is no frame, or one of nothing at all, is for Spark to judge.
+        # Spark reports anything that is not a frame, or a frame without columns.
         if isinstance(out, pd.DataFrame) and len(out.columns):
-            meter.gave(len(out))
-            yield _with_room(out)
+            meter.add_output(len(out))
+            yield _with_measure_column(out)
         else:
             yield out
-    # Without names, so that it is taken by position, whatever the columns are called.
+    # Unnamed columns, so that Spark takes them by position.
     yield pd.DataFrame([[measure, *[None] * columns] for measure in meter.measures], dtype=object)
 
 
-def _with_room(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with an empty measure before its columns. One whose columns have no names gets none with a name:
-    Spark takes columns by position only where none has one."""
+def _with_measure_column(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with a null measure before its columns, unnamed if they are: Spark takes columns by position only if
+    none has a name."""
     named = any(isinstance(name, str) for name in frame.columns)
     name: Any = MEASURE if named else -1
-    frame = frame.copy(deep=False)  # the columns are the function's, which may go on using them
+    frame = frame.copy(deep=False)  # the function may go on using its frame
     frame.insert(0, name, math.nan)
     return frame

@@ -1,13 +1,13 @@
-"""``operator()``: gives a step of a pipeline a name, counts on both sides, and, if asked, its own stage.
+"""``operator()``: names a step of a pipeline, counts its rows, and optionally makes it a stage of its own.
 
 ::
 
     words = tweets.transform(operator("split")(lambda df: df.select(explode(split("text", " ")))))
     found = words.transform(operator("lookup", parallelism=8).map_in_arrow(look_up, "word string, id long"))
 
-Without a parallelism nothing else changes: no shuffle, the step stays fused with the one before it, and
-Spark counts in the loop it compiles anyway (``row_counts``). With one, the rows are dealt out first, and the
-step becomes a stage that can be sized. A Python step is counted by ``observe``, beside its CPU seconds.
+Without a parallelism nothing else changes: no shuffle, the step stays fused with the one before it, and Spark counts
+rows in the loop that it compiles anyway (``row_counts``). With a parallelism, rows are repartitioned first, and the
+step becomes a stage that can be sized. Rows and CPU seconds of a Python step are counted by ``observe``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from ebbflow.core.batches import OperatorRun
 
 
-# What the named operators of a query did, for a job that looks for itself.
-
-
 class OperatorCounts:
-    """Rows in and out of each named operator, batch by batch; ask it about once a second.
+    """Rows in and out of each named operator, batch by batch, for a job of your own; poll it about once a second.
 
     ::
 
@@ -59,7 +56,7 @@ class OperatorCounts:
         self._last_batch_id = -1
 
     def new(self) -> list[tuple[int, OperatorRun]]:
-        """(batch, what an operator did in it) of the batches that ended since this was last asked."""
+        """(batch id, run of an operator) of the batches that finished since the last call."""
         found = []
         for progress, rows in self._driver.progress_after(self._query, self._last_batch_id, self._rows):
             self._last_batch_id = progress.batch_id
@@ -69,35 +66,33 @@ class OperatorCounts:
         return found
 
 
-# Sent to executors as code, not as a name: they need pyarrow, but not Ebbflow.
+# Executors get this module as code, not by name: they need pyarrow, but not Ebbflow.
 cloudpickle.register_pickle_by_value(measured_step)  # type: ignore[no-untyped-call]
 
 
 class NamedOperator:
-    """A name and perhaps a parallelism, to be put around a step."""
+    """A name and an optional parallelism, to wrap around a step."""
 
     def __init__(self, name: str, parallelism: int | None, key: str | None) -> None:
         if not name or ":" in name:
-            raise PipelineError(f"'{name}' cannot name an operator; use a word without ':'")
+            raise PipelineError(f"'{name}' is not a name for an operator; use a word without ':'")
         if parallelism is not None and parallelism < 1:
-            raise PipelineError(
-                f"operator '{name}': a parallelism of {parallelism} makes no sense; 1 or more"
-            )
+            raise PipelineError(f"operator '{name}': parallelism {parallelism} is invalid; use 1 or more")
         self.name = name
         self.parallelism = parallelism
         self.key = key
 
     def __call__(self, step: Step) -> Step:
-        """Around a step from DataFrame to DataFrame."""
+        """Wrap a step from DataFrame to DataFrame."""
 
         def named(df: DataFrame) -> DataFrame:
-            came = marked(self._dealt_out(df), self._mark("in"))
-            return marked(step(came), self._mark("out"))
+            rows_in = marked(self._repartitioned(df), self._mark("in"))
+            return marked(step(rows_in), self._mark("out"))
 
         return named
 
     def map_in_arrow(self, function: ArrowFunction, schema: StructType | str) -> Step:
-        """Around a Python function over Arrow batches; its CPU seconds are measured too."""
+        """Wrap a Python function over Arrow batches; its CPU seconds are measured too."""
 
         def named(df: DataFrame) -> DataFrame:
             declared = _arrow_schema(df, schema)
@@ -105,13 +100,13 @@ class NamedOperator:
             def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 return measured_step.over_arrow(function, batches, declared)
 
-            return self._observed(self._dealt_out(df).mapInArrow(measured, _with_measures(schema)))
+            return self._observed(self._repartitioned(df).mapInArrow(measured, _with_measures(schema)))
 
         return named
 
     def map_in_pandas(self, function: PandasFunction, schema: StructType | str) -> Step:
-        """Around a Python function over pandas frames, which Spark's own ``mapInPandas`` makes and takes; its CPU
-        seconds are measured too, conversions included."""
+        """Wrap a Python function over pandas frames, as for Spark's ``mapInPandas``; its CPU seconds are measured too,
+        conversions included."""
 
         def named(df: DataFrame) -> DataFrame:
             columns = len(_parsed(schema).fields)
@@ -119,21 +114,23 @@ class NamedOperator:
             def measured(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
                 return measured_step.over_pandas(function, frames, columns)
 
-            return self._observed(self._dealt_out(df).mapInPandas(measured, _with_measures(schema)))
+            return self._observed(self._repartitioned(df).mapInPandas(measured, _with_measures(schema)))
 
         return named
 
-    def _observed(self, went: DataFrame) -> DataFrame:
-        """The result of a Python step. The rows with its measures are observed and dropped right behind that, so
-        figures are exact for each batch. They are collected, not added up: each sum would look at every row, and five
-        of them took a tenth of a lean step's throughput (``benchmarks operator_cost``)."""
+    def _observed(self, output: DataFrame) -> DataFrame:
+        """The result of a Python step, without the rows of measures, which are observed.
+
+        They are collected, not summed: each sum would check every row, and five of them took a tenth of a lean step's
+        throughput (``benchmarks operator_cost``).
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
         measure = F.col(measured_step.MEASURE)
-        observed = went.observe(self._mark("both"), F.collect_list(measure).alias(MEASURES))
+        observed = output.observe(self._mark("both"), F.collect_list(measure).alias(MEASURES))
         return observed.where(measure.isNull()).drop(measured_step.MEASURE)
 
-    def _dealt_out(self, df: DataFrame) -> DataFrame:
+    def _repartitioned(self, df: DataFrame) -> DataFrame:
         if self.parallelism is None:
             return df
         return df.repartition(self.parallelism, self.key) if self.key else df.repartition(self.parallelism)
@@ -143,7 +140,7 @@ class NamedOperator:
 
 
 def operator(name: str, *, parallelism: int | None = None, key: str | None = None) -> NamedOperator:
-    """Name a step; with ``parallelism`` it becomes a stage of its own, rows dealt out evenly or by ``key``."""
+    """Name a step; with ``parallelism`` it becomes a stage of its own, with rows spread evenly or by ``key``."""
     return NamedOperator(name, parallelism, key)
 
 
@@ -155,7 +152,7 @@ def _arrow_schema(df: DataFrame, schema: StructType | str) -> pa.Schema:
 
 
 def _with_measures(schema: StructType | str) -> StructType:
-    """The measure before the columns, all of them nullable: the rows of the measures have no other values."""
+    """The schema with the measure before its columns, all nullable: the rows of measures have no other values."""
     from pyspark.sql.types import DoubleType, StructField, StructType
 
     measure = StructField(measured_step.MEASURE, DoubleType(), True)

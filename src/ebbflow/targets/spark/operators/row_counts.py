@@ -1,17 +1,17 @@
-"""Rows that passed a named step, counted by Spark itself: a mark in the plan, and the metric of its node.
+"""Row counts of named steps, counted by Spark itself: a mark in the plan, and the metric of its node.
 
-A mark is a filter that lets every row pass and carries a name::
+A mark is a filter that passes every row and carries a name::
 
     SPARK_PARTITION_ID() >= 0 OR CAST(SPARK_PARTITION_ID() AS STRING) = 'ebbflow:split:in'
 
-Its first half is always true, so the second is never evaluated; Spark cannot know that, so it neither
-drops the filter nor moves another across it. It is compiled into the loop of the step it belongs to and has
-Spark's own metric ``number of output rows``. ``observe`` would give the same count, but its node ends the
-compiled loop: ``benchmarks operator_cost`` showed a quarter of a lean query's throughput gone.
+The first half is always true, so the second is never evaluated. Spark does not know that, so it neither drops the
+filter nor moves another one across it. The filter is compiled into the loop of its step and has Spark's metric
+``number of output rows``. ``observe`` gives the same count, but its node ends the compiled loop, which took a quarter
+of a lean query's throughput (``benchmarks operator_cost``).
 
-What is given up: the count is not in Spark's progress. It is read off the plan of a batch, and Spark
-keeps only the newest plan. It is held at every look, so each batch that is longer than a cycle of the
-loop is counted, and of shorter ones at least the one that a look meets.
+The drawback: the count is not in Spark's progress. It is read from the plan of a batch, and Spark keeps only the
+newest plan. Each poll keeps a reference to it, so every batch longer than a cycle of the loop is counted, and of
+shorter batches those that run during a poll.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Metric(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Node(msgspec.Struct, frozen=True, rename="camel"):
-    """A node of a physical plan as Spark writes it into its event log."""
+    """A node of a physical plan, as in Spark's event log."""
 
     simple_string: str
     children: list[_Node] = []
@@ -47,7 +47,7 @@ class _Node(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def marked(df: DataFrame, mark: str) -> DataFrame:
-    """The same rows, counted under ``mark`` on their way: ``ebbflow:<operator>:<in or out>``."""
+    """The same rows, counted under ``mark``: ``ebbflow:<operator>:<in or out>``."""
     from pyspark.sql import functions as F  # noqa: N812
 
     here = F.spark_partition_id()
@@ -55,31 +55,32 @@ def marked(df: DataFrame, mark: str) -> DataFrame:
 
 
 class RowCounts:
-    """Counts of one query's batches, for a reader that looks at it again and again."""
+    """Row counts of one query's batches."""
 
     def __init__(self, jvm: Any, mapper: Any) -> None:
         self._jvm = jvm
         self._mapper = mapper
-        self._executions: dict[int, Any] = {}
+        self._plans: dict[int, Any] = {}
+        """Executions by batch."""
         self.stages: dict[str, int] = {}
-        """The stage in which each mark counts, from the first of a batch on; of the newest plan that was read."""
+        """The stage of each mark in the newest plan read; the first stage of a batch is 0."""
 
-    def look(self, execution: Any) -> None:
-        """Hold the newest plan, without touching it: Spark may still be making it."""
+    def keep_plan(self, execution: Any) -> None:
+        """Keep a reference to the newest execution without reading its plan: Spark may still be planning."""
         if execution is not None:
-            self._executions[int(execution.currentBatchId())] = execution
+            self._plans[int(execution.currentBatchId())] = execution
 
     def of_batch(self, batch_id: int) -> dict[str, int]:
-        """Rows by mark of a batch that has ended, empty if its plan was not met; older plans are let go."""
-        execution = self._executions.get(batch_id)
-        self._executions = {key: held for key, held in self._executions.items() if key > batch_id}
+        """Rows by mark of a finished batch, empty if its plan was not kept; drops the plans up to it."""
+        execution = self._plans.get(batch_id)
+        self._plans = {key: plan for key, plan in self._plans.items() if key > batch_id}
         if execution is None:
             return {}
         try:
             return self._read(execution)
         except (Py4JError, TypeError, msgspec.ValidationError) as error:
-            # Nothing but these counts hangs on Spark's inner classes; without them the rest goes on.
-            log.warning("rows of operators cannot be read off this Spark's plan: %s", type(error).__name__)
+            # Only these counts depend on Spark's internal classes; everything else works without them.
+            log.warning("cannot read row counts of operators from the plan: %s", type(error).__name__)
             return {}
 
     def _read(self, execution: Any) -> dict[str, int]:
@@ -95,7 +96,7 @@ class RowCounts:
 
 
 def marks(plan: _Node) -> Iterator[tuple[str, int]]:
-    """Every mark in a plan with the accumulator that counts its rows."""
+    """Every mark in a plan, with the accumulator of its row count."""
     for mark in _MARK.findall(plan.simple_string):
         for metric in plan.metrics:
             if metric.name == _ROWS:
@@ -105,9 +106,9 @@ def marks(plan: _Node) -> Iterator[tuple[str, int]]:
 
 
 def stages(plan: _Node) -> dict[str, int]:
-    """The stage in which each mark counts. A shuffle ends a stage, and the first is 0.
+    """The stage of each mark. A shuffle ends a stage, and the first stage is 0.
 
-    Empty where the plan branches: which of its stages runs first is then not in it.
+    Empty if the plan branches: it does not say which of its stages runs first.
 
     >>> def node(what: str, *children: _Node) -> _Node:
     ...     return _Node(what, list(children))
@@ -117,12 +118,12 @@ def stages(plan: _Node) -> dict[str, int]:
     {'ebbflow:count:out': 1, 'ebbflow:count:in': 0}
     """
     shuffles = 0
-    behind: dict[str, int] = {}
+    shuffles_after: dict[str, int] = {}
     while True:
         shuffles += plan.simple_string.startswith("Exchange ")
-        behind.update(dict.fromkeys(_MARK.findall(plan.simple_string), shuffles))
+        shuffles_after.update(dict.fromkeys(_MARK.findall(plan.simple_string), shuffles))
         if len(plan.children) > 1:
             return {}
         if not plan.children:
-            return {mark: shuffles - after for mark, after in behind.items()}
+            return {mark: shuffles - after for mark, after in shuffles_after.items()}
         plan = plan.children[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ebbflow.targets.spark.launch import local_cluster
+from ebbflow.targets.spark.launch import preflight
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.spark
@@ -20,11 +20,12 @@ STARTER = """
 import sys
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 from ebbflow.targets.spark.launch.session import local_session
-from ebbflow.targets.spark.launch.settings import local_settings, scaling_settings
+from ebbflow.targets.spark.launch.local_cluster import local_settings
+from ebbflow.targets.spark.launch.settings import scaling_settings
 with LocalCluster(cores=1) as cluster:
     settings = scaling_settings(initial_executors=1, master=cluster.master_url)
     settings |= cluster.settings | local_settings(cores_per_executor=2)
-    cluster.make_room(2)
+    cluster.ensure_cores(2)
     with local_session(cluster.master_url, settings, name="left") as spark:
         spark.range(10).count()
         print(cluster.folder, *cluster.process_ids, flush=True)
@@ -59,7 +60,7 @@ def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalC
 
 def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
     def ask(**known: str) -> str:
-        client = [local_cluster.spark_home() / "bin" / "spark-class", "org.apache.spark.deploy.Client"]
+        client = [preflight.spark_home() / "bin" / "spark-class", "org.apache.spark.deploy.Client"]
         done = subprocess.run(
             [*client, "kill", cluster.master_url, "driver-unheard-of"],
             capture_output=True, text=True, timeout=60, env={**os.environ, **known},

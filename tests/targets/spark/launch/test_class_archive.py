@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ebbflow.targets.spark.launch import class_archive
-from ebbflow.targets.spark.launch.class_archive import archive_path, record_archive, using_option
+from ebbflow.targets.spark.launch.class_archive import archive_option, archive_path, record_archive
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def written_by(content: bytes):
 
 
 def test_it_is_made_once_and_used_from_then_on(cache) -> None:
-    assert using_option() == ""
+    assert archive_option() == ""
     run = written_by(b"classes")
     assert record_archive(run, settle_s=-1.0)
-    assert using_option() == f"-XX:SharedArchiveFile={archive_path()}"
+    assert archive_option() == f"-XX:SharedArchiveFile={archive_path()}"
     assert record_archive(run, settle_s=-1.0)
     assert len(run.options) == 1
     assert [path.suffix for path in cache.iterdir()] == [".jsa"]
@@ -62,7 +62,7 @@ def test_those_of_other_versions_go_when_nobody_has_used_them_for_a_month(cache)
         os.utime(path, (time.time() - 86400 * age,) * 2)
     assert record_archive(written_by(b"classes"), settle_s=-1.0)
     assert set(cache.iterdir()) == {current, recent, other}
-    assert using_option()
+    assert archive_option()
     assert time.time() - current.stat().st_mtime < 3600, "and using it is written down"
 
 
@@ -79,5 +79,5 @@ def test_where_it_cannot_be_kept_executors_start_as_ever(tmp_path, monkeypatch) 
 
     monkeypatch.setattr(class_archive.Path, "home", homeless)
     assert archive_path() is None
-    assert using_option() == ""
+    assert archive_option() == ""
     assert not record_archive(written_by(b"classes"))

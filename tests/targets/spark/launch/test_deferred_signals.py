@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from ebbflow.targets.spark.launch.interrupts import deferred_signals
+from ebbflow.targets.spark.launch.session import deferred_signals
 from ebbflow.targets.spark.launch.submit import run_script
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

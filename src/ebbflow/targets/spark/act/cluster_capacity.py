@@ -1,9 +1,9 @@
-"""How many more executors the cluster has room for, where it can be asked."""
+"""How many more executors a cluster has capacity for, if its manager can be asked."""
 
 from __future__ import annotations
 
 import urllib.parse
-from typing import Any
+from typing import Any, NamedTuple
 
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.launch.local_cluster import read_master_state
@@ -12,12 +12,19 @@ from ebbflow.targets.spark.observe.monitor import SparkMonitor
 _MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
 
-class ClusterRoom:
-    """Asks a standalone master for its free cores and memory.
+class Fit(NamedTuple):
+    """How many executors fit, and what limits them if not all do."""
 
-    The master's web address is not known to an application, but each executor's log link leads to its
-    worker, and the worker's page names the master's. Other cluster managers (YARN, Kubernetes) keep
-    their room to themselves: there everything counts as possible until it is overdue.
+    executors: int
+    limit: str
+
+
+class ClusterCapacity:
+    """Reads free cores and memory from a standalone master.
+
+    An application does not know its master's web address, but the log link of each executor leads to its worker, and
+    the worker's page names the master's. YARN and Kubernetes do not report free capacity: there every request counts
+    as feasible until it is overdue.
     """
 
     def __init__(self, driver: Driver, monitor: SparkMonitor, master_web_url: str | None = None) -> None:
@@ -28,43 +35,46 @@ class ClusterRoom:
         self._memory_mb = memory_mb(driver.setting("spark.executor.memory", "1g"))
         self._cores_max = int(driver.setting("spark.cores.max", "0"))
 
-    def fits(self, executors: int, held: int) -> tuple[int, str]:
-        """How many of this many more fit beside those held, and why not all. Held are those that are there, also
-        while they leave, and those asked for that have not come: they all count against ``spark.cores.max``.
+    def fit(self, executors: int, held: int) -> Fit:
+        """How many of ``executors`` more fit beside those ``held``.
+
+        Live, leaving and requested executors are all held: they count against ``spark.cores.max``.
         """
         if executors <= 0 or not self._standalone:
-            return max(0, executors), ""
+            return Fit(max(0, executors), "")
         if self._cores_max:
             most = self._cores_max // self._cores
             allowed = max(0, most - held)
             if allowed < executors:
-                return allowed, f"spark.cores.max allows {most} executors"
+                return Fit(allowed, f"spark.cores.max allows {most} executors")
         try:
             state = read_master_state(self._find_web_url(), timeout_s=1.0)
         except (OSError, ValueError, KeyError):
-            return executors, ""  # nobody to ask; what does not come will be overdue
-        room = sum(self._room_on(worker) for worker in state["workers"] if worker["state"] == "ALIVE")
-        if room >= executors:
-            return executors, ""
-        cores = sum(int(w["coresfree"]) for w in state["workers"] if w["state"] == "ALIVE")
-        return room, (
-            f"the cluster has room for {room} more: {cores} core(s) free, an executor takes {self._cores} "
-            f"and {self._memory_mb:.0f} MB"
+            return Fit(executors, "")  # unknown; requests that are not met become overdue
+        workers = [worker for worker in state["workers"] if worker["state"] == "ALIVE"]
+        free = sum(self._free_on(worker) for worker in workers)
+        if free >= executors:
+            return Fit(executors, "")
+        cores = sum(int(worker["coresfree"]) for worker in workers)
+        return Fit(
+            free,
+            f"the cluster has capacity for {free} more: {cores} free core{'s' * (cores != 1)}, "
+            f"an executor takes {self._cores} and {self._memory_mb:.0f} MB",
         )
 
     @property
     def _cores(self) -> int:
-        """Cores of an executor; unset, a standalone master gives each all the cores of its worker."""
-        return self._set_cores or max((e.total_cores for e in self._monitor.present), default=1) or 1
+        """Cores of an executor; by default a standalone master gives it all cores of a worker."""
+        return self._set_cores or max((e.total_cores for e in self._monitor.live_executors), default=1) or 1
 
-    def _room_on(self, worker: dict[str, Any]) -> int:
+    def _free_on(self, worker: dict[str, Any]) -> int:
         by_cores = int(worker["coresfree"]) // self._cores
         by_memory = int(worker["memoryfree"] // self._memory_mb) if self._memory_mb else by_cores
         return int(min(by_cores, by_memory))
 
     def _find_web_url(self) -> str:
         if self._web_url is None:
-            for executor in self._monitor.present:
+            for executor in self._monitor.live_executors:
                 link = executor.executor_logs.get("stdout", "")
                 if link:
                     worker = urllib.parse.urlsplit(link)
@@ -72,7 +82,7 @@ class ClusterRoom:
                     self._web_url = str(state["masterwebuiurl"])
                     break
             else:
-                raise OSError("no executor leads to the master's web page")
+                raise OSError("no executor links to the master's web page")
         return self._web_url
 
 

@@ -49,9 +49,9 @@ def test_one_that_is_to_go_on_is_never_stopped_in_a_batch() -> None:
     clock = ManualClock(100.0)
     query: Any = Query(clock, 999.0)
     with pytest.raises(
-        TargetError, match="query words showed no pause between two batches in 30 s, and is not"
+        TargetError, match="query words had no pause between two batches for 30 s and was not"
     ):
-        stop_between_batches(query, 30.0, clock, or_in_one=False)
+        stop_between_batches(query, 30.0, clock, interrupt=False)
     assert query.stopped_at_s is None
     assert query.isActive
 
@@ -64,14 +64,14 @@ class ToldToEnd(Query):
         return self._clock.now_s() >= self._until_s
 
 
-@pytest.mark.parametrize(("or_in_one", "whole", "stopped_s"), [(True, False, 130.0), (False, True, 250.0)])
+@pytest.mark.parametrize(("interrupt", "whole", "stopped_s"), [(True, False, 130.0), (False, True, 250.0)])
 def test_a_batch_that_outlasts_the_deadline_is_torn_only_by_who_ends_the_query_for_good(
-    monkeypatch: pytest.MonkeyPatch, or_in_one: bool, whole: bool, stopped_s: float
+    monkeypatch: pytest.MonkeyPatch, interrupt: bool, whole: bool, stopped_s: float
 ) -> None:
-    monkeypatch.setattr(stopping, "_ask_to_end", lambda query, clock, until_s: True)
+    monkeypatch.setattr(stopping, "_terminate_after_batch", lambda query, clock, until_s: True)
     clock = ManualClock(100.0)
     query: Any = ToldToEnd(clock, 240.0)
-    assert stop_between_batches(query, 30.0, clock, or_in_one=or_in_one) is whole
+    assert stop_between_batches(query, 30.0, clock, interrupt=interrupt) is whole
     assert query.stopped_at_s == stopped_s
 
 
@@ -80,7 +80,7 @@ def test_one_that_fails_while_it_is_waited_for_has_ended(monkeypatch: pytest.Mon
         def awaitTermination(self, timeout: int) -> bool:  # noqa: N802
             raise StreamingQueryException("the sink is full")
 
-    monkeypatch.setattr(stopping, "_ask_to_end", lambda query, clock, until_s: True)
+    monkeypatch.setattr(stopping, "_terminate_after_batch", lambda query, clock, until_s: True)
     clock = ManualClock(100.0)
     query: Any = Fails(clock, 240.0)
     stop_between_batches(query, 30.0, clock)

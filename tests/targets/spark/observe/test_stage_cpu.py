@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
-from ebbflow.targets.spark.observe.tracking import with_stage_cpu
+from ebbflow.targets.spark.observe.batches import with_stage_cpu
 from ebbflow.targets.spark.operators.row_counts import _Node, stages
 
 

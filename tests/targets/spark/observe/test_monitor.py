@@ -13,9 +13,9 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.monitor import SparkMonitor
 from ebbflow.targets.spark.observe.progress import Progress, SourceProgress
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 from ebbflow.targets.spark.operators.row_counts import RowCounts
 
 CPU_OF_STAGES_S = {7: 0.6}
@@ -110,12 +110,12 @@ class Scene:
     def __init__(self, *queries: FakeQuery) -> None:
         self.clock = ManualClock(1000.0)
         self.driver: Any = FakeDriver(*queries)
-        self.monitor = SparkMonitor(self.driver, self.clock, ExecutorTracker(12.0))
+        self.monitor = SparkMonitor(self.driver, self.clock, ExecutorRequests(12.0))
 
-    def look(self, at_s: float) -> dict[tuple[str, Metric], float]:
+    def poll(self, at_s: float) -> dict[tuple[str, Metric], float]:
         self.clock.advance(at_s - self.clock.now_s())
-        self.seen = self.monitor.look()
-        return {(reading.subject, reading.metric): reading.value for reading in self.seen.readings}
+        self.result = self.monitor.poll()
+        return {(reading.subject, reading.metric): reading.value for reading in self.result.readings}
 
 
 def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
@@ -126,7 +126,7 @@ def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for k in range(4):
             silent.finish(1000.0 + 5 * k, rows=100)
-            read = scene.look(1002.5 + 5 * k)
+            read = scene.poll(1002.5 + 5 * k)
     assert read["files", Metric.BATCH_ROWS] == 100.0
     for subject in ("files", "app"):
         assert (subject, Metric.BACKLOG) not in read
@@ -140,7 +140,7 @@ def test_backlog_in_all_is_not_read_while_it_is_unknown_of_one() -> None:
     for k in range(2):
         told.finish(1000.0 + 5 * k, rows=100, left=30)
         silent.finish(1000.0 + 5 * k, rows=100)
-        read = scene.look(1002.5 + 5 * k)
+        read = scene.poll(1002.5 + 5 * k)
     assert read["kafka", Metric.BACKLOG] == 30.0
     assert ("app", Metric.BACKLOG) not in read
 
@@ -151,7 +151,7 @@ def test_backlog_in_all_is_the_sum_where_all_tell() -> None:
     for k in range(2):
         for query in queries:
             query.finish(1000.0 + 5 * k, rows=100, left=30)
-        read = scene.look(1002.5 + 5 * k)
+        read = scene.poll(1002.5 + 5 * k)
     assert read["app", Metric.BACKLOG] == 60.0
 
 
@@ -159,11 +159,11 @@ def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> N
     light, heavy = FakeQuery("light"), FakeQuery("heavy", running=True)
     scene = Scene(light, heavy)
     light.finish(1000.0, rows=10)
-    scene.look(1002.5)
-    read = scene.look(1042.5)
+    scene.poll(1002.5)
+    read = scene.poll(1042.5)
     assert read["app", Metric.FRESHNESS] == pytest.approx(40.0)
     assert ("app", Metric.QUEUE_LENGTH) not in read, "what waits before heavy is not known"
-    assert scene.monitor.running()["heavy"] == pytest.approx(1002.5)
+    assert scene.monitor.current_batches()["heavy"] == pytest.approx(1002.5)
 
 
 def counted(stage: int | None) -> dict[str, dict[str, Any]]:
@@ -177,7 +177,7 @@ def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:
     scene = Scene(query)
     for k in range(3):
         query.finish(1000.0 + 5 * k, rows=100)
-        read = scene.look(1002.5 + 5 * k)
+        read = scene.poll(1002.5 + 5 * k)
     assert read["count", Metric.OPERATOR_CPU] == pytest.approx(0.4 + 0.6)
     assert read["count", Metric.BUSIEST_INSTANCE_CPU] == pytest.approx(0.3 + 0.6 / 2)
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx((0.4 + 0.6) / 2 / 5.0)
@@ -188,7 +188,7 @@ def test_cpu_is_not_read_while_that_of_the_stage_is_not_known() -> None:
     scene = Scene(query)
     for k in range(3):
         query.finish(1000.0 + 5 * k, rows=100)
-        read = scene.look(1002.5 + 5 * k)
+        read = scene.poll(1002.5 + 5 * k)
     assert read["count", Metric.ROWS_IN] == 100
     assert ("count", Metric.INSTANCE_CPU) not in read
 
@@ -198,13 +198,13 @@ def test_the_time_in_which_a_query_is_restarted_is_no_idle_time_of_its_instances
     scene = Scene(query)
     for at_s in (1000.0, 1005.0, 1010.0):
         query.finish(at_s, rows=100)
-        read = scene.look(at_s + 2.5)
+        read = scene.poll(at_s + 2.5)
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
     query = query.restarted()  # which took half a minute
     scene.driver.running = [query]
     for at_s in (1040.0, 1045.0):
         query.finish(at_s, rows=100)
-        read = scene.look(at_s + 2.5)
+        read = scene.poll(at_s + 2.5)
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
 
 
@@ -212,14 +212,14 @@ def test_the_first_batch_of_a_run_is_counted_apart_from_those_to_learn_from() ->
     query = FakeQuery("words")
     scene = Scene(query)
     query.finish(1000.0, rows=70, left=5)
-    read = scene.look(1002.5)
+    read = scene.poll(1002.5)
     assert read["words", Metric.FIRST_BATCH_TIME] == 2.0
-    assert scene.seen.batches == []
-    assert [(b.query, b.rows, b.backlog_rows) for b in scene.seen.first_batches] == [("words", 70, 5.0)]
+    assert scene.result.batches == []
+    assert [(b.query, b.rows, b.backlog_rows) for b in scene.result.first_batches] == [("words", 70, 5.0)]
     query.finish(1005.0, rows=30)
-    scene.look(1007.5)
-    assert [b.rows for b in scene.seen.batches] == [30]
-    assert scene.seen.first_batches == []
+    scene.poll(1007.5)
+    assert [b.rows for b in scene.result.batches] == [30]
+    assert scene.result.first_batches == []
 
 
 def test_the_last_batch_of_a_run_is_seen_and_the_next_run_dates_its_rows_from_there() -> None:
@@ -227,14 +227,14 @@ def test_the_last_batch_of_a_run_is_seen_and_the_next_run_dates_its_rows_from_th
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
         query.finish(at_s, rows=100)
-        scene.look(at_s + 2.5)
+        scene.poll(at_s + 2.5)
     query.finish(1010.0, rows=40)  # while it was being stopped
     again = query.restarted()
     scene.driver.running = [again]
     again.finish(1040.0, rows=300)
-    scene.look(1042.5)
-    assert [(b.batch_id, b.rows) for b in scene.seen.batches] == [(2, 40)]
-    (first,) = scene.seen.first_batches
+    scene.poll(1042.5)
+    assert [(b.batch_id, b.rows) for b in scene.result.batches] == [(2, 40)]
+    (first,) = scene.result.first_batches
     assert (first.rows, first.started_s, first.oldest_arrival_s) == (300, 1040.0, 1010.0)
 
 
@@ -243,14 +243,14 @@ def test_a_query_that_has_ended_is_told_of_once() -> None:
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
         query.finish(at_s, rows=100)
-        scene.look(at_s + 2.5)
+        scene.poll(at_s + 2.5)
     query.finish(1010.0, rows=40)
     scene.driver.running = []
-    scene.look(1012.5)
-    assert [b.rows for b in scene.seen.batches] == [40]
-    scene.look(1013.5)
-    assert scene.seen.batches == []
-    assert scene.monitor.running() == {}
+    scene.poll(1012.5)
+    assert [b.rows for b in scene.result.batches] == [40]
+    scene.poll(1013.5)
+    assert scene.result.batches == []
+    assert scene.monitor.current_batches() == {}
 
 
 # -- a driver that does not answer ----------------------------------------------------------------
@@ -264,21 +264,21 @@ def test_batches_that_ended_are_told_once_though_a_look_at_a_query_failed(questi
     for at_s in (1000.0, 1005.0):
         for query in queries:
             query.finish(at_s, rows=100)
-        scene.look(at_s + 2.5)
+        scene.poll(at_s + 2.5)
     for query in queries:
         query.finish(1010.0, rows=40)
     scene.driver.silent = {(question, query.name) for query in queries if silent in (query.name, "both")}
     for at_s in (1012.5, 1013.5):
         with pytest.raises(TargetError, match=f"no {question}"):
-            scene.look(at_s)
+            scene.poll(at_s)
     queries[0].finish(1014.0, rows=20)
     scene.driver.silent = set()
-    read = scene.look(1016.5)
-    told = sorted((batch.query, batch.batch_id, batch.rows) for batch in scene.seen.batches)
+    read = scene.poll(1016.5)
+    told = sorted((batch.query, batch.batch_id, batch.rows) for batch in scene.result.batches)
     assert told == [("a", 2, 40), ("a", 3, 20), ("b", 2, 40)]
     assert read["app", Metric.BATCH_ROWS] == 60.0
-    scene.look(1017.5)
-    assert scene.seen.batches == []
+    scene.poll(1017.5)
+    assert scene.result.batches == []
 
 
 def test_a_first_batch_is_told_and_its_read_limit_known_though_the_look_after_it_failed() -> None:
@@ -288,11 +288,11 @@ def test_a_first_batch_is_told_and_its_read_limit_known_though_the_look_after_it
     query.finish(1000.0, rows=70)
     scene.driver.silent = {("status", "words")}
     with pytest.raises(TargetError):
-        scene.look(1002.5)
+        scene.poll(1002.5)
     scene.driver.silent = set()
-    read = scene.look(1003.5)
+    read = scene.poll(1003.5)
     assert read["words", Metric.FIRST_BATCH_TIME] == 2.0
-    assert [b.rows for b in scene.seen.first_batches] == [70]
+    assert [b.rows for b in scene.result.first_batches] == [70]
     assert "words" in scene.monitor.read_limited()
 
 
@@ -301,15 +301,15 @@ def test_the_last_batches_of_a_query_that_ended_are_told_though_its_successor_ca
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
         query.finish(at_s, rows=100)
-        scene.look(at_s + 2.5)
+        scene.poll(at_s + 2.5)
     query.finish(1010.0, rows=40)
     scene.driver.running = [FakeQuery("next")]
     scene.driver.silent = {("trigger", "next")}
     with pytest.raises(TargetError):
-        scene.look(1012.5)
+        scene.poll(1012.5)
     scene.driver.silent = set()
-    scene.look(1013.5)
-    assert [b.rows for b in scene.seen.batches] == [40]
+    scene.poll(1013.5)
+    assert [b.rows for b in scene.result.batches] == [40]
 
 
 def test_without_the_cpu_of_a_stage_a_batch_is_told_all_the_same() -> None:
@@ -318,6 +318,6 @@ def test_without_the_cpu_of_a_stage_a_batch_is_told_all_the_same() -> None:
     scene.driver.silent = {("stage", "")}
     for k in range(3):
         query.finish(1000.0 + 5 * k, rows=100)
-        read = scene.look(1002.5 + 5 * k)
+        read = scene.poll(1002.5 + 5 * k)
     assert read["count", Metric.ROWS_IN] == 100
     assert ("count", Metric.INSTANCE_CPU) not in read

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ebbflow.core.metrics import Metric
 from ebbflow.monitoring.collector import Collector
-from ebbflow.targets.spark.launch.local_cluster import LOG, start_local_agent
+from ebbflow.targets.spark.launch.local_cluster import AGENT_LOG, start_local_agent
 
 
 def test_a_local_agent_is_heard_and_ends_with_its_starter(tmp_path: Path, wait) -> None:
@@ -22,4 +22,4 @@ def test_a_local_agent_is_heard_and_ends_with_its_starter(tmp_path: Path, wait) 
     finally:
         collector.close()
         popen.kill()
-    assert (tmp_path / LOG).read_text() == ""
+    assert (tmp_path / AGENT_LOG).read_text() == ""

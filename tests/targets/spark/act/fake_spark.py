@@ -1,4 +1,4 @@
-"""An application of which executors come when told to, and leave when decommissioned; and the actuator on it."""
+"""A fake Spark application, and an actuator on it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.targets.spark.act.actuator import SparkActuator
+from ebbflow.targets.spark.act.cluster_capacity import Fit
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 
 
 class FakeQuery:
@@ -18,21 +19,21 @@ class FakeQuery:
 
 @dataclass
 class FakeSpark:
-    """Driver, monitor and cluster in one: executors come when told to, and leave when decommissioned."""
+    """Driver, monitor and cluster in one: tests add executors, and decommissioned ones leave."""
 
     clock: ManualClock
-    room: int = 100
+    capacity: int = 100
     busy: bool = False
-    obedient: bool = True
+    leaves_when_decommissioned: bool = True
     ids: list[str] = field(default_factory=lambda: ["0"])
     totals: list[int] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    decommissioned: list[str] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
     state: dict[str, int] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
     queries: list[Any] = field(default_factory=lambda: [FakeQuery()])
-    last_look: list[ExecutorInfo] | None = None
-    """What the monitor saw last; None: it looks all the time."""
+    last_poll: list[ExecutorInfo] | None = None
+    """What the monitor polled last; None if it is always up to date."""
 
     def executors(self) -> list[ExecutorInfo]:
         return [
@@ -40,8 +41,8 @@ class FakeSpark:
         ]
 
     @property
-    def present(self) -> list[ExecutorInfo]:
-        return self.executors() if self.last_look is None else self.last_look
+    def live_executors(self) -> list[ExecutorInfo]:
+        return self.executors() if self.last_poll is None else self.last_poll
 
     def last_progress(self) -> list[Any]:
         return []
@@ -57,8 +58,8 @@ class FakeSpark:
         return True
 
     def decommission(self, executor_id: str) -> bool:
-        self.told.append(executor_id)
-        if self.obedient:
+        self.decommissioned.append(executor_id)
+        if self.leaves_when_decommissioned:
             self.ids.remove(executor_id)
         return True
 
@@ -66,11 +67,11 @@ class FakeSpark:
         self.killed += executor_ids
         self.ids = [i for i in self.ids if i not in executor_ids]
 
-    def fits(self, executors: int, held: int) -> tuple[int, str]:
-        fit = max(0, min(executors, self.room - held))
-        return fit, "" if fit == executors else "no free cores"
+    def fit(self, executors: int, held: int) -> Fit:
+        fit = max(0, min(executors, self.capacity - held))
+        return Fit(fit, "" if fit == executors else "no free cores")
 
-    def come(self, *ids: str) -> None:
+    def add(self, *ids: str) -> None:
         self.ids += ids
 
 
@@ -78,21 +79,21 @@ class Scene:
     def __init__(self, *, min_nodes: int = 1, **spark: Any) -> None:
         self.clock = ManualClock(1000.0)
         self.spark = FakeSpark(self.clock, **spark)
-        self.tracker = ExecutorTracker(12.0)
+        self.requests = ExecutorRequests(12.0)
         fake: Any = self.spark
         self.actuator = SparkActuator(
-            fake, self.clock, fake, self.tracker, fake, min_nodes=min_nodes,
-            shrink_times=ShrinkTimes(between_batches_within_s=1.0, gone_within_s=5.0),
+            fake, self.clock, fake, self.requests, fake, min_nodes=min_nodes,
+            shrink_times=ShrinkTimes(pause_within_s=1.0, deadline_s=5.0),
         )  # fmt: skip
         self.actuator.requested = len(self.spark.ids)
-        self.look()
+        self.poll()
 
-    def look(self) -> None:
-        if self.spark.last_look is not None:
-            self.spark.last_look = self.spark.executors()
-        self.tracker.seen(self.clock.now_s(), self.spark.present)
-        if self.actuator.in_charge:
-            self.actuator.take_stock()
+    def poll(self) -> None:
+        if self.spark.last_poll is not None:
+            self.spark.last_poll = self.spark.executors()
+        self.requests.update(self.clock.now_s(), self.spark.live_executors)
+        if self.actuator.in_control:
+            self.actuator.reconcile()
 
     def drained(self) -> None:
         drain = self.actuator._drain

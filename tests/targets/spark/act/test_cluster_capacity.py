@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ebbflow.targets.spark.act import room as module
-from ebbflow.targets.spark.act.room import ClusterRoom
+from ebbflow.targets.spark.act import cluster_capacity as module
+from ebbflow.targets.spark.act.cluster_capacity import ClusterCapacity
 from ebbflow.targets.spark.driver import ExecutorInfo
 
 
@@ -18,7 +18,7 @@ class FakeDriver:
 
     settings: dict[str, str]
     master: str = "spark://host:7077"
-    present: list[ExecutorInfo] = field(
+    live_executors: list[ExecutorInfo] = field(
         default_factory=lambda: [ExecutorInfo("0", True, 2, 2, 0, 0, 0, 0, 0, 0, 0)]
     )
 
@@ -26,30 +26,30 @@ class FakeDriver:
         return self.settings.get(key, default)
 
 
-def room(monkeypatch: pytest.MonkeyPatch, free_cores: int = 100, **settings: Any) -> ClusterRoom:
+def capacity(monkeypatch: pytest.MonkeyPatch, free_cores: int = 100, **settings: Any) -> ClusterCapacity:
     worker = {"state": "ALIVE", "coresfree": free_cores, "memoryfree": 10_000_000}
     monkeypatch.setattr(module, "read_master_state", lambda url, timeout_s: {"workers": [worker]})
     driver: Any = FakeDriver(
         {f"spark.{key.replace('_', '.')}": str(value) for key, value in settings.items()}
     )
-    return ClusterRoom(driver, driver, "http://master")
+    return ClusterCapacity(driver, driver, "http://master")
 
 
 def test_what_was_asked_for_counts_against_cores_max_before_it_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limited = room(monkeypatch, cores_max=12, executor_cores=2)
-    assert limited.fits(4, held=2) == (4, "")
-    assert limited.fits(4, held=4) == (2, "spark.cores.max allows 6 executors")
-    assert limited.fits(4, held=9) == (0, "spark.cores.max allows 6 executors")
+    limited = capacity(monkeypatch, cores_max=12, executor_cores=2)
+    assert limited.fit(4, held=2) == (4, "")
+    assert limited.fit(4, held=4) == (2, "spark.cores.max allows 6 executors")
+    assert limited.fit(4, held=9) == (0, "spark.cores.max allows 6 executors")
 
 
 def test_free_cores_are_what_the_master_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit, why = room(monkeypatch, free_cores=5, executor_cores=2).fits(4, held=1)
+    fit, why = capacity(monkeypatch, free_cores=5, executor_cores=2).fit(4, held=1)
     assert fit == 2
-    assert "5 core(s) free" in why
+    assert "5 free cores" in why
 
 
 def test_other_masters_keep_their_room_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     driver: Any = FakeDriver({"spark.cores.max": "2"}, master="yarn")
-    assert ClusterRoom(driver, driver).fits(4, held=9) == (4, "")
+    assert ClusterCapacity(driver, driver).fit(4, held=9) == (4, "")

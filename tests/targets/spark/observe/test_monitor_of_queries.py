@@ -10,9 +10,9 @@ import pytest
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.metrics import Metric
 from ebbflow.targets.spark.driver import QueryStatus
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 from ebbflow.targets.spark.observe.monitor import SparkMonitor
 from ebbflow.targets.spark.observe.progress import Progress, SourceProgress
-from ebbflow.targets.spark.observe.tracking import ExecutorTracker
 from ebbflow.targets.spark.operators.row_counts import RowCounts
 
 
@@ -83,10 +83,10 @@ def looked_at(
 ) -> SparkMonitor:
     clock = ManualClock(100.0)
     driver: Any = FakeDriver(clock, limits, **options)
-    monitor = SparkMonitor(driver, clock, ExecutorTracker(12.0), operators or {})
+    monitor = SparkMonitor(driver, clock, ExecutorRequests(12.0), operators or {})
     for _ in range(3):
         clock.advance(1.0)
-        monitor.look()
+        monitor.poll()
     return monitor
 
 
@@ -121,7 +121,7 @@ def test_a_limit_that_hides_what_it_leaves_behind_is_none() -> None:
 
 def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
     monitor._clock.advance(1.0)  # type: ignore[attr-defined]
-    return [(r.subject, r.value) for r in monitor.look().readings if r.metric is Metric.BACKLOG]
+    return [(r.subject, r.value) for r in monitor.poll().readings if r.metric is Metric.BACKLOG]
 
 
 def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
@@ -149,5 +149,5 @@ def test_of_a_query_that_has_just_been_restarted_nobody_knows_what_waits() -> No
 def test_a_query_that_is_being_restarted_is_still_known() -> None:
     monitor = looked_at({"a": True})
     monitor._driver.running = [Query("a", "another run")]  # type: ignore[attr-defined]
-    monitor.look()
+    monitor.poll()
     assert "a" in monitor.read_limited()

@@ -24,7 +24,7 @@ def test_who_holds_cached_data_stays_while_another_can_leave() -> None:
     scene = Scene(ids=["0", "1", "2"], cached={"2": 4}, state={"0": 9, "1": 9})
     requested, infeasible, note = scene.actuator.set_nodes(2)
     assert (requested, infeasible) == (2, 0)
-    assert note == "letting go executor 1, with 9 state partition(s) to load elsewhere"
+    assert note == "removing executor 1, 9 state partitions to reload on other executors"
     scene.drained()
     assert scene.spark.ids == ["0", "2"]
 
@@ -34,13 +34,13 @@ def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so
     held = "executor 0, executor 2 hold cached data that Spark would lose"
     requested, infeasible, note = scene.actuator.set_nodes(1)
     assert (requested, infeasible) == (2, 1)
-    assert note == f"letting go executor 1, with 0 state partition(s) to load elsewhere; {held}"
+    assert note == f"removing executor 1, 0 state partitions to reload on other executors; {held}"
     scene.drained()
-    scene.look()
+    scene.poll()
     assert scene.spark.totals[-1] == 2
     assert scene.actuator.set_nodes(1) == (2, 0, ""), "it was told"
     assert scene.actuator.under_way() == []
-    assert (scene.spark.told, scene.spark.killed) == (["1"], [])
+    assert (scene.spark.decommissioned, scene.spark.killed) == (["1"], [])
     scene.spark.cached.clear()
     assert scene.actuator.set_nodes(1)[0] == 1, "it was unpersisted"
     scene.drained()
@@ -49,7 +49,7 @@ def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so
 
 def test_who_cannot_leave_is_told_once_and_spark_is_left_in_peace() -> None:
     scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
-    scene.spark.last_look = scene.spark.executors()
+    scene.spark.last_poll = scene.spark.executors()
     calls: list[str] = []
     for name in ("executors", "state_partitions_by_executor", "request_total"):
         asked = getattr(scene.spark, name)
@@ -72,21 +72,21 @@ def test_who_cannot_leave_is_told_again_once_something_has_changed(change: str) 
         assert scene.actuator.set_nodes(2)[:2] == (3, 1)
         assert scene.actuator.set_nodes(1)[:2] == (3, 2)
     elif change == "another executor":
-        scene.spark.come("3")
-        scene.look()
+        scene.spark.add("3")
+        scene.poll()
         requested, infeasible, note = scene.actuator.set_nodes(1)
         assert (requested, infeasible) == (3, 2)
-        assert note.startswith("letting go executor 3")
+        assert note.startswith("removing executor 3")
         scene.drained()
     elif change == "a holder less":
         scene.spark.ids.remove("2")
-        scene.look()
+        scene.poll()
         assert scene.actuator.set_nodes(1)[:2] == (2, 1), (
             "the one that Spark would replace it with is taken back"
         )
     else:
         scene.spark.cached = {"0": 1}
-        scene.look()
+        scene.poll()
         assert scene.actuator.set_nodes(1)[:2] == (1, 0)
         scene.drained()
         assert scene.spark.ids == ["0"]
@@ -100,7 +100,7 @@ class Application:
         self.scene = scene
 
     def observe(self) -> Observation:
-        self.scene.look()
+        self.scene.poll()
         actuator, nodes = self.scene.actuator, len(self.scene.actuator.staying())
         return Observation(
             time_s=self.scene.clock.now_s(), pipeline=Pipeline.chain("words", "count"), layout=Layout.of(nodes),
@@ -169,8 +169,8 @@ def test_who_came_to_hold_cached_data_while_a_pause_was_waited_for_stays() -> No
     scene.spark.status = caching  # type: ignore[method-assign]
     assert scene.actuator.set_nodes(1)[0] == 1
     scene.drained()
-    assert scene.spark.told == ["1"]
+    assert scene.spark.decommissioned == ["1"]
     assert scene.spark.totals[-1] == 2
-    scene.look()
+    scene.poll()
     assert scene.actuator.requested == 2
     assert [e.id for e in scene.actuator.staying()] == ["0", "2"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ebbflow.errors import InputError
-from ebbflow.targets.spark.launch.settings import cores_of_an_executor
+from ebbflow.targets.spark.launch.settings import cores_per_executor
 from ebbflow.targets.spark.launch.submit import _submit_arguments, check_submit_arguments
 
 KEY = "PYSPARK_SUBMIT_ARGS"
@@ -69,7 +69,7 @@ def test_without_one_those_of_the_machine_count(monkeypatch: pytest.MonkeyPatch,
         ("--properties-file none.conf pyspark-shell", r"none\.conf, which cannot be read: No such file"),
         (
             "--conf 'spark.a=1 pyspark-shell",
-            "PYSPARK_SUBMIT_ARGS cannot be read: no closing quotation; it is --conf",
+            "PYSPARK_SUBMIT_ARGS is invalid: no closing quotation; it is --conf",
         ),
     ],
 )
@@ -84,4 +84,4 @@ def test_what_cannot_be_read_is_told_before_anything_is_started(
 @pytest.mark.parametrize("cores", ["²", "0", "-1", "two", "1.5", "٣"])
 def test_cores_that_are_no_number_are_refused(cores: str) -> None:
     with pytest.raises(InputError, match="is not a number of cores; write 1 or more"):
-        cores_of_an_executor({"spark.executor.cores": cores})
+        cores_per_executor({"spark.executor.cores": cores})

@@ -54,7 +54,7 @@ class Started:
 def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     stopped: list[object] = []
 
-    def stop(query: Any, within_s: float, *, or_in_one: bool = True) -> bool:
+    def stop(query: Any, within_s: float, *, interrupt: bool = True) -> bool:
         stopped.append(query)
         query.isActive = False
         return True
@@ -78,10 +78,10 @@ def managed(session: Session, kept: str | None = None) -> ManagedQuery:
 @pytest.mark.parametrize(
     ("session", "kept", "wanted", "message"),
     [
-        (Session(), None, {"count": 3}, "but 2 and 3 were wanted; scale them together"),
-        (Session(HDFS), None, {"count": 3, "rank": 3}, "from 2 to 3 partitions in a HDFSBacked.*start it on"),
-        (Session(ROCKS), HDFS, {"count": 3, "rank": 3}, "in a HDFSBackedStateStoreProvider"),
-        (Session(manager=False), None, {"count": 3, "rank": 3}, "on Spark 4.1.0; that needs Spark 4.2"),
+        (Session(), None, {"count": 3}, "not 2 and 3; scale them together"),
+        (Session(HDFS), None, {"count": 3, "rank": 3}, "from 2 to 3 partitions in HDFSBacked.*start it on"),
+        (Session(ROCKS), HDFS, {"count": 3, "rank": 3}, "in HDFSBackedStateStoreProvider"),
+        (Session(manager=False), None, {"count": 3, "rank": 3}, "on Spark 4.1.0; it takes Spark 4.2"),
     ],
 )
 def test_a_shape_that_cannot_be_had_stops_nothing(
@@ -129,7 +129,7 @@ def test_a_restart_tells_how_long_its_parts_took(
     query = managed(session)
     assert query.last_restart is None
     monkeypatch.setattr(restart.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(restart, "stop_between_batches", lambda query, within_s, or_in_one: pass_time(3.0))
+    monkeypatch.setattr(restart, "stop_between_batches", lambda query, within_s, interrupt: pass_time(3.0))
     session._streamingCheckpointManager.repartition = lambda _, count: pass_time(0.5)
     start = query._start
     query._start = lambda sizes: pass_time(6.5) and start(sizes)  # type: ignore[assignment]
@@ -160,7 +160,7 @@ def test_one_that_ended_by_itself_stays_so(stops: list[object]) -> None:
 
 
 def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def time_out(query: Any, within_s: float, *, or_in_one: bool) -> bool:
+    def time_out(query: Any, within_s: float, *, interrupt: bool) -> bool:
         raise TimeoutError("Stream Execution thread for stream words failed to stop within 500 milliseconds")
 
     monkeypatch.setattr(restart, "stop_between_batches", time_out)
@@ -174,8 +174,8 @@ def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: p
 
 
 def test_one_that_cannot_be_stopped_between_batches_runs_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_pause(query: Any, within_s: float, *, or_in_one: bool) -> bool:
-        assert not or_in_one
+    def no_pause(query: Any, within_s: float, *, interrupt: bool) -> bool:
+        assert not interrupt
         raise TargetError("query words showed no pause between two batches")
 
     monkeypatch.setattr(restart, "stop_between_batches", no_pause)
@@ -194,7 +194,7 @@ def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_re
     query = managed(Session())
     start, query._start = query._start, lambda sizes: {}["no executors"]
     with pytest.raises(
-        TargetError, match=r"cannot run with .*; nor does it start as it was, so it is stopped"
+        TargetError, match=r"cannot run with .*; restarting it unchanged failed too, so it is stopped"
     ):
         query.restart({"tag": 4})
     assert not running(query)

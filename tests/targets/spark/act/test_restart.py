@@ -81,9 +81,9 @@ def test_a_batch_given_up_by_a_stop_is_finished_before_the_state_is_repartitione
     def take(batch, batch_id) -> None:
         latest.update({row["key"]: row["count"] for row in batch.collect()})
 
-    def stop_in_a_batch(query, within_s, *, or_in_one=True) -> bool:
+    def stop_in_a_batch(query, within_s, *, interrupt=True) -> bool:
         if torn:
-            return stop_between_batches(query, within_s, or_in_one=or_in_one)
+            return stop_between_batches(query, within_s, interrupt=interrupt)
         while not torn:  # a plain stop tears the batch it hits, if it hits one
             wait(lambda: managed.query.status["isTriggerActive"], "a batch")
             managed.query.stop()

@@ -20,7 +20,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 EBBFLOW = str(Path(sys.executable).parent / "ebbflow")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 WORD_COUNT = (
     Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming/structured_network_wordcount.py"
 )

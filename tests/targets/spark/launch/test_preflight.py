@@ -6,7 +6,7 @@ import pytest
 
 from ebbflow.core.machine import cores
 from ebbflow.errors import InputError
-from ebbflow.targets.spark.launch.masters import check_master, check_master_to_scale, slots_here
+from ebbflow.targets.spark.launch.preflight import check_master, check_master_to_scale, local_slots
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from ebbflow.targets.spark.launch.masters import check_master, check_master_to_s
 )
 def test_masters_within_this_machine_are_those_of_spark(master, slots) -> None:
     check_master(master)
-    assert slots_here(master) == slots
+    assert local_slots(master) == slots
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_masters_within_this_machine_are_those_of_spark(master, slots) -> None:
      "local-cluster[2,1]", "local-cluster[*,1,1024]", "local-cluster[0,1,1024]", "local-cluster"],
 )  # fmt: skip
 def test_what_looks_like_one_and_is_none_is_told(master) -> None:
-    assert slots_here(master) is None
+    assert local_slots(master) is None
     with pytest.raises(InputError, match="is not a master; write"):
         check_master(master)
 

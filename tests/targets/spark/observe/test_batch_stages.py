@@ -9,7 +9,7 @@ import pytest
 
 from ebbflow.core.batches import Batch
 from ebbflow.targets.spark.driver import JobInfo, QueryStatus, StageInfo
-from ebbflow.targets.spark.observe.batches import QueryFollower
+from ebbflow.targets.spark.observe.batches import QueryMonitor
 from ebbflow.targets.spark.observe.progress import Progress, SourceProgress
 from ebbflow.targets.spark.operators.row_counts import RowCounts
 
@@ -89,15 +89,15 @@ class World:
         self.driver = Driver()
         driver: Any = self.driver
         query: Any = Query()
-        self.follower = QueryFollower(driver, query)
+        self.query = QueryMonitor(driver, query)
         self.now_s = 1000.0
 
-    def look(self, *, ended: int, done: int, known: int | None = None, is_last: bool = False) -> list[Batch]:
+    def poll(self, *, ended: int, done: int, known: int | None = None, is_last: bool = False) -> list[Batch]:
         """What a look brings when so many jobs have ended and the last batch whose end was told is this one."""
         self.driver.ended, self.driver.done, self.driver.known = ended, done, known or done
         self.now_s += 1.0
-        found = self.follower.look(self.now_s, slots=2, changed_s=0.0, is_last=is_last)
-        return [*found.untimed, *found.batches]
+        found = self.query.poll(self.now_s, slots=2, changed_s=0.0, is_last=is_last)
+        return [*found.first_batches, *found.batches]
 
 
 def tasks(batches: list[Batch]) -> list[tuple[int, list[int]]]:
@@ -110,75 +110,75 @@ ALL = [1, 2, 3]
 @pytest.mark.parametrize("begun", [0, 1, 2])
 def test_jobs_of_the_batch_that_runs_are_left_for_when_it_has_ended(begun: int) -> None:
     world = World()
-    assert tasks(world.look(ended=0, done=3)) == [(0, ALL)]
-    assert tasks(world.look(ended=1, done=6 + begun, known=7 + begun)) == [(1, ALL)]
-    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)]
+    assert tasks(world.poll(ended=0, done=3)) == [(0, ALL)]
+    assert tasks(world.poll(ended=1, done=6 + begun, known=7 + begun)) == [(1, ALL)]
+    assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)]
 
 
 @pytest.mark.parametrize(("done", "known"), [(5, 6), (4, 5), (3, 4), (3, 3), (4, 4), (5, 5), (4, 6)])
 def test_a_batch_whose_stages_are_told_late_is_taken_in_with_all_of_them(done: int, known: int) -> None:
     world = World()
-    world.look(ended=0, done=3)
-    assert world.look(ended=1, done=done, known=known) == []
-    assert tasks(world.look(ended=1, done=6)) == [(1, ALL)]
-    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)]
+    world.poll(ended=0, done=3)
+    assert world.poll(ended=1, done=done, known=known) == []
+    assert tasks(world.poll(ended=1, done=6)) == [(1, ALL)]
+    assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)]
 
 
 def test_batches_before_the_one_that_lacks_stages_do_not_wait_for_it() -> None:
     world = World()
-    world.look(ended=0, done=3)
-    assert tasks(world.look(ended=2, done=7, known=9)) == [(1, ALL)]
-    assert tasks(world.look(ended=3, done=12)) == [(2, ALL), (3, ALL)]
+    world.poll(ended=0, done=3)
+    assert tasks(world.poll(ended=2, done=7, known=9)) == [(1, ALL)]
+    assert tasks(world.poll(ended=3, done=12)) == [(2, ALL), (3, ALL)]
 
 
 def test_a_stage_that_never_ends_holds_a_batch_up_for_one_look_only() -> None:
     world = World()
-    world.look(ended=0, done=3)
-    assert world.look(ended=1, done=5, known=6) == []
-    assert tasks(world.look(ended=1, done=5, known=6)) == [(1, [])], "none rather than half of them"
-    assert tasks(world.look(ended=2, done=9)) == [(2, ALL)], "though what was stuck has ended since"
+    world.poll(ended=0, done=3)
+    assert world.poll(ended=1, done=5, known=6) == []
+    assert tasks(world.poll(ended=1, done=5, known=6)) == [(1, [])], "none rather than half of them"
+    assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)], "though what was stuck has ended since"
 
 
 def test_one_that_is_stuck_costs_no_other_batch_its_stages() -> None:
     world = World()
-    world.look(ended=0, done=3)
-    assert world.look(ended=1, done=3, known=6) == []
+    world.poll(ended=0, done=3)
+    assert world.poll(ended=1, done=3, known=6) == []
     world.driver.forgotten = {5}
-    assert tasks(world.look(ended=4, done=15)) == [(1, []), (2, ALL), (3, ALL), (4, ALL)]
+    assert tasks(world.poll(ended=4, done=15)) == [(1, []), (2, ALL), (3, ALL), (4, ALL)]
 
 
 def test_a_batch_with_a_stage_that_is_forgotten_gets_none() -> None:
     world = World()
-    world.look(ended=0, done=3)
+    world.poll(ended=0, done=3)
     world.driver.forgotten = {3}
-    assert world.look(ended=1, done=6) == []
-    assert tasks(world.look(ended=2, done=9)) == [(1, []), (2, ALL)]
+    assert world.poll(ended=1, done=6) == []
+    assert tasks(world.poll(ended=2, done=9)) == [(1, []), (2, ALL)]
 
 
 def test_fewer_stages_are_believed_at_the_second_look_and_from_then_on() -> None:
     """Every batch behind the first has one job."""
     world = World()
-    world.look(ended=0, done=3)
+    world.poll(ended=0, done=3)
     world.driver.only_first_jobs = True
-    assert world.look(ended=1, done=6) == []
-    assert tasks(world.look(ended=1, done=6)) == [(1, [1])]
-    assert tasks(world.look(ended=2, done=9)) == [(2, [1])]
+    assert world.poll(ended=1, done=6) == []
+    assert tasks(world.poll(ended=1, done=6)) == [(1, [1])]
+    assert tasks(world.poll(ended=2, done=9)) == [(2, [1])]
 
 
 def test_the_last_look_takes_in_all_that_has_ended() -> None:
     world = World()
-    world.look(ended=0, done=3)
-    assert tasks(world.look(ended=2, done=8, known=9, is_last=True)) == [(1, ALL), (2, [])]
+    world.poll(ended=0, done=3)
+    assert tasks(world.poll(ended=2, done=8, known=9, is_last=True)) == [(1, ALL), (2, [])]
 
 
 def test_a_query_whose_batch_is_held_back_is_not_idle() -> None:
     world = World()
-    world.look(ended=0, done=3)
-    world.look(ended=1, done=6)
-    tracker = world.follower.tracker
+    world.poll(ended=0, done=3)
+    world.poll(ended=1, done=6)
+    tracker = world.query.arrivals
     rate_per_s = tracker.rate_per_s
     world.driver.idle = True
-    assert world.look(ended=2, done=7, known=9) == []
+    assert world.poll(ended=2, done=7, known=9) == []
     assert (tracker.rate_per_s, tracker.is_idle) == (rate_per_s, False)
     assert rate_per_s > 0
     assert tracker.running_since_s is None, "it has ended"
@@ -186,4 +186,4 @@ def test_a_query_whose_batch_is_held_back_is_not_idle() -> None:
 
 def test_a_query_of_which_no_stage_is_ever_told_is_not_held_up() -> None:
     world = World()
-    assert [tasks(world.look(ended=each, done=0)) for each in range(3)] == [[(0, [])], [(1, [])], [(2, [])]]
+    assert [tasks(world.poll(ended=each, done=0)) for each in range(3)] == [[(0, [])], [(1, [])], [(2, [])]]
