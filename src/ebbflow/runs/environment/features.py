@@ -36,20 +36,21 @@ class Feature:
 
 
 FEATURES = (
-    Feature(name="rate", low=0.0, high=4.0, meaning="arrival rate ÷ best rate of the most nodes"),
-    Feature(name="rise", low=-4.0, high=4.0, meaning="slope of the arrival rate over the last minute, as the "
-            "change it brings in a minute ÷ best rate of the most nodes"),
-    Feature(name="backlog", low=0.0, high=10.0, meaning="rows not processed ÷ best rate of the nodes that work, "
-            "so seconds of work, ÷ SLO"),
-    Feature(name="freshness", low=0.0, high=10.0, meaning="age of the oldest row not processed ÷ SLO"),
-    Feature(name="working", low=0.0, high=1.0, meaning="nodes that work ÷ most nodes"),
-    Feature(name="requested", low=0.0, high=1.0, meaning="nodes asked for ÷ most nodes"),
-    Feature(name="held", low=0.0, high=2.0, meaning="nodes paid for, leaving ones too, ÷ most nodes"),
-    Feature(name="busy", low=0.0, high=1.0, meaning="share of the slots' time that tasks took in the last batch, "
-            "of its trigger interval at least; of the nodes' CPU on a continuous engine"),
-    Feature(name="calm", low=0.0, high=1.0, meaning="time since the size last changed ÷ 5 minutes"),
-    Feature(name="lead", low=0.0, high=10.0, meaning="lead time of a node, as seen so far, ÷ SLO"),
-    Feature(name="blind", low=0.0, high=1.0, meaning="age of all this ÷ 1 minute; 0 unless metrics are missing"),
+    Feature(name="rate", low=0.0, high=4.0, meaning="arrival rate ÷ best rate of the maximum number of nodes"),
+    Feature(name="rise", low=-4.0, high=4.0, meaning="slope of the arrival rate over the last minute: its change "
+            "per minute ÷ best rate of the maximum number of nodes"),
+    Feature(name="backlog", low=0.0, high=10.0, meaning="unprocessed rows ÷ best rate of the working nodes (seconds "
+            "of work) ÷ SLO"),
+    Feature(name="freshness", low=0.0, high=10.0, meaning="age of the oldest unprocessed row ÷ SLO"),
+    Feature(name="working", low=0.0, high=1.0, meaning="working nodes ÷ maximum"),
+    Feature(name="requested", low=0.0, high=1.0, meaning="requested nodes ÷ maximum"),
+    Feature(name="held", low=0.0, high=2.0, meaning="nodes that cost money, including leaving ones, ÷ maximum"),
+    Feature(name="busy", low=0.0, high=1.0, meaning="busy share of the slots in the last batch or its trigger "
+            "interval, if longer; of the nodes' CPU on a continuous engine"),
+    Feature(name="calm", low=0.0, high=1.0, meaning="time since the last change of size ÷ 5 minutes"),
+    Feature(name="lead", low=0.0, high=10.0, meaning="measured lead time of a node ÷ SLO"),
+    Feature(name="blind", low=0.0, high=1.0, meaning="age of the observation ÷ 1 minute; 0 unless metrics are "
+            "missing"),
 )  # fmt: skip
 """What an observation is made of, in its order."""
 
