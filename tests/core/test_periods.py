@@ -1,4 +1,4 @@
-"""A peer's period stays its period, however seldom it is looked at."""
+"""A period keeps its length, however seldom it is checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ebbflow.core.periods import Every
 
 
 @pytest.mark.parametrize("period_s", [1.0, 15.0, 30.0, 45.0, 60.0])
-def test_at_a_cycle_of_ten_seconds_the_mean_period_is_its_own(period_s: float) -> None:
+def test_checked_every_ten_seconds_the_mean_period_is_exact(period_s: float) -> None:
     every = Every(period_s)
     times = [due for k in range(361) for due in every.due(10.0 * k)]
     assert times == [period_s * k for k in range(round(3600 / period_s) + 1)]
@@ -20,18 +20,20 @@ def test_at_a_cycle_of_ten_seconds_the_mean_period_is_its_own(period_s: float) -
     period_s=st.sampled_from([0.1, 1.0, 7.0, 15.0]),
     steps_s=st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40),
 )
-def test_every_period_is_seen_once_at_the_first_look_after_it(period_s: float, steps_s: list[float]) -> None:
+def test_every_period_is_reported_once_by_the_first_call_after_it(
+    period_s: float, steps_s: list[float]
+) -> None:
     every, now_s = Every(period_s), 0.0
-    seen = [every.due(0.0)]
+    reported = [every.due(0.0)]
     for step_s in steps_s:
         before_s, now_s = now_s, now_s + step_s
-        seen.append(every.due(now_s))
-        assert all(before_s - 1e-3 < due_s <= now_s + 1e-3 for due_s in seen[-1])
-    times = [due_s for look in seen for due_s in look]
+        reported.append(every.due(now_s))
+        assert all(before_s - 1e-3 < due_s <= now_s + 1e-3 for due_s in reported[-1])
+    times = [due_s for times in reported for due_s in times]
     assert times == pytest.approx([period_s * k for k in range(len(times))])
     assert now_s - times[-1] < period_s + 1e-3
 
 
-def test_time_that_stands_still_or_goes_back_is_nothing_new() -> None:
+def test_time_that_stands_still_or_goes_back_is_not_due() -> None:
     every = Every(10.0)
     assert [every.due(t) for t in (20.0, 20.0, 5.0, 29.0, 30.0)] == [(20.0,), (), (), (), (30.0,)]

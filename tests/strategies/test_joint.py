@@ -22,7 +22,7 @@ PIPELINE = chain("app", 1.0)
 
 
 def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **changes: Any) -> Decision:
-    """Its decision after two minutes in which instances and nodes used so much."""
+    """Its first decision, with instances and nodes this busy."""
     strategy, windows, decision = Joint(), Windows(), None
     for k in range(13):
         now_s = 10.0 * k
@@ -45,7 +45,7 @@ def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **change
         }  # fmt: skip
         decision = strategy.decide(Snapshot(**{**usual, **changes}))
         if k < 6:
-            assert decision.wanted == layout, "it waits for its assessment"
+            assert decision.wanted == layout, "waits for its assessment"
         elif k == 6:
             return decision
     raise AssertionError
@@ -72,8 +72,8 @@ def test_a_step_by_hand(a: float, b: float, nodes: list[float], wanted: Layout) 
 
 
 def on_batches(age_s: float, running_s: float, **changes: Any) -> Decision:
-    """Its decision a minute after a batch that kept half of two nodes busy, while the next had run for so long when it
-    was looked at, which is so long ago."""
+    """Its decision a minute after a batch that kept half of two nodes busy. The next batch had run for ``running_s`` at
+    the observation, which is ``age_s`` old."""
     strategy, layout = Joint(), Layout.of(2)
     stages = (StageRun(index=0, tasks=8, task_time_s=40.0, cpu_time_s=40.0, wall_s=5.0, longest_task_s=5.0),)
     done = Batch(
@@ -81,7 +81,7 @@ def on_batches(age_s: float, running_s: float, **changes: Any) -> Decision:
         arrival_rate_per_s=10.0, backlog_rows=0.0, oldest_arrival_s=-10.0, stages=stages,
     )  # fmt: skip
 
-    def look(now_s: float, **shown: Any) -> Decision:
+    def decide(now_s: float, **shown: Any) -> Decision:
         usual: dict[str, Any] = {
             "now_s": now_s, "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout,
             "windows": Windows(), "batches": (), "under_way": (), "limits": Limits(min_nodes=1, max_nodes=6),
@@ -89,20 +89,20 @@ def on_batches(age_s: float, running_s: float, **changes: Any) -> Decision:
         }  # fmt: skip
         return strategy.decide(Snapshot(**{**usual, **shown}))
 
-    look(9.5, batches=(done,), queries={"app": None})
-    return look(70.0, data_age_s=age_s, queries={"app": 70.0 - age_s - running_s}, **changes)
+    decide(9.5, batches=(done,), queries={"app": None})
+    return decide(70.0, data_age_s=age_s, queries={"app": 70.0 - age_s - running_s}, **changes)
 
 
 @pytest.mark.parametrize(("running_s", "nodes"), [(4.0, 2), (12.0, 3)])
 @pytest.mark.parametrize("age_s", [0.0, 9.0])
-def test_a_batch_outlasts_its_interval_by_when_it_was_looked_at(
+def test_whether_a_batch_outlasts_its_interval_is_judged_at_the_observation(
     age_s: float, running_s: float, nodes: int
 ) -> None:
     assert on_batches(age_s, running_s).wanted.main_nodes == nodes, "it may have ended since"
 
 
 @pytest.mark.parametrize("age_s", [0.0, 9.0])
-def test_a_node_that_was_read_shortly_before_the_look_counts(age_s: float) -> None:
+def test_a_node_counts_if_it_was_read_shortly_before_the_observation(age_s: float) -> None:
     windows, seen_s = Windows(), 70.0 - age_s
     windows.add([Reading(seen_s - 40.0, "node-0", Metric.NODE_CPU, 0.9)])  # it left
     windows.add([Reading(seen_s - 10.0, "node-1", Metric.NODE_CPU, 0.6)])
@@ -124,7 +124,7 @@ def test_an_operator_at_its_most_instances_adds_no_node() -> None:
 def test_a_clock_that_is_set_back_delays_joint_by_a_period_at_most() -> None:
     strategy, windows = Joint(), Windows()
 
-    def look(now_s: float, a: float) -> Decision:
+    def decide(now_s: float, a: float) -> Decision:
         layout = Layout.of(2, a=2, b=2)
         readings = [Reading(now_s, f"node-{n}", Metric.NODE_CPU, 0.5) for n in range(2)]
         for name, used in (("a", a), ("b", 0.5)):
@@ -142,14 +142,14 @@ def test_a_clock_that_is_set_back_delays_joint_by_a_period_at_most() -> None:
         )  # fmt: skip
 
     for k in range(13):
-        look(36_000.0 + 10.0 * k, 0.5)
+        decide(36_000.0 + 10.0 * k, 0.5)
     strategy.start_over(32_400.0)
     windows = Windows()
-    acted = [k for k in range(13) if look(32_400.0 + 10.0 * k, 0.9).wanted.main_nodes == 3]
+    acted = [k for k in range(13) if decide(32_400.0 + 10.0 * k, 0.9).wanted.main_nodes == 3]
     assert acted[0] == 6
 
 
-# -- an operator that waits, on batches ----------------------------------------------------------------
+# -- operators whose tasks wait, on batches ----------------------------------------------------------------
 
 
 def waiting(
@@ -157,15 +157,16 @@ def waiting(
     task_s: float,
     *,
     nodes: int = 1,
-    told: bool = True,
+    reported: bool = True,
     duration_s: float = 4.0,
     left: float = 0.0,
     slow_first_s: float | None = None,
     node_cpu: float | None = None,
 ) -> Decision:
-    """Its decision after a minute of batches every 5 s, in which lookups use 2 % of a core and each holds its slot
-    for so long. ``told``: whether the batches say how many instances there were, and so which stage is theirs.
-    ``slow_first_s``: of the tasks of the last batch but one, the first on a new node. ``node_cpu``: of each node."""
+    """Its decision after a minute of batches every 5 s, whose lookups use 2 % of a core and hold a slot for ``task_s``.
+
+    ``reported``: whether batches have the number of instances, and so the stage of the operator. ``slow_first_s``: time
+    of the tasks of the last batch but one, the first on a new node. ``node_cpu``: of each node."""
     strategy, windows, decision = Joint(most_instances=4), Windows(), None
     layout = Layout.of(nodes, enrich=tasks)
     for k in range(1, 14):
@@ -175,7 +176,7 @@ def waiting(
             index=0, tasks=tasks, task_time_s=tasks * each_s, cpu_time_s=0.1, wall_s=duration_s, longest_task_s=each_s
         )  # fmt: skip
         run = OperatorRun(
-            name="enrich", rows_in=100, rows_out=100, cpu_s=0.1, instances=tasks if told else None
+            name="enrich", rows_in=100, rows_out=100, cpu_s=0.1, instances=tasks if reported else None
         )
         batch = Batch(
             query="app", batch_id=k, started_s=now_s - duration_s, duration_s=duration_s, rows=100, slots=nodes,
@@ -195,39 +196,39 @@ def waiting(
     return decision
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("reported", [True, False])
 @pytest.mark.parametrize(
     ("task_s", "left"),
     [(1.2, 0.0), (0.5, 9999.0)],
-    ids=["the slots are busy", "rows are left behind"],
+    ids=["the slots are busy", "a backlog remains"],
 )
-def test_an_operator_that_waits_loses_no_instance_under_overload(
-    told: bool, task_s: float, left: float
+def test_an_operator_whose_tasks_wait_loses_no_instance_under_overload(
+    reported: bool, task_s: float, left: float
 ) -> None:
-    decision = waiting(4, task_s, told=told, left=left)
+    decision = waiting(4, task_s, reported=reported, left=left)
     assert decision.wanted.parallelism == {"enrich": 4}
 
 
-def test_an_operator_that_waits_is_judged_by_how_long_its_tasks_run() -> None:
+def test_an_operator_whose_tasks_wait_is_judged_by_how_long_they_run() -> None:
     decision = waiting(2, 3.6, nodes=2)
     assert decision.inputs["enrich core"] == pytest.approx(0.72)
     assert decision.wanted == Layout.of(3, enrich=3)
 
 
-def test_an_operator_that_neither_works_nor_waits_is_scaled_in_on_batches_too() -> None:
+def test_an_underused_operator_is_scaled_in_on_batches_too() -> None:
     assert waiting(2, 0.5, nodes=2).wanted == Layout.of(2, enrich=1)
-    assert waiting(2, 0.5, nodes=2, told=False).wanted == Layout.of(2, enrich=1)
+    assert waiting(2, 0.5, nodes=2, reported=False).wanted == Layout.of(2, enrich=1)
 
 
-def test_the_first_tasks_on_a_new_node_say_nothing_of_the_next() -> None:
+def test_the_first_tasks_on_a_new_node_do_not_count() -> None:
     assert waiting(2, 3.0, nodes=2, slow_first_s=40.0).wanted == Layout.of(2, enrich=2)  # 0.6 of the time
 
 
-def test_rows_that_have_just_come_are_none_that_were_left_behind() -> None:
+def test_rows_that_have_just_arrived_are_no_backlog() -> None:
     assert waiting(2, 0.5, nodes=2, left=40.0).wanted == Layout.of(2, enrich=1)
 
 
-def test_a_node_whose_tasks_wait_is_no_idle_node() -> None:
+def test_a_node_whose_tasks_wait_is_not_idle() -> None:
     assert waiting(2, 3.0, nodes=2, node_cpu=0.05).wanted == Layout.of(2, enrich=2)
     assert waiting(2, 3.0, nodes=2, node_cpu=0.85).wanted == Layout.of(3, enrich=2)
     assert waiting(2, 1.5, nodes=2, node_cpu=0.05).wanted == Layout.of(1, enrich=2)

@@ -1,4 +1,4 @@
-"""Applications on a continuous engine with known costs: estimators and snapshots for them."""
+"""Estimators and snapshots of applications on a continuous engine with known costs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _line(slope: float, high: float) -> dict[str, Any]:
 def flow_snapshot(
     now_s: float, pipeline: Pipeline, layout: Layout, rates_per_s: Mapping[str, float], **changes: Any
 ) -> Snapshot:
-    """A look at a minute of steady rates, on nodes of four cores; nothing waits and nothing is under way."""
+    """A snapshot after a minute of steady rates, on nodes of four cores, without queues or actions under way."""
     windows = Windows()
     for k in range(7):
         at_s = now_s - 60.0 + 10.0 * k

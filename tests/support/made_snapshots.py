@@ -1,4 +1,4 @@
-"""Snapshots of a query whose batches have known costs."""
+"""Batches with known costs, and snapshots of their query."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made_batch(
 
 
 def made_snapshot(batches: Sequence[Batch], *, nodes: int = 4, **changes: Any) -> Snapshot:
-    """What a strategy sees when the last of these batches has just ended."""
+    """A snapshot just after the last of these batches."""
     usual: dict[str, Any] = {
         "now_s": max((batch.ended_s for batch in batches), default=0.0) + 0.1,
         "pipeline": Pipeline.chain("words", "read", "count"),

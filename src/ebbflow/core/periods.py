@@ -1,16 +1,16 @@
-"""A peer's own period, kept on the snapshot's time."""
+"""Periods on the clock of the snapshots."""
 
 from __future__ import annotations
 
 SLACK_S = 1e-6
-"""Times are sums of floats; a period is over when it is over but for this."""
+"""Tolerance for rounding: times are sums of floats."""
 
 
 class Every:
-    """Due once per period, seen at the first look at or after it.
+    """Due once per period, reported by the first call at or after it.
 
-    The period goes on from when it was due, not from the look that saw it: looked at every 10 s, what is due every
-    15 s is seen at 20, 30, 50, 60, … s, and so every 15 s on the mean.
+    The next period starts when the last was due, not when that was reported. Called every 10 s, a period of 15 s is
+    reported at 20, 30, 50, 60, … s: every 15 s on average.
 
     >>> every = Every(15.0)
     >>> [(t, every.due(float(t))) for t in (0, 10, 20, 30, 70)]
@@ -21,12 +21,13 @@ class Every:
     """
 
     def __init__(self, period_s: float, *, at_once: bool = True) -> None:
+        """``at_once``: whether it is due at the first call, or a period after that."""
         self._period_s = period_s
         self._at_once = at_once
         self._last_s: float | None = None
 
     def due(self, now_s: float) -> tuple[float, ...]:
-        """The times since the last look at which it was due; none is falsy."""
+        """The times since the last call at which it was due; empty, and so falsy, if it was not."""
         if self._last_s is None:
             self._last_s = now_s
             return (now_s,) if self._at_once else ()
@@ -37,7 +38,7 @@ class Every:
         return times
 
     def left_s(self, now_s: float) -> float:
-        """Seconds until it is due next, as of the last look.
+        """Seconds until it is due next.
 
         >>> every = Every(60.0)
         >>> every.due(0.0), every.left_s(0.0), every.left_s(10.0)

@@ -1,14 +1,15 @@
 """Dask's adaptive deployment.
 
-Every second: target = ceil(occupancy / 5 s), with occupancy the seconds of work that wait or run, and no
-more workers than tasks. Above the plan it grows at once; a worker closes after 3 consecutive suggestions
-to close it. Reference: distributed, Scheduler.adaptive_target, AdaptiveCore.recommendations.
+    target = min(ceil(occupancy / 5 s), tasks),      occupancy: seconds of work that wait or run
 
-Modelled: a worker is a node; occupancy = lag × busy seconds per row, as last measured; tasks are the most
-tasks of a stage (a continuous target has no such cap). Three consecutive suggestions for the same workers
-leave the largest of the three targets. The seconds between two looks count as suggestions of the look before: the
-load is held. What they lead to is done at the next look, so that with decisions further apart than a second it is
-later than Dask by up to the time between them, never earlier. Its rule for memory is left out.
+Evaluated every second. Above the plan it grows at once. A worker closes after 3 consecutive suggestions to close it.
+Reference: dask/distributed, ``Scheduler.adaptive_target`` and ``AdaptiveCore.recommendations``.
+
+Modelled: a worker is a node. Occupancy = lag × busy seconds per row, as last measured. Tasks are the most tasks of a
+stage; a continuous target has no such cap. Three consecutive suggestions for the same workers leave the largest of the
+three targets. The seconds between two snapshots repeat the suggestion of the earlier one. What they lead to is done at
+the next snapshot, so with decisions more than a second apart it acts later than Dask, by up to that time, and never
+earlier. Its rule for memory is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FORMULA = "n' = min(ceil(lag · busy time per row / target duration), tasks); do
 
 
 class Dask(Strategy):
-    """Workers for the work that waits. See the module's text for the rule."""
+    """Workers for the waiting work. The module docstring has the rule."""
 
     name = "dask"
     brings_own_guards = True
@@ -48,57 +49,59 @@ class Dask(Strategy):
         self._signals = Signals()
         self._per_row_s: float | None = None
         self._suggested: deque[int] = deque(maxlen=wait_count)
-        self._held: int | None = None
-        """The target of the look before."""
+        self._previous: int | None = None
+        """The target of the previous snapshot."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Enough workers to finish what waits within the target duration."""
-        missing = self._signals.look(snapshot)
+        """Enough workers to finish the waiting work within the target duration."""
+        missing = self._signals.update(snapshot)
         self._learn()
         seconds = self._every.due(snapshot.now_s)
-        held, self._held = self._held, None
+        previous, self._previous = self._previous, None
         lag_rows = self._signals.lag_rows
         if missing or lag_rows is None or self._per_row_s is None:
             self._suggested.clear()
             return hold(snapshot, missing or "no data: lag or work per row unknown", FORMULA)
-        here = snapshot.planned.main_nodes
+        nodes = snapshot.planned.main_nodes
         occupancy_s = lag_rows * self._per_row_s
         target = max(1, math.ceil(occupancy_s / self._target_duration_s - SLACK_S))
         tasks = self._signals.most_tasks
         target = snapshot.limits.clamp(target if tasks is None else min(target, max(1, tasks)))
-        self._held = target
+        self._previous = target
         if not seconds:
-            return hold(snapshot, "waits for its next look", FORMULA)
+            return hold(snapshot, "waiting for the next suggestion", FORMULA)
         for _ in seconds[:-1]:
-            self._suggest(held, here)
-        self._suggest(target, here)
+            self._suggest(previous, nodes)
+        self._suggest(target, nodes)
         inputs: dict[str, float | str] = {
             "lag_rows": round(lag_rows, 1),
             "occupancy_s": round(occupancy_s, 3),
-            "nodes": here,
+            "nodes": nodes,
             "target": target,
         }
-        reason = f"{occupancy_s:.1f} s of work wait: {target} finish it in {self._target_duration_s:g} s"
-        if target == here:
+        reason = (
+            f"{occupancy_s:.1f} s of work waiting: {target} nodes finish it in {self._target_duration_s:g} s"
+        )
+        if target == nodes:
             return hold(snapshot, reason, FORMULA, inputs)
-        if target > here:
+        if target > nodes:
             return want(snapshot, target, reason, FORMULA, inputs)
         if len(self._suggested) < self._wait_count:
             reason += f"; suggested {len(self._suggested)} of {self._wait_count} times"
             return hold(snapshot, reason, FORMULA, inputs)
-        nodes = max(self._suggested)
+        largest = max(self._suggested)
         self._suggested.clear()
-        return want(snapshot, nodes, reason, FORMULA, inputs)
+        return want(snapshot, largest, reason, FORMULA, inputs)
 
-    def _suggest(self, target: int | None, here: int) -> None:
-        """One more suggestion to close workers, or none: then the next is the first again."""
-        if target is None or target >= here:
+    def _suggest(self, target: int | None, nodes: int) -> None:
+        """Count a suggestion to close workers. Anything else starts the count anew."""
+        if target is None or target >= nodes:
             self._suggested.clear()
         else:
             self._suggested.append(target)
 
     def _learn(self) -> None:
-        """Busy seconds of a source row: of all operators together on a continuous target."""
+        """Busy seconds per source row, over all operators on a continuous target."""
         rate, busy = self._signals.processed_per_s, self._signals.done_slots
         if rate is not None and busy is not None and rate > 0:
             self._per_row_s = busy / rate

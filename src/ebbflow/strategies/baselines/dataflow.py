@@ -1,13 +1,15 @@
 """Google Dataflow's streaming autoscaling, as its older documentation described it.
 
-Up if the pipeline stayed backlogged while its workers used more than 20 % of their CPUs for a couple of
-minutes: to as many as clear the backlog within about 150 s at the present throughput per worker. Down if
-the backlog stayed below 10 s and the workers used less than 75 % of their CPUs for as long: to as many as
-would use 75 %. Reference: Dataflow, Horizontal autoscaling (before Streaming Engine's hints).
+    up    backlogged, and CPU above 20 %, for a couple of minutes    → ceil(n · (rate + lag / 150 s) / throughput)
+    down  backlog below 10 s, and CPU below 75 %, for as long        → ceil(n · CPU / 75 %)
 
-Modelled: backlog seconds = lag / throughput, and "backlogged" is 10 s or more, the bound that is published
-for the other direction; a couple of minutes is 120 s; CPU is the busy share of the slots that are there.
-Down goes to the largest size that the window asked for. Both clocks start anew after a change.
+Up goes to as many workers as clear the backlog within about 150 s at the present throughput per worker, down to as many
+as would use 75 % of their CPUs. Reference: Google Cloud, Dataflow, Horizontal autoscaling (before the hints of
+Streaming Engine).
+
+Modelled: backlog seconds = lag / throughput, and "backlogged" means 10 s or more, the published bound of the other
+direction. A couple of minutes is 120 s. CPU is the busy share of the observed slots. Down goes to the largest size of
+the window. Both clocks restart after a change of size.
 """
 
 from __future__ import annotations
@@ -29,15 +31,18 @@ FORMULA = "up: ceil(n·(rate + lag/clear)/throughput) if backlogged and busy; do
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Look:
+class _Sample:
+    """The conditions at one snapshot."""
+
     time_s: float
     up: bool
     down: bool
     fewest: int
+    """Nodes that would be as busy as the target."""
 
 
 class Dataflow(Strategy):
-    """Workers by backlog and CPU. See the module's text for the rule."""
+    """Workers by backlog and CPU. The module docstring has the rule."""
 
     name = "dataflow"
     brings_own_guards = True
@@ -66,13 +71,13 @@ class Dataflow(Strategy):
         self._down_busy = down_busy
         self._clear_s = clear_s
         self._signals = Signals()
-        self._looks: deque[_Look] = deque()
+        self._samples: deque[_Sample] = deque()
         self._nodes: int | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """More, fewer or as many workers, if the signs lasted."""
-        missing = self._signals.look(snapshot)
-        signals, here = self._signals, snapshot.observed.main_nodes
+        """More or fewer workers, if the condition lasted."""
+        missing = self._signals.update(snapshot)
+        signals, observed = self._signals, snapshot.observed.main_nodes
         busy_slots, lag_rows = signals.busy_slots, signals.lag_rows
         rate, throughput = signals.rate_per_s, signals.processed_per_s
         if (
@@ -81,21 +86,21 @@ class Dataflow(Strategy):
             or lag_rows is None
             or rate is None
             or throughput is None
-            or not here
+            or not observed
         ):
-            self._looks.clear()
+            self._samples.clear()
             return hold(snapshot, missing or "no data: lag, rate or busy time unknown", FORMULA)
-        if here != self._nodes or here != snapshot.planned.main_nodes:
-            self._looks.clear()
-            self._nodes = here
-        busy = busy_slots / (here * snapshot.slots_per_node)
+        if observed != self._nodes or observed != snapshot.planned.main_nodes:
+            self._samples.clear()
+            self._nodes = observed
+        busy = busy_slots / (observed * snapshot.slots_per_node)
         backlog_s = lag_rows / throughput if throughput > 0 else (0.0 if lag_rows <= 0 else math.inf)
-        self._note(
-            _Look(
+        self._add(
+            _Sample(
                 time_s=snapshot.now_s,
                 up=backlog_s >= self._backlog_s and busy > self._up_busy,
                 down=backlog_s < self._backlog_s and busy < self._down_busy,
-                fewest=max(1, math.ceil(here * busy / self._down_busy - SLACK_S)),
+                fewest=max(1, math.ceil(observed * busy / self._down_busy - SLACK_S)),
             )
         )
         inputs: dict[str, float | str] = {
@@ -103,30 +108,34 @@ class Dataflow(Strategy):
             "backlog_s": round(backlog_s, 2) if math.isfinite(backlog_s) else "unbounded",
             "rate_per_s": round(rate, 2),
             "throughput_per_s": round(throughput, 2),
-            "nodes": here,
+            "nodes": observed,
         }
-        signs = f"backlog {backlog_s:.0f} s, busy {busy:.0%}"
-        if self._looks[-1].time_s - self._looks[0].time_s < self._sustained_s - SLACK_S:
-            return hold(snapshot, f"{signs}: watched for too short a time", FORMULA, inputs)
-        if all(look.up for look in self._looks) and throughput > 0:
-            wanted = here * (rate + lag_rows / self._clear_s) / throughput
-            nodes = max(here + 1, math.ceil(wanted - SLACK_S))
+        condition = f"backlog {backlog_s:.0f} s, busy {busy:.0%}"
+        if self._samples[-1].time_s - self._samples[0].time_s < self._sustained_s - SLACK_S:
+            return hold(
+                snapshot, f"{condition}: not measured for {self._sustained_s:g} s yet", FORMULA, inputs
+            )
+        if all(sample.up for sample in self._samples) and throughput > 0:
+            wanted = observed * (rate + lag_rows / self._clear_s) / throughput
+            nodes = max(observed + 1, math.ceil(wanted - SLACK_S))
             effect = Effect(
                 metric=Metric.QUEUE_LENGTH,
                 value=round(rate * self._backlog_s, 1),
                 at_s=snapshot.now_s + snapshot.lead_time_s + self._clear_s,
             )
-            reason = f"{signs} for {self._sustained_s:g} s: {nodes} clear it in {self._clear_s:g} s"
+            reason = f"{condition} for {self._sustained_s:g} s: {nodes} nodes clear it in {self._clear_s:g} s"
             return want(snapshot, nodes, reason, FORMULA, inputs, expected=effect)
-        fewest = max(look.fewest for look in self._looks)
-        if all(look.down for look in self._looks) and fewest < here:
-            reason = f"{signs} for {self._sustained_s:g} s: {fewest} would be {self._down_busy:.0%} busy"
+        fewest = max(sample.fewest for sample in self._samples)
+        if all(sample.down for sample in self._samples) and fewest < observed:
+            reason = (
+                f"{condition} for {self._sustained_s:g} s: {fewest} nodes would be {self._down_busy:.0%} busy"
+            )
             return want(snapshot, fewest, reason, FORMULA, inputs)
-        return hold(snapshot, f"{signs}: no sign lasted", FORMULA, inputs)
+        return hold(snapshot, f"{condition}: no condition lasted {self._sustained_s:g} s", FORMULA, inputs)
 
-    def _note(self, look: _Look) -> None:
-        """Keep the looks of the window, and the one at its edge."""
-        self._looks.append(look)
-        edge_s = look.time_s - self._sustained_s + SLACK_S
-        while len(self._looks) > 1 and self._looks[1].time_s <= edge_s:
-            self._looks.popleft()
+    def _add(self, sample: _Sample) -> None:
+        """Keep the samples of the window, and the one at its edge."""
+        self._samples.append(sample)
+        edge_s = sample.time_s - self._sustained_s + SLACK_S
+        while len(self._samples) > 1 and self._samples[1].time_s <= edge_s:
+            self._samples.popleft()

@@ -1,16 +1,16 @@
-"""DS2 (Kalavri et al., OSDI 2018): every operator's parallelism in one step, from true rates.
+"""DS2: the parallelism of every operator in one step, from true rates.
 
     parallelism(B) = ceil( demand(B) / (true rate(B) / present parallelism(B)) × over-provision )
 
-with demand from the source rate along the streams and true rate = rate / busy fraction: as Flink's
-autoscaler, but without lag. Its claim: at most three steps to the optimum.
+Demand follows from the source rate along the streams, and true rate = rate / busy fraction: Flink's autoscaler without
+lag. Its claim: at most three steps to the optimum. Reference: V. Kalavri et al., Three steps is all you need, OSDI
+2018.
 
-Modelled: the source rate is the rate at which rows arrive, averaged over the interval; the over-provision
-factor is 1 (none). Its interval and warm-up are set per experiment in the paper; here 60 s, of which the
-work done before the last change of size, or while that is under way, does not count. Every instance has a slot
-of its own (``slot_sharing`` is off); where the limits allow fewer slots than it wants, instances share them. What
-a vertex is on a micro-batch target, and what becomes of a layout with too many instances, is told in
-``peers.vertices``.
+Modelled: the source rate is the arrival rate, averaged over the interval. The over-provision factor is 1 (none). The
+paper sets interval and warm-up per experiment. Here the interval is 60 s, without work done before the last change of
+size or while one is under way. Every instance has a slot of its own (``slot_sharing`` is off); if the limits allow
+fewer slots than wanted, instances share them. ``baselines.vertices`` says what a vertex is on a micro-batch target, and
+what happens to a layout with more instances than slots.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMULA = "p' = ceil(p · demand / true rate · over-provision), true rate = rat
 
 
 class Ds2(Strategy):
-    """All operators at once, from their true rates. See the module's text for the rule."""
+    """All operators at once, from their true rates. The module docstring has the rule."""
 
     name = "ds2"
     brings_own_guards = True
@@ -53,26 +53,26 @@ class Ds2(Strategy):
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The parallelism at which every operator keeps up with the sources."""
-        missing = self._signals.look(snapshot)
-        self._keep(snapshot)
+        missing = self._signals.update(snapshot)
+        self._collect(snapshot)
         due = self._every.due(snapshot.now_s)
         if not missing and not self._signals.micro_batch and not self._deployed:
             self._deployed = True
             if layout := deployable(snapshot, slot_sharing=self._slot_sharing):
-                reason = "more instances than slots: one instance in a slot of its own, as it is deployed"
+                reason = "more instances than slots: deploying one instance per slot"
                 return want(snapshot, layout.main_nodes, reason, FORMULA, {}, layout=layout)
         if not due:
-            return hold(snapshot, "waits for its next interval", FORMULA)
+            return hold(snapshot, "waiting for the next interval", FORMULA)
         work, rates = self._work, self._rates
         self._work, self._rates = [], []
         if missing or not work or not rates:
-            return hold(snapshot, missing or "no data: no work on this size in this interval", FORMULA)
+            return hold(snapshot, missing or "no data: no work on this size in the interval", FORMULA)
         source_rate = sum(rates) / len(rates)
-        seen = vertices(work, snapshot, micro_batch=self._signals.micro_batch)
-        demand = demands(snapshot.pipeline, seen, source_rate)
+        found = vertices(work, snapshot, micro_batch=self._signals.micro_batch)
+        demand = demands(snapshot.pipeline, found, source_rate)
         parallelism: dict[str, int] = {}
         inputs: dict[str, float | str] = {"source_rate_per_s": round(source_rate, 3)}
-        for name, vertex in seen.items():
+        for name, vertex in found.items():
             true_rate = vertex.true_rate_per_s
             if true_rate is None:
                 return hold(snapshot, f"no data: busy time of {name} unknown", FORMULA, inputs)
@@ -84,8 +84,8 @@ class Ds2(Strategy):
         reason = f"{source_rate:.0f} rows/s need {nodes} nodes at the true rates"
         return want(snapshot, nodes, reason, FORMULA, inputs, layout=layout)
 
-    def _keep(self, snapshot: Snapshot) -> None:
-        """Keep the work of this size; what was done before it, or while it comes about, tells of another."""
+    def _collect(self, snapshot: Snapshot) -> None:
+        """Collect the work done on this size, not what was done before or during a change."""
         size = (snapshot.observed.main_nodes, dict(snapshot.planned.parallelism))
         restarts = any(action.kind is ActionKind.RESTART for action in snapshot.under_way)
         if size != self._size or restarts:

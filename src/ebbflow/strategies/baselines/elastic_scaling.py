@@ -1,14 +1,16 @@
 """Elastic-Scaling of AmadeusITGroup: a query listener that fills the batch interval.
 
-At every batch that had rows: usage = batch time / interval, smoothed with α = 0.6 as
-num ← α·num + usage, den ← α·den + 1, mean = num / den, both beginning at 1. Outside the dead band
-[0.75, 1.0] the target is ceil(n × mean). No lag, no cool-down, no memory beyond α. While the cluster
-is still scaling it asks for nothing. Reference: ElasticScaling.scala, ElasticConfig.scala.
+    num ← α·num + usage,  den ← α·den + 1,  mean = num / den      usage = batch time / interval, α = 0.6
+    n' = ceil(n × mean), outside the dead band [0.75, 1.0]
 
-Modelled: n is the observed number of nodes; "still scaling" is a grow or shrink under way. With several
-queries each batch of any of them counts, as each would call the one listener. Of several batches between two looks
-the first that calls for another size is answered, as it was asked at each: those after it find the cluster scaling,
-and so do those before the last where it was scaling at the look before.
+At every batch with rows; both sums start at 1. No lag, no cool-down, no memory beyond α. It requests nothing while the
+cluster is still scaling. Reference: github.com/AmadeusITGroup/Elastic-Scaling, ElasticScaling.scala and
+ElasticConfig.scala.
+
+Modelled: n is the observed number of nodes. "Still scaling" is a grow or shrink under way. With several queries, each
+batch of any of them counts, as each would call the one listener. Of several batches between two snapshots the first
+that wants another size decides: those after it find the cluster scaling, and so do all but the last if the cluster was
+scaling at the previous snapshot.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ FORMULA = "n' = ceil(n · mean), mean = Σ αᵏ·(batch time / interval) / Σ �
 
 
 class ElasticScaling(Strategy):
-    """As many executors as fill the interval. See the module's text for the rule."""
+    """As many executors as fill the interval. The module docstring has the rule."""
 
     name = "elastic-scaling"
     brings_own_guards = True
@@ -50,46 +52,46 @@ class ElasticScaling(Strategy):
         self._numerator = 1.0
         self._denominator = 1.0
         self._scaling = False
-        """Whether the cluster was scaling after the look before."""
+        """Whether the cluster was scaling after the previous snapshot."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The size that would fill the interval exactly."""
         was_scaling, self._scaling = self._scaling, bool(snapshot.under_way)
         timed = [batch for batch in snapshot.batches if batch.trigger_interval_s > 0 and batch.rows > 0]
         if not timed:
-            return hold(snapshot, "no data: no batch with rows and an interval has ended", FORMULA)
-        here = snapshot.observed.main_nodes
-        asked = self._asked(timed, snapshot, was_scaling)
-        mean = self._numerator / self._denominator if asked is None else asked
-        inputs: dict[str, float | str] = {"mean": round(mean, 4), "nodes": here, "batches": len(timed)}
-        if asked is None and self._low <= mean <= self._high:
-            reason = f"occupation {mean:.0%} is within {self._low:.0%} to {self._high:.0%}"
+            return hold(snapshot, "no data: no batch with rows and an interval has finished", FORMULA)
+        observed = snapshot.observed.main_nodes
+        deciding = self._smooth(timed, snapshot, was_scaling)
+        mean = self._numerator / self._denominator if deciding is None else deciding
+        inputs: dict[str, float | str] = {"mean": round(mean, 4), "nodes": observed, "batches": len(timed)}
+        if deciding is None and self._low <= mean <= self._high:
+            reason = f"interval {mean:.0%} full, within {self._low:.0%} to {self._high:.0%}"
             return hold(snapshot, reason, FORMULA, inputs)
-        if here == 0:
-            return hold(snapshot, "no data: no node is there", FORMULA, inputs)
+        if observed == 0:
+            return hold(snapshot, "no data: no node has joined", FORMULA, inputs)
         if snapshot.under_way:
             return hold(snapshot, "the cluster is still scaling", FORMULA, inputs)
-        self._scaling = asked is not None
-        nodes = math.ceil(here * mean)
+        self._scaling = deciding is not None
+        nodes = math.ceil(observed * mean)
         interval_s = timed[-1].trigger_interval_s
         effect = Effect(
             metric=Metric.BATCH_TIME,
-            value=round(mean * interval_s * here / max(nodes, 1), 3),
+            value=round(mean * interval_s * observed / max(nodes, 1), 3),
             at_s=snapshot.now_s + snapshot.lead_time_s + 2 * interval_s,
         )
-        reason = f"occupation {mean:.0%}: {nodes} would fill the interval"
+        reason = f"interval {mean:.0%} full: {nodes} nodes would fill it"
         return want(snapshot, nodes, reason, FORMULA, inputs, expected=effect)
 
-    def _asked(self, timed: Sequence[Batch], snapshot: Snapshot, was_scaling: bool) -> float | None:
-        """Smooth all batches; the mean at the first at which it would have asked for another size."""
-        here, asked = snapshot.observed.main_nodes, None
+    def _smooth(self, timed: Sequence[Batch], snapshot: Snapshot, was_scaling: bool) -> float | None:
+        """Smooth all batches. Returns the mean at the first one that wants another size, if any."""
+        observed, deciding = snapshot.observed.main_nodes, None
         for batch in timed:
             usage = batch.duration_s / batch.trigger_interval_s
             self._numerator = self._numerator * self._smoothing + usage
             self._denominator = self._denominator * self._smoothing + 1
             mean = self._numerator / self._denominator
             scaling = bool(snapshot.under_way) or (was_scaling and batch is not timed[-1])
-            other = snapshot.limits.clamp(math.ceil(here * mean)) != here
-            if asked is None and not scaling and other and not self._low <= mean <= self._high:
-                asked = mean
-        return asked
+            other = snapshot.limits.clamp(math.ceil(observed * mean)) != observed
+            if deciding is None and not scaling and other and not self._low <= mean <= self._high:
+                deciding = mean
+        return deciding

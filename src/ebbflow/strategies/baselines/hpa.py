@@ -1,14 +1,15 @@
-"""Kubernetes' Horizontal Pod Autoscaler on the busy share of the slots.
+"""Kubernetes' Horizontal Pod Autoscaler (HPA) on the busy share of the slots.
 
-Every 15 s: n' = ceil(n × metric / target), left alone within a tolerance of 10 %. Up at once, by at most
-max(100 %, 4 pods) per 15 s; down to the highest recommendation of the last 300 s, of which the size
-found at the start is the first. Reference: Kubernetes, Horizontal Pod Autoscaling; autoscaling/v2.
+    n' = ceil(n × metric / target), unchanged within a tolerance of 10 %
 
-Modelled: a pod is a node; the metric is the mean busy share of its slots (on a micro-batch target
-Σ task_time / (slots × max(duration, trigger)), the counterpart of CPU); the target is 70 %, a usual
-choice, as Kubernetes has none of its own. Pods that have not come yet count as idle, as Kubernetes
-counts unready pods when it scales up: the work is divided by the planned size. A look that covers several
-syncs makes them all, those before the last with the load of the look before.
+Every 15 s. Up at once, by at most max(100 %, 4 pods) per 15 s; down to the highest recommendation of the last 300 s, of
+which the initial size is the first. Reference: Kubernetes, Horizontal Pod Autoscaling; autoscaling/v2.
+
+Modelled: a pod is a node. The metric is the mean busy share of its slots, the counterpart of CPU (on a micro-batch
+target Σ task_time / (slots × max(duration, trigger))). The target is 70 %, a usual choice, since Kubernetes has no
+default. Pods that have not joined count as idle, as Kubernetes counts unready pods when it scales up: the work is
+divided by the planned size. If several syncs are due at once all are made, those before the last with the load of the
+previous snapshot.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FORMULA = "n' = ceil(n · busy / target), tolerance; up ≤ max(2n, n + 4); down
 
 
 class Behaviour:
-    """The restraint of every HPA: the limit upwards, the stabilisation window downwards."""
+    """The scaling behaviour of an HPA: its limit upwards, its stabilisation window downwards."""
 
     def __init__(self, *, up_share: float = 1.0, up_pods: int = 4, down_window_s: float = 300.0) -> None:
         self._up_share = up_share
@@ -36,20 +37,20 @@ class Behaviour:
         self._down_window_s = down_window_s
         self._recommended: deque[tuple[float, int]] = deque()
 
-    def restrain(self, now_s: float, here: int, recommended: int) -> int:
-        """The size that may be asked for now."""
+    def restrain(self, now_s: float, nodes: int, recommended: int) -> int:
+        """The size that may be requested now."""
         if not self._recommended:
-            self._recommended.append((now_s, here))
+            self._recommended.append((now_s, nodes))
         self._recommended.append((now_s, recommended))
         while len(self._recommended) > 1 and self._recommended[0][0] < now_s - self._down_window_s + SLACK_S:
             self._recommended.popleft()
-        if recommended >= here:
-            return min(recommended, max(math.floor(here * (1 + self._up_share)), here + self._up_pods))
-        return min(here, max(nodes for _, nodes in self._recommended))
+        if recommended >= nodes:
+            return min(recommended, max(math.floor(nodes * (1 + self._up_share)), nodes + self._up_pods))
+        return min(nodes, max(size for _, size in self._recommended))
 
 
 class Hpa(Strategy):
-    """Nodes in proportion to how busy they are. See the module's text for the rule."""
+    """Nodes in proportion to how busy they are. The module docstring has the rule."""
 
     name = "hpa"
     brings_own_guards = True
@@ -73,40 +74,40 @@ class Hpa(Strategy):
         self._every = Every(interval_s)
         self._behaviour = Behaviour(up_share=up_share, up_pods=up_pods, down_window_s=down_window_s)
         self._signals = Signals()
-        self._held_slots: float | None = None
-        """Slots that were busy at the look before."""
+        self._previous_slots: float | None = None
+        """Busy slots at the previous snapshot."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The size at which the slots would be as busy as the target."""
-        missing = self._signals.look(snapshot)
+        missing = self._signals.update(snapshot)
         syncs = self._every.due(snapshot.now_s)
-        busy_slots, here = None if missing else self._signals.busy_slots, snapshot.planned.main_nodes
-        held_slots, self._held_slots = self._held_slots, busy_slots
+        busy_slots, planned = None if missing else self._signals.busy_slots, snapshot.planned.main_nodes
+        previous_slots, self._previous_slots = self._previous_slots, busy_slots
         if not syncs:
-            return hold(snapshot, "waits for its next sync", FORMULA)
-        if busy_slots is None or here == 0:
+            return hold(snapshot, "waiting for the next sync", FORMULA)
+        if busy_slots is None or planned == 0:
             return hold(snapshot, missing or "no data: busy time or nodes unknown", FORMULA)
-        nodes = here
-        if held_slots is not None:
+        nodes = planned
+        if previous_slots is not None:
             for sync_s in syncs[:-1]:
-                earlier = self._recommend(nodes, held_slots / snapshot.slots_per_node)
+                earlier = self._recommend(nodes, previous_slots / snapshot.slots_per_node)
                 nodes = self._behaviour.restrain(sync_s, nodes, earlier)
-        busy = busy_slots / (here * snapshot.slots_per_node)
+        busy = busy_slots / (planned * snapshot.slots_per_node)
         recommended = self._recommend(nodes, busy_slots / snapshot.slots_per_node)
         nodes = self._behaviour.restrain(syncs[-1], nodes, recommended)
         inputs: dict[str, float | str] = {
             "busy": round(busy, 4),
             "target": self._target,
-            "nodes": here,
+            "nodes": planned,
             "recommended": recommended,
         }
-        reason = f"busy {busy:.0%} of {here} nodes, target {self._target:.0%}: {recommended} recommended"
-        if nodes == here:
+        reason = f"{planned} nodes {busy:.0%} busy, target {self._target:.0%}: {recommended} recommended"
+        if nodes == planned:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, nodes, reason, FORMULA, inputs)
 
-    def _recommend(self, here: int, busy_nodes: float) -> int:
+    def _recommend(self, nodes: int, busy_nodes: float) -> int:
         """ceil(n · metric / target), or n within the tolerance."""
-        ratio = busy_nodes / here / self._target
+        ratio = busy_nodes / nodes / self._target
         within = abs(ratio - 1) <= self._tolerance + SLACK_S
-        return here if within else max(1, math.ceil(here * ratio - SLACK_S))
+        return nodes if within else max(1, math.ceil(nodes * ratio - SLACK_S))

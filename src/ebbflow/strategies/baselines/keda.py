@@ -1,15 +1,16 @@
-"""KEDA's Kafka scaler: an HPA fed with lag / lagThreshold.
+"""KEDA's Kafka scaler: an HPA on lag / lagThreshold.
 
-Every 30 s the lag is polled. While there is lag, the HPA (every 15 s, tolerance 10 %, its limits up and
-its 300 s window down) wants ceil(lag / 10), and the lag is counted up to 10 × partitions only: more
-consumers than partitions would idle. When there has been no lag for 300 s (the cool-down), it goes to the
-minimum whatever the HPA's window says. Reference: keda.sh, Apache Kafka scaler, ScaledObject.
+    n' = ceil(min(lag / 10, partitions)), through the tolerance, limit and window of the HPA
 
-Modelled: the lag is the pipeline's queue length; the threshold of 10 is Kafka's default, in rows for each
-node, which any trigger interval exceeds: that is what users of the default get. Partitions are the most
-tasks of a stage; a continuous target takes the planned parallelism of its sources; unknown means no cap.
-KEDA's minimum of 0 is the minimum of the limits here. A look that covers several polls or syncs makes them all,
-those before the last with the lag of the look before.
+The lag is polled every 30 s, and the HPA syncs every 15 s. More consumers than partitions would idle. Without lag for
+300 s (the cool-down) it goes to the minimum, whatever the window of the HPA says. Reference: keda.sh, Apache Kafka
+scaler and ScaledObject.
+
+Modelled: the lag is the pipeline's queue length. The threshold of 10 rows per node is Kafka's default, which any
+trigger interval exceeds: that is what users of the default get. Partitions are the most tasks of a stage; a continuous
+target has the planned parallelism of its sources; unknown means no cap. KEDA's minimum of 0 is the minimum of the
+limits. If several polls or syncs are due at once all are made, those before the last with the lag of the previous
+snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FORMULA = "n' = ceil(min(lag / threshold, partitions)), as an HPA; no lag for th
 
 
 class Keda(Strategy):
-    """Nodes in proportion to the lag. See the module's text for the rule."""
+    """Nodes in proportion to the lag. The module docstring has the rule."""
 
     name = "keda"
     brings_own_guards = True
@@ -57,49 +58,49 @@ class Keda(Strategy):
         self._active_s: float | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The size at which each node would have a threshold's worth of lag."""
-        missing = self._signals.look(snapshot)
+        """The size at which the lag per node is the threshold."""
+        missing = self._signals.update(snapshot)
         polls, syncs = self._poll.due(snapshot.now_s), self._sync.due(snapshot.now_s)
         if missing or self._signals.lag_rows is None:
-            self._lag_rows = self._active_s = None  # what was not seen was not quiet
+            self._lag_rows = self._active_s = None  # unknown is not idle
             return hold(snapshot, missing or "no data: the lag is unknown", FORMULA)
-        held_rows = self._lag_rows
-        if polls or held_rows is None:
-            if held_rows and len(polls) > 1:
+        previous_rows = self._lag_rows
+        if polls or previous_rows is None:
+            if previous_rows and len(polls) > 1:
                 self._active_s = polls[-2]
             self._lag_rows = self._signals.lag_rows
             if self._lag_rows > 0 or self._active_s is None:
                 self._active_s = snapshot.now_s
         assert self._lag_rows is not None
         if not syncs:
-            return hold(snapshot, "waits for its next sync", FORMULA)
-        here, partitions = snapshot.planned.main_nodes, self._partitions(snapshot)
-        inputs: dict[str, float | str] = {"lag_rows": round(self._lag_rows, 1), "nodes": here}
+            return hold(snapshot, "waiting for the next sync", FORMULA)
+        planned, partitions = snapshot.planned.main_nodes, self._partitions(snapshot)
+        inputs: dict[str, float | str] = {"lag_rows": round(self._lag_rows, 1), "nodes": planned}
         quiet_s = snapshot.now_s - (self._active_s or 0.0)
         if self._lag_rows <= 0 and quiet_s >= self._cool_down_s - SLACK_S:
             return want(snapshot, snapshot.limits.min_nodes, f"no lag for {quiet_s:.0f} s", FORMULA, inputs)
         if partitions is not None:
             inputs["partitions"] = partitions
-        nodes = here
-        if held_rows is not None:
+        nodes = planned
+        if previous_rows is not None:
             for sync_s in syncs[:-1]:
-                earlier = self._recommend(nodes, held_rows, partitions)
+                earlier = self._recommend(nodes, previous_rows, partitions)
                 nodes = self._behaviour.restrain(sync_s, nodes, earlier)
         recommended = self._recommend(nodes, self._lag_rows, partitions)
         nodes = self._behaviour.restrain(syncs[-1], nodes, recommended)
         inputs["recommended"] = recommended
-        reason = f"lag {self._lag_rows:.0f} rows at {self._lag_threshold:g} a node: {recommended} recommended"
-        if nodes == here:
+        reason = f"lag {self._lag_rows:.0f} rows, {self._lag_threshold:g} per node: {recommended} recommended"
+        if nodes == planned:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, nodes, reason, FORMULA, inputs)
 
-    def _recommend(self, here: int, lag_rows: float, partitions: int | None) -> int:
-        """A threshold's worth of lag for each node, or those there are within the tolerance."""
-        per_node = lag_rows / self._lag_threshold
+    def _recommend(self, nodes: int, lag_rows: float, partitions: int | None) -> int:
+        """One node per threshold of lag, or the present nodes within the tolerance."""
+        wanted = lag_rows / self._lag_threshold
         if partitions is not None:
-            per_node = min(per_node, partitions)
-        within = here > 0 and abs(per_node / here - 1) <= self._tolerance + SLACK_S
-        return here if within else max(1, math.ceil(per_node - SLACK_S))
+            wanted = min(wanted, partitions)
+        within = nodes > 0 and abs(wanted / nodes - 1) <= self._tolerance + SLACK_S
+        return nodes if within else max(1, math.ceil(wanted - SLACK_S))
 
     def _partitions(self, snapshot: Snapshot) -> int | None:
         if self._signals.micro_batch:

@@ -1,12 +1,14 @@
 """Spark's legacy streaming allocation (``spark.streaming.dynamicAllocation``), for DStreams.
 
-Every 60 s: ratio = mean batch time of that minute / batch interval. At 0.9 or more it requests
-max(round(ratio), 1) executors on top of those that are there; at 0.3 or less it kills one. A minute
-without a batch changes nothing. It knows no lag. Reference: streaming/scheduler/ExecutorAllocationManager.
+    ratio = mean batch time of the last 60 s / batch interval
+    ratio ≥ 0.9: n + max(round(ratio), 1),   ratio ≤ 0.3: n − 1
 
-Modelled: the batch interval is the trigger interval; "there" is the observed layout; which executor is
-killed (a random one in Spark) is left to the target. A query without a trigger interval, and an engine
-without batches, gives it nothing to decide on.
+Every 60 s. A minute without a batch changes nothing. It does not consider lag. Reference: apache/spark,
+streaming/scheduler/ExecutorAllocationManager.
+
+Modelled: the batch interval is the trigger interval, and n the observed layout. Which executor is killed (a random one
+in Spark) is left to the target. It cannot decide anything for a query without a trigger interval or an engine without
+batches.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FORMULA = "ratio = mean batch time / interval; ≥ up: n + max(round(ratio), 1);
 
 
 class SparkLegacy(Strategy):
-    """Executors by how full the batch interval is. See the module's text for the rule."""
+    """Executors by how full the batch interval is. The module docstring has the rule."""
 
     name = "spark-legacy"
     brings_own_guards = True
@@ -46,22 +48,22 @@ class SparkLegacy(Strategy):
         self._ratios: list[float] = []
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """More by the ratio, one fewer, or as it is; once a minute."""
+        """More by the ratio, one fewer, or the same; once a minute."""
         for batch in snapshot.batches:
             if batch.trigger_interval_s > 0:
                 self._ratios.append(batch.duration_s / batch.trigger_interval_s)
         if not self._every.due(snapshot.now_s):
-            return hold(snapshot, "waits for its next interval", FORMULA)
+            return hold(snapshot, "waiting for the next interval", FORMULA)
         ratios, self._ratios = self._ratios, []
         if not ratios:
-            return hold(snapshot, "no data: no batch with an interval ended in this period", FORMULA)
+            return hold(snapshot, "no data: no batch with an interval finished in this period", FORMULA)
         ratio = sum(ratios) / len(ratios)
-        here = snapshot.observed.main_nodes
-        inputs: dict[str, float | str] = {"ratio": round(ratio, 4), "nodes": here, "batches": len(ratios)}
+        observed = snapshot.observed.main_nodes
+        inputs: dict[str, float | str] = {"ratio": round(ratio, 4), "nodes": observed, "batches": len(ratios)}
         if ratio >= self._up_ratio:
             more = max(math.floor(ratio + 0.5), 1)
             reason = f"batches take {ratio:.0%} of their interval: {more} more"
-            return want(snapshot, here + more, reason, FORMULA, inputs)
+            return want(snapshot, observed + more, reason, FORMULA, inputs)
         if ratio <= self._down_ratio and snapshot.planned.main_nodes > snapshot.limits.min_nodes:
             reason = f"batches take {ratio:.0%} of their interval: one fewer"
             return want(snapshot, snapshot.planned.main_nodes - 1, reason, FORMULA, inputs)

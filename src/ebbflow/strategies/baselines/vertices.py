@@ -1,17 +1,16 @@
-"""Vertices as Flink's autoscaler and DS2 see them: how fast, how busy, how many, over a window of work.
+"""Vertices as Flink's autoscaler and DS2 define them: rate, busy fraction and parallelism over a window of work.
 
     true rate = rate / busy fraction,      demand(B) = Σ over streams (A, B) of demand(A) · ratio(A, B)
 
-A micro-batch target is one vertex: the tasks of every stage run on all its slots in turn, so that its
-parallelism is the number of slots and its busy fraction the share of their time. On a continuous target
-every operator that was read is one, and busy while it has rows in hand, be it on a core or waiting for one
-(CPU time where only that is read). A stream's ratio is what its operator put out per row it took in, where
-that was counted and only one stream leaves it; else the selectivity the pipeline declares.
+A micro-batch target is one vertex: the tasks of every stage use all its slots in turn, so its parallelism is the number
+of slots and its busy fraction the share of their time. On a continuous target every operator with readings is one. It
+is busy while it has rows in hand, whether on a core or waiting for one (CPU time if only that is measured). The ratio
+of a stream is rows out ÷ rows in of its operator, if measured and only one stream leaves it; else the selectivity that
+the pipeline declares.
 
-In both systems a slot runs one instance of an operator, of every operator (slot sharing) or of one. A layout with
-more instances than slots cannot be deployed there, so that they first take it down to the slots there are, or to one
-of each and the slots for them (``deployable``). From then on an operator that is left alone asks for no more slots
-than there are.
+In both systems a slot runs one instance of every operator (slot sharing) or of one. A layout with more instances than
+slots cannot be deployed there. So they first reduce it to the available slots, or to one instance of each operator and
+the slots for them (``deployable``). After that an operator that is not resized asks for no more slots than there are.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ class Vertex:
 
     @property
     def true_rate_per_s(self) -> float | None:
-        """What it would take in if it were busy all the time; ∞ where it never was; None where unknown."""
+        """Rows per second if it were busy all the time; ∞ if it never was; None if unknown."""
         if self.busy is None:
             return None
         return self.rate_per_s / self.busy if self.busy > 0 else math.inf
 
 
 def vertices(works: Iterable[Work], snapshot: Snapshot, *, micro_batch: bool) -> dict[str, Vertex]:
-    """The vertices that a window of work shows."""
+    """The vertices of a window of work."""
     by_name: dict[str, list[Work]] = {}
     for work in works:
         by_name.setdefault(work.vertex, []).append(work)
@@ -69,20 +68,20 @@ def vertices(works: Iterable[Work], snapshot: Snapshot, *, micro_batch: bool) ->
     return {name: whole}
 
 
-def demands(pipeline: Pipeline, seen: Mapping[str, Vertex], source_demand_per_s: float) -> dict[str, float]:
-    """What each vertex should take in, from what the sources should, shared as they share it now."""
-    if pipeline.name in seen:
+def demands(pipeline: Pipeline, found: Mapping[str, Vertex], source_demand_per_s: float) -> dict[str, float]:
+    """Rows per second that each vertex should process. Sources share the demand as they share the present rate."""
+    if pipeline.name in found:
         return {pipeline.name: source_demand_per_s}
-    sources = [name for name in pipeline.sources if name in seen]
-    total = sum(seen[name].rate_per_s for name in sources)
+    sources = [name for name in pipeline.sources if name in found]
+    total = sum(found[name].rate_per_s for name in sources)
     demand = dict.fromkeys(pipeline.order, 0.0)
     for name in sources:
-        share = seen[name].rate_per_s / total if total > 0 else 1 / len(sources)
+        share = found[name].rate_per_s / total if total > 0 else 1 / len(sources)
         demand[name] = source_demand_per_s * share
     for name in pipeline.order:
         leaving = [stream for stream in pipeline.streams if stream.source == name]
         for stream in leaving:
-            measured = seen[name].ratio if name in seen and len(leaving) == 1 else None
+            measured = found[name].ratio if name in found and len(leaving) == 1 else None
             demand[stream.target] += demand[name] * (stream.selectivity if measured is None else measured)
     return demand
 
@@ -90,15 +89,15 @@ def demands(pipeline: Pipeline, seen: Mapping[str, Vertex], source_demand_per_s:
 def layout_for(
     parallelism: Mapping[str, int], snapshot: Snapshot, *, slot_sharing: bool
 ) -> tuple[int, Layout]:
-    """The nodes whose slots hold these instances, and the layout with the operators that have a size.
+    """The nodes whose slots hold these instances, and the layout with these sizes.
 
-    With slot sharing one slot holds an instance of every operator, so the largest counts, else their sum. Slots
-    that the limits do not allow stay away, and Flink runs with those it gets.
+    With slot sharing the largest operator counts, else the sum. If the limits allow fewer slots, Flink runs with those
+    it gets.
     """
     planned = snapshot.planned
     most = max(1, snapshot.limits.max_nodes * snapshot.slots_per_node)
-    had = {name: min(wanted, most) if slot_sharing else wanted for name, wanted in parallelism.items()}
-    sized = {name: had.get(name, old) for name, old in planned.parallelism.items()}
+    capped = {name: min(wanted, most) if slot_sharing else wanted for name, wanted in parallelism.items()}
+    sized = {name: capped.get(name, old) for name, old in planned.parallelism.items()}
     apart = not slot_sharing and any(name in planned.parallelism for name in parallelism)
     slots = sum(parallelism.values()) if apart else max(parallelism.values())
     nodes = max(1, math.ceil(slots / snapshot.slots_per_node))
@@ -106,9 +105,9 @@ def layout_for(
 
 
 def deployable(snapshot: Snapshot, *, slot_sharing: bool) -> Layout | None:
-    """The layout with no more instances than slots; None where it has none too many.
+    """The layout with no more instances than slots; None if the planned one has no more.
 
-    Without slot sharing the slots are dealt to the operators in equal parts, and there is one for each at least.
+    Without slot sharing the operators get equal shares of the slots, at least one each.
     """
     planned = snapshot.planned
     first = planned.parallelism
@@ -124,21 +123,21 @@ def deployable(snapshot: Snapshot, *, slot_sharing: bool) -> Layout | None:
 
 
 def readable(rate_per_s: float) -> float | str:
-    """A rate for the ledger, which knows no infinity."""
+    """A rate for the ledger, which has no infinity."""
     return round(rate_per_s, 3) if math.isfinite(rate_per_s) else "unbounded"
 
 
 def _mean(name: str, works: list[Work], parallelism: int) -> Vertex:
     span_s = sum(work.span_s for work in works)
     rows = sum(work.rows for work in works)
-    spent_s = [work.busy_s if work.in_hand_s is None else work.in_hand_s for work in works]
-    busy_s = [seconds for seconds in spent_s if seconds is not None]
-    room_s = sum(work.slots * work.span_s for work in works)
+    used_s = [work.busy_s if work.in_hand_s is None else work.in_hand_s for work in works]
+    busy_s = [seconds for seconds in used_s if seconds is not None]
+    available_s = sum(work.slots * work.span_s for work in works)
     out = [work.rows_out for work in works if work.rows_out is not None]
     return Vertex(
         name=name,
         parallelism=max(1, parallelism),
         rate_per_s=rows / span_s,
-        busy=sum(busy_s) / room_s if len(busy_s) == len(works) else None,
+        busy=sum(busy_s) / available_s if len(busy_s) == len(works) else None,
         ratio=sum(out) / rows if rows > 0 and len(out) == len(works) else None,
     )

@@ -27,7 +27,7 @@ TWO = Continuous(
 def acts(
     strategy: Strategy, rate: int, seconds: float, nodes: int = 1, engine: object = TWO
 ) -> list[LedgerEntry]:
-    """What it changed, on nodes of one core."""
+    """The ledger entries of its changes, on nodes of one core."""
     scenario = Scenario(
         engine=engine, load=parse_load(f"constant({rate})"), seconds=seconds, initial_nodes=nodes,
         nodes=NodeKind(slots=1, lead_time_s=12.0), limits=Limits(min_nodes=1, max_nodes=40),
@@ -75,9 +75,7 @@ def test_ds2_reaches_the_optimum_in_the_steps_it_claims() -> None:
 
 
 @pytest.mark.parametrize(("strategy", "nodes"), [(Flink(), [1, 6]), (Ds2(), [6])])
-def test_no_act_asks_for_nodes_that_only_the_first_parallelism_explains(
-    strategy: Strategy, nodes: list[int]
-) -> None:
+def test_the_initial_parallelism_does_not_inflate_the_nodes(strategy: Strategy, nodes: list[int]) -> None:
     made = acts(strategy, 480, 3600.0, engine=built_in_engine("top-words", "continuous"))
     # 480 rows/s are 2.8 cores' work. On one, which holds 169, Flink wants 1.6 · 480 / 169 = 4.5 times as much, and 1.25
     # for the lag of 20 min: 6. On a core each, one of each operator is enough for DS2: words has 480 · 2 ms = 0.96.

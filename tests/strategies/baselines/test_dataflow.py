@@ -1,9 +1,9 @@
-"""Dataflow: signs that last for two minutes."""
+"""Dataflow: conditions that last for two minutes."""
 
 from __future__ import annotations
 
 import pytest
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -20,11 +20,11 @@ def at(now_s: float, nodes: int, *, lag_rows: float, slot_seconds: float, rate: 
     return world(now_s, nodes, [one], windows=windows)
 
 
-def after_two_minutes(nodes: int, **signs: float) -> int:
+def after_two_minutes(nodes: int, **condition: float) -> int:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
-        assert strategy.decide(at(float(now_s), nodes, **signs)).wanted.main_nodes == nodes
-    return strategy.decide(at(120.0, nodes, **signs)).wanted.main_nodes
+        assert strategy.decide(at(float(now_s), nodes, **condition)).wanted.main_nodes == nodes
+    return strategy.decide(at(120.0, nodes, **condition)).wanted.main_nodes
 
 
 def test_growing_worked_out_by_hand() -> None:
@@ -52,7 +52,7 @@ def test_the_edges_of_backlog_and_cpu(lag_rows: float, slot_seconds: float, want
     assert after_two_minutes(4, lag_rows=lag_rows, slot_seconds=slot_seconds) == wanted
 
 
-def test_one_look_without_the_sign_starts_the_two_minutes_anew() -> None:
+def test_a_gap_in_the_condition_starts_the_two_minutes_anew() -> None:
     strategy = Dataflow()
     for now_s in range(0, 180, 10):
         lag_rows = 0.0 if now_s == 60 else 3000.0
@@ -62,7 +62,7 @@ def test_one_look_without_the_sign_starts_the_two_minutes_anew() -> None:
     assert decisions[-1].wanted.main_nodes > 4
 
 
-def test_down_goes_to_the_largest_size_the_window_asked_for() -> None:
+def test_down_goes_to_the_largest_size_of_the_window() -> None:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
         strategy.decide(at(float(now_s), 8, lag_rows=0.0, slot_seconds=36.0 if now_s == 50 else 12.0))
@@ -78,7 +78,7 @@ def test_a_change_of_size_starts_both_clocks_anew() -> None:
         assert decision.wanted.main_nodes == nodes
 
 
-def test_on_operators_it_takes_the_rate_and_lag_of_the_source() -> None:
+def test_on_operators_it_uses_the_rate_and_lag_of_the_source() -> None:
     target, strategy = Operators(), Dataflow()
     for now_s in range(0, 140, 10):
         target.read(
@@ -88,7 +88,7 @@ def test_on_operators_it_takes_the_rate_and_lag_of_the_source() -> None:
     assert decision.wanted.main_nodes == 7  # the numbers of the case worked out above
 
 
-def test_on_missing_data_it_holds_and_forgets_what_it_had_watched() -> None:
+def test_on_missing_data_it_holds_and_starts_anew() -> None:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
         strategy.decide(at(float(now_s), 4, lag_rows=3000.0, slot_seconds=36.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -44,17 +44,17 @@ def test_the_lag_is_polled_every_thirty_seconds_and_the_hpa_syncs_every_fifteen(
     assert polled.wanted.main_nodes == 8
 
 
-def test_a_look_that_covers_several_syncs_makes_them_all() -> None:
+def test_several_syncs_that_are_due_at_once_are_all_made() -> None:
     strategy = Keda()
     # 120 rows of lag want 12. Up at 0 s by 4, at 15 s to 10, at 30 s to 12
     assert strategy.decide(lagging(0.0, 1, 120.0)).wanted.main_nodes == 5
     assert strategy.decide(lagging(40.0, 5, 120.0)).wanted.main_nodes == 12
 
 
-def test_lag_that_is_held_between_two_looks_starts_the_cool_down_anew() -> None:
+def test_lag_between_two_snapshots_starts_the_cool_down_anew() -> None:
     strategy = Keda(down_window_s=6000.0)
     strategy.decide(lagging(0.0, 4, 40.0))
-    strategy.decide(lagging(200.0, 4, 0.0))  # polls up to 150 s saw the 40 rows, that at 180 s none
+    strategy.decide(lagging(200.0, 4, 0.0))  # polls up to 150 s have the 40 rows, that at 180 s none
     assert strategy.decide(lagging(440.0, 4, 0.0)).wanted.main_nodes == 4
     assert strategy.decide(lagging(460.0, 4, 0.0)).wanted.main_nodes == 1
 
@@ -70,7 +70,7 @@ def test_down_waits_for_the_window_and_no_lag_at_all_for_the_cool_down() -> None
     assert "no lag for 300 s" in decision.reason
 
 
-def test_lag_that_shrinks_but_stays_leaves_it_to_the_window() -> None:
+def test_lag_that_shrinks_but_stays_is_left_to_the_window() -> None:
     strategy = Keda()
     for now_s in range(0, 300, 15):
         assert strategy.decide(lagging(float(now_s), 8, 20.0)).wanted.main_nodes == 8, now_s

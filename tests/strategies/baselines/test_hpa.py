@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.snapshot import Snapshot
@@ -43,23 +43,23 @@ def test_it_syncs_every_fifteen_seconds_and_no_sooner() -> None:
     assert strategy.decide(busy(15.0, 4, 38.0)).wanted.main_nodes == 6
 
 
-def test_looked_at_every_ten_seconds_it_still_syncs_every_fifteen_on_the_mean() -> None:
+def test_with_a_cycle_of_ten_seconds_it_syncs_every_fifteen_on_average() -> None:
     strategy = Hpa()
     synced = [
-        t for t in range(0, 3601, 10) if "waits" not in strategy.decide(busy(float(t), 10, 70.0)).reason
+        t for t in range(0, 3601, 10) if "waiting" not in strategy.decide(busy(float(t), 10, 70.0)).reason
     ]
     assert synced[:5] == [0, 20, 30, 50, 60]
     assert (synced[-1] - synced[0]) / (len(synced) - 1) == 15.0
 
 
-def test_a_look_that_covers_several_syncs_makes_them_all() -> None:
+def test_several_syncs_that_are_due_at_once_are_all_made() -> None:
     strategy = Hpa()
-    # 14 busy slots want 20. Up at 0 s by 4; at 15 s to 10, at 30 s to 20, on the load seen at 0 s
+    # 14 busy slots want 20. Up at 0 s by 4; at 15 s to 10, at 30 s to 20, on the load of 0 s
     assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
     assert strategy.decide(busy(60.0, 5, 140.0)).wanted.main_nodes == 20
 
 
-def test_syncs_that_saw_nothing_do_nothing() -> None:
+def test_syncs_without_data_do_nothing() -> None:
     strategy = Hpa()
     assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
     strategy.decide(world(5.0, 5, queries={}))
@@ -83,8 +83,8 @@ def test_down_goes_to_the_highest_recommendation_of_five_minutes() -> None:
     assert strategy.decide(busy(330.0, 5, 14.0)).wanted.main_nodes == 2  # and now the 5
 
 
-def test_pods_that_have_not_come_count_as_idle() -> None:
-    # 3.8 busy slots on 2 that are there; planned 6: 3.8 / 6 / 0.7 = 0.905, within the tolerance
+def test_pods_that_have_not_joined_count_as_idle() -> None:
+    # 3.8 busy slots on 2 observed; planned 6: 3.8 / 6 / 0.7 = 0.905, within the tolerance
     seen = busy(10.0, 6, 38.0, observed=Layout.of(2))
     assert Hpa().decide(seen).wanted.main_nodes == 6
 
@@ -97,7 +97,7 @@ def test_an_idle_query_is_a_measured_zero() -> None:
     assert decision.wanted.main_nodes == 1
 
 
-def test_it_holds_on_what_it_does_not_know() -> None:
+def test_it_holds_without_data() -> None:
     uncounted = world(10.0, 4, [batch(10.0, 10.0)])
     for seen in (world(0.0, 4), uncounted):
         decision = Hpa().decide(seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
@@ -35,7 +35,7 @@ def test_the_target_doubles_with_every_second_of_backlog(wall_s: float, wanted: 
     assert after(wall_s, 400) == wanted
 
 
-def test_no_more_is_asked_for_than_tasks_are_left() -> None:
+def test_no_more_executors_are_requested_than_tasks_are_left() -> None:
     # 40 tasks in 3.3 s: at 3 s floor(3 / 0.0825) = 36 are done, and 4 executors are enough for the other 4.
     assert after(3.3, 40) == 4
 
@@ -53,22 +53,22 @@ def test_needed_counts_the_slots_of_an_executor() -> None:
     assert after(50.0, 100, slots_per_node=4) == 23
 
 
-def test_tasks_that_all_find_a_slot_wait_for_nobody() -> None:
+def test_tasks_that_all_have_a_slot_are_not_pending() -> None:
     assert after(30.0, 4, nodes=4) == 4
 
 
-def test_a_batch_still_running_is_taken_to_be_like_the_one_before() -> None:
+def test_a_running_batch_is_assumed_to_be_like_the_previous_one() -> None:
     strategy = SparkDra()
     quick = batch(10.0, 0.5, stage(8, 0.5, 0.5), slots=1)
     assert strategy.decide(world(10.0, 1, [quick], queries={"q": None})).wanted.main_nodes == 1
-    # The next began at 20 s and outlasts it: half of its 8 tasks are taken to be left.
+    # The next began at 20 s and outlasts it: half of its 8 tasks are assumed to be left.
     # 1 s: 1 + 1 = 2; 2 s: 2 + 2 = 4; 3 s: 4 + 4, but 4 are all that is needed.
     assert strategy.decide(world(21.0, 1, queries={"q": 20.0})).wanted.main_nodes == 2
     assert strategy.decide(world(22.0, 2, queries={"q": 20.0})).wanted.main_nodes == 4
     assert strategy.decide(world(23.0, 4, queries={"q": 20.0})).wanted.main_nodes == 4
 
 
-def test_a_step_is_taken_once_however_often_it_is_looked_at() -> None:
+def test_a_step_is_taken_once_however_often_it_is_evaluated() -> None:
     strategy = SparkDra()
     first = batch(10.0, 3.0, stage(8, 3.0, 3.0), slots=1)
     strategy.decide(world(10.0, 8, [first], queries={"q": None}))
@@ -100,11 +100,11 @@ def test_executors_without_a_task_for_a_minute_leave() -> None:
     assert idle_after(2) == [8] * 6 + [4] * 7
 
 
-def test_batches_that_touch_every_executor_within_the_minute_keep_all() -> None:
+def test_batches_that_use_every_executor_within_the_minute_keep_all() -> None:
     assert idle_after(4) == [8] * 13
 
 
-def test_shuffle_tracking_pins_what_a_shuffle_touched_for_good() -> None:
+def test_shuffle_tracking_pins_the_executors_of_a_shuffle_for_good() -> None:
     # One batch of 4 tasks, which write shuffle data, and 1 that reads it; then 1 task every 30 s. At 70 s a minute has
     # been watched, in which 2 tasks touched 2 of the 8: without tracking 6 go, with it the 4 that hold data stay.
     batches = {10: (4, 1), 40: (1,), 70: (1,), 100: (1,), 130: (1,)}
@@ -120,11 +120,11 @@ def test_each_shuffle_pins_one_more_and_the_last_stage_none() -> None:
     assert sizes(batches, shuffle_tracking=False) == [8] * 6 + [6, 4, 2, 1, 1, 1, 1]
 
 
-def test_a_batch_without_a_shuffle_pins_nobody() -> None:
+def test_a_batch_without_a_shuffle_pins_no_executor() -> None:
     assert idle_after(1) == idle_after(1, shuffle_tracking=False) == [8] * 6 + [2] * 7
 
 
-def test_nothing_is_done_on_nothing() -> None:
+def test_it_holds_without_data() -> None:
     unknown = world(100.0, 4, queries={"q": 10.0})
     continuous = Operators()
     for now_s in (0.0, 10.0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from peer_worlds import batch, stage, world
+from strategy_worlds import batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
@@ -41,7 +41,7 @@ def test_it_has_no_cool_down_and_acts_at_every_batch() -> None:
     assert nodes == 8
 
 
-def test_it_asks_for_nothing_while_the_cluster_is_scaling_but_goes_on_smoothing() -> None:
+def test_it_requests_nothing_while_the_cluster_is_scaling_but_keeps_smoothing() -> None:
     strategy = ElasticScaling()
     growing = (ActionUnderWay(kind=ActionKind.GROW, since_s=15.0, nodes=3),)
     held = strategy.decide(world(20.0, 4, [batch(20.0, 20.0, stage(4, 1.0))], under_way=growing))
@@ -49,29 +49,29 @@ def test_it_asks_for_nothing_while_the_cluster_is_scaling_but_goes_on_smoothing(
     assert held.inputs["mean"] == 1.625
 
 
-def test_of_several_batches_in_a_look_the_first_that_leaves_the_band_is_answered() -> None:
+def test_of_several_batches_in_a_snapshot_the_first_that_leaves_the_band_decides() -> None:
     two = [batch(20.0, 20.0, stage(4, 1.0)), batch(22.0, 2.0, stage(4, 1.0))]
-    # asked at the end of each: 1.625 after the first wants 7; the 0.898 after the second comes too late
+    # evaluated at the end of each: 1.625 after the first wants 7; the 0.898 after the second comes too late
     decision = ElasticScaling().decide(world(30.0, 4, two))
     assert decision.inputs["mean"] == 1.625
     assert decision.wanted.main_nodes == 7
 
 
-def test_batches_that_ended_while_it_was_scaling_only_smooth() -> None:
+def test_batches_that_end_while_it_is_scaling_are_only_smoothed() -> None:
     strategy = ElasticScaling(smoothing=0.0)
     growing = (ActionUnderWay(kind=ActionKind.GROW, since_s=15.0, nodes=3),)
     strategy.decide(world(20.0, 4, [batch(20.0, 20.0, stage(4, 1.0))], under_way=growing))
     two = [batch(30.0, 20.0, stage(4, 1.0)), batch(40.0, 9.0, stage(4, 1.0))]
     assert strategy.decide(world(40.0, 4, two)).wanted.main_nodes == 4  # the last is within the band
-    assert strategy.decide(world(60.0, 4, two)).wanted.main_nodes == 8  # and now the first was asked
+    assert strategy.decide(world(60.0, 4, two)).wanted.main_nodes == 8  # and now the first decides
 
 
-def test_the_target_is_of_the_nodes_that_are_there() -> None:
+def test_the_target_scales_the_observed_nodes() -> None:
     seen = world(20.0, 8, [batch(20.0, 20.0, stage(4, 1.0))], observed=Layout.of(2))
     assert ElasticScaling(smoothing=0.0).decide(seen).wanted.main_nodes == 4
 
 
-def test_batches_without_rows_or_without_an_interval_count_for_nothing() -> None:
+def test_batches_without_rows_or_without_an_interval_do_not_count() -> None:
     strategy = ElasticScaling()
     empty = batch(20.0, 20.0, rows=0)
     untimed = batch(40.0, 20.0, stage(4, 1.0), trigger_interval_s=0.0)
@@ -80,13 +80,13 @@ def test_batches_without_rows_or_without_an_interval_count_for_nothing() -> None
     assert decision.wanted.main_nodes == 4
 
 
-def test_the_size_stays_within_the_limits_and_says_so() -> None:
+def test_the_size_stays_within_the_limits_and_the_decision_names_them() -> None:
     decision = ElasticScaling().decide(world(500.0, 40, [batch(500.0, 200.0, stage(4, 1.0))]))
     assert decision.wanted.main_nodes == 50
     assert decision.bound_by[0].name == "limits"
 
 
-def test_what_it_expects_is_a_batch_that_fills_the_interval_on_the_new_size() -> None:
+def test_it_expects_a_batch_that_fills_the_interval_on_the_new_size() -> None:
     # mean 2 · interval 10 · 4 / 8 nodes = 10 s
     expected = (
         ElasticScaling(smoothing=0.0).decide(world(20.0, 4, [batch(20.0, 20.0, stage(4, 1.0))])).expected

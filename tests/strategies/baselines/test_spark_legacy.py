@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from peer_worlds import batch, stage, world
+from strategy_worlds import batch, stage, world
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
@@ -52,14 +52,14 @@ def test_it_acts_once_a_minute_on_the_mean_of_that_minute_only() -> None:
     assert strategy.decide(world(120.0, 6)).inputs["ratio"] == 0.5
 
 
-def test_more_is_on_top_of_the_executors_that_are_there() -> None:
+def test_more_executors_come_on_top_of_the_observed_ones() -> None:
     strategy = SparkLegacy()
     strategy.decide(world(0.0, 4))
     seen = world(60.0, 8, [batch(20.0, 10.0, stage(4, 1.0))], observed=Layout.of(5))
     assert strategy.decide(seen).wanted.main_nodes == 6
 
 
-def test_it_never_kills_the_last_one_it_must_keep() -> None:
+def test_it_never_goes_below_the_minimum() -> None:
     assert after_a_minute(0.1, nodes=2, fewest=2).wanted.main_nodes == 2
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
@@ -39,7 +39,7 @@ def test_it_shrinks_by_the_same_rule_at_once() -> None:
     assert after_an_interval(Ds2(), 8, 0.2, 100.0).wanted.main_nodes == 2
 
 
-def test_lag_is_nothing_to_it() -> None:
+def test_it_ignores_lag() -> None:
     with_lag = after_an_interval(Ds2(), 4, 0.8, 200.0, backlog=1e6)
     assert with_lag.wanted == after_an_interval(Ds2(), 4, 0.8, 200.0).wanted
 

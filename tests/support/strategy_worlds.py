@@ -1,4 +1,4 @@
-"""Snapshots for the peers: every number a case needs is written in the case."""
+"""Snapshots for tests of strategies. A test states every number it needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def batch(ended_s: float, duration_s: float, *stages: StageRun, rows: int = 1000
 
 
 def world(now_s: float, nodes: int, batches: Sequence[Batch] = (), **changes: Any) -> Snapshot:
-    """What a strategy sees at a time; one slot a node, 1 to 50 nodes, unless a case says otherwise."""
+    """A snapshot; by default of nodes with one slot, limited to 1 to 50."""
     usual: dict[str, Any] = {
         "now_s": now_s,
         "pipeline": Pipeline.chain("words", "read", "count"),
@@ -67,7 +67,7 @@ def world(now_s: float, nodes: int, batches: Sequence[Batch] = (), **changes: An
 
 
 class Operators:
-    """A continuous target: readings of the operators and of the source, second by second."""
+    """A continuous target: readings of operators and of the source."""
 
     def __init__(self) -> None:
         self.windows = Windows(3600.0)
@@ -80,7 +80,7 @@ class Operators:
         lag_rows: float,
         **operators: tuple[float, float, float, float],
     ) -> None:
-        """Each operator: rows in, rows out, busy seconds (all since the last reading), instances."""
+        """Add readings. Each operator: rows in, rows out, busy seconds (all since the last reading), instances."""
         metrics = (Metric.ROWS_IN, Metric.ROWS_OUT, Metric.OPERATOR_CPU, Metric.INSTANCES)
         readings = [
             Reading(now_s, name, metric, float(value))
@@ -92,6 +92,6 @@ class Operators:
         self.windows.add(readings)
 
     def world(self, now_s: float, layout: Layout, **changes: Any) -> Snapshot:
-        """The snapshot of it."""
+        """A snapshot with these readings."""
         layouts = {"planned": layout, "requested": layout, "observed": layout}
         return world(now_s, layout.main_nodes, windows=self.windows, **{**layouts, "queries": {}, **changes})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
@@ -37,7 +37,9 @@ def play(
 def test_growing_without_lag_worked_out_by_hand() -> None:
     strategy = Flink()
     for now_s in range(0, FULL_S, 10):
-        lag_rows = 30.0 * max(0, now_s - 300)  # from the window's start on 30 rows/s more come than go
+        lag_rows = 30.0 * max(
+            0, now_s - 300
+        )  # since the start of the window 30 rows/s more arrive than leave
         strategy.decide(at(float(now_s), 4, 1.0, lag_rows=lag_rows))
     decision = strategy.decide(at(FULL_S, 4, 1.0, lag_rows=27_000.0))
     # true rate 100 / 1.0; demand 100 + 27000 / 900 = 130; band: 130 / 1.0 + 15 > 100, it was left.
@@ -48,7 +50,7 @@ def test_growing_without_lag_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("busy", "wanted"), [(1.0, 4), (0.7, 4), (0.41, 4), (0.38, 4)])
-def test_within_its_band_it_leaves_the_size_alone(busy: float, wanted: int) -> None:
+def test_within_its_band_the_size_stays(busy: float, wanted: int) -> None:
     # true rate 100 / busy; the band is 100 / 1.0 to 100 · 300 / 1800 + 100 / 0.4 = 266.7 rows/s
     assert play(Flink(scale_down_delay_s=0.0), 4, busy).wanted.main_nodes == wanted
 
@@ -64,7 +66,7 @@ def test_it_shrinks_by_at_most_sixty_percent() -> None:
     assert play(Flink(scale_down_delay_s=0.0), 10, 0.05).wanted.main_nodes == 4
 
 
-def test_shrinking_waits_for_an_hour_and_takes_its_largest_size() -> None:
+def test_shrinking_waits_for_an_hour_and_takes_the_largest_size_of_it() -> None:
     strategy = Flink()
     play(strategy, 10, 0.3)
     # an hour from the first evaluation that could shrink, at 1200 s; in between it could not by as much:
@@ -88,7 +90,7 @@ def test_a_size_of_more_than_an_hour_ago_counts_no_more() -> None:
     assert (now_s, wanted) == (5640, 6)
 
 
-def test_a_size_that_could_not_be_smaller_starts_the_hour_anew() -> None:
+def test_a_vertex_that_cannot_shrink_starts_the_hour_anew() -> None:
     strategy = Flink(window_s=60.0)
     play(strategy, 10, 0.3, to_s=2000)
     play(strategy, 10, 0.69, from_s=2010, to_s=2300)  # capacity 159.52 / 144.9: no fewer than 10
@@ -103,15 +105,15 @@ def test_lag_over_five_minutes_freezes_shrinking() -> None:
     assert play(Flink(**calm), 10, 0.1, lag_rows=29_900.0).wanted.main_nodes < 10
 
 
-def test_a_source_that_lags_is_believed_by_what_it_was_seen_to_do() -> None:
+def test_the_true_rate_of_a_lagging_source_is_its_observed_rate() -> None:
     # lag 3100 rows / 100 = 31 s > 30 s; busy 0.5 says 200 rows/s, but it does 100 and 200 ≥ 1.15 · 100.
     # capacity = 3100 / 1800 + 100 · 300 / 1800 + 100 / 0.7 = 161.2; 100 < 1.7 + 100: p' = ceil(4 · 1.612) = 7
     assert play(Flink(), 4, 0.5, lag_rows=3100.0).wanted.main_nodes == 7
-    # at 29 s of lag the busy time is believed: 200 is within 101.6 to 268.3
+    # at 29 s of lag the busy time counts: 200 is within 101.6 to 268.3
     assert play(Flink(), 4, 0.5, lag_rows=2900.0).wanted.main_nodes == 4
 
 
-def test_nothing_is_decided_before_the_window_is_full_and_after_a_change_it_starts_anew() -> None:
+def test_the_window_must_be_full_and_starts_anew_after_a_change() -> None:
     strategy = Flink()
     assert "full in 1200 s" in strategy.decide(at(0.0, 4, 1.0)).reason
     assert "full in 200 s" in strategy.decide(at(1000.0, 4, 1.0)).reason
@@ -125,7 +127,7 @@ def test_it_evaluates_once_a_minute() -> None:
     assert "band" in strategy.decide(at(1260.0, 4, 0.7)).reason
 
 
-def test_operators_are_sized_each_and_the_nodes_by_the_largest() -> None:
+def test_each_operator_is_sized_and_the_largest_sets_the_nodes() -> None:
     target, strategy = Operators(), Flink()
     layout = Layout.of(2, read=2, count=4)
     for now_s in range(0, FULL_S + 10, 10):
@@ -148,7 +150,7 @@ def test_unknown_lag_or_busy_time_is_no_reason_to_move() -> None:
     assert "no data" in Flink().decide(target.world(0.0, Layout.of(4))).reason
 
 
-def test_a_size_found_while_it_lagged_freezes_shrinking_for_as_long_as_it_is_the_largest() -> None:
+def test_a_size_computed_while_it_lagged_freezes_shrinking_while_it_is_the_largest() -> None:
     calm = {"observed_lag_s": 1e9, "window_s": 60.0, "scale_down_delay_s": 600.0}
     strategy = Flink(**calm)
     # busy 0.3 with 301 s of lag: 333.3 rows/s, capacity 16.7 + 159.5, factor 0.529, p' = 6, frozen; then 5, and free
@@ -158,7 +160,7 @@ def test_a_size_found_while_it_lagged_freezes_shrinking_for_as_long_as_it_is_the
     assert next(size for size in sizes if size != 10) == 5
 
 
-def test_lag_is_worked_off_by_all_operators_and_not_by_the_source_alone() -> None:
+def test_the_lag_term_counts_for_all_operators_and_not_for_the_source_alone() -> None:
     target, strategy = Operators(), Flink(observed_lag_s=1e9)
     layout = Layout.of(2, read=2, count=4)
     for now_s in range(0, FULL_S + 10, 10):

@@ -1,8 +1,8 @@
-"""Dask: workers for the work that waits, closed at the third suggestion."""
+"""Dask: workers for the waiting work, closed at the third suggestion."""
 
 from __future__ import annotations
 
-from peer_worlds import Operators, batch, stage, world
+from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -12,7 +12,7 @@ from ebbflow.strategies.baselines.dask import Dask
 
 
 def waiting(now_s: float, nodes: int, lag_rows: float, tasks: int = 40) -> Snapshot:
-    """Rows that wait, each of which takes 20 s / 1000 rows = 20 ms of a slot."""
+    """Waiting rows, each of which takes 20 s / 1000 rows = 20 ms of a slot."""
     windows = Windows()
     windows.add([Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows)])
     return world(now_s, nodes, [batch(now_s, 5.0, stage(tasks, 20.0))], windows=windows)
@@ -37,7 +37,7 @@ def test_a_worker_closes_after_three_consecutive_suggestions() -> None:
     assert strategy.decide(waiting(2.0, 8, 500.0)).wanted.main_nodes == 3
 
 
-def test_a_suggestion_in_between_that_is_not_to_shrink_starts_the_count_anew() -> None:
+def test_a_suggestion_not_to_shrink_starts_the_count_anew() -> None:
     strategy = Dask()
     sizes = [
         strategy.decide(waiting(float(t), 8, lag)).wanted.main_nodes
@@ -47,21 +47,21 @@ def test_a_suggestion_in_between_that_is_not_to_shrink_starts_the_count_anew() -
     assert strategy.decide(waiting(5.0, 8, 500.0)).wanted.main_nodes == 2
 
 
-def test_looks_within_its_second_are_no_suggestions() -> None:
+def test_snapshots_within_its_second_are_no_suggestions() -> None:
     strategy = Dask()
     for k in range(9):
         assert strategy.decide(waiting(0.2 * k, 8, 500.0)).wanted.main_nodes == 8
     assert strategy.decide(waiting(2.0, 8, 500.0)).wanted.main_nodes == 2
 
 
-def test_seconds_between_looks_suggest_what_the_look_before_did() -> None:
+def test_seconds_between_snapshots_repeat_the_suggestion_of_the_earlier_one() -> None:
     strategy = Dask()
     assert strategy.decide(waiting(0.0, 8, 700.0)).wanted.main_nodes == 8
     # at 8 s and 9 s it would have seen 700 rows (3 workers), now 500 (2): the largest of the three
     assert strategy.decide(waiting(10.0, 8, 500.0)).wanted.main_nodes == 3
 
 
-def test_a_look_that_suggested_nothing_is_held_too() -> None:
+def test_a_snapshot_without_a_suggestion_is_repeated_too() -> None:
     strategy = Dask()
     sizes = [
         strategy.decide(waiting(10.0 * k, 8, lag)).wanted.main_nodes
@@ -70,7 +70,7 @@ def test_a_look_that_suggested_nothing_is_held_too() -> None:
     assert sizes == [8, 8, 2]
 
 
-def test_seconds_in_which_nothing_was_seen_suggest_nothing() -> None:
+def test_seconds_without_data_suggest_nothing() -> None:
     strategy = Dask()
     strategy.decide(waiting(0.0, 8, 500.0))
     strategy.decide(world(10.0, 8, queries={}))
@@ -78,7 +78,7 @@ def test_seconds_in_which_nothing_was_seen_suggest_nothing() -> None:
     assert strategy.decide(waiting(30.0, 8, 500.0)).wanted.main_nodes == 2
 
 
-def test_growing_has_no_patience() -> None:
+def test_growing_does_not_wait() -> None:
     strategy = Dask()
     assert strategy.decide(waiting(0.0, 1, 1000.0)).wanted.main_nodes == 4
     assert strategy.decide(waiting(1.0, 4, 2000.0)).wanted.main_nodes == 8
