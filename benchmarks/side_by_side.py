@@ -65,7 +65,8 @@ def _run(scenario: LiveScenario, strategy: str, label: str) -> LiveResult:
         result = own_process.submit(run_live, scenario, strategy).result()
     scores = result.scores
     _say(f"{label}: {scores.node_seconds:.0f} executor-seconds, p95 {scores.latency_p95_s} s")
-    return replace(result, run=replace(result.run, strategy=label))
+    labelled = replace(result.run, strategy=label)
+    return replace(result, stored=replace(result.stored, run=labelled))
 
 
 def _fresher_than(result: LiveResult, otherwise: Slo) -> Slo:

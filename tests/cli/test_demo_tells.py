@@ -13,7 +13,7 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.papers.elysium.demo_run import LiveResult
 from ebbflow.report.wording import headline
-from ebbflow.runs.score import score
+from ebbflow.runs.stored_run import StoredRun
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_an_objective_is_judged_by_the_quantile_it_names(
         processed=Curve.of([(0, 0), (5, 500), (10, 1000)]),
         nodes=Curve.of([(0, 2)]), nodes_working=Curve.of([(0, 2)]),
     )  # fmt: skip
-    scores = score(run, oracle_node_seconds=None)
-    _tell(LiveResult(run=run, scores=scores, executors=[], top=[]), Path("report.html"))
+    stored = StoredRun(run=run, queries=[run], target="spark")
+    _tell(LiveResult(stored=stored, top=[]), Path("report.html"))
     told = capsys.readouterr().err
     assert told.strip().startswith(f"{'Kept' if kept else 'Missed'} {slo}")
-    assert headline(run, scores.to_json()).startswith("Kept" if kept else "Missed")
+    assert headline(run, stored.score_values()).startswith("Kept" if kept else "Missed")

@@ -88,12 +88,19 @@ class MemoryStore:
     def __init__(self) -> None:
         self.readings: list[Reading] = []
         self.batches: list[Batch] = []
+        self.first_batches: list[Batch] = []
         self.rows: list[dict[str, Any]] = []
         self.amendments = 0
 
-    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+    def add(
+        self,
+        readings: Iterable[Reading],
+        batches: Iterable[Batch] = (),
+        first_batches: Iterable[Batch] = (),
+    ) -> None:
         self.readings += readings
         self.batches += batches
+        self.first_batches += first_batches
 
     def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
         self.rows.append(body)

@@ -89,7 +89,7 @@ def test_a_second_attach_that_fails_leaves_the_first_at_work(
         elif what == "store":
             trouble.setattr(module, "Store", fail)
         else:
-            trouble.setattr(module.Store, "set_terms", fail)
+            trouble.setattr(module.Store, "begin_run", fail)
         second = attach(store=tmp_path / "run.sqlite")
     assert (first.active, second.active) == (True, False)
     assert closed == ([] if what == "target" else ["target"]), "what the second had opened is let go of"

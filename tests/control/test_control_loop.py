@@ -270,16 +270,18 @@ def test_every_reading_reaches_the_store_and_the_strategy() -> None:
     world = World()
     reading = Reading(101.0, "words", Metric.FRESHNESS, 3.0)
     world.cycle(readings=[reading])
-    assert world.store.readings == [reading]
+    assert world.store.readings[:-1] == [reading]
+    assert world.store.readings[-1].metric is Metric.NODES_HELD
     assert world.wish.seen[0].windows.of("words", Metric.FRESHNESS).last == 3.0
 
 
-def test_batches_go_to_the_store_beside_the_readings_and_those_a_query_began_with_do_not() -> None:
+def test_batches_go_to_the_store_and_those_a_query_began_with_are_kept_apart() -> None:
     world = World()
     world.cycle(batches=[a_batch(1), a_batch(2, 5.0)], first_batches=[a_batch(0)])
     world.cycle()
     world.cycle(batches=[a_batch(3, 10.0)])
     assert [batch.batch_id for batch in world.store.batches] == [1, 2, 3]
+    assert [batch.batch_id for batch in world.store.first_batches] == [0]
 
 
 def test_readings_do_not_wait_in_memory_while_the_target_cannot_be_seen(tmp_path: Path) -> None:
@@ -503,7 +505,7 @@ def test_a_full_disk_neither_asks_without_a_ledger_nor_loses_what_was_to_be_lear
     class FullDisk(MemoryStore):
         full = True
 
-        def add(self, readings: Any, batches: Any = ()) -> None:
+        def add(self, readings: Any, batches: Any = (), first_batches: Any = ()) -> None:
             if self.full:
                 raise StoreError("disk full")
 

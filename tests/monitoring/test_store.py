@@ -462,7 +462,7 @@ def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: M
     clock.advance(DAY_S)
     store.flush()
     deletes = [sql for sql in asked if sql.startswith("DELETE")]
-    assert {sql.split()[2] for sql in deletes} == {"batches", "ledger", "readings", "series"}
+    assert {sql.split()[2] for sql in deletes} == {"batches", "first_batches", "ledger", "readings", "series"}
     for sql in deletes:
         plan = store._fast.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
         assert not any("SCAN" in row[-1] for row in plan), (sql, plan)

@@ -25,7 +25,7 @@ from ebbflow.papers.elysium.demo_run import LiveResult, LiveScenario, prepare, r
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.numbers import whole
-from ebbflow.report.page import write_page
+from ebbflow.report.page import write_run_page
 from ebbflow.report.wording import kept_slo
 from ebbflow.targets.spark.launch.preflight import check_java
 
@@ -167,11 +167,10 @@ def demo(
         print_json({**result.to_json(), "report": str(report)})
     else:
         _tell(result, report)
-    write_page(
+    write_run_page(
         report,
+        result.stored,
         title=f"Ebbflow demo: top words of tweets, a day in {format_duration(lasts_s)}",
-        runs=[result.run],
-        scores=[result.scores.to_json()],
         notes=[
             f"Load: {scenario.load}. Each tweet waits {scenario.lookup_wait_s * 1000:g} ms on a lookup.",
             "Rows lost and repeated are counted by comparing the source's offsets with the sink, row by row.",

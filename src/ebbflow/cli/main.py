@@ -26,6 +26,7 @@ from ebbflow.cli import (
     policy,
     profile,
     replay,
+    report,
     simulate,
     submit,
 )
@@ -51,6 +52,7 @@ replay.register(app)
 profile.register(app)
 bench.register(app)
 google_cluster.register(app)
+report.register(app)
 ledger.register(app)
 metrics.register(app)
 policy.register(app)

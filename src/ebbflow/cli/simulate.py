@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,11 @@ from ebbflow.cli.options import (
 )
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration
+from ebbflow.errors import InputError
 from ebbflow.report.board import write_board
 from ebbflow.report.comparison import board
 from ebbflow.report.numbers import share, times, whole
+from ebbflow.report.page import SIMULATED
 from ebbflow.runs.leaderboard.policies import check_operators, read_policies
 from ebbflow.runs.leaderboard.ranking import Standing, leaderboard
 from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
@@ -58,6 +61,13 @@ def simulate(
     ] = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="SQLite file for the readings, batches and ledger of a run of one strategy; "
+            "`ebbflow report` makes a page of it."
+        ),
+    ] = None,
     parquet: Parquet = None,
     json: Json = False,
 ) -> None:
@@ -74,9 +84,10 @@ def simulate(
         check_operators(each, made)
     estimators = profiles_in_simulation(profile, names, made)
     check_writable(report)
+    _check_store(store, names)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
-    scene = Scene(load=str(made.load), scenario=made, drawn=report is not None)
+    scene = Scene(load=str(made.load), scenario=made, drawn=report is not None, store=store)
     done = compare([scene], names, policies=policies, estimators=estimators, workers=workers)
     if target is not None:
         write_results(target, done, [scene], spec, policies)
@@ -98,7 +109,16 @@ def simulate(
     end(done, len(names))
 
 
-SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
+def _check_store(store: Path | None, strategies: Sequence[str]) -> None:
+    if store is None:
+        return
+    if len(strategies) > 1:
+        raise InputError(
+            f"--store keeps the run of one strategy, not of {len(strategies)}; name one with --strategy"
+        )
+    check_writable(store)
+    if store.exists():
+        raise InputError(f"{store} exists; simulated time starts at 0, so --store needs a new file")
 
 
 def _document(result: Result, spec: Spec) -> dict[str, Any]:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import json as json_module
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebbflow.cli.options import PolicyOption, ProfileOption, chosen_strategy, profiles_on_spark, spark_conf
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
 from ebbflow.control.attach import attach, check_agents
-from ebbflow.control.attached import Attached, History
+from ebbflow.control.attached import Attached
 from ebbflow.core.clock import SystemClock
+from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
-from ebbflow.core.run import Run
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
+from ebbflow.profiling.profile import SPARK
 from ebbflow.report.numbers import whole
-from ebbflow.report.page import write_page
-from ebbflow.runs.record import RunRecorder
-from ebbflow.runs.score import score
+from ebbflow.report.page import write_run_page
+from ebbflow.runs.stored_run import StoredRun, node_changes, read_run
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale, is_on_this_machine
 from ebbflow.targets.spark.launch.session import use_loopback, use_python_of, use_this_python
@@ -98,117 +98,118 @@ def submit(
     agents = tuple(agent or ())
     check_agents(agents, agent_keys)
     check_java()
-    clock, recorder = SystemClock(), RunRecorder()
-    started_s = clock.now_s()
+    clock = SystemClock()
+    started_s: float | None = None
     attached: list[Attached] = []
-    with ExitStack() as stack:
-        own: dict[str, str] = {}
-        cluster: LocalCluster | None = None
-        web_url = settings_file = None
-        if master is None:
-            say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
-            cluster = stack.enter_context(
-                LocalCluster(
-                    cores=cores * limits.max_nodes,
-                    # What a worker may promise, not what it takes: a script may ask for large executors.
-                    memory_mb=PROMISED_MB * limits.max_nodes,
+    with scratch_folder("submit") as folder:
+        path = store or Path(folder) / "run.sqlite"
+        with ExitStack() as stack:
+            own: dict[str, str] = {}
+            cluster: LocalCluster | None = None
+            web_url = settings_file = None
+            if master is None:
+                say(f"starting a Spark cluster on this machine for up to {limits.max_nodes} executors")
+                cluster = stack.enter_context(
+                    LocalCluster(
+                        cores=cores * limits.max_nodes,
+                        # What a worker may promise, not what it takes: a script may ask for large executors.
+                        memory_mb=PROMISED_MB * limits.max_nodes,
+                    )
                 )
-            )
-            agents = (*agents, cluster.agent_address)
-            master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
-            use_loopback()
-            own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
-        if is_on_this_machine(master):
-            use_this_python()
-        use_python_of(settings)
-        scaling = scaling_settings(initial_executors=limits.min_nodes, master=master)
+                agents = (*agents, cluster.agent_address)
+                master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
+                use_loopback()
+                own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
+            if is_on_this_machine(master):
+                use_this_python()
+            use_python_of(settings)
+            scaling = scaling_settings(initial_executors=limits.min_nodes, master=master)
 
-        def on_session(spark: SparkSession) -> None:
-            nonlocal started_s
-            if cluster is not None:  # the script's own settings come first, and they are known only now
-                with _not_the_jobs_fault("no room could be made for executors as large as the script's"):
-                    in_force = dict(spark.sparkContext.getConf().getAll())
-                    cluster.ensure_cores(limits.max_nodes * cores_per_executor(in_force))
-            started_s = clock.now_s()
-            attached.append(
-                attach(
-                    spark,
-                    executors=(limits.min_nodes, limits.max_nodes),
-                    slo=objective,
-                    strategy=strategy,
-                    policy=policy,
-                    profiles=profiles,
-                    store=store,
-                    dry_run=dry_run,
-                    on_cycle=recorder,
-                    agents=agents,
-                    agent_keys=agent_keys,
-                    master_web_url=web_url,
+            def on_session(spark: SparkSession) -> None:
+                nonlocal started_s
+                if cluster is not None:  # the script's own settings come first, and they are known only now
+                    with _not_the_jobs_fault("no room could be made for executors as large as the script's"):
+                        in_force = dict(spark.sparkContext.getConf().getAll())
+                        cluster.ensure_cores(limits.max_nodes * cores_per_executor(in_force))
+                started_s = started_s or clock.now_s()
+                attached.append(
+                    attach(
+                        spark,
+                        executors=(limits.min_nodes, limits.max_nodes),
+                        slo=objective,
+                        strategy=strategy,
+                        policy=policy,
+                        profiles=profiles,
+                        store=path,
+                        dry_run=dry_run,
+                        agents=agents,
+                        agent_keys=agent_keys,
+                        master_web_url=web_url,
+                    )
                 )
-            )
 
-        if json:
-            stack.enter_context(standard_output_to_error())
-        code = run_script(
-            script,
-            arguments or [],
-            master=master,
-            settings={**scaling, **settings},
-            defaults=own,
-            settings_file=settings_file,
-            on_session=on_session,
-        )
-        ended_s = clock.now_s()
-        history: list[History] = []
-        for each in attached:
-            with _not_the_jobs_fault("the decisions could not be told"):
-                history.append(each.history())
-            with _not_the_jobs_fault("scaling could not be ended"):
-                each.stop(within_s=5.0)
-    if not attached:
-        why = "was ended before it opened a" if code > 128 else "opened no"
-        say(f"{script.name} {why} Spark session of its own; there was nothing to scale")
-    with _not_the_jobs_fault("the report could not be written"):
-        run = recorder.run(
-            strategy=strategy,
-            pipeline=script.name,
-            slo=objective,
-            limits=limits,
-            started_s=started_s,
-            ended_s=ended_s,
-            decisions=[entry for each in history for entry in each.entries],
-            reconfigurations=sum(each.reconfigurations for each in attached),
-        )
-        # Nobody compared this job's source with its sink.
-        scores = recorder.score(run)
-        unknown: dict[str, Any] = {"rows_repeated": None}
-        document = {
-            "script": str(script),
-            "exit_code": code,
-            "strategy": strategy,
-            "slo": str(objective),
-            **scores.to_json(),
-            **unknown,
-            "rows_not_timed": recorder.rows_not_timed,
-            "queries": [_of_query(each) for each in recorder.by_query(run)],
-            "executors": recorder.executors(started_s),
-            "decisions": [entry.to_json() for entry in run.decisions],
-            "holds_left_out": sum(each.left_out for each in history),
-            "agents": next((each.agents for each in attached if each.agents is not None), None),
-        }
-        if json_report is not None:
-            json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
-        if json:
-            print_json(document)
-        if report is not None:
-            write_page(
-                report, title=f"Ebbflow: {script.name}", runs=[run], scores=[{**scores.to_json(), **unknown}]
+            if json:
+                stack.enter_context(standard_output_to_error())
+            code = run_script(
+                script,
+                arguments or [],
+                master=master,
+                settings={**scaling, **settings},
+                defaults=own,
+                settings_file=settings_file,
+                on_session=on_session,
             )
-        say(
-            f"{script.name} ended with code {code}: {whole(scores.node_seconds)} executor-seconds, "
-            f"{scores.reconfigurations} changes of size"
-        )
+            ended_s = clock.now_s()
+            for each in attached:
+                with _not_the_jobs_fault("scaling could not be stopped"):
+                    each.stop(within_s=5.0)
+        if not attached:
+            why = "ended before it opened a" if code > 128 else "opened no"
+            say(f"{script.name} {why} Spark session of its own; there was nothing to scale")
+        with _not_the_jobs_fault("the report could not be written"):
+            stored = _stored_run(
+                path,
+                script.name,
+                strategy,
+                objective,
+                limits,
+                ended_s if started_s is None else started_s,
+                ended_s,
+            )
+            scores = stored.score_values()
+            document = {
+                "script": str(script),
+                "exit_code": code,
+                "strategy": strategy,
+                "slo": str(objective),
+                **scores,
+                "queries": stored.query_scores(),
+                "executors": node_changes(stored.run),
+                "decisions": [entry.to_json() for entry in stored.run.decisions],
+                "holds_left_out": stored.holds_left_out,
+                "agents": next((each.agents for each in attached if each.agents is not None), None),
+            }
+            if json_report is not None:
+                json_report.write_text(json_module.dumps(document, indent=2, allow_nan=False) + "\n")
+            if json:
+                print_json(document)
+            if report is not None:
+                write_run_page(report, stored)
+            say(
+                f"{script.name} exited with code {code}: {whole(scores['node_seconds'])} executor-seconds, "
+                f"{scores['reconfigurations']} reconfigurations"
+            )
     return code
+
+
+def _stored_run(
+    path: Path, name: str, strategy: str, slo: Slo, limits: Limits, started_s: float, ended_s: float
+) -> StoredRun:
+    """The run as its store has it. If nothing was scaled, the store gets the terms that ``attach`` would have set."""
+    terms = {"name": name, "strategy": strategy, "started_s": repr(started_s), "ended_s": repr(ended_s)}
+    with closing(Store(path, SystemClock())) as kept:
+        kept.set_terms({"slo": str(slo), "nodes": str(limits), "target": SPARK, **terms})
+    return read_run(path)
 
 
 @contextmanager
@@ -231,10 +232,3 @@ def _check_store(path: Path | None) -> None:
             Store.read_ledger(path, last=1)
         except StoreError as error:
             raise InputError(f"cannot keep a store in {path}; name another file ({error})") from None
-
-
-def _of_query(run: Run) -> dict[str, Any]:
-    """How one query was served."""
-    scores = score(run, oracle_node_seconds=None).to_json()
-    keys = ("rows_in", "rows_out", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s")
-    return {"query": run.pipeline, **{key: scores[key] for key in keys}}

@@ -188,7 +188,15 @@ def attach(
         else:
             kept = Store(Path(store), time)
             opened.callback(kept.close)
-            kept.set_terms({"slo": str(objective), "nodes": str(limits), "target": SPARK})
+            kept.begin_run(
+                {
+                    "slo": str(objective),
+                    "nodes": str(limits),
+                    "target": SPARK,
+                    "strategy": chosen.name,
+                    "started_s": repr(time.now_s()),
+                }
+            )
         take_over(application)  # not before all is there: a loop must not be ended for one that cannot begin
         if followed is not None and store:
             recall_acts(followed, kept, time.now_s())

@@ -27,8 +27,9 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
 from ebbflow.core.duration import format_duration
-from ebbflow.core.layout import Layout
+from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Guard, Observation, StartsOver, Strategy, Target
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
@@ -47,7 +48,12 @@ FORGET_EVERY_S = 60.0
 class LoopStore(LedgerStore, Protocol):
     """Where a loop keeps what it saw and decided: ``monitoring.store.Store``, or one in memory."""
 
-    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+    def add(
+        self,
+        readings: Iterable[Reading],
+        batches: Iterable[Batch] = (),
+        first_batches: Iterable[Batch] = (),
+    ) -> None:
         """Keep readings and finished batches."""
         ...
 
@@ -239,7 +245,12 @@ class ControlLoop:
         if seen.batches:
             self._pace_s = max(max(b.trigger_interval_s, b.duration_s) for b in seen.batches)
         self.windows.add(self._set_back.of_now(seen.readings))
-        self._store.add(seen.readings, seen.batches)
+        held = seen.layout.main_nodes if seen.held_nodes is None else seen.held_nodes
+        self._store.add(
+            [*seen.readings, Reading(seen.time_s, MAIN, Metric.NODES_HELD, float(held))],
+            seen.batches,
+            seen.first_batches,
+        )
         if self._dry_run:
             self._planned = seen.layout  # others decide how large it is; we only follow
         elif self._asked_s is None:

@@ -136,6 +136,10 @@ class Metric(Enum):
     )  # fmt: skip
     NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes that are there and can work")
     NODES_REQUESTED = ("nodes-requested", Unit.COUNT, SubjectKind.CLUSTER, "nodes asked for")
+    NODES_HELD = (
+        "nodes-held", Unit.COUNT, SubjectKind.CLUSTER,
+        "nodes that are paid for: from the request until they are gone, those of all clusters together",
+    )  # fmt: skip
     SLOTS = ("slots", Unit.COUNT, SubjectKind.CLUSTER, "tasks that can run at the same time")
     LEAD_TIME = (
         "lead-time",

@@ -10,11 +10,14 @@ kernel), those since the last line of the ledger may go too: that line's sync is
 
     series(id, subject, metric)                      readings(series, time_s, value)
     ledger(id, time_s, verdict, body JSON)           terms(name, value)
-    batches(time_s, query, body JSON)
+    batches(time_s, query, body JSON)                first_batches(time_s, query, body JSON)
+    curves(quantity, subject, time_s, value)
 
 A batch is kept under the time of its end, as its readings are; its number would not do, since a query that is begun
 anew counts from 0 again. Its body is the ``core.batches.Batch``, stages and operators included. Stores of versions
-that kept no batches get the table when they are opened to be written, and read as having none until then.
+that kept no batches get the table when they are opened to be written, and read as having none until then. First
+batches of a query are kept apart: their rows count, but nothing can be learned from how long they took. Curves are
+what is known exactly once a run is over, such as the arrivals of a simulated run or of a generated load.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ import msgspec
 
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.clock import Clock
+from ebbflow.core.curve import Curve
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import NoStoreError, StoreError
@@ -53,15 +57,22 @@ class MemoryStore:
     def __init__(self, *, keep: bool = False) -> None:
         self.readings: list[Reading] = []
         self.batches: list[Batch] = []
+        self.first_batches: list[Batch] = []
         self.ledger: dict[int, tuple[float, str, dict[str, Any]]] = {}
         self.keeps = keep
         self._last_id = 0
 
-    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+    def add(
+        self,
+        readings: Iterable[Reading],
+        batches: Iterable[Batch] = (),
+        first_batches: Iterable[Batch] = (),
+    ) -> None:
         """Take in readings and finished batches."""
         if self.keeps:
             self.readings += readings
             self.batches += batches
+            self.first_batches += first_batches
 
     def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
         """The id of a new row."""
@@ -152,6 +163,10 @@ CREATE INDEX IF NOT EXISTS ledger_by_verdict ON ledger(verdict, time_s);
 CREATE TABLE IF NOT EXISTS terms(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS batches(
     time_s REAL NOT NULL, query TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY(time_s, query));
+CREATE TABLE IF NOT EXISTS first_batches(
+    time_s REAL NOT NULL, query TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY(time_s, query));
+CREATE TABLE IF NOT EXISTS curves(
+    quantity TEXT NOT NULL, subject TEXT NOT NULL, time_s REAL NOT NULL, value REAL NOT NULL);
 """
 _ALWAYS = ("series", "readings", "ledger")
 """Tables that stores of all versions have."""
@@ -212,6 +227,7 @@ class Store:
         self._series: dict[tuple[str, Metric], int] = {}
         self._buffer: list[tuple[int, float, float]] = []
         self._batches: list[tuple[float, str, str]] = []
+        self._first_batches: list[tuple[float, str, str]] = []
         self._flushed_s = clock.now_s()
         self._prune_at_s = self._flushed_s + FIRST_PRUNE_S
         try:
@@ -224,14 +240,20 @@ class Store:
 
     # -- readings and batches ------------------------------------------------------------------
 
-    def add(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
+    def add(
+        self,
+        readings: Iterable[Reading],
+        batches: Iterable[Batch] = (),
+        first_batches: Iterable[Batch] = (),
+    ) -> None:
         """Keep readings and finished batches; on disk within a second as long as ``add`` or ``flush`` is called.
 
         A value that is not a number is no reading: nothing was measured, and nothing is kept. A batch that is told
         twice is kept once.
         """
         with self._lock:
-            self._batches += [(batch.ended_s, batch.query, _encode(batch).decode()) for batch in batches]
+            self._batches += map(_batch_row, batches)
+            self._first_batches += map(_batch_row, first_batches)
             series = self._series
             self._buffer += [
                 (series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric), r.time_s, r.value)
@@ -247,7 +269,7 @@ class Store:
         """Write what is buffered, and now and then forget what is too old."""
         with self._lock, _as_store_error(self.path):
             now_s = self._clock.now_s()
-            if self._buffer or self._batches:
+            if self._buffer or self._batches or self._first_batches:
                 try:
                     with self._fast:
                         self._fast.executemany(
@@ -256,12 +278,17 @@ class Store:
                         self._fast.executemany(
                             "INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", self._batches
                         )
+                        self._fast.executemany(
+                            "INSERT OR REPLACE INTO first_batches VALUES (?, ?, ?)", self._first_batches
+                        )
                 except sqlite3.Error:
                     del self._buffer[:-MOST_WAITING]
                     del self._batches[:-MOST_BATCHES_WAITING]
+                    del self._first_batches[:-MOST_BATCHES_WAITING]
                     raise
                 self._buffer.clear()
                 self._batches.clear()
+                self._first_batches.clear()
             self._flushed_s = now_s
             if not 0.0 < self._prune_at_s - now_s <= PRUNE_EVERY_S:
                 self._prune(now_s)
@@ -303,6 +330,7 @@ class Store:
             )
             left = {row[0] for row in self._fast.execute("SELECT id FROM series")}
             self._fast.execute("DELETE FROM batches WHERE time_s < ?", (now_s - self._keep_readings_s,))
+            self._fast.execute("DELETE FROM first_batches WHERE time_s < ?", (now_s - self._keep_readings_s,))
             # Acts are the history of the system and stay; holds are its heartbeat and may go.
             self._fast.execute(
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
@@ -310,13 +338,40 @@ class Store:
         self._series = {series: known for series, known in self._series.items() if known in left}
         self._prune_at_s = now_s + PRUNE_EVERY_S
 
-    # -- terms ---------------------------------------------------------------------------------
+    # -- terms and curves ----------------------------------------------------------------------
+
+    def begin_run(self, terms: Mapping[str, str]) -> None:
+        """Store the terms of a new run (SLO, limits, target, start time), and drop terms and curves of the last one."""
+        with self._lock, _as_store_error(self.path), self._safe:
+            self._safe.execute("DELETE FROM terms")
+            self._safe.execute("DELETE FROM curves")
+            self._safe.executemany("INSERT INTO terms VALUES (?, ?)", list(terms.items()))
 
     def set_terms(self, terms: Mapping[str, str]) -> None:
-        """Keep what the run is held to, and where it runs: objective, limits, target. Those of an earlier run in the
-        file are replaced."""
+        """Add terms to those of the current run, or replace them."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany("INSERT OR REPLACE INTO terms VALUES (?, ?)", list(terms.items()))
+
+    def set_curves(self, curves: Mapping[tuple[str, str], Curve]) -> None:
+        """Store what is known exactly once the run is over, by quantity and subject; replaces earlier curves."""
+        rows = [
+            (quantity, subject, float(time_s), float(value))
+            for (quantity, subject), curve in curves.items()
+            for time_s, value in zip(curve.times_s, curve.values, strict=True)
+        ]
+        with self._lock, _as_store_error(self.path), self._safe:
+            self._safe.execute("DELETE FROM curves")
+            self._safe.executemany("INSERT INTO curves VALUES (?, ?, ?, ?)", rows)
+
+    @staticmethod
+    def read_curves(path: Path) -> dict[tuple[str, str], Curve]:
+        """The curves of the last run by quantity and subject, in the order in which they were stored."""
+        points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        with _reader(path) as reader:
+            if _has_table(reader, "curves"):
+                for quantity, subject, time_s, value in reader.execute("SELECT * FROM curves ORDER BY rowid"):
+                    points.setdefault((quantity, subject), []).append((time_s, value))
+        return {key: Curve.of(found) for key, found in points.items()}
 
     @staticmethod
     def read_terms(path: Path) -> dict[str, str]:
@@ -360,14 +415,23 @@ class Store:
             return _ledger_rows(reader, since_id, verdict, last)
 
     @staticmethod
-    def read_readings(path: Path, metrics: Iterable[Metric]) -> KeptReadings:
+    def count_ledger(path: Path, since_s: float) -> int:
+        """Number of ledger rows at or after a time."""
+        with _reader(path) as reader:
+            return int(
+                reader.execute("SELECT count(*) FROM ledger WHERE time_s >= ?", (since_s,)).fetchone()[0]
+            )
+
+    @staticmethod
+    def read_readings(path: Path, metrics: Iterable[Metric], since_s: float = float("-inf")) -> KeptReadings:
         """Every series of some metrics, without touching the store."""
         found, dropped = {}, 0
         with _reader(path) as reader:
             for metric in metrics:
                 for series, subject in _series(reader, metric):
                     rows = reader.execute(
-                        "SELECT time_s, value FROM readings WHERE series = ? ORDER BY time_s", (series,)
+                        "SELECT time_s, value FROM readings WHERE series = ? AND time_s >= ? ORDER BY time_s",
+                        (series, since_s),
                     ).fetchall()
                     points = [row for row in rows if _is_reading(*row)]
                     dropped += len(rows) - len(points)
@@ -387,18 +451,26 @@ class Store:
 
         One that cannot be read is no reason to refuse the rest.
         """
-        found, dropped = [], 0
+        found = list(Store.each_batch(path))
+        batches = [batch for batch in found if batch is not None]
+        batches.sort(key=lambda batch: (batch.ended_s, batch.query))
+        return KeptBatches(batches=batches, dropped=len(found) - len(batches))
+
+    @staticmethod
+    def each_batch(
+        path: Path, since_s: float = float("-inf"), *, first: bool = False
+    ) -> Iterator[Batch | None]:
+        """Finished batches that ended at or after a time, one by one and oldest first; None for an unreadable one.
+
+        ``first``: the first batches of queries instead.
+        """
+        table = "first_batches" if first else "batches"
         with _reader(path) as reader:
-            if _has_table(reader, "batches"):
+            if _has_table(reader, table):
                 # As bytes: SQLite refuses the whole answer where a text is no UTF-8.
-                for (body,) in reader.execute("SELECT CAST(body AS BLOB) FROM batches"):
-                    batch = _batch(body)
-                    if batch is None:
-                        dropped += 1
-                    else:
-                        found.append(batch)
-        found.sort(key=lambda batch: (batch.ended_s, batch.query))
-        return KeptBatches(batches=found, dropped=dropped)
+                sql = f"SELECT CAST(body AS BLOB) FROM {table} WHERE time_s >= ? ORDER BY time_s, query"  # noqa: S608
+                for (body,) in reader.execute(sql, (since_s,)):
+                    yield _batch(body)
 
     def close(self) -> None:
         """Flush and let go of the file."""
@@ -433,6 +505,10 @@ def _is_reading(time_s: Any, value: Any) -> bool:
         and math.isfinite(time_s)
         and 0 <= value < math.inf
     )
+
+
+def _batch_row(batch: Batch) -> tuple[float, str, str]:
+    return batch.ended_s, batch.query, _encode(batch).decode()
 
 
 def _batch(body: bytes | None) -> Batch | None:

@@ -16,12 +16,16 @@ from pathlib import Path
 from ebbflow.core.duration import format_duration
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
+from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.report import figures, wording
 from ebbflow.report.ledger_table import ledger_table
-from ebbflow.report.numbers import seconds, share, whole
+from ebbflow.report.numbers import counted, seconds, share, whole
 from ebbflow.report.page_assets import SCRIPT
 from ebbflow.report.score_table import score_table
 from ebbflow.report.shell import FOOTER, document, runs_json, script_json
+from ebbflow.runs.stored_run import StoredRun
+
+SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
 
 _FIRST_DATE_S = 1e9
 """Times before 2001 are not dates but seconds of a simulation."""
@@ -40,6 +44,41 @@ def write_page(
     ``scores`` has one mapping per run, in the same order: score name to value, None where unknown.
     """
     Path(path).write_text(page(title=title, runs=runs, scores=scores, notes=notes), encoding="utf-8")
+
+
+def write_run_page(
+    path: Path | str, stored: StoredRun, *, title: str | None = None, notes: Sequence[str] = ()
+) -> None:
+    """Write the report of a run that was read from its store; ``submit``, ``demo`` and ``report`` all use it."""
+    write_page(
+        path,
+        title=title or f"Ebbflow: {stored.run.pipeline}",
+        runs=[stored.run],
+        scores=[stored.score_values()],
+        notes=[*notes, *_run_notes(stored)],
+    )
+
+
+def _run_notes(stored: StoredRun) -> list[str]:
+    """What readers must know about the data of a run."""
+    notes = []
+    if stored.target == SIMULATOR:
+        notes.append(SIMULATED)
+    if len(stored.queries) > 1:
+        names = ", ".join(each.pipeline for each in stored.queries)
+        notes.append(f"Scores cover the rows of all queries ({names}), each row timed within its own query.")
+    if not stored.ended:
+        notes.append("The store has no end of this run: it is still running, or its process was killed.")
+    if stored.pruned_s:
+        notes.append(
+            f"The first {format_duration(round(stored.pruned_s))} of the run are no longer in its store; "
+            "scores cover the rest."
+        )
+    if stored.holds_left_out:
+        notes.append(f"{whole(stored.holds_left_out)} older holds are not listed. The store has them.")
+    if stored.damaged_batches:
+        notes.append(f"{counted(stored.damaged_batches, 'batch', 'batches')} of the store cannot be read.")
+    return notes
 
 
 def page(

@@ -13,6 +13,8 @@ import msgspec
 from ebbflow.control.loop import ControlLoop, CycleReport, LoopStore
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.curve import Curve
+from ebbflow.core.layout import MAIN
 from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
@@ -21,6 +23,7 @@ from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.runs.oracle import Oracle, cheapest_schedule
+from ebbflow.runs.stored_run import ARRIVED, LOST, NODES, PROCESSED
 from ebbflow.strategies import make_strategy, read_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean
 from ebbflow.targets.simulator.engine import Work
@@ -131,15 +134,32 @@ def play(
     if store is None:
         return _play(scenario, strategy, guards, clock, target, MemoryStore(), on_cycle)
     with closing(Store(store, clock)) as kept:
-        kept.set_terms(
+        kept.begin_run(
             {
                 "slo": str(scenario.slo),
                 "nodes": str(scenario.limits),
                 "target": SIMULATOR,
+                "strategy": strategy.name,
+                "name": target.pipeline.name,
+                "started_s": "0.0",
                 PIPELINE: pipeline_term(target.pipeline),
             }
         )
-        return _play(scenario, strategy, guards, clock, target, kept, on_cycle)
+        simulation = _play(scenario, strategy, guards, clock, target, kept, on_cycle)
+        kept.set_curves(_exact_curves(simulation))
+        kept.set_terms({"ended_s": repr(scenario.duration_s), "rows_repeated": "0"})
+        return simulation
+
+
+def _exact_curves(simulation: Simulation) -> dict[tuple[str, str], Curve]:
+    """What a simulation knows exactly and a monitor would only see at its cycles."""
+    curves = {(NODES, MAIN): simulation.run.nodes}
+    for run in simulation.runs:
+        curves[ARRIVED, run.pipeline] = run.arrived
+        curves[PROCESSED, run.pipeline] = run.processed
+        if run.lost is not None:
+            curves[LOST, run.pipeline] = run.lost
+    return curves
 
 
 def _play(

@@ -9,30 +9,13 @@ from typing import Any
 
 import pytest
 
-from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import SystemClock
-from ebbflow.core.layout import Layout
-from ebbflow.core.limits import Limits
-from ebbflow.core.pipeline import Pipeline
-from ebbflow.core.ports import Observation
-from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.papers.elysium import demo_run as live_run
 from ebbflow.papers.elysium.demo_run import LiveScenario, _processed, run_live
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
-from ebbflow.runs.record import RunRecorder
-from ebbflow.runs.score import score
-from ebbflow.workloads import parse_load
 
-STARTED_S, SECONDS = 1_700_000_000.0, 60
-
-
-def look(time_s: float) -> CycleReport:
-    seen = Observation(
-        time_s=time_s, pipeline=Pipeline.chain("top-words", "count"), layout=Layout.of(1), requested=Layout.of(1),
-        slots_per_node=1, lead_time_s=10.0,
-    )  # fmt: skip
-    return CycleReport(observation=seen, entry=None, planned=None)
+STARTED_S = 1_700_000_000.0
 
 
 def progress(began_s: float, end_row: int) -> dict[str, Any]:
@@ -47,42 +30,30 @@ def progress(began_s: float, end_row: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("set_back_at_s", [None, 7.5, 28.5, 57.5])
 @pytest.mark.parametrize("by_s", [30.0, 3600.0])
-def test_what_was_done_is_dated_on_though_the_clock_was_set_back(
+def test_processed_rows_stay_on_one_clock_when_it_is_set_back(
     set_back_at_s: float | None, by_s: float
 ) -> None:
-    """10 rows/s, all that had come taken every 5 s: the longest wait is 7 s. 57.5 s: no batch began after it."""
+    """Every 5 s a batch takes 10 rows for each second so far, in 2 s."""
 
     def shown_s(second: float) -> float:
         back = set_back_at_s is not None and second > set_back_at_s
         return STARTED_S + second - (by_s if back else 0.0)
 
-    recorder = RunRecorder()
-    for second in range(SECONDS):
-        recorder(look(shown_s(second)))
     batches = [progress(shown_s(second), 10 * second) for second in range(5, 56, 5)]
-    run = recorder.run(
-        strategy="s", pipeline="top-words", slo=Slo(freshness_s=6.0), limits=Limits.parse("1:4"),
-        started_s=STARTED_S, ended_s=shown_s(SECONDS), decisions=[], load=parse_load("constant(10)"),
-        processed=_processed(batches, STARTED_S, recorder, shown_s(SECONDS + 1.0)),
-    )  # fmt: skip
-    scores = score(run, oracle_node_seconds=None)
-    # not even the second is known in which it was set back: time stands still in it
-    assert run.ended_s - STARTED_S == pytest.approx(SECONDS, abs=1.0)
-    assert scores.rows_in == pytest.approx(10 * SECONDS, abs=10)
-    assert scores.rows_out == 550
-    assert scores.latency_max_s == pytest.approx(7.0, abs=1.0)
-    assert (run.processed.times_s[1:] > run.processed.times_s[:-1]).all()
+    processed = _processed(batches, STARTED_S, 5.0)
+    assert processed.times_s.tolist() == [
+        STARTED_S,
+        *(STARTED_S + second + 2.0 for second in range(5, 56, 5)),
+    ]
+    assert processed.values.tolist() == [0.0, *(10.0 * second for second in range(5, 56, 5))]
 
 
 def test_a_query_that_fails_ends_the_run_at_once_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     query = SimpleNamespace(exception=lambda: RuntimeError("no lookup today\n\tat org.apache…"))
     stopped: list[str] = []
 
-    def attach(*_: Any, on_cycle: Any, **__: Any) -> Any:
-        on_cycle(look(STARTED_S))
+    def attach(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(
-            history=lambda: SimpleNamespace(entries=()),
-            reconfigurations=0,
             active=True,
             stop=lambda: stopped.append("loop"),
         )

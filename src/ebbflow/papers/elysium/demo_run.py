@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,22 @@ from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.monitoring.store import Store
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.profiling.profile import Profile
 from ebbflow.runs.oracle import cheapest_schedule
-from ebbflow.runs.record import RunRecorder, without
-from ebbflow.runs.score import Scores, score
+from ebbflow.runs.score import Scores
+from ebbflow.runs.stored_run import (
+    ARRIVED,
+    LOST,
+    PROCESSED,
+    StoredRun,
+    arrivals,
+    node_changes,
+    read_run,
+    without_lost_rows,
+)
 from ebbflow.runs.watching import check, end_offset, source_start_s, watch
 from ebbflow.targets.spark.act.stopping import stop_between_batches
 from ebbflow.targets.spark.driver import query_failure
@@ -45,6 +57,7 @@ SPARK_DRA = "spark-dra"
 
 
 LIMITS = Limits(min_nodes=1, max_nodes=6)
+NAME = "top-words"
 
 
 LEAVING_S = 36.0
@@ -88,12 +101,20 @@ class LiveScenario:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveResult:
-    """What came of it."""
+    """The run, read back from its store, and the most frequent words."""
 
-    run: Run
-    scores: Scores
-    executors: list[list[float]]
+    stored: StoredRun
     top: list[tuple[str, int]]
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.stored.run
+
+    @cached_property
+    def scores(self) -> Scores:
+        """Its scores."""
+        return self.stored.scores()
 
     def to_json(self) -> dict[str, Any]:
         """Scores by their names, and what happened when."""
@@ -101,7 +122,7 @@ class LiveResult:
             "strategy": self.run.strategy,
             "slo": str(self.run.slo),
             **self.scores.to_json(),
-            "executors": self.executors,
+            "executors": node_changes(self.run),
             "decisions": [entry.to_json() for entry in self.run.decisions],
         }
 
@@ -120,14 +141,8 @@ def run_live(
 ) -> LiveResult:
     """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts."""
     time = clock or SystemClock()
-    recorder = RunRecorder()
     rankings = scenario.application.rankings()
     ended = stop or threading.Event()
-
-    def after_cycle(report: CycleReport) -> None:
-        recorder(report)
-        if on_cycle is not None:
-            on_cycle(report)
 
     say("starting a Spark cluster on this machine (a master, a worker)")
     with (
@@ -135,6 +150,7 @@ def run_live(
         LocalCluster(cores=scenario.limits.max_nodes) as cluster,
     ):
         say("starting the application with its first executor")
+        path = Path(folder) / "run.sqlite"
         settings = _settings(scenario, strategy, cluster.master_url) | cluster.settings
         with local_session(cluster.master_url, settings, name="top-words") as spark:
             query = scenario.application.start(spark, f"{folder}/checkpoint", rankings.take)
@@ -149,41 +165,40 @@ def run_live(
                 policy=policy,
                 profiles=profiles,
                 dry_run=strategy == SPARK_DRA,
-                store=Path(folder) / "run.sqlite",
-                on_cycle=after_cycle,
+                store=path,
+                on_cycle=on_cycle,
                 master_web_url=cluster.web_url,
                 agents=(cluster.agent_address,),
             )
             try:
                 watch(lambda: query_failure(query), attached, time, started_s + scenario.seconds, ended)
                 ended_s = time.now_s()
-                decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             finally:
                 attached.stop()
             stop_between_batches(query)
             check(lambda: query_failure(query))  # of its last batch
             progress = list(query.recentProgress)
-            run = recorder.run(
-                strategy=strategy,
-                pipeline="top-words",
-                slo=scenario.slo,
-                limits=scenario.limits,
-                started_s=started_s,
-                ended_s=ended_s,
-                decisions=decisions,
-                reconfigurations=reconfigurations,
-                load=parse_load(scenario.load),
-                processed=_processed(progress, started_s, recorder, time.now_s()),
+            lost, repeated = rankings.audit(_end_row(progress[-1]) if progress else 0)
+        arrived = arrivals(parse_load(scenario.load), started_s, max(started_s, ended_s))
+        processed, missing = without_lost_rows(
+            arrived, _processed(progress, started_s, scenario.trigger_s), lost
+        )
+        with closing(Store(path, time)) as store:
+            store.set_curves({(ARRIVED, NAME): arrived, (PROCESSED, NAME): processed, (LOST, NAME): missing})
+            store.set_terms(
+                {
+                    "name": NAME,
+                    "strategy": strategy,
+                    "started_s": repr(started_s),
+                    "ended_s": repr(ended_s),
+                    "rows_repeated": str(repeated),
+                    "oracle_node_seconds": repr(
+                        _oracle_node_seconds(scenario, arrived, started_s, max(started_s, ended_s))
+                    ),
+                }
             )
-            rows = _end_row(progress[-1]) if progress else 0
-    lost, repeated = rankings.audit(rows)
-    run = replace(without(run, lost), rows_repeated=repeated)
-    return LiveResult(
-        run=run,
-        scores=score(run, oracle_node_seconds=_oracle_node_seconds(scenario, run)),
-        executors=recorder.executors(started_s),
-        top=rankings.top(),
-    )
+        stored = read_run(path)
+    return LiveResult(stored=stored, top=rankings.top())
 
 
 def prepare(say: Callable[[str], None]) -> None:
@@ -234,24 +249,30 @@ def _end_row(progress: Any) -> int:
     return int(end_offset(progress)["row"])
 
 
-def _processed(progress: list[Any], started_s: float, recorder: RunRecorder, now_s: float) -> Curve:
-    """Rows done, at the end of each batch. The clock may have been set back by ``now_s``, the run's has not."""
-    began_s = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in progress]
-    points = [(started_s, 0.0)]
-    for each, at_s in zip(progress, recorder.on_one_clock([*began_s, now_s]), strict=False):
-        points.append((at_s + each["durationMs"]["triggerExecution"] / 1000, float(_end_row(each))))
+def _processed(progress: list[Any], started_s: float, trigger_s: float) -> Curve:
+    """Rows processed by the end of each batch. If the clock was set back between two batches, the second one is taken
+    to have started at the next trigger, and later ones are shifted with it."""
+    points, set_back_s, earliest_s = [(started_s, 0.0)], 0.0, started_s
+    for each in progress:
+        took_s = each["durationMs"]["triggerExecution"] / 1000
+        began_s = datetime.fromisoformat(each["timestamp"]).timestamp() + set_back_s
+        if began_s < earliest_s - trigger_s:
+            set_back_s += earliest_s - began_s
+            began_s = earliest_s
+        earliest_s = began_s + max(took_s, trigger_s)
+        points.append((began_s + took_s, float(_end_row(each))))
     return Curve.of(points)
 
 
-def _oracle_node_seconds(scenario: LiveScenario, run: Run) -> float:
+def _oracle_node_seconds(scenario: LiveScenario, arrived: Curve, started_s: float, ended_s: float) -> float:
     """Cheapest schedule with hindsight, if every slot only ever waited for lookups."""
     sizes = np.arange(scenario.limits.max_nodes + 1, dtype=np.float64)
     best = cheapest_schedule(
-        run.arrived,
+        arrived,
         sizes / scenario.lookup_wait_s,
         limits=scenario.limits,
         slo=scenario.slo,
-        started_s=run.started_s,
-        ended_s=run.ended_s,
+        started_s=started_s,
+        ended_s=ended_s,
     )
     return best.node_seconds

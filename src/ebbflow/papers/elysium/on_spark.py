@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,19 @@ from typing import Any
 import numpy as np
 
 from ebbflow.control.attach import attach
-from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
+from ebbflow.monitoring.store import Store
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, SPARK, T1
 from ebbflow.papers.elysium.result import Curves, Measured, Result, curves_of
 from ebbflow.papers.elysium.run import Watched
-from ebbflow.runs.record import RunRecorder
+from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import check, watch
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
@@ -129,16 +130,13 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
     """One run in real time, from one executor and as many instances as there can be slots: what is compared is how
     nodes follow the load, and joint scaling adds a node for every instance."""
     time, never = clock or SystemClock(), threading.Event()
-    recorder, watched = RunRecorder(), Watched()
-
-    def after_cycle(report: CycleReport) -> None:
-        recorder(report)
-        watched.take(report)
+    watched = Watched()
 
     with (
         scratch_folder("elysium") as folder,
         LocalCluster(cores=LIMITS.max_nodes) as cluster,
     ):
+        path = Path(folder) / "run.sqlite"
         settings = {
             **cluster.settings,
             **local_settings(),
@@ -164,29 +162,29 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
                 slo=SLO,
                 strategy=_strategy(case.strategy),
                 queries=[query],
-                store=Path(folder) / "run.sqlite",
-                on_cycle=after_cycle,
+                store=path,
+                on_cycle=watched.take,
                 master_web_url=cluster.web_url,
             )
             try:
                 watch(query.failure, attached, time, started_s + case.seconds, never)
                 ended_s = time.now_s()
-                decisions, reconfigurations = attached.history().entries, attached.reconfigurations
             finally:
                 attached.stop()
             query.stop()
             check(query.failure)
-    run = recorder.run(
-        strategy=case.strategy,
-        pipeline=T1,
-        slo=SLO,
-        limits=LIMITS,
-        started_s=started_s,
-        ended_s=ended_s,
-        decisions=decisions,
-        reconfigurations=reconfigurations,
-        load=parse_load(case.load),
-    )
+        with closing(Store(path, time)) as store:
+            arrived = arrivals(parse_load(case.load), started_s, max(started_s, ended_s))
+            store.set_curves({(ARRIVED, T1): arrived})
+            store.set_terms(
+                {
+                    "name": T1,
+                    "strategy": case.strategy,
+                    "started_s": repr(started_s),
+                    "ended_s": repr(ended_s),
+                }
+            )
+        run = read_run(path).run
     return Measured.of([run]), curves_of({T1: run}, watched.until(case.seconds))
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from ebbflow.core.clock import ManualClock
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.machine import cores
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
+from ebbflow.monitoring.store import Store
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.runs.oracle import Oracle
@@ -36,6 +40,8 @@ class Scene:
     scenario: Scenario
     drawn: bool = False
     """Whether pictures are made of its runs."""
+    store: Path | None = None
+    """Where to keep its run, if it is played once: readings, batches, ledger and curves, for `ebbflow report`."""
     past: Run | None = None
     """A run of the same load that was already: scored and drawn beside those of the strategies, and before them."""
 
@@ -249,7 +255,11 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
             if policy is None
             else Rules(policy, begins_at_s=scenario.begins_at_s)
         )
-        return _result(scene, job, play(scenario, strategy).runs, shared.draw)
+        result = _result(scene, job, play(scenario, strategy, store=scene.store).runs, shared.draw)
+        if scene.store is not None and job.hindsight.node_seconds is not None:
+            with closing(Store(scene.store, ManualClock(scenario.duration_s))) as store:
+                store.set_terms({"oracle_node_seconds": repr(job.hindsight.node_seconds)})
+        return result
     except Exception as error:
         return _told(error)
 
