@@ -20,7 +20,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.guards import default_guards
 from ebbflow.monitoring.store import Store
 from ebbflow.strategies.capacity import Capacity
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import scaling_settings

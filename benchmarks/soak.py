@@ -26,7 +26,7 @@ from benchmarks.driver_memory import resident_mb
 from benchmarks.figures import Figure, show
 from ebbflow.core.clock import SystemClock, wait_until
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import scaling_settings

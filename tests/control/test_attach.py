@@ -29,7 +29,7 @@ from ebbflow.policy import (
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.runs.profiling.from_store import learn_from_store
 from ebbflow.strategies.capacity import Capacity
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import Driver
 
 pytestmark = pytest.mark.spark

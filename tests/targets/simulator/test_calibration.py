@@ -17,7 +17,7 @@ from ebbflow.runs.simulation import play
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.calibration import calibrated
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.operators.operator import operator
 from ebbflow.targets.spark.target import SparkTarget
 from ebbflow.workloads import parse_load

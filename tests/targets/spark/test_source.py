@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import ActionKind
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.target import SparkTarget
 

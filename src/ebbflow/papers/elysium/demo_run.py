@@ -42,10 +42,9 @@ from ebbflow.runs.stored_run import (
     without_lost_rows,
 )
 from ebbflow.runs.watching import check, end_offset, source_start_s, watch
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import query_failure
-from ebbflow.targets.spark.launch.class_archive import record_archive
-from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
+from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings, record_archive
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import dynamic_allocation_settings, scaling_settings
 from ebbflow.workloads.expression import parse_load

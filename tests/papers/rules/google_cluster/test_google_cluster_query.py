@@ -16,7 +16,7 @@ from ebbflow.papers.rules.google_cluster.folder import TraceSpec
 from ebbflow.papers.rules.google_cluster.generator import PARQUET, ClusterTrace
 from ebbflow.papers.rules.google_cluster.query import MACHINE, GoogleClusterQuery, run_to_the_end, settings
 from ebbflow.papers.rules.google_cluster.sink import prepare_output
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.observe.progress import Progress, operator_runs
 

@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.act.restart import ManagedQuery
-from ebbflow.targets.spark.act.stopping import stop_between_batches, unfinished_batch
+from ebbflow.targets.spark.act.restart import ManagedQuery, stop_between_batches, unfinished_batch
 from ebbflow.targets.spark.operators.operator import operator
 
 pytestmark = pytest.mark.spark

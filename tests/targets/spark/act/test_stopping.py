@@ -9,8 +9,8 @@ from pyspark.errors import StreamingQueryException
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.errors import TargetError
-from ebbflow.targets.spark.act import stopping
-from ebbflow.targets.spark.act.stopping import await_batch, stop_between_batches
+from ebbflow.targets.spark.act import restart
+from ebbflow.targets.spark.act.restart import await_batch, stop_between_batches
 
 
 class Query:
@@ -68,7 +68,7 @@ class ToldToEnd(Query):
 def test_a_batch_that_outlasts_the_deadline_is_torn_only_by_who_ends_the_query_for_good(
     monkeypatch: pytest.MonkeyPatch, interrupt: bool, whole: bool, stopped_s: float
 ) -> None:
-    monkeypatch.setattr(stopping, "_terminate_after_batch", lambda query, clock, until_s: True)
+    monkeypatch.setattr(restart, "_terminate_after_batch", lambda query, clock, until_s: True)
     clock = ManualClock(100.0)
     query: Any = ToldToEnd(clock, 240.0)
     assert stop_between_batches(query, 30.0, clock, interrupt=interrupt) is whole
@@ -80,7 +80,7 @@ def test_one_that_fails_while_it_is_waited_for_has_ended(monkeypatch: pytest.Mon
         def awaitTermination(self, timeout: int) -> bool:  # noqa: N802
             raise StreamingQueryException("the sink is full")
 
-    monkeypatch.setattr(stopping, "_terminate_after_batch", lambda query, clock, until_s: True)
+    monkeypatch.setattr(restart, "_terminate_after_batch", lambda query, clock, until_s: True)
     clock = ManualClock(100.0)
     query: Any = Fails(clock, 240.0)
     stop_between_batches(query, 30.0, clock)

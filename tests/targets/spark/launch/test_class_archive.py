@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.targets.spark.launch import class_archive
-from ebbflow.targets.spark.launch.class_archive import archive_option, archive_path, record_archive
+from ebbflow.targets.spark.launch import local_cluster
+from ebbflow.targets.spark.launch.local_cluster import archive_option, archive_path, record_archive
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_where_it_cannot_be_kept_executors_start_as_ever(tmp_path, monkeypatch) 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(class_archive.Path, "home", homeless)
+    monkeypatch.setattr(local_cluster.Path, "home", homeless)
     assert archive_path() is None
     assert archive_option() == ""
     assert not record_archive(written_by(b"classes"))

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from ebbflow.errors import PipelineError
-from ebbflow.targets.spark.act.stopping import stop_between_batches
+from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import Driver
 from ebbflow.targets.spark.observe.progress import operator_runs
 from ebbflow.targets.spark.operators.operator import operator

@@ -4,18 +4,28 @@ Unlike ``local[*]``, its executors are processes of their own that join, leave a
 listens on the loopback address only and requires a secret, so no other user of the machine can run code through it;
 the REST submission port is off. Nothing is left behind: each process runs under a supervisor that ends it when this
 process is gone (``supervisor``).
+
+Much of an executor's start goes into reading the same ten thousand classes from the same jars. The JVM can map them
+from a class data archive instead (JEP 350). A first executor writes it at its exit (``record_archive``), later ones
+use it (``archive_option``). The JVM ignores an archive of another Spark or Java, so nothing can break. Archives of
+other versions are removed after a month without use: each is a hundred megabytes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import logging
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +35,12 @@ from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.folders import scratch_folder
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.launch import supervisor
-from ebbflow.targets.spark.launch.class_archive import archive_option
-from ebbflow.targets.spark.launch.preflight import spark_home
+from ebbflow.targets.spark.launch.preflight import find_java, spark_home
+
+log = logging.getLogger(__name__)
 
 AGENT_LOG = "agent.log"
+REMOVE_UNUSED_AFTER_S = 30 * 86400.0
 LOOPBACK = "127.0.0.1"
 _JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Faster start for JVMs whose work is waiting or Python."""
@@ -224,15 +236,15 @@ class LocalCluster:
             "SPARK_DAEMON_JAVA_OPTS": f"{_JVM_OPTIONS} -Xshare:auto -Dspark.authenticate=true "
             "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
         }
-        log = self._here / f"{name}.log"
+        log_file = self._here / f"{name}.log"
         popen = supervisor.start(
             [str(home / "bin" / "spark-class"), main_class, *arguments],
-            log=log,
+            log=log_file,
             environment=environment,
             # The master ends last, so its supervisor removes the folder if this process is gone.
             folder=self._here if name == "master" else None,
         )
-        self._processes.append(_Process(name, popen, log))
+        self._processes.append(_Process(name, popen, log_file))
 
     def _await(self, what: str, condition: Any, deadline_s: float) -> None:
         def holds() -> bool:
@@ -268,3 +280,77 @@ def _free_port() -> int:
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else "its log is empty"
+
+
+# -- class data archive ------------------------------------------------------------------------
+
+
+def archive_path() -> Path | None:
+    """Path of the archive for this Spark and Java, whether or not it exists; None without a home folder."""
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # no home folder
+        return None
+    java = find_java()
+    version = subprocess.run([java, "-version"], capture_output=True, check=False).stderr if java else b""
+    jars = sorted(path.name for path in (spark_home() / "jars").glob("*.jar"))
+    identity = hashlib.sha256(version + str(spark_home()).encode() + "".join(jars).encode()).hexdigest()
+    path = caches / "ebbflow" / f"executor-{identity[:16]}.jsa"
+    return None if " " in str(path) else path  # Spark splits Java options at blanks
+
+
+def archive_option() -> str:
+    """The JVM option with which an executor uses the archive; empty without an archive."""
+    archive = archive_path()
+    if archive is None or not archive.exists():
+        return ""
+    with contextlib.suppress(OSError):
+        os.utime(archive)  # last use, for _remove_unused
+    return f"-XX:SharedArchiveFile={archive}"
+
+
+def record_archive(run_executor: Callable[[str, Callable[[], bool]], None], settle_s: float = 2.0) -> bool:
+    """Make the archive unless it exists; False if it cannot be stored or was not completed.
+
+    ``run_executor`` runs an executor with a JVM option, stops it, and waits until the condition holds: the executor
+    writes the archive at its exit.
+    """
+    archive = archive_path()
+    if archive is None:
+        return False
+    _remove_unused(archive)
+    if archive.exists():
+        return True
+    fresh = archive.with_suffix(f".{os.getpid()}")
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh.unlink(missing_ok=True)
+        run_executor(f"-XX:ArchiveClassesAtExit={fresh}", lambda: _is_complete(fresh, settle_s))
+        if not _is_complete(fresh, settle_s):
+            return False
+        fresh.replace(archive)
+    except OSError as error:
+        log.info("no class archive: %s", error)
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return True
+
+
+def _remove_unused(current: Path) -> None:
+    """Remove other archives, and partial ones, that were not used for long."""
+    for path in current.parent.glob("executor-*"):
+        with contextlib.suppress(OSError):
+            if path != current and time.time() - path.lstat().st_mtime > REMOVE_UNUSED_AFTER_S:
+                path.unlink()
+                log.info("removed %s, unused for a month", path)
+
+
+def _is_complete(archive: Path, settle_s: float) -> bool:
+    """Whether the JVM has stopped writing: it writes the file in one go, read-only from the start."""
+    try:
+        status = archive.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size > 0 and time.time() - status.st_mtime > settle_s
