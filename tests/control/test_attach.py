@@ -1,4 +1,4 @@
-"""``attach`` scales a job it knows nothing of, and never gets in its way."""
+"""``attach`` scales an unknown job on a real cluster, and never disturbs it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 
 class TwoThenOne(Strategy):
-    """Wants two executors until they are there, then one again."""
+    """Wants two executors until they are live, then one again."""
 
     name = "two-then-one"
 
@@ -51,7 +51,7 @@ class TwoThenOne(Strategy):
 
 
 class Broken(Strategy):
-    """Fails whenever it is asked."""
+    """Always fails."""
 
     name = "broken"
 
@@ -70,7 +70,7 @@ def query(spark, tmp_path):
     stop_between_batches(running)
 
 
-def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wait) -> None:
+def test_a_job_grows_and_shrinks_and_the_ledger_records_it(spark, query, tmp_path, wait) -> None:
     path = tmp_path / "run.sqlite"
     attached = ebbflow.attach(spark, executors=(1, 3), strategy=TwoThenOne(), store=path, cycle_s=0.5)
     assert attached.active
@@ -80,7 +80,7 @@ def test_a_job_grows_and_shrinks_and_the_ledger_tells(spark, query, tmp_path, wa
             [entry for entry in Store.read_ledger(path) if entry["verdict"] == "act"] if path.exists() else []
         )
 
-    wait(lambda: len([act for act in acts() if act["outcome"]]) == 2, "both acts and what came of them", 90)
+    wait(lambda: len([act for act in acts() if act["outcome"]]) == 2, "both acts and their outcomes", 90)
     grew, shrank = acts()
     assert (grew["before"]["nodes"], grew["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
     assert grew["outcome"]["requested"]["nodes"] == {"main": 2}
@@ -128,7 +128,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
     )  # fmt: skip
     sizes: list[int] = []
 
-    def seen(report) -> None:
+    def record(report) -> None:
         if report.observation is not None:
             sizes.append(report.observation.layout.main_nodes)
 
@@ -138,7 +138,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
         slo="freshness p95 <= 20s",
         store=tmp_path / "run.sqlite",
         cycle_s=0.5,
-        on_cycle=seen,
+        on_cycle=record,
     )
     wait(lambda: sizes and max(sizes) == 3, "three executors", 90)
     wait(lambda: sizes[-1] == 1, "one again", 120)
@@ -147,15 +147,13 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
     stop_between_batches(running)
     acts = [entry for entry in Store.read_ledger(tmp_path / "run.sqlite") if entry["verdict"] == "act"]
     assert {entry["strategy"] for entry in acts} == {"capacity"}
-    grew = acts[0][
-        "reason"
-    ]  # what it grows by depends on whether the first batches have ended when it sees them
+    grew = acts[0]["reason"]  # depends on whether the first batches have finished at the first decision
     assert grew.startswith(("grow ", "learning, and a batch of lookups has run"))
     assert acts[-1]["reason"].startswith("shrink ")
     assert acts[-1]["wanted"]["nodes"] == {"main": 1}
 
 
-def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_path, wait) -> None:
+def test_a_rule_on_a_metric_of_the_agent_fires(spark, cluster, query, tmp_path, wait) -> None:
     policy = Policy(
         rule("memory in use")
         .scale_out(the_cluster())
@@ -185,7 +183,9 @@ def test_a_rule_on_what_only_an_agent_measures_fires(spark, cluster, query, tmp_
     assert query.isActive
 
 
-def test_an_agent_sees_the_python_workers_and_the_heap_of_an_executor(spark, cluster, tmp_path, wait) -> None:
+def test_an_agent_measures_the_python_workers_and_the_heap_of_an_executor(
+    spark, cluster, tmp_path, wait
+) -> None:
     def burn(batches):
         for batch in batches:
             total = 0
@@ -199,22 +199,22 @@ def test_an_agent_sees_the_python_workers_and_the_heap_of_an_executor(spark, clu
     query = burning.trigger(processingTime="200 milliseconds").start()
     collector = Collector([cluster.agent_address], application=spark.sparkContext.applicationId)
     collector.subscribe_to([("executor-*", Metric.NODE_CPU), ("executor-*", Metric.NODE_HEAP_SHARE)])
-    seen: dict[Metric, float] = {}
+    highest: dict[Metric, float] = {}
 
     def both() -> bool:
         for reading in collector.take(time.time()):
-            seen[reading.metric] = max(reading.value, seen.get(reading.metric, 0.0))
-        return seen.get(Metric.NODE_CPU, 0.0) > 0.4 and Metric.NODE_HEAP_SHARE in seen
+            highest[reading.metric] = max(reading.value, highest.get(reading.metric, 0.0))
+        return highest.get(Metric.NODE_CPU, 0.0) > 0.4 and Metric.NODE_HEAP_SHARE in highest
 
     try:
         wait(both, "a busy executor", 60)
     finally:
         collector.close()
         stop_between_batches(query)
-    assert 0.0 < seen[Metric.NODE_HEAP_SHARE] <= 1.0
+    assert 0.0 < highest[Metric.NODE_HEAP_SHARE] <= 1.0
 
 
-def test_agents_that_nobody_answers_for_change_nothing(spark, query, tmp_path, wait) -> None:
+def test_agents_that_do_not_answer_change_nothing(spark, query, tmp_path, wait) -> None:
     silent = f"ipc://{tmp_path}/nobody"
     attached = ebbflow.attach(spark, strategy=TwoThenOne(), cycle_s=0.2, dry_run=True, agents=[silent])
     wait(lambda: len(attached.decisions) > 0, "decisions without agents")
@@ -224,14 +224,14 @@ def test_agents_that_nobody_answers_for_change_nothing(spark, query, tmp_path, w
 
 def test_a_strategy_that_fails_leaves_the_job_alone(spark, query, wait) -> None:
     attached = ebbflow.attach(spark, strategy=Broken(), cycle_s=0.2)
-    seen = query.lastProgress["batchId"] if query.lastProgress else -1
-    wait(lambda: query.lastProgress and query.lastProgress["batchId"] > seen + 3, "batches that go on")
-    assert attached.active, "the loop goes on too"
+    before = query.lastProgress["batchId"] if query.lastProgress else -1
+    wait(lambda: query.lastProgress and query.lastProgress["batchId"] > before + 3, "further batches")
+    assert attached.active, "the loop runs on too"
     assert query.isActive
     attached.stop()
 
 
-def test_what_a_person_gets_wrong_is_told_at_once(spark) -> None:
+def test_wrong_input_is_refused_with_a_suggestion(spark) -> None:
     with pytest.raises(InputError, match="did you mean 'capacity'"):
         ebbflow.attach(spark, strategy="capasity")
     with pytest.raises(InputError, match="did you mean 2:5"):
@@ -262,7 +262,7 @@ def test_what_a_person_gets_wrong_is_told_at_once(spark) -> None:
         ({"queries": ["words"]}, "cannot be restarted"),
     ],
 )
-def test_wrong_arguments_are_told_at_once(spark, wrong, words) -> None:
+def test_wrong_arguments_are_refused(spark, wrong, words) -> None:
     with pytest.raises(InputError, match=words):
         ebbflow.attach(spark, **wrong)
 
@@ -277,7 +277,7 @@ def test_a_second_loop_takes_over_from_the_first(spark, caplog) -> None:
     first.stop()
 
 
-def test_a_query_of_another_session_is_seen(spark, tmp_path, wait) -> None:
+def test_a_query_of_another_session_is_found(spark, tmp_path, wait) -> None:
     other = spark.newSession()
     rows = other.readStream.format("rate").option("rowsPerSecond", 5).load()
     stream = rows.writeStream.queryName("elsewhere").format("noop")
@@ -292,7 +292,7 @@ def test_a_query_of_another_session_is_seen(spark, tmp_path, wait) -> None:
     wait(lambda: "elsewhere" not in {each.name for each in driver.queries()}, "its end")
 
 
-def test_what_the_world_gets_wrong_leaves_the_job_unscaled(spark, tmp_path) -> None:
+def test_a_store_that_cannot_be_opened_leaves_the_job_unscaled(spark, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     attached = ebbflow.attach(spark, store=tmp_path / "file" / "run.sqlite")
     assert not attached.active

@@ -1,4 +1,4 @@
-"""What is told of a query that failed, and Ctrl-C while one runs."""
+"""Errors of failed queries, and Ctrl-C while a query runs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ ebbflow.errors.InputError: cannot read /trace/part-3.csv.gz: Compressed file end
 
 
 class Query:
-    """As much of a streaming query as is waited for."""
+    """The parts of a streaming query that ``run_to_the_end`` uses."""
 
-    def __init__(self, *, looks: int = 0, error: Exception | None = None, on_look=lambda: None) -> None:
-        self.looks, self.error, self.on_look, self.stopped = looks, error, on_look, False
+    def __init__(self, *, polls: int = 0, error: Exception | None = None, on_poll=lambda: None) -> None:
+        self.polls, self.error, self.on_poll, self.stopped = polls, error, on_poll, False
         self.recentProgress = [{"numInputRows": 1}, {"numInputRows": 0}]
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        self.looks -= 1
-        self.on_look()
-        return self.looks >= 0
+        self.polls -= 1
+        self.on_poll()
+        return self.polls >= 0
 
     def awaitTermination(self) -> None:  # noqa: N802
         if self.error is not None:
@@ -47,7 +47,7 @@ class Query:
         self.stopped = True
 
 
-def test_an_error_of_ours_is_found_in_sparks_text_and_names_the_file() -> None:
+def test_an_ebbflow_error_is_found_in_sparks_message_and_names_the_file() -> None:
     with pytest.raises(InputError, match=r"^cannot read /trace/part-3\.csv\.gz: Compressed"):
         run_to_the_end(Query(error=Exception(FROM_SPARK)))
 
@@ -63,33 +63,33 @@ def test_an_error_of_ours_is_found_in_sparks_text_and_names_the_file() -> None:
         ("", TargetError, "the query failed: Exception"),
     ],
 )
-def test_the_last_error_of_ours_counts_and_else_sparks_first_line(text, kind, words) -> None:
+def test_the_last_ebbflow_error_counts_or_else_sparks_first_line(text, kind, words) -> None:
     found = as_ebbflow_error(Exception(text))
     assert type(found) is kind
     assert str(found) == words
 
 
-def test_a_query_is_waited_for_to_its_end() -> None:
-    assert run_to_the_end(Query(looks=2)) == [{"numInputRows": 1}]
+def test_run_to_the_end_waits_for_the_query() -> None:
+    assert run_to_the_end(Query(polls=2)) == [{"numInputRows": 1}]
 
 
-def test_ctrl_c_stops_the_query_between_two_looks_and_nothing_is_raised_within_one() -> None:
-    asked: list[bool] = []
+def test_ctrl_c_stops_the_query_between_two_polls_and_not_within_one() -> None:
+    polled: list[bool] = []
 
-    def interrupted_while_it_talks() -> None:
+    def interrupted_during_the_call() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        asked.append(True)
+        polled.append(True)
 
     before = signal.getsignal(signal.SIGINT)
-    query = Query(looks=50, on_look=interrupted_while_it_talks)
+    query = Query(polls=50, on_poll=interrupted_during_the_call)
     with pytest.raises(KeyboardInterrupt):
         run_to_the_end(query)
-    assert asked == [True], "the look was not broken off, and was the last"
+    assert polled == [True], "the poll was not interrupted, and was the last"
     assert query.stopped
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_interrupts_are_noted_while_they_are_held() -> None:
+def test_a_held_interrupt_is_reported() -> None:
     with held_interrupts() as interrupted:
         assert not interrupted()
         os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Rows at any load, the same rows again after every restart."""
+"""The format ``ebbflow``: the same rows after every restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 class Sink:
-    """Keeps every row of every batch, by batch."""
+    """Collects the rows of every batch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple]] = {}
@@ -38,7 +38,7 @@ def start(spark: SparkSession, sink: Sink, checkpoint: Path, **options: object):
 
 def stop(query, wait) -> dict:
     """Stop between batches; returns the newest progress."""
-    assert stop_between_batches(query), "no batch is torn"
+    assert stop_between_batches(query), "no batch is interrupted"
     return query.lastProgress
 
 
@@ -67,7 +67,7 @@ def test_rows_are_the_same_after_a_restart_and_none_is_lost_or_repeated(spark, t
     assert {row[0]: row[2] for row in sink.rows} == dict(enumerate(expected))
 
 
-def test_a_read_limit_shows_in_the_offsets_what_it_hides(spark, tmp_path, wait) -> None:
+def test_the_offsets_show_the_rows_that_a_read_limit_leaves_behind(spark, tmp_path, wait) -> None:
     sink = Sink()
     query = start(spark, sink, tmp_path / "c", load="constant(2000)", maxRowsPerTrigger=50)
     wait(lambda: len(sink.batches) > 3, "batches")
@@ -91,6 +91,6 @@ def test_a_read_limit_shows_in_the_offsets_what_it_hides(spark, tmp_path, wait) 
         ({"load": "constant(5)", "partitions": "0"}, "at least 1"),
     ],
 )
-def test_options_that_make_no_sense_are_told(spark, tmp_path, options, words) -> None:
+def test_invalid_options_are_refused(spark, tmp_path, options, words) -> None:
     with pytest.raises(PySparkException, match=words):
         start(spark, Sink(), tmp_path / "c", **options).awaitTermination(30)

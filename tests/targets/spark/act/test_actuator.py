@@ -1,4 +1,4 @@
-"""What is asked of Spark, in every order in which executors can come, stay away, go and die."""
+"""What the actuator requests of Spark as executors register, stay away, leave and die."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ebbflow.targets.spark.driver import ExecutorInfo
 from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
 
 
-def test_growth_is_asked_for_once_and_shows_as_under_way_until_it_has_come() -> None:
+def test_growth_is_requested_once_and_under_way_until_the_executors_are_live() -> None:
     scene = Scene()
     assert scene.actuator.set_nodes(3) == (3, 0, "")
     assert scene.spark.totals == [3]
@@ -26,13 +26,13 @@ def test_growth_is_asked_for_once_and_shows_as_under_way_until_it_has_come() -> 
     assert scene.actuator.under_way() == []
 
 
-def test_what_does_not_fit_is_told_and_not_asked_for() -> None:
+def test_executors_that_do_not_fit_are_reported_and_not_requested() -> None:
     scene = Scene(capacity=2)
     assert scene.actuator.set_nodes(5) == (2, 3, "no free cores")
     assert scene.spark.totals == [2]
 
 
-def test_requests_not_met_yet_are_taken_back_without_touching_who_is_there() -> None:
+def test_pending_requests_are_withdrawn_without_removing_live_executors() -> None:
     scene = Scene()
     scene.actuator.set_nodes(4)
     assert scene.actuator.set_nodes(2) == (2, 0, "")
@@ -41,7 +41,7 @@ def test_requests_not_met_yet_are_taken_back_without_touching_who_is_there() -> 
     assert scene.spark.decommissioned == []
 
 
-def test_leavers_are_those_with_least_state_and_are_not_replaced() -> None:
+def test_the_executor_with_least_state_is_removed_and_not_replaced() -> None:
     scene = Scene(ids=["0", "1", "2"], state={"1": 4, "2": 1, "0": 2})
     requested, infeasible, note = scene.actuator.set_nodes(2)
     assert (requested, infeasible) == (2, 0)
@@ -53,7 +53,7 @@ def test_leavers_are_those_with_least_state_and_are_not_replaced() -> None:
     assert scene.spark.killed == []
 
 
-def test_who_does_not_leave_in_time_is_killed() -> None:
+def test_an_executor_that_does_not_leave_by_the_deadline_is_killed() -> None:
     scene = Scene(ids=["0", "1"], leaves_when_decommissioned=False)
     scene.actuator.set_nodes(1)
     scene.drained()
@@ -61,7 +61,7 @@ def test_who_does_not_leave_in_time_is_killed() -> None:
     assert scene.spark.killed == ["1"]
 
 
-def test_a_batch_that_never_pauses_delays_leaving_but_does_not_prevent_it() -> None:
+def test_a_query_without_pauses_delays_a_drain_but_does_not_prevent_it() -> None:
     scene = Scene(ids=["0", "1"], busy=True)
     scene.actuator.set_nodes(1)
     scene.drained()
@@ -69,7 +69,7 @@ def test_a_batch_that_never_pauses_delays_leaving_but_does_not_prevent_it() -> N
     assert scene.spark.decommissioned == ["1"]
 
 
-def test_growth_calls_off_a_leaving_that_has_not_begun_and_asks_only_for_the_rest() -> None:
+def test_growth_cancels_a_drain_that_has_not_begun_and_requests_only_the_rest() -> None:
     scene = Scene(ids=["0", "1", "2"])
     scene.actuator.set_nodes(3)
     drain = scene.actuator._drain
@@ -93,10 +93,10 @@ def test_growth_calls_off_a_leaving_that_has_not_begun_and_asks_only_for_the_res
     scene.actuator.requested = 1
     assert scene.actuator.set_nodes(4) == (4, 0, "")
     assert scene.spark.totals[-1] == 4
-    assert [a.nodes for a in scene.actuator.under_way()] == [1], "two of the four are there and stay"
+    assert [a.nodes for a in scene.actuator.under_way()] == [1], "two of the four are live and stay"
 
 
-def test_an_executor_that_dies_counts_as_asked_for_until_it_is_replaced() -> None:
+def test_a_lost_executor_counts_as_requested_until_it_is_replaced() -> None:
     scene = Scene(ids=["0", "1"])
     scene.actuator.set_nodes(2)
     scene.spark.ids.remove("1")
@@ -107,7 +107,7 @@ def test_an_executor_that_dies_counts_as_asked_for_until_it_is_replaced() -> Non
     assert scene.actuator.under_way() == []
 
 
-def test_what_never_comes_is_given_up() -> None:
+def test_overdue_requests_are_withdrawn() -> None:
     scene = Scene()
     scene.actuator.set_nodes(3)
     scene.clock.advance(119.0)
@@ -119,36 +119,36 @@ def test_what_never_comes_is_given_up() -> None:
     assert scene.actuator.under_way() == []
 
 
-def test_giving_up_never_goes_below_the_fewest_nodes_allowed() -> None:
+def test_withdrawing_requests_keeps_the_minimum() -> None:
     scene = Scene(min_nodes=3)
     scene.actuator.set_nodes(5)
     scene.clock.advance(121.0)
     assert scene.actuator.withdraw_overdue() == 2
     assert scene.actuator.requested == 3
     assert scene.spark.totals[-1] == 3
-    assert [a.nodes for a in scene.actuator.under_way()] == [2], "two of the three are still waited for"
-    asked = list(scene.spark.totals)
+    assert [a.nodes for a in scene.actuator.under_way()] == [2], "two of the three are still pending"
+    requests = list(scene.spark.totals)
     assert scene.actuator.withdraw_overdue() == 0
-    assert scene.spark.totals == asked, "and nothing is said again"
+    assert scene.spark.totals == requests, "no second request"
 
 
-def test_those_asked_for_and_those_leaving_take_room_too() -> None:
+def test_requested_executors_count_against_the_capacity() -> None:
     scene = Scene(capacity=4)
     scene.actuator.set_nodes(3)
-    assert scene.actuator.set_nodes(6) == (4, 2, "no free cores"), "two are on their way, so one more fits"
+    assert scene.actuator.set_nodes(6) == (4, 2, "no free cores"), "two are pending, so one more fits"
 
 
-def test_who_has_left_does_not_count_as_staying_because_the_last_poll_is_older() -> None:
+def test_an_executor_that_has_left_since_the_last_poll_does_not_count_as_staying() -> None:
     scene = Scene(ids=["0", "1", "2"], state={"0": 2})
     scene.spark.last_poll = scene.spark.executors()
     scene.actuator.set_nodes(2)
     scene.drained()
     assert scene.spark.ids == ["0", "1"]
-    assert [e.id for e in scene.actuator.staying()] == ["0", "1"], "executor 2 is in that look, and gone"
+    assert [e.id for e in scene.actuator.staying()] == ["0", "1"], "executor 2 has left since the poll"
     assert [a.kind for a in scene.actuator.under_way()] == [ActionKind.SHRINK]
     assert scene.actuator.set_nodes(2) == (2, 0, "")
     assert scene.actuator.set_nodes(1) == (2, 0, "the last scale-in is still in progress")
-    assert scene.spark.decommissioned == ["2"], "nobody else was told to go for the one that went"
+    assert scene.spark.decommissioned == ["2"], "no other executor is removed in its place"
     scene.poll()
     assert scene.actuator.under_way() == []
     assert scene.actuator.set_nodes(1)[0] == 1
@@ -156,7 +156,7 @@ def test_who_has_left_does_not_count_as_staying_because_the_last_poll_is_older()
     assert scene.spark.decommissioned == ["2", "1"]
 
 
-def test_who_stays_in_spite_of_everything_counts_as_staying_in_the_end() -> None:
+def test_an_executor_that_survives_its_drain_counts_as_staying_in_the_end() -> None:
     scene = Scene(ids=["0", "1"], leaves_when_decommissioned=False)
     scene.spark.kill = lambda executor_ids: None  # type: ignore[method-assign]
     scene.actuator.set_nodes(1)
@@ -169,14 +169,14 @@ def test_who_stays_in_spite_of_everything_counts_as_staying_in_the_end() -> None
     assert scene.actuator.requested == 2
 
 
-def test_a_leaving_that_is_cut_short_keeps_those_who_were_not_told() -> None:
+def test_a_failed_drain_keeps_the_executors_that_were_not_decommissioned() -> None:
     scene = Scene(ids=["0", "1", "2"])
-    told = scene.spark.decommission
+    decommission = scene.spark.decommission
 
     def only_one(executor_id: str) -> bool:
         if scene.spark.decommissioned:
             raise TargetError("the driver does not answer")
-        return told(executor_id)
+        return decommission(executor_id)
 
     scene.spark.decommission = only_one  # type: ignore[method-assign]
     assert scene.actuator.set_nodes(1)[0] == 1
@@ -184,10 +184,10 @@ def test_a_leaving_that_is_cut_short_keeps_those_who_were_not_told() -> None:
     scene.poll()
     assert scene.spark.ids == ["0", "2"]
     assert [e.id for e in scene.actuator.staying()] == ["0", "2"]
-    assert scene.actuator.requested == 2, "what is there and stays is asked for"
+    assert scene.actuator.requested == 2, "the executors that stay count as requested"
 
 
-def test_those_that_were_starting_when_we_came_count_as_asked_for() -> None:
+def test_executors_that_were_starting_already_count_as_requested() -> None:
     scene = Scene(capacity=1)
     assert scene.actuator.set_nodes(3) == (1, 2, "no free cores")
     scene.spark.add("1", "2")
@@ -197,7 +197,7 @@ def test_those_that_were_starting_when_we_came_count_as_asked_for() -> None:
     assert scene.spark.totals[-1] == 3, "Spark replaces what is lost up to that"
 
 
-def test_one_that_comes_when_it_was_taken_back_is_not_asked_for_again() -> None:
+def test_an_executor_that_registers_after_its_request_was_withdrawn_is_not_requested_again() -> None:
     scene = Scene(ids=["0", "1"])
     scene.actuator.set_nodes(4)
     scene.actuator.set_nodes(2)
@@ -212,7 +212,7 @@ def test_one_that_comes_when_it_was_taken_back_is_not_asked_for_again() -> None:
     assert scene.actuator.withdraw_overdue() == 0
 
 
-def test_a_surplus_is_let_go_when_fewer_are_wanted() -> None:
+def test_a_surplus_executor_is_removed_when_fewer_are_wanted() -> None:
     scene = Scene(ids=["0", "1"])
     scene.actuator.set_nodes(2)
     scene.spark.add("2")

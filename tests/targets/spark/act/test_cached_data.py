@@ -1,4 +1,4 @@
-"""Executors that hold cached data stay; what that keeps from coming about is told once."""
+"""Executors with cached data stay, and a prevented scale-in is reported once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ebbflow.monitoring.store import Store
 from ebbflow.targets.spark.driver import QueryStatus
 
 
-def test_who_holds_cached_data_stays_while_another_can_leave() -> None:
+def test_an_executor_with_cached_data_stays_while_another_can_leave() -> None:
     scene = Scene(ids=["0", "1", "2"], cached={"2": 4}, state={"0": 9, "1": 9})
     requested, infeasible, note = scene.actuator.set_nodes(2)
     assert (requested, infeasible) == (2, 0)
@@ -29,7 +29,7 @@ def test_who_holds_cached_data_stays_while_another_can_leave() -> None:
     assert scene.spark.ids == ["0", "2"]
 
 
-def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so() -> None:
+def test_a_shrink_stops_at_the_executors_with_cached_data_and_says_so() -> None:
     scene = Scene(ids=["0", "1", "2"], cached={"0": 1, "2": 4})
     held = "executor 0, executor 2 hold cached data that Spark would lose"
     requested, infeasible, note = scene.actuator.set_nodes(1)
@@ -38,7 +38,7 @@ def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so
     scene.drained()
     scene.poll()
     assert scene.spark.totals[-1] == 2
-    assert scene.actuator.set_nodes(1) == (2, 0, ""), "it was told"
+    assert scene.actuator.set_nodes(1) == (2, 0, ""), "it was reported before"
     assert scene.actuator.under_way() == []
     assert (scene.spark.decommissioned, scene.spark.killed) == (["1"], [])
     scene.spark.cached.clear()
@@ -47,13 +47,15 @@ def test_a_shrink_is_held_where_only_holders_of_cached_data_are_left_and_says_so
     assert scene.spark.ids == ["0"]
 
 
-def test_who_cannot_leave_is_told_once_and_spark_is_left_in_peace() -> None:
+def test_executors_that_cannot_leave_are_reported_once_without_further_calls_to_spark() -> None:
     scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
     scene.spark.last_poll = scene.spark.executors()
     calls: list[str] = []
     for name in ("executors", "state_partitions_by_executor", "request_total"):
-        asked = getattr(scene.spark, name)
-        setattr(scene.spark, name, lambda *a, name=name, asked=asked: (calls.append(name), asked(*a))[1])
+        original = getattr(scene.spark, name)
+        setattr(
+            scene.spark, name, lambda *a, name=name, original=original: (calls.append(name), original(*a))[1]
+        )
     held = "executor 0, executor 1 hold cached data that Spark would lose"
     assert scene.actuator.set_nodes(1) == (2, 1, held)
     first = len(calls)
@@ -63,12 +65,12 @@ def test_who_cannot_leave_is_told_once_and_spark_is_left_in_peace() -> None:
     assert len(calls) == first
 
 
-@pytest.mark.parametrize("change", ["another wish", "another executor", "a holder less", "other data"])
-def test_who_cannot_leave_is_told_again_once_something_has_changed(change: str) -> None:
+@pytest.mark.parametrize("change", ["another size", "another executor", "one holder fewer", "data released"])
+def test_executors_that_cannot_leave_are_reported_again_after_a_change(change: str) -> None:
     scene = Scene(ids=["0", "1", "2"], cached={"0": 1, "1": 1, "2": 1})
     assert scene.actuator.set_nodes(1)[1] == 2
     assert scene.actuator.set_nodes(1) == (3, 0, "")
-    if change == "another wish":
+    if change == "another size":
         assert scene.actuator.set_nodes(2)[:2] == (3, 1)
         assert scene.actuator.set_nodes(1)[:2] == (3, 2)
     elif change == "another executor":
@@ -78,12 +80,10 @@ def test_who_cannot_leave_is_told_again_once_something_has_changed(change: str) 
         assert (requested, infeasible) == (3, 2)
         assert note.startswith("removing executor 3")
         scene.drained()
-    elif change == "a holder less":
+    elif change == "one holder fewer":
         scene.spark.ids.remove("2")
         scene.poll()
-        assert scene.actuator.set_nodes(1)[:2] == (2, 1), (
-            "the one that Spark would replace it with is taken back"
-        )
+        assert scene.actuator.set_nodes(1)[:2] == (2, 1), "the request for its replacement is withdrawn"
     else:
         scene.spark.cached = {"0": 1}
         scene.poll()
@@ -94,7 +94,7 @@ def test_who_cannot_leave_is_told_again_once_something_has_changed(change: str) 
 
 
 class Application:
-    """The actuator behind the port of a target."""
+    """The actuator behind the target port."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -123,7 +123,9 @@ class WantsOne(Strategy):
         return Decision(wanted=Layout.of(1), reason="nothing to do")
 
 
-def test_the_ledger_tells_once_that_cached_data_is_in_the_way_and_the_plan_stands(tmp_path: Path) -> None:
+def test_the_ledger_reports_once_that_cached_data_prevents_the_plan_and_the_plan_stands(
+    tmp_path: Path,
+) -> None:
     scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
     store = Store(tmp_path / "run.sqlite", scene.clock)
     loop = ControlLoop(
@@ -135,8 +137,8 @@ def test_the_ledger_tells_once_that_cached_data_is_in_the_way_and_the_plan_stand
         scene.clock.advance(1.0)
     entries = loop.ledger.entries
     assert [entry.verdict for entry in entries] == ["act"] + ["hold"] * (len(entries) - 1)
-    told = [entry.outcome for entry in entries if entry.outcome and entry.outcome.infeasible_nodes]
-    assert [(each.infeasible_nodes, each.note) for each in told] == [
+    reported = [entry.outcome for entry in entries if entry.outcome and entry.outcome.infeasible_nodes]
+    assert [(each.infeasible_nodes, each.note) for each in reported] == [
         (1, "executor 0, executor 1 hold cached data that Spark would lose")
     ]
     assert not any(entry.outcome and entry.outcome.note for entry in entries[1:])
@@ -146,11 +148,11 @@ def test_the_ledger_tells_once_that_cached_data_is_in_the_way_and_the_plan_stand
         loop.cycle()
         scene.clock.advance(1.0)
     scene.drained()
-    assert scene.spark.ids == ["1"], "it was unpersisted on one: that one leaves"
+    assert scene.spark.ids == ["1"], "unpersisted on one executor, which leaves"
     store.close()
 
 
-def test_requests_are_taken_back_even_if_nobody_can_leave() -> None:
+def test_requests_are_withdrawn_even_if_no_executor_can_leave() -> None:
     scene = Scene(ids=["0", "1"], cached={"0": 1, "1": 1})
     scene.actuator.set_nodes(4)
     assert scene.actuator.set_nodes(1)[0] == 2
@@ -158,7 +160,7 @@ def test_requests_are_taken_back_even_if_nobody_can_leave() -> None:
     assert scene.actuator.under_way() == []
 
 
-def test_who_came_to_hold_cached_data_while_a_pause_was_waited_for_stays() -> None:
+def test_an_executor_that_gets_cached_data_before_the_pause_stays() -> None:
     scene = Scene(ids=["0", "1", "2"], busy=True)
     running = scene.spark.status
 

@@ -1,4 +1,4 @@
-"""How many more executors a standalone cluster has room for."""
+"""How many more executors a standalone cluster has capacity for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def capacity(monkeypatch: pytest.MonkeyPatch, free_cores: int = 100, **settings:
     return ClusterCapacity(driver, driver, "http://master")
 
 
-def test_what_was_asked_for_counts_against_cores_max_before_it_is_there(
+def test_pending_executors_count_against_cores_max(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limited = capacity(monkeypatch, cores_max=12, executor_cores=2)
@@ -44,12 +44,12 @@ def test_what_was_asked_for_counts_against_cores_max_before_it_is_there(
     assert limited.fit(4, held=9) == (0, "spark.cores.max allows 6 executors")
 
 
-def test_free_cores_are_what_the_master_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_cores_are_read_from_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
     fit, why = capacity(monkeypatch, free_cores=5, executor_cores=2).fit(4, held=1)
     assert fit == 2
     assert "5 free cores" in why
 
 
-def test_other_masters_keep_their_room_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_masters_do_not_limit_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     driver: Any = FakeDriver({"spark.cores.max": "2"}, master="yarn")
     assert ClusterCapacity(driver, driver).fit(4, held=9) == (4, "")

@@ -1,4 +1,4 @@
-"""A query restarted with another parallelism goes on where it was, to the row."""
+"""A query restarted with another parallelism continues exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_counts_are_exact_after_operators_and_state_were_resized(spark, tmp_path
     assert latest == {key: len(range(key, rows, 20)) for key in range(20)}
 
 
-def test_a_batch_given_up_by_a_stop_is_finished_before_the_state_is_repartitioned(
+def test_a_batch_abandoned_by_a_stop_is_finished_before_the_state_is_repartitioned(
     spark, tmp_path, wait, monkeypatch
 ) -> None:
-    """A query asked to end while it plans a batch has written the batch's offsets and gives it up."""
+    """A query terminated during planning has written the offsets of a batch and abandons it."""
     latest: dict[int, int] = {}
     torn: list[int] = []
 
@@ -83,7 +83,7 @@ def test_a_batch_given_up_by_a_stop_is_finished_before_the_state_is_repartitione
     def stop_in_a_batch(query, within_s, *, interrupt=True) -> bool:
         if torn:
             return stop_between_batches(query, within_s, interrupt=interrupt)
-        while not torn:  # a plain stop tears the batch it hits, if it hits one
+        while not torn:  # a plain stop interrupts a batch if one is running
             wait(lambda: managed.query.status["isTriggerActive"], "a batch")
             managed.query.stop()
             unfinished = unfinished_batch(managed.query)
@@ -115,7 +115,7 @@ def test_a_batch_given_up_by_a_stop_is_finished_before_the_state_is_repartitione
     assert latest == {key: len(range(key, rows, 5)) for key in range(5)}
 
 
-def test_a_shape_that_cannot_start_leaves_the_query_running_as_it_was(spark, tmp_path, wait) -> None:
+def test_if_the_new_parallelism_cannot_start_the_query_runs_on_unchanged(spark, tmp_path, wait) -> None:
     def start(sizes):
         if sizes["tag"] > 2:
             raise ValueError("no such shape")

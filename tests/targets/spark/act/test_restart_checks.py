@@ -1,4 +1,4 @@
-"""What cannot be had is told before a query is stopped for it; one that was stopped for a restart is started."""
+"""Impossible changes are refused before a query is stopped; a query stopped for a restart is started again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvi
 
 
 class Session:
-    """As much of a session as a restart looks at."""
+    """The parts of a session that a restart uses."""
 
     version = "4.1.0"
 
@@ -32,13 +32,13 @@ class Session:
 
 
 class Started:
-    """A query; ``kept`` is the state store that its checkpoint was made with."""
+    """A query; ``stored`` is the state store in its checkpoint."""
 
-    def __init__(self, kept: str | None = None) -> None:
+    def __init__(self, stored: str | None = None) -> None:
         self.isActive = True
         self.lastProgress: dict[str, Any] = {"stateOperators": [{"numShufflePartitions": 2}]}
-        if kept is not None:
-            option = SimpleNamespace(isDefined=lambda: True, get=lambda: kept)
+        if stored is not None:
+            option = SimpleNamespace(isDefined=lambda: True, get=lambda: stored)
             metadata = SimpleNamespace(conf=lambda: SimpleNamespace(get=lambda key: option))
             execution = SimpleNamespace(offsetSeqMetadata=lambda: metadata)
             self._jsq = SimpleNamespace(streamingQuery=lambda: execution)
@@ -64,19 +64,19 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return stopped
 
 
-def managed(session: Session, kept: str | None = None) -> ManagedQuery:
+def managed(session: Session, stored: str | None = None) -> ManagedQuery:
     return ManagedQuery(
         session,  # type: ignore[arg-type]
         name="words",
         checkpoint="/c",
         parallelism={"tag": 1, "count": 2, "rank": 2},
-        start=lambda sizes: Started(kept),  # type: ignore[arg-type,return-value]
+        start=lambda sizes: Started(stored),  # type: ignore[arg-type,return-value]
         stateful=("count", "rank"),
     )
 
 
 @pytest.mark.parametrize(
-    ("session", "kept", "wanted", "message"),
+    ("session", "stored", "wanted", "message"),
     [
         (Session(), None, {"count": 3}, "not 2 and 3; scale them together"),
         (Session(HDFS), None, {"count": 3, "rank": 3}, "from 2 to 3 partitions in HDFSBacked.*start it on"),
@@ -84,10 +84,10 @@ def managed(session: Session, kept: str | None = None) -> ManagedQuery:
         (Session(manager=False), None, {"count": 3, "rank": 3}, "on Spark 4.1.0; it takes Spark 4.2"),
     ],
 )
-def test_a_shape_that_cannot_be_had_stops_nothing(
-    stops: list[object], session: Session, kept: str | None, wanted: dict[str, int], message: str
+def test_an_impossible_change_does_not_stop_the_query(
+    stops: list[object], session: Session, stored: str | None, wanted: dict[str, int], message: str
 ) -> None:
-    query = managed(session, kept)
+    query = managed(session, stored)
     running = query.query
     with pytest.raises(TargetError, match=message):
         query.restart(wanted)
@@ -97,17 +97,19 @@ def test_a_shape_that_cannot_be_had_stops_nothing(
 
 
 @pytest.mark.parametrize(
-    ("session", "kept"), [(Session(), None), (Session(HDFS), ROCKS), (Session(store=""), None)]
+    ("session", "stored"), [(Session(), None), (Session(HDFS), ROCKS), (Session(store=""), None)]
 )
-def test_one_that_can_be_had_is_had(stops: list[object], session: Session, kept: str | None) -> None:
-    query = managed(session, kept)
+def test_state_is_repartitioned_if_the_state_store_can(
+    stops: list[object], session: Session, stored: str | None
+) -> None:
+    query = managed(session, stored)
     query.restart({"count": 3, "rank": 3})
     assert len(stops) == 1
     assert session.repartitioned == [3]
     assert query.parallelism == {"tag": 1, "count": 3, "rank": 3}
 
 
-def test_a_stateless_operator_asks_nothing_of_the_state_store(stops: list[object]) -> None:
+def test_a_stateless_operator_needs_no_particular_state_store(stops: list[object]) -> None:
     session = Session(HDFS, manager=False)
     query = managed(session)
     query.restart({"tag": 4})
@@ -116,7 +118,7 @@ def test_a_stateless_operator_asks_nothing_of_the_state_store(stops: list[object
     assert query.parallelism["tag"] == 4
 
 
-def test_a_restart_tells_how_long_its_parts_took(
+def test_a_restart_reports_the_durations_of_its_parts(
     stops: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
@@ -141,7 +143,7 @@ def running(query: ManagedQuery) -> bool:
     return bool(query.query.isActive)
 
 
-def test_one_that_was_stopped_for_good_stays_so(stops: list[object]) -> None:
+def test_a_query_that_was_stopped_is_not_started_again(stops: list[object]) -> None:
     query = managed(Session())
     query.stop()
     with pytest.raises(TargetError, match="query words has ended"):
@@ -150,7 +152,7 @@ def test_one_that_was_stopped_for_good_stays_so(stops: list[object]) -> None:
     assert query.parallelism["tag"] == 1
 
 
-def test_one_that_ended_by_itself_stays_so(stops: list[object]) -> None:
+def test_a_query_that_ended_by_itself_is_not_started_again(stops: list[object]) -> None:
     query = managed(Session())
     query.query.isActive = False  # type: ignore[misc]
     with pytest.raises(TargetError, match="query words has ended"):
@@ -159,7 +161,9 @@ def test_one_that_ended_by_itself_stays_so(stops: list[object]) -> None:
     assert not running(query)
 
 
-def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_does_not_stop_in_time_is_waited_for_and_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def time_out(query: Any, within_s: float, *, interrupt: bool) -> bool:
         raise TimeoutError("Stream Execution thread for stream words failed to stop within 500 milliseconds")
 
@@ -167,13 +171,15 @@ def test_one_that_does_not_stop_in_time_is_waited_for_and_started(monkeypatch: p
     query = managed(Session())
     before: Any = query.query
     query.restart({"tag": 4})
-    assert not before.isActive, "it was told to end, and its end was waited for"
+    assert not before.isActive, "its end was waited for"
     assert query.query is not before
     assert running(query)
     assert query.parallelism["tag"] == 4
 
 
-def test_one_that_cannot_be_stopped_between_batches_runs_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_cannot_be_stopped_between_batches_runs_on_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def no_pause(query: Any, within_s: float, *, interrupt: bool) -> bool:
         assert not interrupt
         raise TargetError("query words showed no pause between two batches")
@@ -188,7 +194,7 @@ def test_one_that_cannot_be_stopped_between_batches_runs_on_as_it_is(monkeypatch
     assert query.parallelism["tag"] == 1
 
 
-def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_restart(
+def test_a_query_that_cannot_be_started_again_is_reported_and_tried_at_the_next_restart(
     stops: list[object],
 ) -> None:
     query = managed(Session())
@@ -206,46 +212,46 @@ def test_one_that_starts_in_no_shape_is_told_of_and_tried_again_with_the_next_re
     assert query.parallelism["tag"] == 2
 
 
-def test_one_that_failed_is_told_but_not_one_that_was_stopped_for_a_restart(stops: list[object]) -> None:
+def test_a_failed_query_is_reported_but_not_one_that_is_being_restarted(stops: list[object]) -> None:
     query = managed(Session())
-    broken, seen_meanwhile = ValueError("broken"), []
+    broken, reported = ValueError("broken"), []
     start = query._start
 
-    def start_while_somebody_looks(sizes: Any) -> Any:
+    def start_while_another_thread_reads(sizes: Any) -> Any:
         query.query.exception = lambda: broken  # type: ignore[method-assign]
-        looking = threading.Thread(target=lambda: seen_meanwhile.append(query.failure()))
-        looking.start()
-        looking.join()
-        seen_meanwhile.append(query.failure())
+        reader = threading.Thread(target=lambda: reported.append(query.failure()))
+        reader.start()
+        reader.join()
+        reported.append(query.failure())
         return start(sizes)
 
     assert query.failure() is None
-    query._start = start_while_somebody_looks
+    query._start = start_while_another_thread_reads
     query.restart({"tag": 4})
-    assert seen_meanwhile == [None, None], "by another thread, and by that of the restart"
+    assert reported == [None, None], "by another thread, and by that of the restart"
     assert query.failure() is None, "the new one runs"
     query.query.exception = lambda: broken  # type: ignore[method-assign]
     assert query.failure() is broken
 
 
-def test_a_failure_is_not_asked_for_while_somebody_else_restarts(stops: list[object]) -> None:
-    """A batch that was given up is finished by a query that is then stopped: what becomes of it is no failure."""
+def test_no_failure_is_reported_while_another_thread_restarts_the_query(stops: list[object]) -> None:
+    """A query that only finishes an abandoned batch is then stopped, which is not a failure."""
     query = managed(Session())
-    broken, seen = ValueError("broken"), []
+    broken, reported = ValueError("broken"), []
     query.query.exception = lambda: broken  # type: ignore[method-assign]
-    looking = threading.Thread(target=lambda: seen.append(query.failure()))
+    reader = threading.Thread(target=lambda: reported.append(query.failure()))
     with query._restarting:
-        looking.start()
-        looking.join()
-    assert seen == [None]
+        reader.start()
+        reader.join()
+    assert reported == [None]
     assert query.failure() is broken
 
 
 def test_a_driver_that_does_not_answer_is_a_failure(stops: list[object]) -> None:
     query = managed(Session())
 
-    def gone() -> None:
+    def no_answer() -> None:
         raise Py4JError("Answer from Java side is empty")
 
-    query.query.exception = gone  # type: ignore[method-assign]
+    query.query.exception = no_answer  # type: ignore[method-assign]
     assert "does not answer: Answer from Java side is empty" in str(query.failure())

@@ -1,4 +1,4 @@
-"""A query is ended between two batches, and at a deadline if it never pauses."""
+"""A query is stopped between two batches, or at a deadline if it never pauses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ebbflow.targets.spark.act.restart import await_batch, stop_between_batches
 
 
 class Query:
-    """One of a Spark that cannot be asked to end by itself; it is in a batch until a time."""
+    """A query on a Spark without the internal call; its batch ends at a given time."""
 
     name = "words"
 
@@ -36,16 +36,16 @@ class Query:
 
 
 @pytest.mark.parametrize(
-    ("until_s", "whole", "stopped_s"), [(90.0, True, 100.0), (107.0, True, 107.0), (999.0, False, 130.0)]
+    ("until_s", "complete", "stopped_s"), [(90.0, True, 100.0), (107.0, True, 107.0), (999.0, False, 130.0)]
 )
-def test_a_pause_is_waited_for_until_the_deadline(until_s: float, whole: bool, stopped_s: float) -> None:
+def test_stop_waits_for_a_pause_until_the_deadline(until_s: float, complete: bool, stopped_s: float) -> None:
     clock = ManualClock(100.0)
     query: Any = Query(clock, until_s)
-    assert stop_between_batches(query, 30.0, clock) is whole
+    assert stop_between_batches(query, 30.0, clock) is complete
     assert query.stopped_at_s == pytest.approx(stopped_s, abs=0.05)
 
 
-def test_one_that_is_to_go_on_is_never_stopped_in_a_batch() -> None:
+def test_a_query_to_restart_is_never_stopped_within_a_batch() -> None:
     clock = ManualClock(100.0)
     query: Any = Query(clock, 999.0)
     with pytest.raises(
@@ -56,26 +56,26 @@ def test_one_that_is_to_go_on_is_never_stopped_in_a_batch() -> None:
     assert query.isActive
 
 
-class ToldToEnd(Query):
-    """One of a Spark that can be told: it ends by itself when its batch does."""
+class Terminated(Query):
+    """A query that was terminated: it ends when its batch does."""
 
     def awaitTermination(self, timeout: int) -> bool:  # noqa: N802
         self._clock.advance(float(timeout))
         return self._clock.now_s() >= self._until_s
 
 
-@pytest.mark.parametrize(("interrupt", "whole", "stopped_s"), [(True, False, 130.0), (False, True, 250.0)])
-def test_a_batch_that_outlasts_the_deadline_is_torn_only_by_who_ends_the_query_for_good(
-    monkeypatch: pytest.MonkeyPatch, interrupt: bool, whole: bool, stopped_s: float
+@pytest.mark.parametrize(("interrupt", "complete", "stopped_s"), [(True, False, 130.0), (False, True, 250.0)])
+def test_a_batch_that_outlasts_the_deadline_is_interrupted_only_by_a_final_stop(
+    monkeypatch: pytest.MonkeyPatch, interrupt: bool, complete: bool, stopped_s: float
 ) -> None:
     monkeypatch.setattr(restart, "_terminate_after_batch", lambda query, clock, until_s: True)
     clock = ManualClock(100.0)
-    query: Any = ToldToEnd(clock, 240.0)
-    assert stop_between_batches(query, 30.0, clock, interrupt=interrupt) is whole
+    query: Any = Terminated(clock, 240.0)
+    assert stop_between_batches(query, 30.0, clock, interrupt=interrupt) is complete
     assert query.stopped_at_s == stopped_s
 
 
-def test_one_that_fails_while_it_is_waited_for_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_fails_while_stopping_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fails(Query):
         def awaitTermination(self, timeout: int) -> bool:  # noqa: N802
             raise StreamingQueryException("the sink is full")
@@ -87,7 +87,7 @@ def test_one_that_fails_while_it_is_waited_for_has_ended(monkeypatch: pytest.Mon
     assert query.stopped_at_s == 100.0
 
 
-def test_a_batch_is_waited_for_while_the_query_runs() -> None:
+def test_await_batch_returns_when_the_batch_is_reported_or_the_query_has_ended() -> None:
     clock = ManualClock(100.0)
     query: Any = Query(clock, 103.0)
     assert not await_batch(query, 4, 2.0, clock)
@@ -95,4 +95,4 @@ def test_a_batch_is_waited_for_while_the_query_runs() -> None:
     assert clock.now_s() == pytest.approx(103.0, abs=0.05)
     assert not await_batch(query, 5, 2.0, clock)
     query.isActive = False
-    assert await_batch(query, 5, 2.0, clock), "there will be no other"
+    assert await_batch(query, 5, 2.0, clock), "there will be no other batch"

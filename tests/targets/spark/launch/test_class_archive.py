@@ -1,4 +1,4 @@
-"""The class archive: made once, whole or not at all, and never in the way."""
+"""The class archive is made once, complete or not at all, and is optional."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 def written_by(content: bytes):
-    """An executor that writes so much on its way out."""
+    """An executor that writes this content at its exit."""
     options = []
 
     def run(option: str, written) -> None:
@@ -31,7 +31,7 @@ def written_by(content: bytes):
     return run
 
 
-def test_it_is_made_once_and_used_from_then_on(cache) -> None:
+def test_the_archive_is_made_once_and_then_used(cache) -> None:
     assert archive_option() == ""
     run = written_by(b"classes")
     assert record_archive(run, settle_s=-1.0)
@@ -41,14 +41,14 @@ def test_it_is_made_once_and_used_from_then_on(cache) -> None:
     assert [path.suffix for path in cache.iterdir()] == [".jsa"]
 
 
-def test_one_that_was_not_finished_is_thrown_away_and_made_again(cache) -> None:
+def test_an_incomplete_archive_is_removed_and_made_again(cache) -> None:
     assert not record_archive(written_by(b""), settle_s=-1.0)
     assert not record_archive(lambda option, written: None, settle_s=-1.0)
     assert list(cache.iterdir()) == []
     assert record_archive(written_by(b"classes"), settle_s=-1.0)
 
 
-def test_those_of_other_versions_go_when_nobody_has_used_them_for_a_month(cache) -> None:
+def test_archives_of_other_versions_are_removed_after_a_month_without_use(cache) -> None:
     cache.mkdir(parents=True)
     current = archive_path()
     assert current is not None
@@ -63,10 +63,10 @@ def test_those_of_other_versions_go_when_nobody_has_used_them_for_a_month(cache)
     assert record_archive(written_by(b"classes"), settle_s=-1.0)
     assert set(cache.iterdir()) == {current, recent, other}
     assert archive_option()
-    assert time.time() - current.stat().st_mtime < 3600, "and using it is written down"
+    assert time.time() - current.stat().st_mtime < 3600, "its use is recorded"
 
 
-def test_where_it_cannot_be_kept_executors_start_as_ever(tmp_path, monkeypatch) -> None:
+def test_executors_start_without_an_archive_if_it_cannot_be_stored(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert not record_archive(written_by(b"classes"))

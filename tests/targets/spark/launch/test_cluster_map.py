@@ -1,4 +1,4 @@
-"""A sweep as a Spark job: the same results as here, on workers that get the package with the job."""
+"""A sweep as a Spark job gives the same results, on workers that get the package with the job."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ print(json.dumps({{
 """
 
 
-def test_a_cluster_finds_what_this_process_finds_and_tells_what_failed(tmp_path) -> None:
+def test_a_sweep_on_a_cluster_gives_the_same_results_and_reports_failures(tmp_path) -> None:
     script = tmp_path / "sweep_there.py"
     script.write_text(SCRIPT)
-    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
-    assert told.returncode == 0, told.stderr[-2000:]
-    there = json.loads(told.stdout.splitlines()[-1])
+    process = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
+    assert process.returncode == 0, process.stderr[-2000:]
+    there = json.loads(process.stdout.splitlines()[-1])
     scene = Scene(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
     here = sweep([scene], NAMES)
     assert there["results"] == json.loads(
@@ -56,4 +56,4 @@ def test_a_cluster_finds_what_this_process_finds_and_tells_what_failed(tmp_path)
     assert failure.startswith("nobody on sine, seed 1: UnknownNameError: unknown strategy 'nobody'")
     assert "ebbflow-package.zip/ebbflow/" in trace, "the package travelled with the job"
     finished, undone = there["part"]
-    assert (finished + undone, finished > 0, undone > 0) == (4, True, True), "what was done by then is here"
+    assert (finished + undone, finished > 0, undone > 0) == (4, True, True), "finished results are kept"

@@ -1,4 +1,4 @@
-"""Signals that come while the driver's JVM is launched wait until it is up."""
+"""Signals during the launch of the driver's JVM are deferred until it is up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def handled() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_waits_until_the_block_has_ended(number: signal.Signals) -> None:
+def test_a_signal_is_deferred_to_the_end_of_the_block(number: signal.Signals) -> None:
     done: list[str] = []
 
     @deferred_signals()
@@ -55,7 +55,7 @@ def test_a_signal_waits_until_the_block_has_ended(number: signal.Signals) -> Non
 
 
 @pytest.mark.usefixtures("handled")
-def test_who_was_asked_to_end_hears_of_that_and_not_of_what_failed_meanwhile() -> None:
+def test_a_deferred_signal_wins_over_an_error_in_the_block() -> None:
     @deferred_signals()
     def launch() -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ def test_without_a_signal_nothing_happens() -> None:
 
 
 @pytest.mark.usefixtures("handled")
-def test_one_that_is_ignored_stays_ignored() -> None:
+def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with deferred_signals():
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -83,22 +83,22 @@ def test_one_that_is_ignored_stays_ignored() -> None:
 
 
 def test_another_thread_leaves_the_handlers_alone() -> None:
-    seen: list[bool] = []
+    unchanged: list[bool] = []
 
     def work() -> None:
         before = [signal.getsignal(number) for number in SIGNALS]
         with deferred_signals():
-            seen.append(before == [signal.getsignal(number) for number in SIGNALS])
+            unchanged.append(before == [signal.getsignal(number) for number in SIGNALS])
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(10)
-    assert seen == [True]
+    assert unchanged == [True]
 
 
 @pytest.fixture
 def not_under_nohup() -> Iterator[None]:
-    """A signal that was ignored from the start stays ignored."""
+    """Under nohup SIGHUP would stay ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -106,7 +106,7 @@ def not_under_nohup() -> Iterator[None]:
 
 @pytest.mark.usefixtures("not_under_nohup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_script_that_is_ended_while_its_jvm_is_launched_ends_when_that_is_up(
+def test_a_script_terminated_while_its_jvm_is_launched_ends_once_the_jvm_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
 ) -> None:
     launched: list[str] = []

@@ -1,4 +1,4 @@
-"""The local cluster's agent: heard by whoever may enter its folder, gone when its starter is."""
+"""The local cluster's agent listens in its folder, and ends with its starter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ebbflow.monitoring.collector import Collector
 from ebbflow.targets.spark.launch.local_cluster import AGENT_LOG, start_local_agent
 
 
-def test_a_local_agent_is_heard_and_ends_with_its_starter(tmp_path: Path, wait) -> None:
+def test_a_local_agent_reports_and_ends_with_its_starter(tmp_path: Path, wait) -> None:
     popen, address = start_local_agent(tmp_path)
     collector = Collector([address], application="app-1")
     try:

@@ -1,4 +1,4 @@
-"""A cluster that starts, answers, and leaves nothing behind."""
+"""A local cluster starts, answers, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tree(pids: list[int]) -> list[psutil.Process]:
 def command_of(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:  # also where it is a zombie
+    except psutil.NoSuchProcess:  # or a zombie
         return ""
 
 
@@ -58,7 +58,7 @@ def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalC
                 assert connection.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::1"), connection
 
 
-def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
+def test_a_client_without_the_secret_is_refused(cluster: LocalCluster) -> None:
     def ask(**known: str) -> str:
         client = [preflight.spark_home() / "bin" / "spark-class", "org.apache.spark.deploy.Client"]
         done = subprocess.run(
@@ -72,14 +72,14 @@ def test_only_who_knows_the_secret_is_let_in(cluster: LocalCluster) -> None:
     assert "does not exist" in ask(**known)
     assert "does not exist" not in ask()
     for process in psutil.process_iter(["cmdline"]):
-        assert secret not in " ".join(process.info["cmdline"] or ()), "seen by everybody on this machine"
+        assert secret not in " ".join(process.info["cmdline"] or ()), "visible to every user of this machine"
 
 
 @pytest.mark.parametrize(
     ("end", "number"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL), (os.killpg, signal.SIGINT)]
 )
 def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(end, number: int, wait) -> None:
-    """Alone, or with all of its group, as a terminal and a shell do."""
+    """Alone, or with its process group, as a terminal and a shell do."""
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTER],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,

@@ -1,4 +1,4 @@
-"""Masters that people name: those that Spark takes, and what is said of the others."""
+"""Valid and invalid masters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ebbflow.targets.spark.launch.preflight import check_master, check_master_to
         ("local-cluster[ 2 , 3 , 1024 ]", 6),
     ],
 )
-def test_masters_within_this_machine_are_those_of_spark(master, slots) -> None:
+def test_local_masters_are_parsed_as_spark_does(master, slots) -> None:
     check_master(master)
     assert local_slots(master) == slots
 
@@ -32,13 +32,13 @@ def test_masters_within_this_machine_are_those_of_spark(master, slots) -> None:
     ["local[0]", "local[]", "local[2,0]", "local[2,3,4]", "local[²]", "local[-1]", "local[*,]", "localhost:7077",
      "local-cluster[2,1]", "local-cluster[*,1,1024]", "local-cluster[0,1,1024]", "local-cluster"],
 )  # fmt: skip
-def test_what_looks_like_one_and_is_none_is_told(master) -> None:
+def test_invalid_local_masters_are_refused(master) -> None:
     assert local_slots(master) is None
     with pytest.raises(InputError, match="is not a master; write"):
         check_master(master)
 
 
-def test_what_has_no_executors_to_scale_says_why() -> None:
+def test_a_master_without_executors_to_scale_is_refused_with_a_reason() -> None:
     with pytest.raises(InputError, match=r"'local\[2\]' runs everything in one process"):
         check_master_to_scale("local[2]")
     with pytest.raises(InputError, match="is for tests of Spark"):

@@ -1,4 +1,4 @@
-"""``ebbflow submit`` runs scripts that nobody changed."""
+"""``ebbflow submit`` runs unmodified scripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def let_in(cluster) -> dict[str, str]:
 
 
 class Lines:
-    """A server that sends a line of words whenever it is asked to, to whoever connects."""
+    """A server that keeps sending lines of words to its client."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -52,7 +52,7 @@ class Lines:
         self._server.close()
 
 
-def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> None:
+def test_sparks_network_word_count_is_scaled_unchanged(tmp_path, wait) -> None:
     lines, report = Lines(), tmp_path / "out.json"
     output = tmp_path / "output.txt"
     with output.open("w") as sink:
@@ -84,21 +84,21 @@ def test_sparks_own_network_word_count_is_scaled_as_it_is(tmp_path, wait) -> Non
         30,
     )
     text = output.read_text()
-    assert "| ebb|" in text, "it counted"
+    assert "| ebb|" in text, "it counted words"
     document = json.loads(report.read_text())
     assert document["strategy"] == "capacity"
-    # The first look may come before the first executor has: none is then what was seen.
+    # The first observation may come before the first executor, and then shows none.
     assert next(size for _, size in document["executors"] if size) == 1
     assert document["rows_in"] > 0
     assert document["decisions"]
     assert document["exit_code"] == 128 + signal.SIGTERM
 
 
-def test_an_example_runs_on_a_named_master_and_its_output_stays_apart_from_json(
+def test_a_script_runs_on_a_named_master_and_its_output_stays_apart_from_json(
     cluster, spark, tmp_path
 ) -> None:
     job = tmp_path / "job.py"
-    # The session as older scripts open it, and work that outlasts the last line.
+    # A session opened as in older scripts, and a thread that outlasts the main one.
     job.write_text(
         "import sys, threading\n"
         "from pyspark import SparkContext\n"
@@ -148,7 +148,7 @@ def test_the_plain_example_runs(cluster, spark) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_the_example_of_operators_tells_what_each_did(cluster, spark, tmp_path, wait) -> None:
+def test_the_operators_example_prints_rows_and_cpu_of_each_operator(cluster, spark, tmp_path, wait) -> None:
     output = tmp_path / "output.txt"
     with output.open("w") as sink:
         job = subprocess.Popen(
@@ -168,7 +168,7 @@ def test_the_example_of_operators_tells_what_each_did(cluster, spark, tmp_path, 
             job.kill()
 
 
-def test_one_that_is_ended_while_its_jvm_is_launched_leaves_none_behind(
+def test_a_script_terminated_while_its_jvm_is_launched_leaves_no_jvm_behind(
     cluster, spark, tmp_path, wait
 ) -> None:
     job = tmp_path / "job.py"

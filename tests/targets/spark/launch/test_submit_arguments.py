@@ -1,4 +1,4 @@
-"""What a script's session is started with: ours, and what the user's environment says."""
+"""The spark-submit arguments of a script's session: those of Ebbflow and of the user's environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ours(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("written", ["--properties-file {}", "--properties-file={}"])
-def test_a_properties_file_of_the_user_is_joined_with_ours_and_ours_comes_last(
+def test_the_users_properties_file_is_merged_with_that_of_the_cluster_which_comes_last(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: Path, written: str
 ) -> None:
     theirs = tmp_path / "my own.conf"
@@ -41,10 +41,10 @@ def test_a_properties_file_of_the_user_is_joined_with_ours_and_ours_comes_last(
         "spark.executor.memory 640m", "spark.executor.cores 1",
         "spark.executor.memory 2g", "spark.authenticate.secret other", "spark.authenticate.secret s3cret",
     ]  # fmt: skip
-    assert os.environ[KEY].startswith("--master local[1]"), "it is as it was"
+    assert os.environ[KEY].startswith("--master local[1]"), "it is restored"
 
 
-def test_on_a_master_of_the_user_their_properties_file_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_named_master_the_users_properties_file_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "--properties-file mine.conf pyspark-shell")
     with _submit_arguments("spark://h:1", {}, None, {"spark.a": "1"}):
         assert (
@@ -53,7 +53,9 @@ def test_on_a_master_of_the_user_their_properties_file_is_theirs(monkeypatch: py
         )
 
 
-def test_without_one_those_of_the_machine_count(monkeypatch: pytest.MonkeyPatch, ours: Path) -> None:
+def test_without_a_properties_file_sparks_defaults_are_loaded(
+    monkeypatch: pytest.MonkeyPatch, ours: Path
+) -> None:
     monkeypatch.delenv(KEY, raising=False)
     with _submit_arguments("spark://h:1", {}, ours, {"spark.a": "1"}):
         assert os.environ[KEY] == (
@@ -73,7 +75,7 @@ def test_without_one_those_of_the_machine_count(monkeypatch: pytest.MonkeyPatch,
         ),
     ],
 )
-def test_what_cannot_be_read_is_told_before_anything_is_started(
+def test_unreadable_arguments_are_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, written: str, words: str
 ) -> None:
     monkeypatch.setenv(KEY, written)
@@ -82,6 +84,6 @@ def test_what_cannot_be_read_is_told_before_anything_is_started(
 
 
 @pytest.mark.parametrize("cores", ["²", "0", "-1", "two", "1.5", "٣"])
-def test_cores_that_are_no_number_are_refused(cores: str) -> None:
+def test_an_invalid_number_of_cores_is_refused(cores: str) -> None:
     with pytest.raises(InputError, match="is not a number of cores; write 1 or more"):
         cores_per_executor({"spark.executor.cores": cores})

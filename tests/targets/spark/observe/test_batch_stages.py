@@ -1,4 +1,4 @@
-"""Which stages are taken for those of a batch, whenever in a batch the driver is looked at."""
+"""Which stages a batch is given, whenever the driver is polled."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Query:
 
 
 class Driver:
-    """Of a query whose batches are three jobs each, as with adaptive execution: job 3·b + k runs stage k of batch b."""
+    """Driver of a query with three jobs per batch, as in adaptive execution: job 3·b + k runs stage k of batch b."""
 
     def __init__(self) -> None:
         self.ended = -1
-        """The last batch whose progress is there."""
+        """The last batch with progress."""
         self.done = 0
-        """Jobs that have ended, as far as is known."""
+        """Number of jobs reported as finished."""
         self.known = 0
-        """Jobs that are known."""
-        self.forgotten: set[int] = set()
+        """Number of jobs reported."""
+        self.evicted: set[int] = set()
         self.idle = False
         self.only_first_jobs = False
-        """Of each batch behind the first."""
+        """Whether batches after the first have one job only."""
 
     def trigger_interval_s(self, query: Any) -> float:
         return 2.0
@@ -75,7 +75,7 @@ class Driver:
         ]
 
     def stage(self, stage_id: int) -> StageInfo | None:
-        if stage_id in self.forgotten:
+        if stage_id in self.evicted:
             return None
         return StageInfo(
             status="COMPLETE" if stage_id < self.done else "ACTIVE",
@@ -93,7 +93,7 @@ class World:
         self.now_s = 1000.0
 
     def poll(self, *, ended: int, done: int, known: int | None = None, is_last: bool = False) -> list[Batch]:
-        """What a look brings when so many jobs have ended and the last batch whose end was told is this one."""
+        """Poll with this last finished batch, and so many jobs finished and reported."""
         self.driver.ended, self.driver.done, self.driver.known = ended, done, known or done
         self.now_s += 1.0
         found = self.query.poll(self.now_s, slots=2, changed_s=0.0, is_last=is_last)
@@ -108,7 +108,7 @@ ALL = [1, 2, 3]
 
 
 @pytest.mark.parametrize("begun", [0, 1, 2])
-def test_jobs_of_the_batch_that_runs_are_left_for_when_it_has_ended(begun: int) -> None:
+def test_jobs_of_the_current_batch_are_not_read_before_it_has_finished(begun: int) -> None:
     world = World()
     assert tasks(world.poll(ended=0, done=3)) == [(0, ALL)]
     assert tasks(world.poll(ended=1, done=6 + begun, known=7 + begun)) == [(1, ALL)]
@@ -116,7 +116,7 @@ def test_jobs_of_the_batch_that_runs_are_left_for_when_it_has_ended(begun: int) 
 
 
 @pytest.mark.parametrize(("done", "known"), [(5, 6), (4, 5), (3, 4), (3, 3), (4, 4), (5, 5), (4, 6)])
-def test_a_batch_whose_stages_are_told_late_is_taken_in_with_all_of_them(done: int, known: int) -> None:
+def test_a_batch_whose_stages_are_reported_late_is_held_back_until_it_has_all(done: int, known: int) -> None:
     world = World()
     world.poll(ended=0, done=3)
     assert world.poll(ended=1, done=done, known=known) == []
@@ -124,39 +124,39 @@ def test_a_batch_whose_stages_are_told_late_is_taken_in_with_all_of_them(done: i
     assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)]
 
 
-def test_batches_before_the_one_that_lacks_stages_do_not_wait_for_it() -> None:
+def test_batches_before_one_that_is_held_back_are_reported() -> None:
     world = World()
     world.poll(ended=0, done=3)
     assert tasks(world.poll(ended=2, done=7, known=9)) == [(1, ALL)]
     assert tasks(world.poll(ended=3, done=12)) == [(2, ALL), (3, ALL)]
 
 
-def test_a_stage_that_never_ends_holds_a_batch_up_for_one_look_only() -> None:
+def test_a_stage_that_never_ends_holds_its_batch_back_for_one_poll_only() -> None:
     world = World()
     world.poll(ended=0, done=3)
     assert world.poll(ended=1, done=5, known=6) == []
-    assert tasks(world.poll(ended=1, done=5, known=6)) == [(1, [])], "none rather than half of them"
-    assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)], "though what was stuck has ended since"
+    assert tasks(world.poll(ended=1, done=5, known=6)) == [(1, [])], "none rather than some of them"
+    assert tasks(world.poll(ended=2, done=9)) == [(2, ALL)], "although the stuck stage has ended since"
 
 
-def test_one_that_is_stuck_costs_no_other_batch_its_stages() -> None:
+def test_a_stuck_stage_costs_no_other_batch_its_stages() -> None:
     world = World()
     world.poll(ended=0, done=3)
     assert world.poll(ended=1, done=3, known=6) == []
-    world.driver.forgotten = {5}
+    world.driver.evicted = {5}
     assert tasks(world.poll(ended=4, done=15)) == [(1, []), (2, ALL), (3, ALL), (4, ALL)]
 
 
-def test_a_batch_with_a_stage_that_is_forgotten_gets_none() -> None:
+def test_a_batch_with_an_evicted_stage_gets_no_stages() -> None:
     world = World()
     world.poll(ended=0, done=3)
-    world.driver.forgotten = {3}
+    world.driver.evicted = {3}
     assert world.poll(ended=1, done=6) == []
     assert tasks(world.poll(ended=2, done=9)) == [(1, []), (2, ALL)]
 
 
-def test_fewer_stages_are_believed_at_the_second_look_and_from_then_on() -> None:
-    """Every batch behind the first has one job."""
+def test_fewer_stages_than_usual_are_accepted_at_the_second_poll_and_from_then_on() -> None:
+    """Every batch after the first has one job."""
     world = World()
     world.poll(ended=0, done=3)
     world.driver.only_first_jobs = True
@@ -165,7 +165,7 @@ def test_fewer_stages_are_believed_at_the_second_look_and_from_then_on() -> None
     assert tasks(world.poll(ended=2, done=9)) == [(2, [1])]
 
 
-def test_the_last_look_takes_in_all_that_has_ended() -> None:
+def test_the_last_poll_reports_every_finished_batch() -> None:
     world = World()
     world.poll(ended=0, done=3)
     assert tasks(world.poll(ended=2, done=8, known=9, is_last=True)) == [(1, ALL), (2, [])]
@@ -184,6 +184,6 @@ def test_a_query_whose_batch_is_held_back_is_not_idle() -> None:
     assert tracker.running_since_s is None, "it has ended"
 
 
-def test_a_query_of_which_no_stage_is_ever_told_is_not_held_up() -> None:
+def test_batches_of_a_query_without_any_reported_stage_are_not_held_back() -> None:
     world = World()
     assert [tasks(world.poll(ended=each, done=0)) for each in range(3)] == [[(0, [])], [(1, [])], [(2, [])]]

@@ -1,4 +1,4 @@
-"""What is read of an application with several queries, some of which tell little."""
+"""Readings of an application with several queries, also when sources or the driver report little."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU_OF_STAGES_S = {7: 0.6}
 @dataclass(eq=False)
 class FakeQuery:
     name: str
-    tells: bool = True
+    reports_latest: bool = True
     running: bool = False
     run: int = 0
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,9 +43,9 @@ class FakeQuery:
         return replace(self, run=self.run + 1, done=list(self.done))
 
     def finish(self, at_s: float, rows: int, left: int = 0) -> None:
-        """A batch that began at a time and took two seconds."""
+        """Finish a batch that started at this time and took two seconds."""
         start = sum(p.num_input_rows for p in self.done)
-        latest = start + rows + left if self.tells else None
+        latest = start + rows + left if self.reports_latest else None
         source = SourceProgress(
             start_offset=start, end_offset=start + rows, latest_offset=latest, num_input_rows=rows
         )
@@ -63,12 +63,12 @@ class FakeDriver:
 
     def __init__(self, *queries: FakeQuery) -> None:
         self.running = list(queries)
-        self.silent: set[tuple[str, str]] = set()
-        """(question, query) to which there is no answer now."""
+        self.failing: set[tuple[str, str]] = set()
+        """(call, query) that fail now."""
 
-    def answers(self, question: str, query: str) -> None:
-        if (question, query) in self.silent:
-            raise TargetError(f"no {question} of {query}")
+    def check(self, call: str, query: str) -> None:
+        if (call, query) in self.failing:
+            raise TargetError(f"no {call} of {query}")
 
     def executors(self) -> list[ExecutorInfo]:
         return [ExecutorInfo("0", True, 1, 1, 0, 1, 1, 0, 0, 0, 1000)]
@@ -83,22 +83,22 @@ class FakeDriver:
         return False
 
     def trigger_interval_s(self, query: FakeQuery) -> float:
-        self.answers("trigger", query.name)
+        self.check("trigger", query.name)
         return 5.0
 
     def progress_after(self, query: FakeQuery, batch_id: int, counts: Any) -> list[Any]:
         return [(p, {}) for p in query.done if p.batch_id > batch_id and p.run_id == query.runId]
 
     def jobs_after(self, run_id: str, job_id: int) -> list[Any]:
-        self.answers("jobs", run_id.split("-")[1])
+        self.check("jobs", run_id.split("-")[1])
         return []
 
     def stage_cpu_s(self, stage_id: int) -> float | None:
-        self.answers("stage", "")
+        self.check("stage", "")
         return CPU_OF_STAGES_S.get(stage_id)
 
     def status(self, query: FakeQuery) -> QueryStatus:
-        self.answers("status", query.name)
+        self.check("status", query.name)
         return QueryStatus(
             "", is_data_available=bool(query.done) or query.running, is_trigger_active=query.running
         )
@@ -118,14 +118,14 @@ class Scene:
         return {(reading.subject, reading.metric): reading.value for reading in self.result.readings}
 
 
-def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
+def test_an_unknown_backlog_gives_no_reading_and_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    silent = FakeQuery("files", tells=False)
-    scene = Scene(silent)
+    unknown = FakeQuery("files", reports_latest=False)
+    scene = Scene(unknown)
     with caplog.at_level(logging.WARNING, "ebbflow"):
         for k in range(4):
-            silent.finish(1000.0 + 5 * k, rows=100)
+            unknown.finish(1000.0 + 5 * k, rows=100)
             read = scene.poll(1002.5 + 5 * k)
     assert read["files", Metric.BATCH_ROWS] == 100.0
     for subject in ("files", "app"):
@@ -134,18 +134,18 @@ def test_what_a_source_does_not_tell_is_not_read_and_the_log_says_so_once(
     assert [record.getMessage().count("files") for record in caplog.records] == [1]
 
 
-def test_backlog_in_all_is_not_read_while_it_is_unknown_of_one() -> None:
-    told, silent = FakeQuery("kafka"), FakeQuery("files", tells=False)
-    scene = Scene(told, silent)
+def test_the_total_backlog_is_not_reported_while_that_of_one_query_is_unknown() -> None:
+    known, unknown = FakeQuery("kafka"), FakeQuery("files", reports_latest=False)
+    scene = Scene(known, unknown)
     for k in range(2):
-        told.finish(1000.0 + 5 * k, rows=100, left=30)
-        silent.finish(1000.0 + 5 * k, rows=100)
+        known.finish(1000.0 + 5 * k, rows=100, left=30)
+        unknown.finish(1000.0 + 5 * k, rows=100)
         read = scene.poll(1002.5 + 5 * k)
     assert read["kafka", Metric.BACKLOG] == 30.0
     assert ("app", Metric.BACKLOG) not in read
 
 
-def test_backlog_in_all_is_the_sum_where_all_tell() -> None:
+def test_the_total_backlog_is_the_sum_over_the_queries() -> None:
     queries = [FakeQuery("a"), FakeQuery("b")]
     scene = Scene(*queries)
     for k in range(2):
@@ -155,24 +155,24 @@ def test_backlog_in_all_is_the_sum_where_all_tell() -> None:
     assert read["app", Metric.BACKLOG] == 60.0
 
 
-def test_a_first_batch_that_runs_long_shows_in_the_freshness_of_the_whole() -> None:
+def test_a_long_first_batch_shows_in_the_freshness_of_the_application() -> None:
     light, heavy = FakeQuery("light"), FakeQuery("heavy", running=True)
     scene = Scene(light, heavy)
     light.finish(1000.0, rows=10)
     scene.poll(1002.5)
     read = scene.poll(1042.5)
     assert read["app", Metric.FRESHNESS] == pytest.approx(40.0)
-    assert ("app", Metric.QUEUE_LENGTH) not in read, "what waits before heavy is not known"
+    assert ("app", Metric.QUEUE_LENGTH) not in read, "the queue of heavy is unknown"
     assert scene.monitor.current_batches()["heavy"] == pytest.approx(1002.5)
 
 
 def counted(stage: int | None) -> dict[str, dict[str, Any]]:
-    """A Python operator of two instances that used 0.4 s in a batch; one that names its stage is all of it."""
-    told = {"rows_in": 100, "rows_out": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
-    return {"ebbflow:count:both": told if stage is None else {**told, "stage": stage}}
+    """Observed metrics of a Python operator with two instances that used 0.4 s of CPU."""
+    observed = {"rows_in": 100, "rows_out": 100, "cpu_s": 0.4, "busiest_cpu_s": 0.3, "instances": 2}
+    return {"ebbflow:count:both": observed if stage is None else {**observed, "stage": stage}}
 
 
-def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:
+def test_the_cpu_of_an_operator_that_is_a_whole_stage_includes_that_of_the_jvm() -> None:
     query = FakeQuery("words", observed=counted(stage=7))
     scene = Scene(query)
     for k in range(3):
@@ -183,7 +183,7 @@ def test_an_operator_that_is_a_stage_used_what_the_jvm_used_for_it() -> None:
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx((0.4 + 0.6) / 2 / 5.0)
 
 
-def test_cpu_is_not_read_while_that_of_the_stage_is_not_known() -> None:
+def test_cpu_is_not_reported_while_that_of_the_stage_is_unknown() -> None:
     query = FakeQuery("words", observed=counted(stage=8))
     scene = Scene(query)
     for k in range(3):
@@ -193,7 +193,7 @@ def test_cpu_is_not_read_while_that_of_the_stage_is_not_known() -> None:
     assert ("count", Metric.INSTANCE_CPU) not in read
 
 
-def test_the_time_in_which_a_query_is_restarted_is_no_idle_time_of_its_instances() -> None:
+def test_the_time_of_a_restart_does_not_count_as_idle_time_of_instances() -> None:
     query = FakeQuery("words", observed=counted(stage=None))
     scene = Scene(query)
     for at_s in (1000.0, 1005.0, 1010.0):
@@ -208,7 +208,7 @@ def test_the_time_in_which_a_query_is_restarted_is_no_idle_time_of_its_instances
     assert read["count", Metric.INSTANCE_CPU] == pytest.approx(0.4 / 2 / 5.0)
 
 
-def test_the_first_batch_of_a_run_is_counted_apart_from_those_to_learn_from() -> None:
+def test_the_first_batch_of_a_run_is_reported_apart_from_those_to_learn_from() -> None:
     query = FakeQuery("words")
     scene = Scene(query)
     query.finish(1000.0, rows=70, left=5)
@@ -222,7 +222,7 @@ def test_the_first_batch_of_a_run_is_counted_apart_from_those_to_learn_from() ->
     assert scene.result.first_batches == []
 
 
-def test_the_last_batch_of_a_run_is_seen_and_the_next_run_dates_its_rows_from_there() -> None:
+def test_the_last_batch_of_a_run_is_reported_and_the_next_run_dates_its_rows_from_it() -> None:
     query = FakeQuery("words")
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
@@ -238,7 +238,7 @@ def test_the_last_batch_of_a_run_is_seen_and_the_next_run_dates_its_rows_from_th
     assert (first.rows, first.started_s, first.oldest_arrival_s) == (300, 1040.0, 1010.0)
 
 
-def test_a_query_that_has_ended_is_told_of_once() -> None:
+def test_the_last_batch_of_an_ended_query_is_reported_once() -> None:
     query = FakeQuery("words")
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
@@ -256,9 +256,9 @@ def test_a_query_that_has_ended_is_told_of_once() -> None:
 # -- a driver that does not answer ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("question", ["jobs", "status"])
-@pytest.mark.parametrize("silent", ["a", "b", "both"])
-def test_batches_that_ended_are_told_once_though_a_look_at_a_query_failed(question: str, silent: str) -> None:
+@pytest.mark.parametrize("call", ["jobs", "status"])
+@pytest.mark.parametrize("failing", ["a", "b", "both"])
+def test_finished_batches_are_reported_once_although_a_poll_failed(call: str, failing: str) -> None:
     queries = [FakeQuery("a"), FakeQuery("b")]
     scene = Scene(*queries)
     for at_s in (1000.0, 1005.0):
@@ -267,36 +267,36 @@ def test_batches_that_ended_are_told_once_though_a_look_at_a_query_failed(questi
         scene.poll(at_s + 2.5)
     for query in queries:
         query.finish(1010.0, rows=40)
-    scene.driver.silent = {(question, query.name) for query in queries if silent in (query.name, "both")}
+    scene.driver.failing = {(call, query.name) for query in queries if failing in (query.name, "both")}
     for at_s in (1012.5, 1013.5):
-        with pytest.raises(TargetError, match=f"no {question}"):
+        with pytest.raises(TargetError, match=f"no {call}"):
             scene.poll(at_s)
     queries[0].finish(1014.0, rows=20)
-    scene.driver.silent = set()
+    scene.driver.failing = set()
     read = scene.poll(1016.5)
-    told = sorted((batch.query, batch.batch_id, batch.rows) for batch in scene.result.batches)
-    assert told == [("a", 2, 40), ("a", 3, 20), ("b", 2, 40)]
+    reported = sorted((batch.query, batch.batch_id, batch.rows) for batch in scene.result.batches)
+    assert reported == [("a", 2, 40), ("a", 3, 20), ("b", 2, 40)]
     assert read["app", Metric.BATCH_ROWS] == 60.0
     scene.poll(1017.5)
     assert scene.result.batches == []
 
 
-def test_a_first_batch_is_told_and_its_read_limit_known_though_the_look_after_it_failed() -> None:
+def test_a_first_batch_and_its_read_limit_are_reported_although_a_poll_failed() -> None:
     query = FakeQuery("words")
     scene = Scene(query)
     scene.driver.has_read_limit = lambda _: True
     query.finish(1000.0, rows=70)
-    scene.driver.silent = {("status", "words")}
+    scene.driver.failing = {("status", "words")}
     with pytest.raises(TargetError):
         scene.poll(1002.5)
-    scene.driver.silent = set()
+    scene.driver.failing = set()
     read = scene.poll(1003.5)
     assert read["words", Metric.FIRST_BATCH_TIME] == 2.0
     assert [b.rows for b in scene.result.first_batches] == [70]
     assert "words" in scene.monitor.read_limited()
 
 
-def test_the_last_batches_of_a_query_that_ended_are_told_though_its_successor_cannot_be_asked() -> None:
+def test_the_last_batches_of_an_ended_query_are_reported_although_polling_its_successor_failed() -> None:
     query = FakeQuery("words")
     scene = Scene(query)
     for at_s in (1000.0, 1005.0):
@@ -304,18 +304,18 @@ def test_the_last_batches_of_a_query_that_ended_are_told_though_its_successor_ca
         scene.poll(at_s + 2.5)
     query.finish(1010.0, rows=40)
     scene.driver.running = [FakeQuery("next")]
-    scene.driver.silent = {("trigger", "next")}
+    scene.driver.failing = {("trigger", "next")}
     with pytest.raises(TargetError):
         scene.poll(1012.5)
-    scene.driver.silent = set()
+    scene.driver.failing = set()
     scene.poll(1013.5)
     assert [b.rows for b in scene.result.batches] == [40]
 
 
-def test_without_the_cpu_of_a_stage_a_batch_is_told_all_the_same() -> None:
+def test_a_batch_is_reported_without_the_cpu_of_its_stage() -> None:
     query = FakeQuery("words", observed=counted(stage=7))
     scene = Scene(query)
-    scene.driver.silent = {("stage", "")}
+    scene.driver.failing = {("stage", "")}
     for k in range(3):
         query.finish(1000.0 + 5 * k, rows=100)
         read = scene.poll(1002.5 + 5 * k)

@@ -1,4 +1,4 @@
-"""CPU of operators that are no Python steps: their part of the CPU of their stage."""
+"""CPU of operators that are not Python steps: their share of the CPU of their stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def marks(**stages_of: tuple[int, int]) -> dict[str, int]:
     }
 
 
-def test_an_operator_around_a_shuffle_has_a_part_of_both_stages() -> None:
+def test_an_operator_around_a_shuffle_has_a_share_of_both_stages() -> None:
     split = OperatorRun(name="split", rows_in=10, rows_out=10)
     count = OperatorRun(name="count", rows_in=10, rows_out=5)
     found = with_stage_cpu(batch(split, count), marks(split=(0, 0), count=(0, 1)))
@@ -36,7 +36,7 @@ def test_an_operator_around_a_shuffle_has_a_part_of_both_stages() -> None:
     assert [o.stage for o in found.operators] == [0, 1]  # where it ends
 
 
-def test_a_stage_gives_its_cpu_to_its_operators_by_their_rows_and_keeps_nothing() -> None:
+def test_the_cpu_of_a_stage_is_split_among_its_operators_by_their_rows() -> None:
     split = OperatorRun(name="split", rows_in=10, rows_out=170)
     stop = OperatorRun(name="stop", rows_in=170, rows_out=10)
     count = OperatorRun(name="count", rows_in=5, rows_out=5)
@@ -46,7 +46,7 @@ def test_a_stage_gives_its_cpu_to_its_operators_by_their_rows_and_keeps_nothing(
     assert sum(o.cpu_s or 0 for o in found.operators) == pytest.approx(8.0)
 
 
-def test_what_was_measured_stays_as_it_was() -> None:
+def test_a_measured_cpu_is_not_changed() -> None:
     python = OperatorRun(name="look", rows_in=10, rows_out=10, cpu_s=0.5, instances=2)
     found = with_stage_cpu(
         batch(python, OperatorRun(name="split", rows_in=1, rows_out=1)), marks(look=(0, 0), split=(0, 0))
@@ -55,7 +55,7 @@ def test_what_was_measured_stays_as_it_was() -> None:
     assert found.operators[1].cpu_s == 6.0
 
 
-def test_an_operator_whose_stage_is_not_known_has_no_cpu() -> None:
+def test_an_operator_whose_stage_is_unknown_has_no_cpu() -> None:
     lost = OperatorRun(name="lost", rows_in=10, rows_out=10)
     for stage_of in ({}, marks(lost=(0, 9)), {"ebbflow:lost:in": 0}):
         found = with_stage_cpu(batch(lost), stage_of)
@@ -63,7 +63,7 @@ def test_an_operator_whose_stage_is_not_known_has_no_cpu() -> None:
         assert found.operators[0].stage is None
 
 
-def test_rows_that_never_came_cost_nothing() -> None:
+def test_an_operator_without_rows_has_no_cpu() -> None:
     idle = OperatorRun(name="idle", rows_in=0, rows_out=0)
     assert with_stage_cpu(batch(idle), marks(idle=(0, 0))).operators[0].cpu_s is None
 

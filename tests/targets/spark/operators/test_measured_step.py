@@ -1,4 +1,4 @@
-"""Around a Python step: its result is what Spark alone would make of it, and its measures come with it."""
+"""A measured Python step gives the same result as without measuring, and its measures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Frames = Iterator[pd.DataFrame]
 
 
 def batches() -> list[pa.RecordBatch]:
-    """Two batches as Spark sends them: the rows as one struct, instants in the session's zone."""
+    """Two batches as Spark sends them: the rows as one struct, timestamps in the session's time zone."""
     schema = to_arrow_schema(COLUMNS, timezone=ZONE)
     summer, winter = dt.datetime(2026, 7, 1, 12, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
     local = dt.datetime(2026, 3, 8, 2, 30)  # noqa: DTZ001
@@ -73,7 +73,7 @@ def batches() -> list[pa.RecordBatch]:
 
 
 def by_spark(function: Callable[[Frames], Any], schema: StructType) -> list[pa.RecordBatch]:
-    """What Spark's worker does with the function of a ``mapInPandas`` (``worker.py``)."""
+    """What Spark's worker does with a ``mapInPandas`` function (``worker.py``)."""
     frames = (
         ArrowBatchTransformer.to_pandas(batch, timezone=ZONE, df_for_struct=True)[0] for batch in batches()
     )
@@ -94,7 +94,7 @@ def plain(function: Callable[[Frames], Any], columns: StructType) -> list[dict[s
 
 
 def named(function: Callable[[Frames], Any], columns: StructType) -> tuple[list[dict[str, Any]], list[float]]:
-    """The rows of the result, and the measures that came with them: rows in, rows out, CPU seconds."""
+    """The rows of the result, and the measures: rows in, rows out, CPU seconds."""
     width = len(columns.fields)
     out = by_spark(lambda f: measured_step.over_pandas(function, f, width), _with_measures(columns))
     rows = [row for batch in out for row in batch.to_pylist()]
@@ -144,29 +144,29 @@ def test_the_result_is_that_of_spark_alone(function: Callable[[Frames], Any]) ->
     assert cpu_s >= 0
 
 
-def test_instants_come_in_the_zone_of_the_session_and_go_back_to_it() -> None:
-    seen: list[pd.DataFrame] = []
+def test_timestamps_are_converted_to_and_from_the_time_zone_of_the_session() -> None:
+    frames_in: list[pd.DataFrame] = []
 
-    def look(frames: Frames) -> Frames:
+    def keep(frames: Frames) -> Frames:
         for frame in frames:
-            seen.append(frame)
+            frames_in.append(frame)
             yield frame
 
-    rows, _ = named(look, COLUMNS)
-    assert str(seen[0].dtypes["at"]) == "datetime64[ns]", "without a zone, as Spark gives them"
-    assert seen[0]["at"].tolist() == [pd.Timestamp("2026-07-01 05:00"), pd.Timestamp("2026-01-01 04:00")]
+    rows, _ = named(keep, COLUMNS)
+    assert str(frames_in[0].dtypes["at"]) == "datetime64[ns]", "without a time zone, as in Spark"
+    assert frames_in[0]["at"].tolist() == [pd.Timestamp("2026-07-01 05:00"), pd.Timestamp("2026-01-01 04:00")]
     assert rows[0]["at"] == dt.datetime(2026, 7, 1, 12, tzinfo=dt.UTC)
     assert rows[0]["local"] == dt.datetime(2026, 3, 8, 2, 30), "an hour that the zone left out"  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("out", [pd.DataFrame(), pd.DataFrame({"row": []})])
-def test_a_step_that_gives_nothing_still_tells_its_measures(out: pd.DataFrame) -> None:
+def test_a_step_without_output_reports_its_measures(out: pd.DataFrame) -> None:
     rows, measures = named(lambda frames: (out for _ in frames), ROW)
     assert rows == []
     assert measures[:2] == [3.0, 0.0]
 
 
-def test_a_wrong_column_is_told_in_the_words_of_spark() -> None:
+def test_a_wrong_column_gives_sparks_own_error() -> None:
     def wrong(frames: Frames) -> Frames:
         for frame in frames:
             yield frame.rename(columns={"row": "line"})[["line"]]
@@ -176,7 +176,7 @@ def test_a_wrong_column_is_told_in_the_words_of_spark() -> None:
             run(wrong, ROW)
 
 
-def test_what_a_function_keeps_is_not_changed_behind_its_back() -> None:
+def test_a_frame_that_the_function_keeps_is_not_changed() -> None:
     kept: list[pd.DataFrame] = []
 
     def keeping(frames: Frames) -> Frames:
@@ -188,7 +188,7 @@ def test_what_a_function_keeps_is_not_changed_behind_its_back() -> None:
     assert [frame.columns[0] for frame in kept] == ["row", "row"]
 
 
-def test_a_step_over_arrow_loads_no_pandas() -> None:
+def test_a_step_over_arrow_does_not_import_pandas() -> None:
     code = """
 import sys
 import pyarrow as pa
@@ -199,13 +199,13 @@ batch = pa.RecordBatch.from_arrays([pa.nulls(2, pa.int64())], ["row"])
 print(last.num_rows, "pandas" in sys.modules)
 """
     home = str(Path(measured_step.__file__).parent)
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-c", code, home], capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == ["3", "False"], "it would be loaded by each new executor"
+    assert process.stdout.split() == ["3", "False"], "each new executor would import it"
 
 
-def test_measures_of_a_step_over_arrow_come_behind_its_rows() -> None:
+def test_the_measures_of_a_step_over_arrow_follow_its_rows() -> None:
     def burn(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in given:
             until_s = time.process_time() + 0.02

@@ -1,4 +1,4 @@
-"""Names and counts for the steps of a pipeline."""
+"""Named operators on a real cluster: row counts and CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def runs_of(spark, wait):
-    """Runs the query until operators are counted in a batch with rows; gives that batch and them by name."""
+    """Run a query until a batch with rows has operator counts; returns its progress and the operators by name."""
     driver = Driver(spark)
 
     def run(query):
@@ -69,7 +69,7 @@ def test_counts_on_both_sides_and_cpu_of_python_steps_are_exact_for_a_batch(spar
 
 
 def test_a_step_without_a_boundary_stays_in_the_loop_that_spark_compiles(spark) -> None:
-    """A node between the range and the partial count would end the loop, and cost a lean query a quarter."""
+    """Another node between the range and the partial count would end the compiled loop."""
     rows = spark.range(10).transform(operator("name")(lambda df: df.select("id", F.lit("a").alias("word"))))
     kept = rows.transform(operator("keep")(lambda df: df.where("id % 2 = 0"))).groupBy("word").count()
     adaptive = spark.conf.get("spark.sql.adaptive.enabled")
@@ -84,8 +84,8 @@ def test_a_step_without_a_boundary_stays_in_the_loop_that_spark_compiles(spark) 
     assert "*(1) HashAggregate" in plan
 
 
-def test_marks_are_counted_where_filters_of_the_pipeline_stand_around_them(spark, runs_of) -> None:
-    """Spark merges filters and moves them about; it must not do so across a mark."""
+def test_marks_are_counted_between_filters_of_the_pipeline(spark, runs_of) -> None:
+    """Spark merges and moves filters, but must not do so across a mark."""
     rows = spark.readStream.format("ebbflow").option("load", "constant(100)").option("partitions", 2).load()
     named = rows.transform(operator("name")(lambda df: df.select("row", F.lit("a").alias("word"))))
     kept = named.transform(operator("keep")(lambda df: df.where("row % 2 = 0")))
@@ -102,7 +102,7 @@ def test_marks_are_counted_where_filters_of_the_pipeline_stand_around_them(spark
     assert abs(runs["last"].rows_out - rows_in / 8) <= 1
 
 
-def test_rows_are_counted_in_a_batch_that_a_function_of_the_user_takes(spark, runs_of) -> None:
+def test_rows_are_counted_with_foreach_batch(spark, runs_of) -> None:
     rows = spark.readStream.format("ebbflow").option("load", "constant(100)").load()
     kept = rows.transform(operator("keep")(lambda df: df.where("row % 2 = 0")))
     counts = kept.groupBy((F.col("row") % 3).alias("key")).count()
@@ -112,7 +112,7 @@ def test_rows_are_counted_in_a_batch_that_a_function_of_the_user_takes(spark, ru
     assert abs(runs["keep"].rows_out - progress.num_input_rows / 2) <= 1
 
 
-def test_a_step_that_gives_nothing_still_tells_its_cpu(spark, runs_of) -> None:
+def test_the_cpu_of_a_step_without_output_is_reported(spark, runs_of) -> None:
     rows = spark.readStream.format("ebbflow").option("load", "constant(100)").option("partitions", 2).load()
 
     silent = rows.transform(
@@ -125,8 +125,8 @@ def test_a_step_that_gives_nothing_still_tells_its_cpu(spark, runs_of) -> None:
     assert runs["silent"].instances == 2
 
 
-def test_frames_are_those_of_sparks_own_map_in_pandas(spark) -> None:
-    """What the function sees, written down as text, and what becomes of instants on their way back."""
+def test_frames_are_the_same_as_in_sparks_map_in_pandas(spark) -> None:
+    """The frames that the function gets, written as text, and timestamps that it returns."""
     columns = "id long, at timestamp, local timestamp_ntz, day date, price decimal(10,2), word string, some array<int>"
 
     def look(frames):
@@ -157,7 +157,7 @@ def test_frames_are_those_of_sparks_own_map_in_pandas(spark) -> None:
     assert "at datetime64[ns] [Timestamp('2026-07-01 17:30:00')" in named[0].seen
 
 
-def test_only_a_parallelism_makes_a_boundary(spark) -> None:
+def test_only_a_parallelism_adds_a_shuffle(spark) -> None:
     rows = spark.range(10)
     plain = rows.transform(operator("a")(lambda df: df.where("id > 3")))
     bounded = rows.transform(operator("b", parallelism=3)(lambda df: df.where("id > 3")))
@@ -166,7 +166,7 @@ def test_only_a_parallelism_makes_a_boundary(spark) -> None:
     assert sorted(r.id for r in bounded.collect()) == sorted(r.id for r in plain.collect())
 
 
-def test_names_and_sizes_that_make_no_sense_are_refused() -> None:
+def test_invalid_names_and_sizes_are_refused() -> None:
     with pytest.raises(PipelineError, match="without ':'"):
         operator("a:b")
     with pytest.raises(PipelineError, match="1 or more"):

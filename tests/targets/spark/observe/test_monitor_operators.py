@@ -1,4 +1,4 @@
-"""What the monitor makes of a driver's answers: whose operators are whose, and which queries have a backlog."""
+"""The operators and read limits that the monitor finds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ class Query:
 
 
 class FakeDriver:
-    """A driver with queries that end a batch a second; an operator named like each query counts its rows."""
+    """A driver whose queries finish a batch a second; each has an operator ``of-<query>``."""
 
     app_name = "job"
 
-    def __init__(self, clock: ManualClock, limits: dict[str, bool | None], tells_latest: bool = True) -> None:
-        self._clock, self._limits, self._tells_latest = clock, limits, tells_latest
+    def __init__(
+        self, clock: ManualClock, limits: dict[str, bool | None], reports_latest: bool = True
+    ) -> None:
+        self._clock, self._limits, self._reports_latest = clock, limits, reports_latest
         self.running = [Query(name) for name in limits]
-        self.silent: set[str] = set()
-        """Queries to which nothing comes any more."""
+        self.idle: set[str] = set()
+        """Queries without new data."""
 
     def executors(self) -> list[Any]:
         return []
@@ -61,10 +63,10 @@ class FakeDriver:
 
     def progress_after(self, query: Any, batch_id: int, counts: Any) -> list[tuple[Progress, dict[str, int]]]:
         now_s = self._clock.now_s()
-        if query.name in self.silent:
+        if query.name in self.idle:
             return []
         source = SourceProgress(
-            start_offset=0, end_offset=5, latest_offset=5 if self._tells_latest else None, num_input_rows=5
+            start_offset=0, end_offset=5, latest_offset=5 if self._reports_latest else None, num_input_rows=5
         )
         mark = f"ebbflow:of-{query.name}"
         return [
@@ -78,7 +80,7 @@ class FakeDriver:
         ]  # fmt: skip
 
 
-def looked_at(
+def polled(
     limits: dict[str, bool | None], operators: dict[str, str] | None = None, **options: Any
 ) -> SparkMonitor:
     clock = ManualClock(100.0)
@@ -90,14 +92,14 @@ def looked_at(
     return monitor
 
 
-def test_operators_know_their_query_and_managed_ones_from_the_start() -> None:
-    monitor = looked_at({"a": None, "b": None}, {"tag": "managed", "of-a": "managed"})
+def test_operators_have_their_query_and_managed_ones_are_known_from_the_start() -> None:
+    monitor = polled({"a": None, "b": None}, {"tag": "managed", "of-a": "managed"})
     assert {o.name: o.query for o in monitor.pipeline.operators} == {
         "tag": "managed",
         "of-a": "managed",
         "of-b": "b",
     }
-    assert monitor.pipeline is monitor.pipeline, "made anew only when there are others"
+    assert monitor.pipeline is monitor.pipeline, "the same object while no operator is added"
 
 
 @pytest.mark.parametrize(
@@ -109,14 +111,14 @@ def test_operators_know_their_query_and_managed_ones_from_the_start() -> None:
         ({}, set()),
     ],
 )
-def test_the_application_has_a_backlog_if_all_its_queries_have_one(
+def test_the_application_is_read_limited_if_all_its_queries_are(
     limits: dict[str, bool | None], found: set[str]
 ) -> None:
-    assert looked_at(limits).read_limited() == found
+    assert polled(limits).read_limited() == found
 
 
-def test_a_limit_that_hides_what_it_leaves_behind_is_none() -> None:
-    assert looked_at({"a": True}, tells_latest=False).read_limited() == frozenset()
+def test_a_read_limit_does_not_count_if_the_backlog_is_unknown() -> None:
+    assert polled({"a": True}, reports_latest=False).read_limited() == frozenset()
 
 
 def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
@@ -124,30 +126,28 @@ def backlogs(monitor: SparkMonitor) -> list[tuple[str, float]]:
     return [(r.subject, r.value) for r in monitor.poll().readings if r.metric is Metric.BACKLOG]
 
 
-def test_of_a_query_with_a_limit_that_has_nothing_to_do_nothing_waits() -> None:
-    monitor = looked_at({"a": True, "b": True, "c": False})
-    silent = monitor._driver.silent  # type: ignore[attr-defined]
-    silent.add("a")
+def test_an_idle_query_with_a_read_limit_has_a_backlog_of_0() -> None:
+    monitor = polled({"a": True, "b": True, "c": False})
+    idle = monitor._driver.idle  # type: ignore[attr-defined]
+    idle.add("a")
     assert ("a", 0.0) in backlogs(monitor)
-    silent |= {"b", "c"}
-    assert backlogs(monitor) == [("a", 0.0), ("b", 0.0)], (
-        "of c and of the whole it is not known that they have one"
-    )
-    both = looked_at({"a": True, "b": True})
-    both._driver.silent |= {"a", "b"}  # type: ignore[attr-defined]
+    idle |= {"b", "c"}
+    assert backlogs(monitor) == [("a", 0.0), ("b", 0.0)], "c and the application have no read limit"
+    both = polled({"a": True, "b": True})
+    both._driver.idle |= {"a", "b"}  # type: ignore[attr-defined]
     assert backlogs(both) == [("a", 0.0), ("b", 0.0), ("job", 0.0)]
 
 
-def test_of_a_query_that_has_just_been_restarted_nobody_knows_what_waits() -> None:
-    monitor = looked_at({"a": True})
+def test_the_backlog_of_a_restarted_query_is_unknown_at_first() -> None:
+    monitor = polled({"a": True})
     driver: Any = monitor._driver
     driver.running = [Query("a", "another run")]
-    driver.silent.add("a")
+    driver.idle.add("a")
     assert backlogs(monitor) == []
 
 
-def test_a_query_that_is_being_restarted_is_still_known() -> None:
-    monitor = looked_at({"a": True})
+def test_the_read_limit_of_a_query_is_remembered_over_a_restart() -> None:
+    monitor = polled({"a": True})
     monitor._driver.running = [Query("a", "another run")]  # type: ignore[attr-defined]
     monitor.poll()
     assert "a" in monitor.read_limited()
