@@ -362,7 +362,7 @@ def test_a_stage_that_is_learned_anew_knows_only_what_its_rows_are_a_part_of() -
         model.learn(made_batch(1000, [MAP, REDUCE], batch_id=i))
     dear = TrueStage(tasks=8, per_task_s=1.4 * MAP.per_task_s, per_row_s=1.4 * MAP.per_row_s)
     batches = [made_batch(1000 + i, [dear, REDUCE], batch_id=i) for i in range(4)]
-    model.learn_anew(0, [(batch.rows, batch.stages[0]) for batch in batches])
+    model.relearn(0, [(batch.rows, batch.stages[0]) for batch in batches])
     assert model.stages[0].costs == pytest.approx((dear.per_task_s, dear.per_row_s), rel=0.02)
     assert model.stages[1].costs == pytest.approx((REDUCE.per_task_s, REDUCE.per_row_s), rel=0.01)
     assert model.on(2).of(4000) == pytest.approx(true_s((dear, REDUCE), 4000, 2), rel=0.02)

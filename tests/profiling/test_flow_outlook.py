@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.profiling.flow import FlowState, play_flow
+from ebbflow.profiling.flow import FlowState, simulate_flow
 
 
 def flow(
@@ -52,7 +52,7 @@ def test_it_is_what_small_steps_come_to(
 ) -> None:
     state = flow(rate, queue_s * rate, queue_s, slope_per_s2=slope, slope_for_s=rising_s)
     phases = [(50.0 + 20.0 * i, capacity) for i, capacity in enumerate(capacities)]
-    worst_s, final_s = play_flow(state, phases, judge_from_s=50.0 + judge_s, until_s=150.0)
+    worst_s, final_s = simulate_flow(state, phases, judge_from_s=50.0 + judge_s, until_s=150.0)
     by_steps = stepped(state, phases, 50.0 + judge_s, 150.0)
     assert worst_s == pytest.approx(by_steps[0], abs=0.3, rel=0.02)
     assert final_s == pytest.approx(by_steps[1], abs=0.3, rel=0.02)
@@ -61,23 +61,23 @@ def test_it_is_what_small_steps_come_to(
 def test_a_backlog_is_worked_off_by_what_is_left_of_the_capacity() -> None:
     # 1000 rows wait, 100 come and 150 go each second: gone after 20 s.
     behind = flow(queue_rows=1000.0, freshness_s=10.0)
-    worst_s, final_s = play_flow(behind, [(50.0, 150.0)], judge_from_s=50.0, until_s=69.0)
+    worst_s, final_s = simulate_flow(behind, [(50.0, 150.0)], judge_from_s=50.0, until_s=69.0)
     assert worst_s == pytest.approx(10.0)
     assert final_s == pytest.approx(50 / 150, abs=0.2)
-    assert play_flow(behind, [(50.0, 150.0)], judge_from_s=70.0, until_s=90.0) == (0.0, 0.0)
+    assert simulate_flow(behind, [(50.0, 150.0)], judge_from_s=70.0, until_s=90.0) == (0.0, 0.0)
 
 
 def test_a_stop_is_as_late_as_it_is_long() -> None:
     phases = [(50.0, 200.0), (60.0, 0.0), (67.0, 200.0)]
-    assert play_flow(flow(), phases, judge_from_s=50.0, until_s=100.0)[0] == pytest.approx(7.0)
+    assert simulate_flow(flow(), phases, judge_from_s=50.0, until_s=100.0)[0] == pytest.approx(7.0)
 
 
 def test_without_capacity_rows_only_get_older() -> None:
-    assert play_flow(flow(), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (30.0, 30.0)
+    assert simulate_flow(flow(), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (30.0, 30.0)
 
 
 def test_where_nothing_arrives_and_nothing_waits_nothing_is_late() -> None:
-    assert play_flow(flow(0.0), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (0.0, 0.0)
+    assert simulate_flow(flow(0.0), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (0.0, 0.0)
 
 
 @given(

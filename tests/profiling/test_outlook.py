@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ebbflow.profiling.batch.model import BatchTime
-from ebbflow.profiling.batch.outlook import Outlook, QueryState, look_ahead
+from ebbflow.profiling.batch.outlook import Outlook, QueryState, simulate_batches
 
 CALM = QueryState(
     now_s=100.0,
@@ -24,7 +24,7 @@ CALM = QueryState(
 
 
 def ahead(state: QueryState, *phases: tuple[float, BatchTime], for_s: float = 60.0) -> Outlook:
-    return look_ahead(state, phases, judge_from_s=state.now_s, until_s=state.now_s + for_s)
+    return simulate_batches(state, phases, judge_from_s=state.now_s, until_s=state.now_s + for_s)
 
 
 def always(fixed_s: float, per_row_s: float) -> tuple[float, BatchTime]:
@@ -52,7 +52,7 @@ def test_without_a_trigger_batches_follow_each_other() -> None:
 def test_a_late_batch_starts_the_next_one_at_once() -> None:
     # Offsets were taken at 85, the batch ended only at 100: its successor takes 15 s of rows, at once.
     state = replace(CALM, offsets_taken_s=85.0)
-    seen = look_ahead(state, [always(1.0, 0.002)], judge_from_s=100.0, until_s=101.0)
+    seen = simulate_batches(state, [always(1.0, 0.002)], judge_from_s=100.0, until_s=101.0)
     assert seen.last_batch_s == pytest.approx(1.0 + 0.002 * 1500)
     assert seen.worst_freshness_s == pytest.approx(15.0 + 4.0)
 
@@ -60,7 +60,7 @@ def test_a_late_batch_starts_the_next_one_at_once() -> None:
 def test_a_batch_that_should_have_ended_has_not_ended_before_now() -> None:
     # It started at its trigger, 90, and should have taken 1 s; it is 100 and it still runs.
     state = replace(CALM, offsets_taken_s=80.0, free_at_s=82.0)
-    seen = look_ahead(state, [always(1.0, 0.0)], judge_from_s=100.0, until_s=100.0)
+    seen = simulate_batches(state, [always(1.0, 0.0)], judge_from_s=100.0, until_s=100.0)
     assert seen.worst_freshness_s >= 20.0
 
 
@@ -73,8 +73,8 @@ def test_overload_grows_without_bound() -> None:
 def test_a_read_limit_below_the_rate_leaves_more_behind_with_every_batch() -> None:
     # 900 of 1000 rows are taken every 10 s: each batch the oldest row is a second older.
     state = replace(CALM, rows_per_batch_limit=900.0)
-    one = look_ahead(state, [always(1.0, 0.0)], judge_from_s=110.0, until_s=110.5)
-    ten = look_ahead(state, [always(1.0, 0.0)], judge_from_s=200.0, until_s=200.5)
+    one = simulate_batches(state, [always(1.0, 0.0)], judge_from_s=110.0, until_s=110.5)
+    ten = simulate_batches(state, [always(1.0, 0.0)], judge_from_s=200.0, until_s=200.5)
     assert one.worst_freshness_s == pytest.approx(11.0)
     assert ten.worst_freshness_s == pytest.approx(11.0 + 9 * 1.0, rel=0.02)
 
@@ -82,8 +82,8 @@ def test_a_read_limit_below_the_rate_leaves_more_behind_with_every_batch() -> No
 def test_a_backlog_under_a_read_limit_is_worked_off_batch_by_batch() -> None:
     # 2000 rows (20 s) behind, 1500 a batch, 1000 come: 500 less each time, gone after four batches.
     state = replace(CALM, backlog_rows=2000.0, rows_per_batch_limit=1500.0)
-    now = look_ahead(state, [always(1.0, 0.0)], judge_from_s=100.0, until_s=112.0)
-    later = look_ahead(state, [always(1.0, 0.0)], judge_from_s=150.0, until_s=200.0)
+    now = simulate_batches(state, [always(1.0, 0.0)], judge_from_s=100.0, until_s=112.0)
+    later = simulate_batches(state, [always(1.0, 0.0)], judge_from_s=150.0, until_s=200.0)
     assert now.worst_freshness_s == pytest.approx(20.0 + 10.0 + 1.0)
     assert later.worst_freshness_s == pytest.approx(11.0)
 
@@ -95,7 +95,7 @@ def test_nodes_under_way_help_from_when_they_come() -> None:
     # The first batch, from 110, would have taken 9 s; 5 of them are done when the nodes come, and the
     # remaining 4/9 are done at the new pace: 10 s of waiting, 5 s, and 4/9 of 2 s.
     assert soon.worst_freshness_s == pytest.approx(10.0 + 5.0 + 2.0 * 4 / 9)
-    after = look_ahead(CALM, [(-math.inf, slow), (115.0, fast)], judge_from_s=125.0, until_s=160.0)
+    after = simulate_batches(CALM, [(-math.inf, slow), (115.0, fast)], judge_from_s=125.0, until_s=160.0)
     assert after.worst_freshness_s == pytest.approx(12.0)
 
 
@@ -165,5 +165,5 @@ def test_less_load_is_no_less_fresh_where_the_load_is_kept_up_with(
 
 def test_a_change_of_slots_between_batches_is_simply_the_new_pace() -> None:
     slow, fast = BatchTime(fixed_s=8.0, per_row_s=0.0), BatchTime(fixed_s=1.0, per_row_s=0.0)
-    seen = look_ahead(CALM, [(-math.inf, slow), (105.0, fast)], judge_from_s=100.0, until_s=150.0)
+    seen = simulate_batches(CALM, [(-math.inf, slow), (105.0, fast)], judge_from_s=100.0, until_s=150.0)
     assert seen.worst_freshness_s == pytest.approx(11.0)

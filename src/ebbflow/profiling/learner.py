@@ -109,7 +109,7 @@ class ProfileLearner:
     def _note(self, drift: Drift | None) -> None:
         if drift is not None:
             self.drifts.append(drift)
-            log.warning("%s; learning it anew", drift)
+            log.warning("%s; learning it again", drift)
 
     # -- asking ------------------------------------------------------------------------------------
 

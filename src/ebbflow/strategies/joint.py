@@ -199,7 +199,7 @@ class _TaskTimes:
         positions = {stage.index: at for at, stage in enumerate(batch.stages)}
         for run in batch.operators:
             if run.name in instances and run.stage in positions:
-                self._match.tell(batch.query, run.name, positions[run.stage])
+                self._match.note(batch.query, run.name, positions[run.stage])
         observed = [
             ObservedStage(stage.tasks, stage.task_time_s / max(1, batch.rows)) for stage in batch.stages
         ]

@@ -107,7 +107,7 @@ def test_a_profile_of_another_plan_is_ignored_and_reported_once(
             [decide(each, made_batch(number, 150.0, [12, 12], slots=2)) for number in range(1, 40)]
             for each in (strategy, plain)
         ]
-    why = "the profile of 'q' has 3 stages, and a batch runs 2: it is of another plan"
+    why = "the profile of 'q' has 3 stages, but a batch has 2: it is of another plan"
     assert [record.getMessage() for record in caplog.records] == [
         f"{why}, and is not used; learn one with `ebbflow profile`"
     ]
@@ -123,7 +123,7 @@ def test_a_profile_of_a_query_that_is_not_running_is_reported(caplog: pytest.Log
         for number in range(1, 40):
             decide(strategy, made_batch(number, 150.0, [12], slots=2))
     assert [r.getMessage() for r in caplog.records] == [
-        "the profile of 'other' is not used yet: there is only q so far"
+        "the profile of 'other' is not used yet: only q runs so far"
     ]
 
 
@@ -180,10 +180,10 @@ def test_drift_names_the_stage_and_the_operators_in_it(caplog: pytest.LogCapture
             decision = seen if seen.inputs else decision
     (reported,) = [record.getMessage() for record in caplog.records]
     assert (
-        reported == "stage 2 of q (enrich) costs 30 % more task time than its profile says; learning it anew"
+        reported == "stage 2 of q (enrich) costs 30 % more task time than its profile says; learning it again"
     )
     assert decision is not None
-    assert decision.inputs["drift"] == reported.removesuffix("; learning it anew")
+    assert decision.inputs["drift"] == reported.removesuffix("; learning it again")
 
 
 def test_a_restarted_query_continues_from_what_was_learned(caplog: pytest.LogCaptureFixture) -> None:
@@ -266,12 +266,12 @@ def test_a_node_that_warms_up_is_no_drift_after_an_earlier_drift(
 
     for n in range(1, 140):
         decide(strategy, batch(n, 1.0))
-    assert ("learning it anew" in caplog.text) == (level != 1.0)
+    assert ("learning it again" in caplog.text) == (level != 1.0)
     caplog.clear()
     decide(strategy, msgspec.structs.replace(batch(140, 1.8), steady=False))
     for n in range(141, 200):
         decide(strategy, batch(n, 1.0 + 0.8 * max(0.0, 1.0 - (n - 140) / 8)))
-    assert "learning it anew" not in caplog.text
+    assert "learning it again" not in caplog.text
 
 
 # -- a query not learned yet -----------------------------------------------------------------------------------

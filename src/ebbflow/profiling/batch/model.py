@@ -4,19 +4,21 @@ For a query whose stage i has p_i tasks, on S slots, a batch of n source rows ta
 
     batch(n, S) = d + Σ_i ceil(p_i / S) · (o_i + c_i · n / p_i)
 
-d: driver seconds a batch (planning, commits), o_i: seconds a task costs before its first row, c_i:
-task seconds a source row costs in stage i. The tasks of a stage spend together
+d: driver seconds of a batch (planning, commits); o_i: seconds of a task before its first row; c_i: task seconds of a
+source row in stage i. Together, the tasks of a stage take
 
     task_time_i = p_i · o_i + c_i · n
 
-which is linear in (p_i, n) and free of S: so o and c are learned by weighted least squares from sums
-that fade with every batch, and what was learned on one executor holds on ten.
+This is linear in (p_i, n) and independent of S. So o and c are learned by least squares over sums that fade with every
+batch, and what is learned on one executor holds on ten.
 
-A profile gives it a start: d, o and c before the first batch, with the weight of the batches that it would remember.
+Two corrections: a stage is never shorter than its longest task, so if that is k times as long as the mean, its waves
+are max(ceil(p/S), k): skew that no executor can cure. And d is what is left of a measured batch without its stages, so
+it includes the launching of tasks.
 
-Two corrections keep it honest. A stage is never shorter than its longest task, so where that is k
-times the mean one, its waves are max(ceil(p/S), k): skew that no executor can cure. And d is what is
-left of the measured batch when the stages are taken out, so the launching of tasks is in it too.
+A profile can provide d, o and c before the first batch. Per stage, it counts as two runs at half and at 1.5 times the
+rows of the first run, with the weight of all batches that an old model remembers. So the model can tell task costs from
+row costs before the load has varied; batches then move it as usual, and the profile fades.
 """
 
 from __future__ import annotations
@@ -30,41 +32,30 @@ from ebbflow.core.batches import Batch, StageRun
 from ebbflow.core.waves import useful_slots, waves
 from ebbflow.profiling.profile import Range, SparkCosts, StageCosts
 
-# What one stage of a query costs: seconds a task and seconds a row, learned online from its runs.
-#
-# The tasks of a stage spend together p·o + c·n seconds on n source rows. Least squares over sums that fade find o and c
-# as far as the sizes of batches differ (``batch_model`` has the whole batch).
-#
-# A profile gives it a start. At the first run, with x = n/p rows a task, two runs at x/2 and 3x/2 are taken
-# for seen that
-# lie on y = o + c·x of the profile, together with the weight of all that an old model remembers. So it knows what of a
-# task's time goes with its rows before the load has varied; what batches teach moves it in the usual way, and what the
-# profile said fades.
-
-
 FADE = 0.9
-"""Weight that a batch keeps when the next one arrives: about the last 20 batches count."""
+"""Weight that a batch keeps with each later one: about the last 20 batches count."""
 REMEMBERED = 1.0 / (1.0 - FADE)
-"""Weight of all batches that an old model remembers: that of a profile when the first batch comes."""
+"""Total weight of the batches that an old model remembers, and of a profile at the first batch."""
 ERROR_FADE = 0.98
-"""The same for the error of a stage, about the last 100: a mean of few errors would be off by a fifth."""
+"""The same for the error of a stage: about the last 100 count, as a mean of few errors would be off by a fifth."""
 SURE = 0.9
+"""Weight of the least-squares slope from which the share of the rows is trusted and remembered."""
 TELLING = 0.01
-"""Batch sizes whose variance is less than this part of their squared mean teach no lasting share."""
+"""Batch sizes that vary less (variance ÷ squared mean) do not change the remembered share of the rows."""
 LEAST_SHARE = 0.05
-"""Rows are never taken to cost nothing for good: doubt would be none, and nothing learned again."""
+"""Least share of the rows in the time of a task. At 0 there would be no doubt, and nothing more to learn."""
 SURPRISE = 3.0
-"""A task time beyond this many times the expected one is taken for this many: a new executor's first
-tasks load classes and start Python; a true change of cost still gets through within a few batches."""
+"""Task times are capped at this many times the expected one: the first tasks of a new executor load classes and start
+Python. A real change of cost still gets through within a few batches."""
 
 
 class StageModel:
     """o and c of one stage, from fading sums of (1, x, y, xx, xy, yy) with x = n/p, y = task_time/p.
 
-    ``base``: what was known before. ``fade``: the weight that a run keeps when the next one comes.
+    ``base``: costs from a profile. ``fade``: the weight that a run keeps with each later one.
 
     >>> known = StageModel(StageCosts(tasks=8, per_task_s=0.1, per_row_s=0.008))
-    >>> for _ in range(20):  # all alike, so that nothing but the base tells tasks from rows
+    >>> for _ in range(20):  # all alike, so only the base can tell tasks from rows
     ...     known.learn(1000, StageRun(index=0, tasks=8, task_time_s=8.8, cpu_time_s=0.0, wall_s=1.1,
     ...                                longest_task_s=1.1))
     >>> [round(cost, 6) for cost in known.costs]
@@ -75,26 +66,25 @@ class StageModel:
         self._fade = fade
         self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
         self._rows_share = 1.0
-        """Part of a task's time that its rows took when that could last be told for sure."""
+        """Share of the rows in the time of a task, when it was last known for sure."""
         self.costs = (0.0, 0.0)
-        """(o, c): seconds a task, seconds a row; both at least 0.
+        """(o, c): seconds per task, seconds per row; both at least 0.
 
-        With too little spread in the batch sizes, or too much noise in their times, the two cannot be told
-        apart. Least squares gives c with a variance; what was known before counts against that:
+        If batch sizes vary too little, or their times are too noisy, the two cannot be told apart. So the estimate of
+        least squares is weighed by its variance against what was known before:
 
             c = (1 − g) · c₀ + g · c_ls    g = τ² / (τ² + σ² / (w · var x))    τ = c₀ / 2
 
-        c₀ is the share of the rows when it could last be told (g ≥ SURE), so a steady load does not unteach
-        what a changing one taught, and executors that warm up are not taken for rows that cost nothing.
-        Before there was one, all is put on the rows; that asks for more nodes when the load grows, never for
-        fewer.
+        c₀ comes from the share of the rows when it was last known for sure (g ≥ SURE). So a steady load does not erase
+        what a changing one taught, and warming executors do not make rows look free. At first, all of the time counts
+        as the rows': then the model asks for more nodes when the load grows, never for fewer.
         """
         self.tasks = 1
         self.skew = 1.0
-        """Longest task ÷ mean task, fading; 1 where all are alike."""
+        """Longest task ÷ mean task, fading; 1 if all are alike."""
         self._errors = self._error_weight = 0.0
-        self._base_untold = base is not None
-        """Until the first run shows at how many rows a task it is to be told."""
+        self._base_pending = base is not None
+        """The base is added at the first run, which shows how many rows a task has."""
         if base is not None:
             self.costs, self.tasks, self.skew = (base.per_task_s, base.per_row_s), base.tasks, base.skew
             if base.error is not None:
@@ -103,26 +93,27 @@ class StageModel:
 
     @property
     def error(self) -> float | None:
-        """Mean of |expected − measured| / expected over the last runs, each by those before it; None before any."""
+        """Mean of |expected − measured| / expected over the last runs, each predicted from those before; None at
+        first."""
         return self._errors / self._error_weight if self._error_weight else None
 
     @property
     def as_costs(self) -> StageCosts:
-        """As a profile has it."""
+        """These costs, for a profile."""
         return StageCosts(
             tasks=self.tasks,
-            per_task_s=max(0.0, self.costs[0]),  # least squares leave a rounding error below 0
+            per_task_s=max(0.0, self.costs[0]),  # rounding can leave it below 0
             per_row_s=self.costs[1],
             skew=self.skew,
             error=self.error,
         )
 
     def expect(self, tasks: int) -> None:
-        """It has so many tasks by now; of what they cost nothing is said."""
+        """Set the number of tasks, without anything about their cost."""
         self.tasks, self.skew = tasks, min(self.skew, float(tasks))
 
     def _take_base(self, x: float) -> None:
-        """Two runs at half and at one and a half times so many rows, as the base has them."""
+        """Add two runs at half and at 1.5 times ``x`` rows, with the costs of the base."""
         o, c = self.costs
         if o + c * x > 0:
             self._rows_share = max(LEAST_SHARE, c * x / (o + c * x))
@@ -135,25 +126,25 @@ class StageModel:
             self._xx += each * at * at
             self._xy += each * at * y
             self._yy += each * y * y
-        self._base_untold = False
+        self._base_pending = False
 
-    def learn_anew(self, runs: Iterable[tuple[int, StageRun]]) -> None:
-        """It does not cost any more what it did: only these runs, (rows, run), tell what it does.
+    def relearn(self, runs: Iterable[tuple[int, StageRun]]) -> None:
+        """Its cost has changed: learn only from these runs, (rows, run).
 
-        What of a task's time goes with its rows is all that is kept: a few batches cannot tell that.
+        Only the share of the rows is kept: a few batches cannot tell it.
         """
         self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
         for rows, run in runs:
             self.learn(rows, run)
 
     def learn(self, rows: int, run: StageRun, *, steady: bool = True) -> None:
-        """Take in one run of the stage; what is far off all before it counts only in part.
+        """Learn from one run of the stage; outliers are capped.
 
-        A long task in a batch in which nodes came is a first task on one of them: no skew.
+        A long task in a batch that is not steady is the first on a new node, and is not skew.
         """
         tasks, task_time_s = run.tasks, run.task_time_s
         x, y = rows / tasks, task_time_s / tasks
-        if self._base_untold:
+        if self._base_pending:
             self._take_base(x)
         if self._w:
             o, c = self.costs
@@ -180,7 +171,7 @@ class StageModel:
         self.tasks = tasks
 
     def waves(self, slots: int) -> float:
-        """Rounds of tasks the stage needs, and no fewer than its longest task is mean tasks long."""
+        """Waves of the stage; at least as many as its longest task is mean tasks long."""
         return max(waves(self.tasks, slots), self.skew)
 
     def _fit(self) -> tuple[float, float]:
@@ -203,8 +194,8 @@ class StageModel:
 
 
 ANOTHER_PLAN = 3
-"""So many batches in a row with another number of stages than before: then the query has another plan. Where none spoke
-for the base yet, the first one says so."""
+"""After so many consecutive batches with another number of stages, the query has another plan. If no batch has matched
+the base yet, the first is enough."""
 
 
 class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -214,12 +205,12 @@ class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     per_row_s: float
 
     def of(self, rows: float) -> float:
-        """Seconds that a batch of ``rows`` takes."""
+        """Duration in seconds of a batch of ``rows``."""
         return self.fixed_s + self.per_row_s * rows
 
 
 class BatchModel:
-    """The model of one query; ``base`` is what was known of it before.
+    """The model of one query; ``base``: costs from a profile.
 
     >>> model = BatchModel()
     >>> for rows in (50, 100, 200, 300, 400):  # 4 tasks of 0.1 s + 10 ms a row, on 2 slots, 0.5 s driver
@@ -234,19 +225,19 @@ class BatchModel:
     """
 
     def __init__(self, base: SparkCosts | None = None, *, fade: float = FADE) -> None:
-        """``fade``: the weight that a batch keeps when the next one comes."""
+        """``fade``: the weight that a batch keeps with each later one."""
         self._fade = fade
         self.base = base
-        """What it began with; None where that was nothing, or where the query runs another number of stages."""
+        """The costs it began with; None if there were none, or if the query has another number of stages."""
         self._stages: dict[int, StageModel] = {}
         self._driver_s = 0.0
         self._driver_weight = 0.0
         self.seen_rows: Range | None = None
-        """Rows of the batches that it was learned from, the base's included; None before there was one."""
+        """Range of the batch sizes it was learned from, including those of the base; None before the first."""
         self.batches_seen = 0
         self._batches_learned = self._odd_batches = 0
         self._fits = False
-        """Whether a batch ran as many stages as it has."""
+        """Whether a batch had the number of stages that the model has."""
         if base is not None:
             self._stages = {index: StageModel(stage, fade=fade) for index, stage in enumerate(base.stages)}
             self._driver_s, self._driver_weight = REMEMBERED * base.driver_s, REMEMBERED
@@ -255,14 +246,13 @@ class BatchModel:
         self._times: dict[tuple[int, float], BatchTime] = {}
 
     def learn(self, batch: Batch, patience_s: float = math.inf) -> None:
-        """Take in a finished batch that had rows.
+        """Learn from a finished batch that had rows.
 
-        The very first only warms up the machinery, unless its stages took longer than ``patience_s`` and a second
-        one cannot be waited for. One in which nodes came, went or did their first work mixes two worlds; from
-        those nothing is learned once there is something to go by.
+        The first batch is a warm-up, and skipped unless its stages took longer than ``patience_s``. Once the model is
+        ready, batches that are not steady are skipped too.
         """
         if not batch.stages:
-            return  # nobody told what it did
+            return
         self.batches_seen += 1
         if self._stages and len(batch.stages) != len(self._stages):
             self._odd_batches += 1
@@ -276,14 +266,14 @@ class BatchModel:
             if batch.steady:
                 in_waves_s = waves(run.tasks, slots) * run.task_time_s / run.tasks
                 in_stages_s += in_waves_s if in_waves_s > run.longest_task_s else run.longest_task_s
-            else:  # on how many slots its tasks ran is not known, only how long
+            else:  # the number of slots its tasks ran on is unknown
                 in_stages_s += run.wall_s
         warms_up = self.batches_seen == 1 and in_stages_s <= patience_s
         if warms_up or (self.ready and not batch.steady):
             if self.base is not None and not self._batches_learned:
                 for run in batch.stages:
                     self._stages[run.index].expect(run.tasks)
-                self._forget_answers()
+                self._clear_cache()
             return
         self._batches_learned += 1
         self.seen_rows = _with_one(self.seen_rows, batch.rows)
@@ -294,57 +284,57 @@ class BatchModel:
             stage.learn(batch.rows, run, steady=batch.steady)
         self._driver_s = self._fade * self._driver_s + max(0.0, batch.duration_s - in_stages_s)
         self._driver_weight = self._fade * self._driver_weight + 1.0
-        self._forget_answers()
+        self._clear_cache()
 
-    def learn_anew(self, stage: int, runs: Sequence[tuple[int, StageRun]]) -> None:
-        """A stage does not cost any more what it did: only these runs, (rows, run), tell what it does."""
-        self._stages[stage].learn_anew(runs)
+    def relearn(self, stage: int, runs: Sequence[tuple[int, StageRun]]) -> None:
+        """The cost of a stage has changed: learn it only from these runs, (rows, run)."""
+        self._stages[stage].relearn(runs)
         rows = [float(rows) for rows, _ in runs]
         self.seen_rows = Range(low=min(rows), high=max(rows))
-        self._forget_answers()
+        self._clear_cache()
 
     def _take_another_plan(self) -> None:
-        """The query runs other stages than it did, or than the base has: what was learned is not of these."""
+        """The query has other stages than before, or than the base: start from nothing."""
         self.base = self.seen_rows = None
         self._stages.clear()
         self._driver_s = self._driver_weight = 0.0
-        self._forget_answers()
+        self._clear_cache()
 
-    def _forget_answers(self) -> None:
+    def _clear_cache(self) -> None:
         self._columns = None
         self._times.clear()
 
     @property
     def ready(self) -> bool:
-        """Whether it has learned enough to be asked."""
+        """Whether it has learned from a batch or a profile."""
         return self._driver_weight > 0
 
     @property
     def driver_s(self) -> float:
-        """d: seconds a batch costs whatever its size and whatever the slots."""
+        """d: seconds that a batch takes whatever its size and the slots."""
         return self._driver_s / self._driver_weight if self._driver_weight else 0.0
 
     @property
     def stages(self) -> list[StageModel]:
-        """The stages in their order."""
+        """The stages, in order."""
         return [self._stages[i] for i in sorted(self._stages)]
 
     @property
     def most_tasks(self) -> int:
-        """Slots beyond this many cannot be used by any stage."""
+        """No stage can use more slots than this."""
         return max((stage.tasks for stage in self._stages.values()), default=1)
 
     def on(self, slots: int, share: float = 1.0) -> BatchTime:
-        """Batch time as a line in the number of rows, for a number of slots.
+        """Batch time by number of rows, on a number of slots.
 
-        ``share`` is the part of the slots' time that other queries leave to this one.
+        ``share``: the part of the slots' time that other queries leave to this one.
         """
         known = self._times.get((slots, share))
         if known is not None:
             return known
         slower = 1.0 / max(0.05, share)
         fixed_s, per_row_s = self.driver_s, 0.0
-        for tasks, skew, task_s, row_s in self._as_columns():  # too few stages for numpy to pay
+        for tasks, skew, task_s, row_s in self._as_columns():  # too few stages for numpy to pay off
             whole = waves(tasks, slots)
             rounds = slower * (whole if whole > skew else skew)
             fixed_s += rounds * task_s
@@ -353,7 +343,7 @@ class BatchModel:
         return time
 
     def busy_share(self, slots: int, rate_per_s: float, interval_s: float) -> float:
-        """Part of the time in which its stages hold the slots, at a rate of arrival."""
+        """Share of the time in which its stages hold the slots, at an arrival rate."""
         time = self.on(slots)
         in_stages_s = time.fixed_s - self.driver_s
         period_s = max(interval_s, 1.0)
@@ -361,8 +351,6 @@ class BatchModel:
 
     def useful_slots(self, most: int) -> tuple[int, ...]:
         """Slot counts up to ``most`` at which some stage saves a wave, ascending.
-
-        Any other count costs more and takes as long: ceil(p/S) moves only at S = ceil(p/k).
 
         >>> model = BatchModel(); model._stages[0] = StageModel(); model._stages[0].tasks = 12
         >>> model.useful_slots(20)

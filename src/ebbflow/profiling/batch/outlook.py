@@ -1,10 +1,9 @@
-"""How fresh a query will be: its next batches, played forward on a number of slots.
+"""How fresh a query will be: simulates its next batches on a number of slots.
 
-The state of a query after its last batch is small: what it left behind, when its last offsets were
-taken, and how fast rows arrive. From there each next batch starts at its trigger (or at once, when the
-one before was late), takes what is there, and lasts as the batch model says; slots that come while it
-runs speed up the rest of it. A row is freshest when it is processed right away and oldest just before
-its batch commits, so the freshness that matters is
+The state of a query after its last batch is small: the rows it left behind, when its last offsets were taken, and how
+fast rows arrive. From there, each batch starts at its trigger (or at once, if the one before was late), takes the rows
+that are there, and takes as long as the batch model says. Slots that join while it runs speed up the rest of it. Rows
+are oldest just before their batch commits, so the freshness that counts is
 
     freshness_k = end of batch k − arrival of its oldest row
 """
@@ -20,23 +19,23 @@ from ebbflow.profiling.batch.model import BatchTime
 
 
 class QueryState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of a query now. Times are absolute."""
+    """The state of a query now. Times are absolute."""
 
     now_s: float
     offsets_taken_s: float
-    """When its last batch took its offsets: rows after this are in no finished batch."""
+    """When its last batch took its offsets: later rows are in no finished batch."""
     free_at_s: float
     """When its last batch ended."""
     trigger_interval_s: float
     backlog_rows: float
     """Rows its last batch left behind."""
     rows_per_batch_limit: float
-    """Most rows a batch takes (inf where nothing limits it)."""
+    """Most rows that a batch takes; inf without a read limit."""
     rate_per_s: float
     slope_per_s2: float = 0.0
-    """How fast the rate rises, never below 0: falling is believed when it has happened."""
+    """How fast the rate rises; never below 0, as a fall counts only once it has happened."""
     slope_for_s: float = 0.0
-    """How far into the future the slope is trusted."""
+    """For how long the slope is trusted."""
 
     def arrived_between(self, start_s: float, end_s: float) -> float:
         """Rows expected in an interval: ∫ rate + slope·min(t − now, slope_for) dt."""
@@ -55,14 +54,14 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Worst freshness of the batches that end after a point in time, and how the last one ends."""
+    """Worst freshness of the batches that end after a point in time, and that of the last one."""
 
     worst_freshness_s: float
     final_freshness_s: float
     last_batch_s: float
 
 
-def look_ahead(
+def simulate_batches(
     state: QueryState,
     phases: Sequence[tuple[float, BatchTime]],
     *,
@@ -70,21 +69,21 @@ def look_ahead(
     until_s: float,
     most_batches: int = 200,
 ) -> Outlook:
-    """Play batches forward; ``phases`` says from when on batches take how long, the first one from always.
+    """Simulate the next batches. ``phases``: (from, batch time) pairs, the first of them from the start.
 
-    Only batches that end after ``judge_from_s`` count: what happens before, no decision can change.
+    Only batches that end after ``judge_from_s`` count: no decision can change what happens before.
 
     >>> fast = BatchTime(fixed_s=0.5, per_row_s=0.001)
     >>> state = QueryState(now_s=10.0, offsets_taken_s=9.0, free_at_s=9.6, trigger_interval_s=1.0,
     ...                    backlog_rows=0.0, rows_per_batch_limit=math.inf, rate_per_s=100.0)
-    >>> seen = look_ahead(state, [(0.0, fast)], judge_from_s=10.0, until_s=30.0)
-    >>> round(seen.worst_freshness_s, 2)  # a row waits a trigger of 1 s, then a batch of 0.6 s
+    >>> ahead = simulate_batches(state, [(0.0, fast)], judge_from_s=10.0, until_s=30.0)
+    >>> round(ahead.worst_freshness_s, 2)  # a row waits a trigger of 1 s, then a batch of 0.6 s
     1.6
     """
     interval_s = state.trigger_interval_s
     taken_s, free_s = state.offsets_taken_s, state.free_at_s
     left = state.backlog_rows
-    # Rows left behind arrived at about the present rate, so the oldest of them is this much older.
+    # Rows left behind arrived at about the present rate, so the oldest is this much older.
     oldest_s = taken_s - (left / state.rate_per_s if left and state.rate_per_s > 0 else 0.0)
     worst_s = final_s = last_batch_s = 0.0
     phase, last_phase = 0, len(phases) - 1
@@ -104,7 +103,7 @@ def look_ahead(
             done_s = start_s + final.fixed_s + final.per_row_s * take
         else:
             done_s, phase = _end_of_batch(start_s, take, phases, phase)
-        # A batch that should have ended by now and has not ends no earlier than now.
+        # A batch that should have ended by now ends no earlier than now.
         end_s = done_s if done_s > now_s else now_s
         if end_s >= judge_from_s:
             final_s = end_s - oldest_s
@@ -118,7 +117,7 @@ def look_ahead(
             and left <= 0
             and oldest_s == taken_s == start_s - interval_s
             and now_s <= done_s <= start_s + interval_s
-        ):  # it took what came in one trigger and is done before the next: so will all that follow
+        ):  # it took the rows of one interval and ends before the next trigger, and so will all that follow
             final_s = end_s - oldest_s
             worst_s, last_batch_s = max(worst_s, final_s), done_s - start_s
             break
@@ -132,10 +131,8 @@ def look_ahead(
 def _end_of_batch(
     start_s: float, rows: float, phases: Sequence[tuple[float, BatchTime]], phase: int
 ) -> tuple[float, int]:
-    """(end, phase then): slots that come in the middle of a batch take over the tasks that still wait.
-
-    So the part of the batch that is not done yet goes on at the pace of the new phase.
-    """
+    """(end, phase then). Slots that join within a batch take over waiting tasks, so that the rest of the batch runs at
+    the pace of the new phase."""
     at_s, left = start_s, 1.0
     while True:
         duration_s = phases[phase][1].of(rows)

@@ -1,4 +1,4 @@
-"""What the capacity strategy learns of queries that run in batches, and how it sizes them."""
+"""What the capacity strategy learns of queries that run in batches."""
 
 from __future__ import annotations
 
@@ -8,171 +8,44 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ebbflow.core.batches import Batch
-from ebbflow.core.decision import Constraint
+from ebbflow.core.decision import Decision
 from ebbflow.core.signals import is_idle
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.core.waves import waves
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState
 from ebbflow.profiling.batch.profiles import BatchProfiles
-from ebbflow.strategies.capacity.sizing import BatchSizing, Rates, Size, settle_s
-
-# Diagnosis first: when more nodes would not help, say what would.
-
-
-def why_more_cannot_help(
-    model: BatchModel, state: QueryState, *, slots: int, most_slots: int, slo_s: float
-) -> Constraint | None:
-    """The bottleneck that further slots leave as it is; None if slots are what is missing.
-
-    Causes are tried in the order in which a person should mend them: a read limit or a trigger that
-    breaks the objective on its own, then the driver, then one long task, then too few tasks.
-    """
-    interval_s = state.trigger_interval_s
-    rows = min(state.rate_ahead_per_s * max(interval_s, 1.0), state.rows_per_batch_limit)
-    batch_s = model.on(slots).of(rows)
-    if state.backlog_rows > 0 and interval_s and batch_s < interval_s:
-        keeps_up = state.rows_per_batch_limit / interval_s
-        if keeps_up < state.rate_ahead_per_s:
-            return Constraint(
-                name="read limit",
-                why=f"a batch takes at most {state.rows_per_batch_limit:.0f} rows every {interval_s:g} s, "
-                f"fewer than arrive; raise maxOffsetsPerTrigger or its like",
-            )
-    if interval_s >= slo_s:
-        return Constraint(
-            name="trigger",
-            why=f"the trigger of {interval_s:g} s alone uses up the objective of {slo_s:g} s; "
-            "shorten the trigger",
-        )
-    if model.driver_s > 0.5 * batch_s and model.driver_s > 0.25 * slo_s:
-        return Constraint(
-            name="driver",
-            why=f"{model.driver_s:.1f} s of a {batch_s:.1f} s batch are planning and commits in the driver, "
-            "which executors do not share",
-        )
-    slowest = max(
-        model.stages, key=lambda s: s.waves(slots) * (s.costs[0] + s.costs[1] * rows / s.tasks), default=None
-    )
-    if slowest is None:
-        return None
-    if slowest.skew > 2.0 and slowest.skew > 0.9 * waves(
-        slowest.tasks, slots
-    ):  # another slot would cut waves it does not have
-        return Constraint(
-            name="skew",
-            why=f"one task runs {slowest.skew:.1f} times as long as the mean of its stage; "
-            "salt the key or split that partition",
-        )
-    if slots >= slowest.tasks:
-        return Constraint(
-            name="partitions",
-            why=f"the slowest stage has {slowest.tasks} tasks for {slots} slots; "
-            "more partitions would let more executors work",
-        )
-    if slots >= most_slots:
-        return Constraint(name="limit", why=f"{slots} slots are all the limits allow")
-    return None
-
+from ebbflow.strategies.capacity.sizing import BatchSizing, Rates, settle_s
 
 DISTURBANCE_S = 4.0
-"""Assumed disturbance by a growth until one has been seen."""
+"""Assumed disturbance of a batch by growth, until one is observed."""
 WORTH = 6.0
-"""A growth is made for so many times as long as it disturbs: few and early ones, rather than many."""
-
-
-class _Query:
-    """What was learned of one query."""
-
-    def __init__(self, window_s: float, model: BatchModel) -> None:
-        self.model = model
-        self.rates = Rates(window_s=window_s)
-        self.last: Batch | None = None
-        self.idle = False
-        self.overdue_s = 0.0
-        """How much longer its running batch has taken than it should."""
-        self.rate_by_age_per_s = 0.0
-        """Arrivals that would explain how long the running batch has taken; 0 while it is not overdue."""
-        self.disturbance_s = DISTURBANCE_S
-        """How much longer a batch takes in which nodes come: their first tasks load classes, start Python."""
-        self._running_s: float | None = None
-        self._fewest_slots = 1
-        """Since the running batch began."""
-
-    def learn(self, batch: Batch, patience_s: float) -> None:
-        before, self.last = self.last, batch
-        # Silence may have been noted while this batch had begun unseen; what it counted is truer than that.
-        self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
-        if batch.rows == 0 or not batch.stages:
-            return
-        if self.model.ready and not batch.steady:
-            # Somewhere in it the slots changed; half of it on either is the fairest guess.
-            sizes = (batch.slots, before.slots if before else batch.slots)
-            should_s = sum(self.model.on(slots).of(batch.rows) for slots in sizes) / 2
-            self.disturbance_s = 0.5 * (self.disturbance_s + max(0.0, batch.duration_s - should_s))
-        self.model.learn(batch, patience_s)
-
-    def look(self, running_since_s: float | None, seen_s: float, slots: int, patience_s: float) -> None:
-        """Note whether it had nothing to do when it was seen, or had been at one batch for too long."""
-        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
-        if running_since_s != self._running_s:
-            self._running_s, self._fewest_slots = running_since_s, slots
-        self._fewest_slots = min(self._fewest_slots, slots)
-        last = self.last
-        if last is None:
-            return
-        due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
-        if running_since_s is None:
-            if is_idle(last, running_since_s, seen_s):
-                self.idle = True
-                self.rates.add(seen_s, 0.0)
-            return
-        if not self.model.ready and seen_s - running_since_s > patience_s:
-            self.model.learn(
-                last
-            )  # it was passed over as the first; there is no time to wait for a better one
-        if self.model.ready:
-            rows = last.arrival_rate_per_s * max(0.0, due_s - last.started_s)
-            # From when it began, where that was later: after a pause without rows it is not late by the pause.
-            began_s = max(due_s, running_since_s)
-            self.overdue_s = seen_s - began_s - 1.5 * self.model.on(slots).of(rows) - 2.0
-            if self.overdue_s > 0:
-                self._explain(seen_s - running_since_s, running_since_s - last.started_s)
-
-    def start_over(self, now_s: float, window_s: float) -> None:
-        """The clock was set back: what was seen last was seen now, or no silence after it would count."""
-        level, self.rates = self.rates.level, Rates(window_s=window_s)
-        if self.last is not None:
-            self.last = replace(self.last, started_s=min(self.last.started_s, now_s - self.last.duration_s))
-            self.rates.add(self.last.started_s, level)
-        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
-        self._running_s = None
-
-    def _explain(self, running_s: float, gap_s: float) -> None:
-        """A batch that has run for so long holds at least the rows that take so long; they came in the gap."""
-        time = self.model.on(self._fewest_slots)
-        if time.per_row_s > 0 and gap_s > 0:
-            self.rate_by_age_per_s = max(0.0, running_s - time.fixed_s) / time.per_row_s / gap_s
+"""How many times as long as it disturbs a growth should last: few early growths rather than many."""
+OVERDUE_FACTOR, OVERDUE_SLACK_S = 1.5, 2.0
+"""A batch is overdue if it has run for so many times its predicted duration, and this much longer."""
+FIRST_BATCH_S = 15.0
+"""A first batch starts Python and loads classes. Its duration up to here says nothing about the size."""
 
 
 class LearnedBatches:
-    """The queries of an application: models, rates, and the sizing made of them."""
+    """The queries of an application: their models, rates and running batches."""
 
     hold_s = 0.0
-    """Leaving costs a batch-driven query nothing to speak of: it happens between batches."""
+    """Nodes leave between batches, at no cost to speak of."""
 
     def __init__(self, *, rate_window_s: float, given: BatchProfiles | None = None) -> None:
-        """``given``: what is known of queries before their first batch."""
+        """``given``: profiles of queries, known before their first batch."""
         self._rate_window_s, self._given = rate_window_s, given
         self._queries: dict[str, _Query] = {}
-        self._worked_s: dict[str, float] = {}
-        """When each query was last seen at work, or first seen at all."""
+        self._active_s: dict[str, float] = {}
+        """When each query was last observed at work, or first observed."""
         self._unlearned: dict[str, float | None] = {}
+        """Queries that are not known well enough to size for, with the start of their running batch."""
         self._unjudged = ""
-        """A query that may be at work and of which too little is known to say on how many nodes."""
+        """One of them that may be at work."""
+        self._first_batch = FirstBatch()
 
     def learn(self, snapshot: Snapshot) -> None:
-        """Take in the batches that finished, and look at those that run."""
+        """Learn from finished batches, and check how long running ones take."""
         patience_s = snapshot.slo.freshness_s / 2
         for batch in snapshot.batches:
             if batch.query in snapshot.queries:
@@ -183,132 +56,219 @@ class LearnedBatches:
                 query.learn(batch, patience_s)
                 if self._given is not None:
                     self._given.learned(batch, query.model)
-        for gone in [name for name in self._queries if name not in snapshot.queries]:
+        for ended in [name for name in self._queries if name not in snapshot.queries]:
             if self._given is not None:
-                self._given.left(gone, self._queries[gone].model)
-            del self._queries[gone]
+                self._given.query_ended(ended, self._queries[ended].model)
+            del self._queries[ended]
         slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():
-            query.look(snapshot.queries[name], snapshot.seen_s, slots, patience_s)
-        self._look_at_unlearned(snapshot)
+            query.observe(snapshot.queries[name], snapshot.seen_s, slots, patience_s)
+        self._observe_unlearned(snapshot)
 
     def start_over(self, now_s: float) -> None:
-        """The clock was set back: times of before are later than what comes. What was learned of costs stays."""
+        """The clock was set back."""
         for query in self._queries.values():
             query.start_over(now_s, self._rate_window_s)
-        self._worked_s = dict.fromkeys(self._worked_s, now_s)
+        self._active_s = dict.fromkeys(self._active_s, now_s)
 
-    def _look_at_unlearned(self, snapshot: Snapshot) -> None:
+    def _observe_unlearned(self, snapshot: Snapshot) -> None:
         seen_s, at_work = snapshot.seen_s, {batch.query for batch in snapshot.batches if batch.rows}
-        self._worked_s = {
-            name: seen_s if since_s is not None or name in at_work else self._worked_s.get(name, seen_s)
+        self._active_s = {
+            name: seen_s if since_s is not None or name in at_work else self._active_s.get(name, seen_s)
             for name, since_s in snapshot.queries.items()
         }
         ready = {name for name, query in self._queries.items() if query.model.ready}
         self._unlearned = {name: s for name, s in snapshot.queries.items() if name not in ready}
-        # Rows that wait are in a batch before the objective is over. Who had none for so long has no rows.
-        busy = (name for name in self._unlearned if seen_s - self._worked_s[name] <= snapshot.slo.freshness_s)
+        # Waiting rows are in a batch before the objective is over. A query without one for so long has no rows.
+        busy = (name for name in self._unlearned if seen_s - self._active_s[name] <= snapshot.slo.freshness_s)
         self._unjudged = next(busy, "")
 
     @property
-    def unlearned(self) -> Mapping[str, float | None]:
-        """Queries of which too little is known to size for them, by the start of their batch."""
-        return self._unlearned
-
-    @property
     def ready(self) -> bool:
-        """Whether the batches of some query are known well enough."""
+        """Whether some query is known well enough to size for."""
         return any(query.model.ready for query in self._queries.values())
 
     def known(self) -> dict[str, tuple[BatchModel, float, float]]:
-        """Of each query that is known well enough: its model, rows per second, trigger interval in seconds."""
+        """(model, rows per second, trigger interval in seconds) of each query that is known well enough."""
         return {
             name: (query.model, query.rates.level, query.last.trigger_interval_s)
             for name, query in self._queries.items()
             if query.model.ready and query.last is not None
         }
 
-    def held_up(self) -> str:
-        """Why nothing may leave now; empty where it may."""
+    def doubled(self, snapshot: Snapshot) -> Decision | None:
+        """The decision to double the nodes because the batch of an unknown query takes too long; None if it does
+        not."""
+        return self._first_batch.doubled(snapshot, self._unlearned)
+
+    def why_no_scale_in(self) -> str:
+        """Why no node may be released now; empty if nodes may."""
         overdue_s = max(query.overdue_s for query in self._queries.values())
         if overdue_s > 0:
-            return f"a batch has taken {overdue_s:.0f} s longer than it should; nothing leaves until it ends"
+            return f"a batch is overdue by {overdue_s:.0f} s; no node is released until it ends"
         if self._unjudged:
-            return f"learning {self._unjudged}: what it needs is not known yet; nothing leaves until it is"
+            return (
+                f"learning {self._unjudged}: its needs are not known yet; no node is released until they are"
+            )
         return ""
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> BatchSizing:
-        """What sizes would bring, at the rate to grow for (rising on) or the one to shrink for (as it is)."""
+        """Predictions for each number of nodes, at the rate as it is (shrinking) or as it will have risen (growing)."""
         ready = {name: query for name, query in self._queries.items() if query.model.ready}
         return BatchSizing(
             {name: query.model for name, query in ready.items()},
-            {name: self._state(query, snapshot, budget, shrinking) for name, query in ready.items()},
+            {name: query.state(snapshot, budget, shrinking) for name, query in ready.items()},
             snapshot,
             budget=budget,
             busy_limit=busy_limit,
             reserve_s=0.0 if shrinking else max(query.disturbance_s for query in ready.values()),
+            backlog_known=all(query.backlog_known for query in self._queries.values()),
         )
 
-    @staticmethod
-    def _state(query: _Query, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
-        last, now_s = query.last, snapshot.now_s
+
+class _Query:
+    """The model, rates and last batch of one query."""
+
+    def __init__(self, window_s: float, model: BatchModel) -> None:
+        self.model = model
+        self.rates = Rates(window_s=window_s)
+        self.last: Batch | None = None
+        self.idle = False
+        self.overdue_s = 0.0
+        """How much longer than predicted its running batch takes."""
+        self.rate_by_age_per_s = 0.0
+        """Arrival rate that would explain how long the running batch takes; 0 if it is not overdue."""
+        self.disturbance_s = DISTURBANCE_S
+        """How much longer a batch takes in which nodes join: their first tasks load classes and start Python."""
+        self._running_since_s: float | None = None
+        self._fewest_slots = 1
+        """Since the running batch began."""
+
+    def learn(self, batch: Batch, patience_s: float) -> None:
+        """Learn from a finished batch."""
+        before, self.last = self.last, batch
+        # An idle query may have begun this batch unobserved. Its count replaces the zero noted then.
+        self.rates.add(max(batch.started_s, self.rates.last_time_s or 0.0), batch.arrival_rate_per_s)
+        if batch.rows == 0 or not batch.stages:
+            return
+        if self.model.ready and not batch.steady:
+            # The slots changed within it. When is unknown: assume half of it on either number.
+            sizes = (batch.slots, before.slots if before else batch.slots)
+            predicted_s = sum(self.model.on(slots).of(batch.rows) for slots in sizes) / 2
+            self.disturbance_s = 0.5 * (self.disturbance_s + max(0.0, batch.duration_s - predicted_s))
+        self.model.learn(batch, patience_s)
+
+    def observe(self, running_since_s: float | None, seen_s: float, slots: int, patience_s: float) -> None:
+        """Note whether the query is idle, or its running batch overdue."""
+        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
+        if running_since_s != self._running_since_s:
+            self._running_since_s, self._fewest_slots = running_since_s, slots
+        self._fewest_slots = min(self._fewest_slots, slots)
+        last = self.last
+        if last is None:
+            return
+        if running_since_s is None:
+            if is_idle(last, running_since_s, seen_s):
+                self.idle = True
+                self.rates.add(seen_s, 0.0)
+            return
+        if not self.model.ready and seen_s - running_since_s > patience_s:
+            self.model.learn(
+                last
+            )  # skipped as the first batch, but there is no time to wait for a better one
+        if self.model.ready:
+            due_s = max(last.ended_s, last.started_s + last.trigger_interval_s)
+            rows = last.arrival_rate_per_s * max(0.0, due_s - last.started_s)
+            # After a pause without rows a batch begins late, and is not overdue by the pause.
+            began_s = max(due_s, running_since_s)
+            predicted_s = OVERDUE_FACTOR * self.model.on(slots).of(rows)
+            self.overdue_s = seen_s - began_s - predicted_s - OVERDUE_SLACK_S
+            if self.overdue_s > 0:
+                self._explain_by_rate(seen_s - running_since_s, running_since_s - last.started_s)
+
+    def start_over(self, now_s: float, window_s: float) -> None:
+        """The clock was set back."""
+        level, self.rates = self.rates.level, Rates(window_s=window_s)
+        if self.last is not None:
+            self.last = replace(self.last, started_s=min(self.last.started_s, now_s - self.last.duration_s))
+            self.rates.add(self.last.started_s, level)
+        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
+        self._running_since_s = None
+
+    def _explain_by_rate(self, running_s: float, gap_s: float) -> None:
+        """The running batch holds at least the rows that take so long, and they arrived since the last one started."""
+        time = self.model.on(self._fewest_slots)
+        if time.per_row_s > 0 and gap_s > 0:
+            self.rate_by_age_per_s = max(0.0, running_s - time.fixed_s) / time.per_row_s / gap_s
+
+    @property
+    def backlog_known(self) -> bool:
+        """Whether the source reported how many rows wait."""
+        return self.idle or self.last is None or self.last.backlog_rows is not None
+
+    def state(self, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
+        """The state from which the next batches are simulated."""
+        last, now_s = self.last, snapshot.now_s
         assert last is not None
-        # Where a source does not tell, none is taken to wait; the guards keep who is there while it may be so.
+        # An unknown backlog counts as none; the guards then keep the nodes while there may be one.
         backlog_rows = last.backlog_rows or 0.0
-        rate = query.rates.level
-        # Every growth disturbs a batch. One that is needed is made for the time until its effect can be
-        # judged, and for as long after that as makes it worth the disturbance. A rise is believed as far
-        # as it is sure, and not to more than three times the load.
+        rate = self.rates.level
+        # Every growth disturbs a batch. So it is made for the time until its effect shows, and for as long after that
+        # as makes it worth the disturbance.
         ahead_s = snapshot.lead_time_s + settle_s(last.trigger_interval_s, snapshot.slo)
-        ahead_s += WORTH * query.disturbance_s
+        ahead_s += WORTH * self.disturbance_s
         if not shrinking:
             wait_s = min(last.trigger_interval_s, snapshot.slo.freshness_s)
             if now_s - last.started_s > wait_s + budget * (snapshot.slo.freshness_s - wait_s):
-                # What a finished batch counted is too old to wait for the next: the running one tells, too.
-                rate = max(rate, query.rate_by_age_per_s)
+                # The count of the last batch is too old to wait for the next: use the age of the running one too.
+                rate = max(rate, self.rate_by_age_per_s)
         return QueryState(
             now_s=now_s,
-            offsets_taken_s=now_s if query.idle else last.started_s,
-            free_at_s=now_s if query.idle else last.ended_s,
+            offsets_taken_s=now_s if self.idle else last.started_s,
+            free_at_s=now_s if self.idle else last.ended_s,
             trigger_interval_s=last.trigger_interval_s,
-            backlog_rows=0.0 if query.idle else backlog_rows,
+            backlog_rows=0.0 if self.idle else backlog_rows,
             rows_per_batch_limit=float(max(last.rows, 1)) if backlog_rows > 0 else math.inf,
             rate_per_s=rate,
-            slope_per_s2=0.0 if shrinking else query.rates.rise_per_s(ahead_s),
+            slope_per_s2=0.0 if shrinking else self.rates.rise_per_s(ahead_s),
             slope_for_s=ahead_s,
         )
 
-    # -- saying why ----------------------------------------------------------------------------
 
-    @staticmethod
-    def bottleneck(sizing: BatchSizing, size: Size) -> Constraint | None:
-        """What keeps more nodes from helping."""
-        snapshot = sizing.snapshot
-        slots = size.nodes * snapshot.slots_per_node
-        name = max(sizing.models, key=lambda n: sizing.models[n].on(slots).of(sizing.states[n].rate_per_s))
-        return why_more_cannot_help(
-            sizing.models[name],
-            sizing.states[name],
-            slots=slots,
-            most_slots=snapshot.limits.max_nodes * snapshot.slots_per_node,
-            slo_s=snapshot.slo.freshness_s,
-        )
+class FirstBatch:
+    """Doubles the nodes while a batch of an unknown query runs on, and again after each step of time.
 
-    def inputs(self, sizing: BatchSizing, size: Size) -> dict[str, float | str]:
-        """The numbers behind a decision."""
-        told = all(
-            q.idle or q.last is None or q.last.backlog_rows is not None for q in self._queries.values()
+        n = n₀ · 2^(1 + ⌊(running − max(w, step)) / step⌋),  step = max(SLO / 2, lead)
+
+    A step is half the objective, or the lead time if that is longer: only then can the last doubling have had an
+    effect.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+        """(start, nodes planned then) of the batch that has run longest."""
+
+    def doubled(self, snapshot: Snapshot, unlearned: Mapping[str, float | None]) -> Decision | None:
+        """The decision to double, if needed. ``unlearned``: unknown queries, with the start of their running batch."""
+        running = {name: since_s for name, since_s in unlearned.items() if since_s is not None}
+        if not running:
+            self._first = None
+            return None
+        name = min(running, key=lambda each: running[each])
+        since_s, now, slo_s = running[name], snapshot.planned.main_nodes, snapshot.slo.freshness_s
+        if self._first is None or self._first[0] != since_s:
+            self._first = (since_s, now)
+        step_s, running_s = max(slo_s / 2, snapshot.lead_time_s), snapshot.now_s - since_s
+        doublings = min(int(1 + (running_s - max(FIRST_BATCH_S, step_s)) // step_s), 20)
+        wanted = snapshot.limits.clamp(self._first[1] * 2 ** max(0, doublings))
+        if wanted <= now or not snapshot.observed.main_nodes:
+            return None
+        return Decision(
+            wanted=snapshot.planned.with_nodes(wanted),
+            reason=(
+                f"learning: a batch of {name} has run for {running_s:.0f} s, and the objective is {slo_s:g} s; "
+                f"doubling the nodes, and again every {step_s:g} s"
+            ),
+            formula="n = n₀ · 2^(1 + ⌊(running − max(w, step)) / step⌋), step = max(SLO / 2, lead)",
+            inputs={"running_s": round(running_s, 1), "w_s": FIRST_BATCH_S, "step_s": round(step_s, 1)},
         )
-        snapshot, states = sizing.snapshot, sizing.states.values()
-        slots = size.nodes * snapshot.slots_per_node
-        model = max(sizing.models.values(), key=lambda m: m.on(slots).per_row_s)
-        time = model.on(slots)
-        return {
-            "slope_per_s2": sum([state.slope_per_s2 for state in states]),
-            "backlog_rows": sum([state.backlog_rows for state in states]) if told else "unknown",
-            "ahead_s": max([state.slope_for_s for state in states]),
-            "driver_s": model.driver_s,
-            "batch_fixed_s": time.fixed_s,
-            "batch_per_row_ms": time.per_row_s * 1000,
-            "reserve_s": size.reserve_s,
-        }

@@ -114,7 +114,7 @@ class Knowledge:
             for batch in snapshot.batches:
                 for run in batch.operators:
                     if run.stage is not None:
-                        self._match.tell(batch.query, run.name, run.stage)
+                        self._match.note(batch.query, run.name, run.stage)
             for name, (_, rate, _) in self._batches.known().items():
                 self._arrivals_of(name).minutes.add(snapshot.now_s, rate)
             return
@@ -140,7 +140,7 @@ class Knowledge:
         """Make the estimators for an assessment. ``fixed``: operators that keep their parallelism."""
         self._fixed = fixed
         if self._in_batches:
-            self._batch_profiles.look_for(snapshot.queries)
+            self._batch_profiles.warn_unused(snapshot.queries)
             return
         self._overhead.learn(snapshot)
         node = self._overhead.profile(snapshot.slots_per_node)
@@ -217,7 +217,7 @@ class Knowledge:
 
     def why_no_scale_in(self) -> str:
         """Why no node may be released now; empty if it may."""
-        return self._batches.held_up() if self._in_batches else ""
+        return self._batches.why_no_scale_in() if self._in_batches else ""
 
     def inputs(self) -> dict[str, float | str]:
         """Drift that was detected, a profile that is ignored, and what the forecasts used."""

@@ -76,9 +76,9 @@ def test_a_rate_that_rises_is_sized_for_where_it_will_be() -> None:
 def test_the_budget_is_the_stop_of_a_change_and_a_share_of_what_it_leaves() -> None:
     there = sizing()
     assert there.budget_s == pytest.approx(6.5 + 0.4 * 23.5)
-    assert there.judge(4).reserve_s == pytest.approx(6.5)
-    assert there.judge(3).freshness_s >= 6.5  # leaving stops the flow now
-    assert there.judge(3).reserve_s == 0.0
+    assert there.predict(4).reserve_s == pytest.approx(6.5)
+    assert there.predict(3).freshness_s >= 6.5  # leaving stops the flow now
+    assert there.predict(3).reserve_s == 0.0
 
 
 def test_rows_that_wait_keep_nodes() -> None:
@@ -90,7 +90,7 @@ def test_a_backlog_that_no_size_makes_good_in_time_gets_what_ends_within_the_bud
     chosen = there.smallest()
     assert not there.fits(chosen)
     assert chosen.nodes == 5  # three keep up, and more than five have no use
-    assert chosen.final_s <= max(there.budget_s, 1.15 * there.judge(there.sizes()[-1]).final_s)
+    assert chosen.final_s <= max(there.budget_s, 1.15 * there.predict(there.sizes()[-1]).final_s)
 
 
 def test_nodes_beyond_what_instances_can_use_are_not_looked_at() -> None:
@@ -129,7 +129,7 @@ def test_while_nodes_that_suffice_are_under_way_no_more_are_asked_for() -> None:
 def test_a_stop_under_way_is_part_of_what_is_ahead() -> None:
     stop = ActionUnderWay(kind=ActionKind.RESTART, since_s=99.0)
     still, going = sizing(250.0, nodes=3, under_way=(stop,)), sizing(250.0, nodes=3)
-    assert still.judge(2).freshness_s > going.judge(2).freshness_s
+    assert still.predict(2).freshness_s > going.predict(2).freshness_s
 
 
 @settings(max_examples=60, deadline=None)
@@ -138,7 +138,7 @@ def test_more_nodes_are_never_busier_and_never_end_up_later(
     rate: float, nodes: int, waiting_s: float, slope: float
 ) -> None:
     there = sizing(rate, nodes=nodes, waiting_s=waiting_s, slope=slope)
-    for fewer, more in itertools.pairwise([there.judge(n) for n in range(1, 21)]):
+    for fewer, more in itertools.pairwise([there.predict(n) for n in range(1, 21)]):
         assert more.busy <= fewer.busy + 1e-9
         if more.nodes < nodes or fewer.nodes > nodes:  # to stay costs no stop, to leave or to come does
             assert more.final_s <= fewer.final_s + 1e-6
@@ -162,6 +162,6 @@ def test_a_flow_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
 ) -> None:
     there = sizing(rate, nodes=nodes, waiting_s=waiting_s, slope=slope)
     for n in range(1, 21):
-        kept = there.keeps(n)
-        assert there.busy(n) == there.judge(n).busy
-        assert kept == there.fits(there.judge(n))
+        kept = there.is_enough(n)
+        assert there.busy(n) == there.predict(n).busy
+        assert kept == there.fits(there.predict(n))

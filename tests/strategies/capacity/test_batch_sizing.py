@@ -94,21 +94,21 @@ def test_for_two_queries_sizes_in_between_count_too() -> None:
 def test_busy_is_how_full_a_batch_is_that_is_as_long_as_the_budget_allows() -> None:
     # The budget is 5 + 0.4 · 25 = 15 s: one batch of 7.5 s to wait for and one to be in. On 4 nodes it takes
     # 0.3 s in the driver and 3 waves of 0.05 s and 750/12 rows of 10 ms each.
-    assert sizing(state()).judge(4).busy == pytest.approx((0.3 + 3 * (0.05 + 0.01 * 750 / 12)) / 7.5)
+    assert sizing(state()).predict(4).busy == pytest.approx((0.3 + 3 * (0.05 + 0.01 * 750 / 12)) / 7.5)
     # A trigger that is longer than half the budget is the shortest batch there is.
-    slow = sizing(state(trigger_interval_s=20.0)).judge(4)
+    slow = sizing(state(trigger_interval_s=20.0)).predict(4)
     assert slow.busy == pytest.approx((0.3 + 3 * (0.05 + 0.01 * 2000 / 12)) / 20.0)
 
 
 def test_a_short_trigger_does_not_make_it_busier_where_the_objective_allows_long_batches() -> None:
     shuffle = replace(MAP, tasks=200, per_task_s=0.02)  # 4 task seconds a batch, however small
-    often = sizing(state(trigger_interval_s=1.0), stage=shuffle).judge(4)
-    seldom = sizing(state(trigger_interval_s=5.0), stage=shuffle).judge(4)
+    often = sizing(state(trigger_interval_s=1.0), stage=shuffle).predict(4)
+    seldom = sizing(state(trigger_interval_s=5.0), stage=shuffle).predict(4)
     assert often.busy == pytest.approx(seldom.busy, rel=0.1)
 
 
 def test_two_queries_are_busy_together_and_slow_each_other_down() -> None:
-    one, both = sizing(state(), nodes=4).judge(4), sizing(state(), state(), nodes=4).judge(4)
+    one, both = sizing(state(), nodes=4).predict(4), sizing(state(), state(), nodes=4).predict(4)
     assert both.busy > one.busy
     assert both.freshness_s > one.freshness_s
 
@@ -121,7 +121,7 @@ def test_the_budget_is_the_wait_for_the_trigger_and_a_share_of_what_it_leaves() 
 
 def test_the_smallest_size_that_fits_is_found() -> None:
     there = sizing(state(300.0), nodes=12)
-    fitting = [n for n in there.sizes() if there.fits(there.judge(n))]
+    fitting = [n for n in there.sizes() if there.fits(there.predict(n))]
     assert there.smallest().nodes == fitting[0]
 
 
@@ -132,14 +132,14 @@ def test_a_size_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
 ) -> None:
     there = sizing(*[state(rate)] * queries, nodes=nodes)
     for n in range(1, 21):
-        kept = there.keeps(n)
-        assert there.busy(n) == there.judge(n).busy
-        assert kept == there.fits(there.judge(n))
+        kept = there.is_enough(n)
+        assert there.busy(n) == there.predict(n).busy
+        assert kept == there.fits(there.predict(n))
 
 
 def test_where_none_fits_it_is_the_smallest_that_does_nearly_as_well_as_the_largest() -> None:
     there = sizing(state(20.0, trigger_interval_s=30.0), nodes=12)
-    best = there.judge(12)
+    best = there.predict(12)
     chosen = there.smallest()
     assert not there.fits(chosen)
     assert chosen.nodes < 12
@@ -150,7 +150,7 @@ def test_a_size_beyond_the_objective_is_not_nearly_as_good_as_one_within_it() ->
     """Between the budget and the objective, 15 % of freshness may go for nodes, but not the objective."""
     for rate in range(20, 700, 20):
         there = sizing(state(float(rate)), nodes=12)
-        best, chosen = there.judge(12), there.smallest()
+        best, chosen = there.predict(12), there.smallest()
         if best.final_s <= 30.0:
             assert chosen.final_s <= 30.0, rate
         else:
@@ -163,7 +163,7 @@ def test_a_backlog_nobody_can_keep_the_budget_with_is_worked_off_by_more_than_ju
     there = sizing(late, nodes=12)
     chosen = there.smallest()
     assert not there.fits(chosen)
-    assert chosen.final_s <= max(there.budget_s, NEARLY * there.judge(12).final_s)
+    assert chosen.final_s <= max(there.budget_s, NEARLY * there.predict(12).final_s)
 
 
 def test_nodes_asked_for_earlier_are_expected_earlier() -> None:
@@ -171,7 +171,7 @@ def test_nodes_asked_for_earlier_are_expected_earlier() -> None:
     grow = ActionUnderWay(kind=ActionKind.GROW, since_s=90.0, nodes=11)
     asked = sizing(late, requested=Layout.of(12), under_way=(grow,))
     unasked = sizing(late)
-    assert asked.judge(12).freshness_s < unasked.judge(12).freshness_s
+    assert asked.predict(12).freshness_s < unasked.predict(12).freshness_s
 
 
 @settings(max_examples=60, deadline=None)
@@ -186,7 +186,7 @@ def test_more_nodes_are_never_busier_nor_less_fresh_where_the_fewer_keep_up(
 ) -> None:
     stage = replace(MAP, tasks=tasks)
     there = sizing(state(rate_per_s, trigger_interval_s=interval_s), stage=stage, nodes=nodes)
-    sizes = [there.judge(n) for n in range(1, 21)]
+    sizes = [there.predict(n) for n in range(1, 21)]
     for fewer, more in itertools.pairwise(sizes):
         assert more.busy <= fewer.busy + 1e-9
         if fewer.busy <= 0.8:

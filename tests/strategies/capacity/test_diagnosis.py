@@ -12,7 +12,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Constraint
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState
-from ebbflow.strategies.capacity.batches import why_more_cannot_help
+from ebbflow.strategies.capacity.diagnosis import why_more_cannot_help
 
 STATE = QueryState(
     now_s=100.0,
