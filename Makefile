@@ -52,6 +52,7 @@ site: docs  ## Build the documentation into site/, with an API reference
 
 docs: setup  ## Regenerate the reference pages
 	$(BIN)/ebbflow metrics --markdown > docs/metrics.md
+	$(BIN)/ebbflow config reference > docs/options.md
 
 clean:  ## Remove everything that was generated
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""What the demo says at its end is what its page says."""
+"""The demo's closing lines agree with its page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbflow.cli.demo import _tell
+from ebbflow.cli.demo import print_result
 from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
@@ -35,7 +35,7 @@ def test_an_objective_is_judged_by_the_quantile_it_names(
         nodes=Curve.of([(0, 2)]), nodes_working=Curve.of([(0, 2)]),
     )  # fmt: skip
     stored = StoredRun(run=run, queries=[run], target="spark")
-    _tell(LiveResult(stored=stored, top=[]), Path("report.html"))
-    told = capsys.readouterr().err
-    assert told.strip().startswith(f"{'Kept' if kept else 'Missed'} {slo}")
+    print_result(LiveResult(stored=stored, top=[]), Path("report.html"))
+    printed = capsys.readouterr().err
+    assert printed.strip().startswith(f"{'Kept' if kept else 'Missed'} {slo}")
     assert headline(run, stored.score_values()).startswith("Kept" if kept else "Missed")

@@ -94,9 +94,9 @@ def test_the_exit_code_is_the_jobs_own_even_if_the_store_cannot_be_read(
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(0, "opened no Spark session of its own"), (130, "ended before it opened a Spark")],
+    [(0, "opened no Spark session"), (130, "ended before it opened a Spark")],
 )
-def test_a_script_without_a_session_is_distinguished_from_one_that_was_ended_before(
+def test_the_summary_says_why_there_was_no_session(
     submitted: Submit, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""``attach`` without Spark and without a loop: what it would have made the loop of."""
+"""``attach`` without Spark and without a running loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from fake_target import FakeTarget
 from ebbflow.control import attach as module
 from ebbflow.core.clock import ManualClock
 
-SESSION: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
+
+def session(**settings: str) -> Any:
+    """A session with an application and some Spark settings."""
+    conf = SimpleNamespace(getAll=lambda: list(settings.items()))
+    return SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1", getConf=lambda: conf))
 
 
-def parts_of(monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[str, Any]:
-    """The parts of the loop of an ``attach`` called so, which is stopped again."""
+SESSION: Any = session()
+
+
+def parts_of(monkeypatch: pytest.MonkeyPatch, spark: Any = SESSION, **how: Any) -> dict[str, Any]:
+    """The parts of the loop that ``attach`` makes, and under ``target`` the arguments of the Spark target."""
     made: list[dict[str, Any]] = []
+    target_arguments: dict[str, Any] = {}
 
     class Loop:
         def __init__(self, **parts: Any) -> None:
@@ -27,8 +35,11 @@ def parts_of(monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[str, Any]:
             """Nothing to do."""
 
     monkeypatch.setattr(module, "ControlLoop", Loop)
-    monkeypatch.setattr(
-        "ebbflow.targets.spark.target.SparkTarget", lambda *_, **__: FakeTarget(ManualClock(), 1)
-    )
-    module.attach(SESSION, **how).stop()
-    return made[0]
+
+    def target(*_: Any, **arguments: Any) -> FakeTarget:
+        target_arguments.update(arguments)
+        return FakeTarget(ManualClock(), 1)
+
+    monkeypatch.setattr("ebbflow.targets.spark.target.SparkTarget", target)
+    module.attach(spark, **how).stop()
+    return {**made[0], "target": target_arguments}

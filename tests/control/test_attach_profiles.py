@@ -1,4 +1,4 @@
-"""``attach(profiles=…)``: symbiotic gets them; what cannot be meant is an error before anything is touched."""
+"""``attach(profiles=…)``: symbiotic gets them; invalid ones are an error before anything is touched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_symbiotic_gets_the_profiles_however_they_are_given(
     chosen = parts_of(monkeypatch, strategy=name, profiles=given)["strategy"]
     assert isinstance(chosen, Symbiotic)
     assert chosen.name == name
-    assert chosen._stops.stop_s == 23.0  # what the profile says of a restart
+    assert chosen._stop.stop_s == 23.0  # what the profile says of a restart
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,16 @@ def test_symbiotic_gets_the_profiles_however_they_are_given(
             {"strategy": "capacity", "profiles": known()},
             "a profile is for symbiotic and symbiotic-proactive, not for c",
         ),
-        ({"strategy": Symbiotic(), "profiles": known()}, "give yours its estimators when you make it"),
-        ({"strategy": "symbiotic", "policy": Policy(), "profiles": known()}, "rules do not size by profiles"),
+        ({"strategy": Symbiotic(), "profiles": known()}, "pass estimators to your own strategy"),
+        ({"policy": Policy(), "profiles": known()}, "rules do not size by profiles"),
+        ({"strategy": "symbiotic", "policy": Policy()}, "contradict each other"),
         ({"strategy": "symbiotic", "profiles": known("simulator")}, "was learned in the simulator"),
         ({"strategy": "symbiotic", "profiles": [known(), known()]}, "are both of 'words'"),
-        ({"strategy": "symbiotic", "profiles": [7]}, "profiles=7 is no profile"),
+        ({"strategy": "symbiotic", "profiles": [7]}, "attach(profiles=…): [7] is invalid"),
         ({"strategy": "symbiotic", "profiles": "none.toml"}, "cannot read the profile none.toml"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error_at_once(how: dict[str, Any], words: str) -> None:
+def test_invalid_profiles_are_an_error_before_anything_is_touched(how: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         module.attach(SESSION, **how)
     assert words in str(error.value)

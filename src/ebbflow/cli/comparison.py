@@ -23,12 +23,13 @@ from rich.table import Table
 
 from ebbflow.cli.output import errors, say
 from ebbflow.errors import EbbflowError, InputError
+from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.numbers import counted, number, seconds, share, times, whole
 from ebbflow.runs.leaderboard.ranking import Means, Standing
-from ebbflow.runs.leaderboard.sweep import Scene, Sweep, sweep
+from ebbflow.runs.leaderboard.sweep import GuardsOf, Scene, Sweep, sweep
 
 log = logging.getLogger("ebbflow")
 
@@ -50,6 +51,7 @@ def compare(
     policies: Mapping[str, Policy],
     workers: int | None,
     estimators: Mapping[str, Estimator] | None = None,
+    guards: GuardsOf = guards_for,
     master: str | None = None,
 ) -> Sweep:
     """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
@@ -73,6 +75,7 @@ def compare(
             strategies,
             policies=policies,
             estimators=estimators,
+            guards=guards,
             workers=workers,
             master=master,
             draw=partial(draw, detail=Detail.of_each(drawn)) if drawn else None,

@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ebbflow.cli.options import PolicyOption, ProfileOption, chosen_strategy, profiles_on_spark
+from ebbflow.cli.options import takes_configuration
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.control.attach import decider
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.layout import MAIN
-from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
-from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError
-from ebbflow.papers.elysium.demo_run import LiveResult, LiveScenario, prepare, run_live
+from ebbflow.options import Configuration
+from ebbflow.papers.elysium.demo_run import LIMITS, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.numbers import whole
@@ -29,14 +29,11 @@ from ebbflow.report.page import write_run_page
 from ebbflow.report.wording import kept_slo
 from ebbflow.targets.spark.launch.preflight import check_java
 
-# Turns the cycles of a loop into what the live view shows.
-
-
 _HISTORY = 240
 
 
 class LiveFeed:
-    """Remembers the recent past of a run, one value a cycle."""
+    """Turns control cycles into what the live view shows: the recent past, one value a cycle."""
 
     def __init__(self, *, title: str, strategy: str, scenario: LiveScenario) -> None:
         self._title = title
@@ -52,19 +49,19 @@ class LiveFeed:
         self._entry: LedgerEntry | None = None
 
     def started(self, at_s: float, rankings: Rankings) -> None:
-        """The load begins."""
+        """Note the start of the load."""
         self._started_s = at_s
         self._rankings = rankings
 
     def state(self, cycle: CycleReport) -> LiveState:
-        """What to show after a cycle."""
-        seen = cycle.observation
+        """The view after a cycle."""
+        observed = cycle.observation
         if cycle.entry is not None:
             self._entry = cycle.entry
-        if seen is not None:
-            self._take(seen)
+        if observed is not None:
+            self._add(observed)
         entry, batch, scenario = self._entry, self._batch, self._scenario
-        now_s = seen.time_s if seen is not None else self._started_s
+        now_s = observed.time_s if observed is not None else self._started_s
         return LiveState(
             title=self._title,
             strategy=self._strategy,
@@ -77,8 +74,8 @@ class LiveFeed:
             freshness_s=_last(self._freshness),
             freshness_history=tuple(self._freshness),
             slo_s=scenario.slo.freshness_s,
-            nodes_working=None if seen is None else seen.layout.main_nodes,
-            nodes_requested=None if seen is None else seen.requested.main_nodes,
+            nodes_working=None if observed is None else observed.layout.main_nodes,
+            nodes_requested=None if observed is None else observed.requested.main_nodes,
             nodes_history=tuple(self._nodes),
             limits=scenario.limits,
             batch_id=None if batch is None else batch.batch_id,
@@ -93,9 +90,11 @@ class LiveFeed:
             top_items=() if self._rankings is None else tuple(self._rankings.top()),
         )
 
-    def _take(self, seen: Observation) -> None:
-        about = {seen.pipeline.name, MAIN}
-        latest = {reading.metric: reading.value for reading in seen.readings if reading.subject in about}
+    def _add(self, observed: Observation) -> None:
+        subjects = {observed.pipeline.name, MAIN}
+        latest = {
+            reading.metric: reading.value for reading in observed.readings if reading.subject in subjects
+        }
         for metric, history in (
             (Metric.ARRIVAL_RATE, self._load),
             (Metric.QUEUE_LENGTH, self._backlog),
@@ -105,8 +104,8 @@ class LiveFeed:
             value = latest.get(metric, _last(history))
             if value is not None:
                 history.append(value)
-        if seen.batches:
-            self._batch = seen.batches[-1]
+        if observed.batches:
+            self._batch = observed.batches[-1]
 
 
 def _last(history: deque[float]) -> float | None:
@@ -121,69 +120,64 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
 
 
+@takes_configuration(without=("store", "dry_run", "agents", "agent_keys"), defaults={"executors": LIMITS})
 def demo(
     seconds: Annotated[
         str,
-        typer.Option(help="How long the compressed day and its night last: 180, or 3m.", metavar="DURATION"),
+        typer.Option(help="Length of the compressed day with its night: 180, or 3m.", metavar="DURATION"),
     ] = "180",
-    executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:6",
-    slo: Annotated[str, typer.Option(help="The objective.")] = str(DEFAULT_SLO),
-    strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
-    policy: PolicyOption = None,
-    profile: ProfileOption = None,
-    report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("ebbflow-report.html"),
+    *,
+    configured: Configuration,
+    report: Annotated[Path, typer.Option(help="File for the report.")] = Path("ebbflow-report.html"),
     json: Json = False,
 ) -> None:
     """Watch a real Spark pipeline resize itself through a day compressed into three minutes.
 
-    Starts a Spark cluster on this machine, counts the top words of generated tweets with a lookup that
-    takes its time, and lets the strategy scale the executors. At the end: scores, and a report as a page.
+    Starts a Spark cluster on this machine, counts the top words of generated tweets with a slow lookup, and scales the
+    executors. Ends with scores and a report as a page.
     """
-    strategy = chosen_strategy(strategy, policy)
-    profiles = profiles_on_spark(profile, strategy)
+    decider(configured)
+    strategy = configured.strategy_expression
     lasts_s = parse_seconds(seconds)
     if not SHORTEST_S <= lasts_s <= LONGEST_S:
-        raise InputError(f"--seconds {seconds} makes no day; write {SHORTEST_S:g} to {LONGEST_S:g}")
-    scenario = LiveScenario(seconds=lasts_s, limits=Limits.parse(executors), slo=Slo.parse(slo))
+        raise InputError(f"--seconds {seconds} is out of bounds; write {SHORTEST_S:g} to {LONGEST_S:g}")
+    limits = LIMITS if configured.given("executors") is None else configured["executors"]
+    scenario = LiveScenario(seconds=lasts_s, limits=limits, slo=configured["slo"])
     check_writable(report)
     check_java()
     prepare(say)
     feed = LiveFeed(title="top words of tweets", strategy=strategy, scenario=scenario)
     with LiveView(errors) as view:
-
-        def started(at_s: float, rankings: Rankings) -> None:
-            feed.started(at_s, rankings)
-
         result = run_live(
             scenario,
             strategy,
-            policy=policy,
-            profiles=profiles,
+            config=configured,
             say=say,
-            on_start=started,
+            on_start=feed.started,
             on_cycle=lambda cycle: view.update(feed.state(cycle)),
         )
-    if json:  # first: a disk that is full must not cost the scores
+    if json:  # before the page: a full disk must not cost the scores
         print_json({**result.to_json(), "report": str(report)})
     else:
-        _tell(result, report)
+        print_result(result, report)
     write_run_page(
         report,
         result.stored,
         title=f"Ebbflow demo: top words of tweets, a day in {format_duration(lasts_s)}",
         notes=[
-            f"Load: {scenario.load}. Each tweet waits {scenario.lookup_wait_s * 1000:g} ms on a lookup.",
-            "Rows lost and repeated are counted by comparing the source's offsets with the sink, row by row.",
+            f"Load: {scenario.load}. Each tweet waits {scenario.lookup_wait_s * 1000:g} ms for a lookup.",
+            "Lost and repeated rows are counted by comparing the source's offsets with the sink, row by row.",
         ],
     )
 
 
-def _tell(result: LiveResult, report: Path) -> None:
+def print_result(result: LiveResult, report: Path) -> None:
+    """Print the scores on standard error."""
     scores, slo = result.scores, result.run.slo
     kept = {True: "Kept", False: "Missed", None: "No rows to judge"}[kept_slo(slo, scores.to_json())]
     held = result.run.limits.max_nodes * (result.run.ended_s - result.run.started_s)
     top = ", ".join(f"{escape(word)} {count}" for word, count in result.top[:5])
-    took = ", ".join(
+    latency = ", ".join(
         f"{'–' if seconds is None else f'{seconds:.1f} s'} {at}"
         for seconds, at in (
             (scores.latency_p50_s, "at p50"),
@@ -192,7 +186,7 @@ def _tell(result: LiveResult, report: Path) -> None:
         )
     )
     errors.print()
-    errors.print(f"[bold]{kept} {slo}[/bold]: rows took {took}")
+    errors.print(f"[bold]{kept} {slo}[/bold]: rows took {latency}")
     errors.print(
         f"{whole(scores.node_seconds)} executor-seconds instead of {whole(held)} for holding the maximum "
         f"([bold]{100 * (scores.nodes_saved or 0):.0f} % saved[/bold]), {scores.reconfigurations} changes of size"

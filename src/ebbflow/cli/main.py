@@ -1,7 +1,6 @@
-"""``ebbflow``: the commands in one place, and one way in which all of them fail.
+"""``ebbflow``: all commands, and how they fail.
 
-What a person got wrong ends with one line and code 2, and before anything was started; what the world
-got wrong ends with one line and code 1.
+Invalid input ends with one line and exit code 2 before anything is started; any other failure with one line and 1.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import ebbflow
 from ebbflow.cli import (
     agent,
     bench,
+    config,
     demo,
     google_cluster,
     ledger,
@@ -32,7 +32,7 @@ from ebbflow.cli import (
 )
 from ebbflow.errors import EbbflowError, InputError, UnreachableError
 
-# Typer used to build on click and now carries its own copy; what both call ClickException is found from here.
+# Newer versions of Typer carry their own copy of click. This finds its ClickException in either.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 _INTERRUPTED = 128 + signal.SIGINT
@@ -57,6 +57,7 @@ ledger.register(app)
 metrics.register(app)
 policy.register(app)
 agent.register(app)
+config.register(app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -69,9 +70,9 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version and leave.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more to standard error.")] = False,
 ) -> None:
     del version
     logging.basicConfig(
@@ -79,15 +80,15 @@ def _options(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    # py4j reports every closed connection as an error; ours are reported by us.
+    # py4j logs every closed connection as an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def main() -> None:
     """The console script."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # A polite kill ends like an exit: clusters are stopped on the way out. One that was ignored when we were
-        # started, as a hang-up is under nohup, stays so.
+        # Exit normally, so that clusters are stopped. A signal that was ignored at the start, as SIGHUP under nohup,
+        # stays ignored.
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _leave)
     try:
@@ -97,21 +98,21 @@ def main() -> None:
     except EbbflowError as error:
         _fail(str(error), 1)
     except _USAGE_ERROR as error:
-        if not error.format_message():  # a group without a command: its help has been shown
+        if not error.format_message():  # a group without a command, whose help was shown
             sys.exit(2)
         words = error.format_message().rstrip(".")
         command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "ebbflow"
-        _fail(f"{words}; `{command} --help` says what there is", 2)
-    except BrokenPipeError:  # who read has heard enough
+        _fail(f"{words}; see `{command} --help`", 2)
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:  # a full disk, a file that went away
+    except OSError as error:  # a full disk, a deleted file
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", 1)
     except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", _INTERRUPTED)
     else:
-        if code == _INTERRUPTED:  # some of the libraries below turn Ctrl-C into this answer
+        if code == _INTERRUPTED:  # some libraries turn Ctrl-C into this code
             _fail("stopped", _INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,4 +1,4 @@
-"""``ebbflow simulate``: any strategy on any load, without a cluster, in about a second."""
+"""``ebbflow simulate``: run strategies on a load in the simulator, without a cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from rich.markup import escape
 
 from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
 from ebbflow.cli.options import (
+    ConfigFile,
     Parquet,
     Policies,
     ProfileOption,
     ScenarioFile,
+    SetOption,
     Workers,
+    configuration,
     profiles_in_simulation,
     takes_shared_options,
 )
@@ -44,23 +47,27 @@ def register(app: typer.Typer) -> None:
 def simulate(
     scenario: ScenarioFile = None,
     load: Annotated[
-        str | None, typer.Option(help="What arrives, like 'sine(base=100, peak=900, period=1h)'.")
+        str | None, typer.Option(help="Arrivals, like 'sine(base=100, peak=900, period=1h)'.")
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="Who decides; several with commas.", show_default=USUAL_STRATEGY, metavar="A,B,…"),
+        typer.Option(
+            help="Scaling strategies with commas, like capacity or 'capacity(budget_out=0.5),hpa'.",
+            show_default=USUAL_STRATEGY,
+            metavar="A,B,…",
+        ),
     ] = None,
     policy: Policies = None,
     profile: ProfileOption = None,
     *,
     given: dict[str, Any],
-    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="1")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="1")] = None,
     seconds: Annotated[
         str | None,
-        typer.Option(help="How long.", show_default="as long as the load", metavar="DURATION"),
+        typer.Option(help="Simulated time.", show_default="as long as the load", metavar="DURATION"),
     ] = None,
     workers: Workers = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     store: Annotated[
         Path | None,
         typer.Option(
@@ -69,26 +76,44 @@ def simulate(
         ),
     ] = None,
     parquet: Parquet = None,
+    set: SetOption = None,
+    config: ConfigFile = None,
     json: Json = False,
 ) -> None:
     """Try strategies on a load without a cluster: same loop, same strategies, simulated pipeline.
 
-    Each run is scored, also against the cheapest schedule with hindsight. Loads are
-    written like constant(50), sine(...), trace(file.csv.gz, peak=2000, speed=60), and sums of them.
+    Each run is scored, also against the cheapest schedule with hindsight. A load is written like constant(50),
+    sine(...), trace(file.csv.gz, peak=2000, speed=60), or as a sum of them.
     """
-    base = Spec() if scenario is None else read_spec(scenario)
+    for pair in set or ():
+        if not pair.startswith(("slo=", "strategy", "guards.")):
+            raise InputError(f"--set {pair} does not apply to a simulation; slo, strategy.… and guards.… do")
+    configured = configuration({}, config, set)
+    base = amended(
+        Spec(), {key: str(configured[key]) for key in ("slo", "strategy") if configured.given(key)}
+    )
+    if scenario is not None:
+        base = read_spec(scenario, base)
     spec = amended(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
     made, policies = spec.scenario(), read_policies(policy or ())
-    names = [*spec.strategies, *policies]
+    strategies = [configured.expression_of(each) for each in spec.strategies]
+    names = [*strategies, *policies]
     for each in policies.values():
         check_operators(each, made)
-    estimators = profiles_in_simulation(profile, names, made)
+    estimators = profiles_in_simulation(profile, strategies, made)
     check_writable(report)
     _check_store(store, names)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
     scene = Scene(load=str(made.load), scenario=made, drawn=report is not None, store=store)
-    done = compare([scene], names, policies=policies, estimators=estimators, workers=workers)
+    done = compare(
+        [scene],
+        names,
+        policies=policies,
+        estimators=estimators,
+        workers=workers,
+        guards=configured.make_guards,
+    )
     if target is not None:
         write_results(target, done, [scene], spec, policies)
     if json:

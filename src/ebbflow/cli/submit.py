@@ -1,4 +1,4 @@
-"""``ebbflow submit``: runs a PySpark script that was not changed in any way, and scales it."""
+"""``ebbflow submit``: run an unchanged PySpark script and scale it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbflow.cli.options import PolicyOption, ProfileOption, chosen_strategy, profiles_on_spark, spark_conf
+from ebbflow.cli.options import spark_conf, takes_configuration
 from ebbflow.cli.output import check_writable, print_json, say, standard_output_to_error
-from ebbflow.control.attach import attach, check_agents
+from ebbflow.control.attach import attach, check_agents, decider, spark_settings
 from ebbflow.control.attached import Attached
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
-from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
+from ebbflow.options import Configuration, from_spark
 from ebbflow.profiling.profile import SPARK
 from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_run_page
@@ -37,72 +38,66 @@ if TYPE_CHECKING:
 log = logging.getLogger("ebbflow")
 
 PROMISED_MB = 32 * 1024
+"""Memory that the local worker may promise for each executor."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command. What follows the script belongs to the script."""
+    """Add the command. Arguments after the script belong to the script."""
     app.command("submit", context_settings={"allow_interspersed_args": False})(submit)
 
 
+@takes_configuration()
 def submit(
-    script: Annotated[Path, typer.Argument(help="A PySpark script.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
-    executors: Annotated[str, typer.Option(help="Fewest and most executors, MIN:MAX.")] = "1:10",
-    slo: Annotated[str, typer.Option(help="The objective.")] = str(DEFAULT_SLO),
-    strategy: Annotated[str, typer.Option(help="Who decides.")] = "capacity",
-    policy: PolicyOption = None,
-    profile: ProfileOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Decide and write it down; change nothing.")
-    ] = False,
+    script: Annotated[Path, typer.Argument(help="PySpark script.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script.")] = None,
+    *,
+    configured: Configuration,
     master: Annotated[
         str | None,
-        typer.Option(help="spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."),
+        typer.Option(help="spark://HOST:PORT, yarn or k8s://…; by default a cluster on this machine."),
     ] = None,
-    agent: Annotated[
+    conf: Annotated[
         list[str] | None,
-        typer.Option(help="An agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"),
+        typer.Option(
+            help="Spark setting; also spark.ebbflow.*, the options. Repeatable.", metavar="KEY=VALUE"
+        ),
     ] = None,
-    agent_keys: Annotated[
-        Path | None,
-        typer.Option(help="The folder DIR/collector that `ebbflow agent keys DIR` made.", metavar="DIR"),
-    ] = None,
-    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; repeatable.")] = None,
-    store: Annotated[Path | None, typer.Option(help="SQLite file for readings, batches and ledger.")] = None,
     json_report: Annotated[
-        Path | None, typer.Option(help="Write scores and decisions there at the end.")
+        Path | None, typer.Option(help="Write scores and decisions to this file at the end.", metavar="FILE")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there at the end.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page with charts to this file at the end.", metavar="FILE")
+    ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print the JSON report; what the script prints goes to standard error."),
+        typer.Option("--json", help="Print the JSON report; output of the script goes to standard error."),
     ] = False,
 ) -> int:
-    """Run a PySpark script as it is, on any cluster, and scale its executors while it streams."""
-    limits, objective = Limits.parse(executors), Slo.parse(slo)
-    strategy = chosen_strategy(strategy, policy)
-    profiles = profiles_on_spark(profile, strategy)
+    """Run an unchanged PySpark script on any cluster, and scale its executors while it streams.
+
+    docs/options.md lists all options and where they can be set.
+    """
     settings = spark_conf(conf or [])
+    known = configured.plus(from_spark(settings))
+    decider(known)
+    limits, objective, strategy = known["executors"], known["slo"], known.strategy_expression
     cores = cores_per_executor(settings)
     check_script(script)
     check_submit_arguments()
-    for path in (json_report, report, store):
+    for path in (json_report, report, known["store"]):
         check_writable(path)
-    _check_store(store)
-    # The script may change its folder; what was named here is meant from here.
-    json_report, report, store, policy, agent_keys = (
-        path and path.absolute() for path in (json_report, report, store, policy, agent_keys)
-    )
+    _check_store(known["store"])
+    # The script may change the working directory.
+    json_report, report = (path and path.absolute() for path in (json_report, report))
     if master is not None:
         check_master_to_scale(master)
-    agents = tuple(agent or ())
-    check_agents(agents, agent_keys)
+    check_agents(known["agents"], known["agent_keys"])
     check_java()
     clock = SystemClock()
     started_s: float | None = None
     attached: list[Attached] = []
     with scratch_folder("submit") as folder:
-        path = store or Path(folder) / "run.sqlite"
+        path = known["store"] or Path(folder) / "run.sqlite"
         with ExitStack() as stack:
             own: dict[str, str] = {}
             cluster: LocalCluster | None = None
@@ -112,11 +107,10 @@ def submit(
                 cluster = stack.enter_context(
                     LocalCluster(
                         cores=cores * limits.max_nodes,
-                        # What a worker may promise, not what it takes: a script may ask for large executors.
+                        # A limit, not a reservation: a script may ask for large executors.
                         memory_mb=PROMISED_MB * limits.max_nodes,
                     )
                 )
-                agents = (*agents, cluster.agent_address)
                 master, web_url, settings_file = cluster.master_url, cluster.web_url, cluster.settings_file
                 use_loopback()
                 own = {**local_settings(), "spark.sql.shuffle.partitions": str(2 * limits.max_nodes)}
@@ -126,24 +120,24 @@ def submit(
             scaling = scaling_settings(initial_executors=limits.min_nodes, master=master)
 
             def on_session(spark: SparkSession) -> None:
-                nonlocal started_s
-                if cluster is not None:  # the script's own settings come first, and they are known only now
-                    with _not_the_jobs_fault("no room could be made for executors as large as the script's"):
-                        in_force = dict(spark.sparkContext.getConf().getAll())
+                nonlocal started_s, limits, objective, strategy
+                in_force = spark_settings(spark)  # with what the script itself has set
+                try:
+                    known = configured.plus(from_spark(in_force))
+                    limits, objective, strategy = known["executors"], known["slo"], known.strategy_expression
+                except InputError as error:
+                    log.error("not scaling: %s", error)
+                    return
+                if cluster is not None:
+                    with _job_unaffected("the local cluster has no capacity for executors of this size"):
                         cluster.ensure_cores(limits.max_nodes * cores_per_executor(in_force))
                 started_s = started_s or clock.now_s()
                 attached.append(
                     attach(
                         spark,
-                        executors=(limits.min_nodes, limits.max_nodes),
-                        slo=objective,
-                        strategy=strategy,
-                        policy=policy,
-                        profiles=profiles,
+                        config=configured,
                         store=path,
-                        dry_run=dry_run,
-                        agents=agents,
-                        agent_keys=agent_keys,
+                        agents=None if cluster is None else (*known["agents"], cluster.agent_address),
                         master_web_url=web_url,
                     )
                 )
@@ -161,12 +155,12 @@ def submit(
             )
             ended_s = clock.now_s()
             for each in attached:
-                with _not_the_jobs_fault("scaling could not be stopped"):
+                with _job_unaffected("scaling cannot be stopped"):
                     each.stop(within_s=5.0)
         if not attached:
             why = "ended before it opened a" if code > 128 else "opened no"
-            say(f"{script.name} {why} Spark session of its own; there was nothing to scale")
-        with _not_the_jobs_fault("the report could not be written"):
+            say(f"{script.name} {why} Spark session; nothing was scaled")
+        with _job_unaffected("the report cannot be written"):
             stored = _stored_run(
                 path,
                 script.name,
@@ -213,8 +207,8 @@ def _stored_run(
 
 
 @contextmanager
-def _not_the_jobs_fault(what: str) -> Iterator[None]:
-    """The job is done and its exit code is its own, whatever becomes of our part."""
+def _job_unaffected(what: str) -> Iterator[None]:
+    """Log any failure: the exit code is that of the job."""
     try:
         yield
     except Exception:
@@ -222,13 +216,13 @@ def _not_the_jobs_fault(what: str) -> Iterator[None]:
 
 
 def _check_store(path: Path | None) -> None:
-    """A store is a file of its own, or not there yet."""
+    """Raise ``InputError`` if a file exists and is not a store."""
     if path is None or not path.exists():
         return
     if not path.is_file():
-        raise InputError(f"cannot keep a store in {path}: it is a device or a pipe; name a file")
+        raise InputError(f"{path} cannot be a store: it is a device or a pipe; name a file")
     if path.stat().st_size:
         try:
             Store.read_ledger(path, last=1)
         except StoreError as error:
-            raise InputError(f"cannot keep a store in {path}; name another file ({error})") from None
+            raise InputError(f"{path} cannot be a store; name another file ({error})") from None

@@ -1,13 +1,12 @@
-"""``ebbflow.attach``: the loop, in a thread of its own, on a Spark session that is already there."""
+"""``ebbflow.attach``: run the control loop in a thread of its own, on a Spark session that exists already."""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ebbflow.control.attached import Attached, take_over
 from ebbflow.control.loop import ControlLoop, CycleReport
@@ -15,153 +14,91 @@ from ebbflow.control.policy_file import PolicyFile, PolicyInForce, recall_acts
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import Strategy, Target
-from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.core.ports import Guard, Strategy, Target
+from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
-from ebbflow.guards import guards_for
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.collector import Collector, WithAgents
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
+from ebbflow.options import Configuration, from_arguments, from_spark
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator, estimators_on_spark, read_profiles
 from ebbflow.profiling.profile import SPARK, Profile
-from ebbflow.strategies import make_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ebbflow.targets.spark.act.restart import ManagedQuery
 
-
-# What a person gives ``attach``, checked before anything is touched: what cannot be meant is an error at once.
-
-
-def limits_of(executors: tuple[int, int]) -> Limits:
-    """Fewest and most executors."""
-    try:
-        fewest, most = executors
-        if {type(fewest), type(most)} != {int}:
-            raise TypeError
-    except (TypeError, ValueError):
-        raise InputError(f"executors={executors!r} is not (fewest, most); write executors=(1, 20)") from None
-    return Limits(min_nodes=fewest, max_nodes=most)
-
-
-def objective_of(slo: str | Slo) -> Slo:
-    """The objective, however it was given."""
-    if isinstance(slo, Slo):
-        return slo
-    if not isinstance(slo, str):
-        raise InputError(f"slo={slo!r} is no objective; write slo='freshness p95 <= 30s'")
-    return Slo.parse(slo)
-
-
-def estimators_of(profiles: str | Path | Profile | Sequence[str | Path | Profile]) -> dict[str, Estimator]:
-    """What profiles know, by the name of the query; of files or of profiles, of one or of several."""
-    given = [profiles] if isinstance(profiles, str | Path | Profile) else list(profiles)
-    named = {f"profiles[{number}]": each for number, each in enumerate(given) if isinstance(each, Profile)}
-    files = [each for each in given if not isinstance(each, Profile)]
-    for each in files:
-        if not isinstance(each, str | Path):
-            raise InputError(
-                f"profiles={each!r} is no profile; give the name of a file, or an ebbflow Profile"
-            )
-    return estimators_on_spark(read_profiles(files) | named)
-
-
-def strategy_of(strategy: str | Strategy, estimators: Mapping[str, Estimator]) -> Strategy:
-    """Who decides, by a name or as an object."""
-    if isinstance(strategy, str):
-        return make_strategy(strategy, estimators)
-    if estimators:
-        raise InputError(
-            "profiles=… is for a strategy by its name; give yours its estimators when you make it"
-        )
-    if isinstance(strategy, type) or not isinstance(strategy, Strategy):
-        raise InputError(
-            f"strategy={strategy!r} cannot decide; give a name like 'capacity', or an object with a name and decide()"
-        )
-    return strategy
-
-
-def check_cycle(cycle_s: float) -> None:
-    """An error where a loop cannot look so often, or so seldom."""
-    if not (isinstance(cycle_s, int | float) and 0.05 <= cycle_s < math.inf):
-        raise InputError(f"cycle_s={cycle_s!r} is no time between two looks; write seconds, like cycle_s=1.0")
-
-
-def check_queries(queries: Sequence[ManagedQuery]) -> None:
-    """An error where one of them cannot be restarted."""
-    for query in queries:
-        if not hasattr(query, "restart"):
-            raise InputError(
-                f"queries={query!r} cannot be restarted; give ebbflow.ManagedQuery objects, or none"
-            )
-
-
-def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> CollectorKeys | None:
-    """The keys to call these agents with; an error where an address or a key cannot be used."""
-    keys = None if keys_folder is None else collector_keys(Path(keys_folder))
-    for address in addresses:
-        check(address, has_keys=keys is not None, option="--agent-keys (in Python agent_keys=)")
-    return keys
-
-
 log = logging.getLogger("ebbflow")
 
 TEMPORARY_S = 2 * 3600.0
-"""How long readings, batches and holds stay in a store that goes with the job: nobody reads it later."""
+"""How long a temporary store keeps readings, batches and holds: it is deleted with the job."""
 
 
 def attach(
     spark: SparkSession,
     *,
-    executors: tuple[int, int] = (1, 10),
-    slo: str | Slo = DEFAULT_SLO,
-    strategy: str | Strategy = "capacity",
+    executors: tuple[int, int] | str | Limits | None = None,
+    slo: str | Slo | None = None,
+    strategy: str | Strategy | None = None,
     policy: str | Path | Policy | None = None,
-    profiles: str | Path | Profile | Sequence[str | Path | Profile] = (),
+    profiles: str | Path | Profile | Sequence[str | Path | Profile] | None = None,
     queries: Sequence[ManagedQuery] = (),
+    guards: Sequence[Guard | str] | None = None,
     store: str | Path | None = None,
-    dry_run: bool = False,
-    agents: Sequence[str] = (),
+    dry_run: bool | None = None,
+    agents: Sequence[str] | None = None,
     agent_keys: str | Path | None = None,
-    cycle_s: float = 1.0,
+    cycle_s: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    config: str | Path | Configuration | None = None,
     clock: Clock | None = None,
     on_cycle: Callable[[CycleReport], None] | None = None,
     master_web_url: str | None = None,
 ) -> Attached:
-    """Scale the executors of this session's application between two bounds, for an objective.
+    """Scale the executors of a Spark application between two bounds, for an objective.
 
-    What a person got wrong (a strategy that does not exist, an SLO that does not parse) is an error at once.
-    What the world got wrong (a master without executors, a disk that is full) is logged and leaves the job
-    as it was: the answer then is not ``active``.
+    An argument that is left out is taken from the Spark configuration (``spark.ebbflow.slo``), the environment
+    (``EBBFLOW_SLO``) or the file ``config`` (else ``ebbflow.toml`` in the working directory); docs/options.md lists
+    them with their defaults. ``options`` sets any other option by its key, like ``{"shrink.deadline": "60s"}``.
 
-    With a ``policy`` its rules decide, whatever ``strategy`` says. One in a file is followed while the job
-    runs: what is written there, and can be meant, holds from the next cycle on.
+    Invalid configuration raises ``InputError`` before anything is touched. Any other failure (a master without
+    executors, a full disk) is logged and leaves the job as it is; the result is then not ``active``.
 
-    ``profiles``, as `ebbflow profile` writes them, are for the strategies symbiotic and symbiotic-proactive; each is
-    of the query of its name. docs/profiles.md says what is taken from it on Spark.
+    ``strategy``: a name, an expression like ``"capacity(budget_out=0.5)"`` or a ``Strategy``. With a ``policy`` its
+    rules decide instead. A policy file is watched: a valid change applies from the next cycle on.
 
-    With ``dry_run`` everything is decided and written to the ledger, and nothing is done: to see first.
-    ``agents`` are the addresses of agents on the worker hosts; only what the policy looks at is heard from them.
-    Beyond this machine that needs ``agent_keys``, the folder ``DIR/collector`` of `ebbflow agent keys DIR`.
-    ``queries`` may be restarted with another parallelism of their operators. ``store`` is the SQLite file
-    for readings, batches and ledger; without one they go to a temporary file that goes with the job and keeps two
-    hours. In one of an earlier run the guard times of a policy go on from its ledger; else they begin with the run.
+    ``guards``: guards of your own, applied besides the built-in ones.
+
+    ``profiles``: from `ebbflow profile`, for the strategies symbiotic and symbiotic-proactive; each is for the query of
+    its name. docs/profiles.md says what Spark uses of them.
+
+    ``queries``: queries that may be restarted with another parallelism of their operators.
+
+    ``store``: SQLite file for readings, batches and ledger, by default a temporary one. In the store of an earlier run,
+    the guard times of a policy continue from its ledger.
+
+    ``agents``: addresses of agents on the worker hosts. Beyond this machine they need ``agent_keys``, the folder
+    ``DIR/collector`` of `ebbflow agent keys DIR`.
     """
-    limits, objective = limits_of(executors), objective_of(slo)
-    chosen = strategy_of(strategy, estimators_of(profiles))
-    check_cycle(cycle_s)
+    given = from_arguments(
+        {
+            "executors": executors, "slo": slo, "strategy": strategy, "policy": policy, "profiles": profiles,
+            "guards": guards, "store": store, "dry_run": dry_run, "agents": agents, "agent_keys": agent_keys,
+            "cycle_s": cycle_s,
+        },
+        options,
+    )  # fmt: skip
+    configured = config if isinstance(config, Configuration) else Configuration.read(config)
+    configured = configured.plus(given, from_spark(spark_settings(spark)))
+    followed, chosen = decider(configured)
+    limits, objective = configured["executors"], configured["slo"]
+    chosen_guards = configured.make_guards(chosen)
     check_queries(queries)
-    followed: PolicyInForce | None = None
-    if policy is not None:
-        if profiles:
-            raise InputError("rules do not size by profiles; leave policy=… or profiles=… out")
-        followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
-        chosen = followed.rules
-    keys = check_agents(agents, agent_keys)
+    addresses, stored = configured["agents"], configured["store"]
+    keys = check_agents(addresses, configured["agent_keys"])
     time = clock or SystemClock()
     opened = ExitStack()
     try:
@@ -175,20 +112,22 @@ def attach(
             managed=tuple(queries),
             min_nodes=limits.min_nodes,
             master_web_url=master_web_url,
+            grow_times=configured.grow_times,
+            shrink_times=configured.shrink_times,
         )
-        if agents:
-            collector = Collector(agents, application=application, keys=keys)
+        if addresses:
+            collector = Collector(addresses, application=application, keys=keys)
             target = WithAgents(target, collector, lambda: chosen.needed_series)
         opened.callback(target.close)
-        if not store:
+        if stored is None:
             folder = opened.enter_context(scratch_folder("store"))
             path = Path(folder) / "run.sqlite"
-            kept = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
-            opened.callback(kept.close)
+            ledger = Store(path, time, keep_readings_s=TEMPORARY_S, keep_holds_s=TEMPORARY_S)
+            opened.callback(ledger.close)
         else:
-            kept = Store(Path(store), time)
-            opened.callback(kept.close)
-            kept.begin_run(
+            ledger = Store(stored, time)
+            opened.callback(ledger.close)
+            ledger.begin_run(
                 {
                     "slo": str(objective),
                     "nodes": str(limits),
@@ -197,34 +136,79 @@ def attach(
                     "started_s": repr(time.now_s()),
                 }
             )
-        take_over(application)  # not before all is there: a loop must not be ended for one that cannot begin
-        if followed is not None and store:
-            recall_acts(followed, kept, time.now_s())
+        take_over(application)  # last: a running loop must not end for one that cannot start
+        if followed is not None and stored is not None:
+            recall_acts(followed, ledger, time.now_s())
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
         return _not_scaling(opened)
     except Exception:
-        log.exception("not scaling, because of a fault of ours; the job goes on untouched")
+        log.exception("not scaling because of an internal error; the job is not affected")
         return _not_scaling(opened)
     loop = ControlLoop(
         target=target,
         strategy=chosen,
-        guards=guards_for(chosen),  # as in the simulator
-        store=kept,
+        guards=chosen_guards,
+        store=ledger,
         clock=time,
         limits=limits,
         slo=objective,
-        cycle_s=cycle_s,
-        dry_run=dry_run,
+        cycle_s=configured["cycle"],
+        dry_run=configured["dry_run"],
         on_cycle=on_cycle,
         between=followed.look if followed is not None else None,
     )
-    log.info("scaling %s:%s executors for %s with %s", *executors, objective, chosen.name)
-    return Attached(loop, kept, opened.close, policy=followed, collector=collector, application=application)
+    log.info("scaling %s executors for %s with %s", limits, objective, chosen.name)
+    return Attached(loop, ledger, opened.close, policy=followed, collector=collector, application=application)
+
+
+def spark_settings(spark: SparkSession) -> dict[str, str]:
+    """The configuration of a session; empty if it cannot be read, as of one that has stopped."""
+    try:
+        return dict(spark.sparkContext.getConf().getAll())
+    except Exception as error:
+        log.warning("cannot read spark.ebbflow.* settings: %s", error)
+        return {}
+
+
+def decider(configured: Configuration) -> tuple[PolicyInForce | None, Strategy]:
+    """The policy, if one decides, and the strategy that carries it out."""
+    estimators, policy = estimators_of(configured["profiles"]), configured.policy
+    if policy is None:
+        return None, configured.make_strategy(estimators)
+    if estimators:
+        raise InputError("rules do not size by profiles; leave the policy or the profiles out")
+    followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)
+    return followed, followed.rules
+
+
+def estimators_of(profiles: Sequence[Path | Profile]) -> dict[str, Estimator]:
+    """The estimators of profiles, given as files or objects, by query."""
+    named = {f"profiles[{number}]": each for number, each in enumerate(profiles) if isinstance(each, Profile)}
+    return estimators_on_spark(
+        read_profiles(each for each in profiles if not isinstance(each, Profile)) | named
+    )
+
+
+def check_queries(queries: Sequence[ManagedQuery]) -> None:
+    """Raise ``InputError`` for a query that cannot be restarted."""
+    for query in queries:
+        if not hasattr(query, "restart"):
+            raise InputError(
+                f"attach(queries=…): {query!r} cannot be restarted; pass ebbflow.ManagedQuery objects"
+            )
+
+
+def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> CollectorKeys | None:
+    """The keys for these agents. Raises ``InputError`` for an address or a key that cannot be used."""
+    keys = None if keys_folder is None else collector_keys(Path(keys_folder))
+    for address in addresses:
+        check(address, has_keys=keys is not None, option="--agent-keys (in Python agent_keys=)")
+    return keys
 
 
 def _not_scaling(opened: ExitStack) -> Attached:
-    """The answer where the world was in the way, with what was opened by then put away."""
-    with suppress(Exception):  # of a disk that is full, the first word was enough
+    """The result of a failure, after closing what was opened."""
+    with suppress(Exception):  # the failure is logged already
         opened.close()
     return Attached(None, None, lambda: None)

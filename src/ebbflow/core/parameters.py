@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, get_type_hints
 
 from ebbflow.core.duration import format_duration, parse_duration_s, parse_seconds
@@ -207,7 +209,7 @@ class Duration(Number):
         """
         short = format_duration(value)
         exact = value > 0 and parse_duration_s(short) == value
-        return short if exact else f"{super().write(value)}s"
+        return short if exact else f"{format(Decimal(repr(float(value))), 'f').removesuffix('.0')}s"
 
 
 class Flag(Kind):
@@ -258,6 +260,7 @@ class Parameter:
     """Name and class of the argument that this is a field of."""
 
 
+@functools.cache
 def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of a class or function that can be set, by key.
 

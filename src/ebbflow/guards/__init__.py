@@ -1,12 +1,23 @@
-"""Guards restrain what strategies want; safety lives here and not in each strategy.
+"""Guards restrain the decisions of strategies. Safety lives here, not in each strategy.
 
-They are asked in order, each seeing what the one before left. A guard that changes nothing returns
-the decision it was given. To add one: a file with one class that has ``restrain``, a line here, a test.
+They run in order, each on what the one before left. A guard that changes nothing returns the decision it was given. To
+add one of your own, subclass ``Guard`` and pass it to ``attach(guards=[…])``, or publish it by entry point and add its
+name to the option ``guards.add``:
+
+    [project.entry-points."ebbflow.guards"]
+    business-hours = "my_package:BusinessHours"
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from ebbflow.core.parameters import arguments, parse_call, read_arguments
 from ebbflow.core.ports import Guard, Strategy
+from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog
 from ebbflow.guards.bounds import Bounds
 from ebbflow.guards.cooldown import CoolDown
@@ -21,20 +32,57 @@ __all__ = [
     "StepCap",
     "default_guards",
     "guards_for",
+    "installed_guards",
+    "make_guard",
 ]
 
+ENTRY_POINT_GROUP = "ebbflow.guards"
+BUILT_IN: Mapping[str, type[Guard]] = MappingProxyType(
+    {kind.name.replace(" ", "-"): kind for kind in (FreezeScaleInOnBacklog, CoolDown, StepCap)}
+)
+"""Guards with parameters, by the name of their table in the configuration."""
 
-def default_guards() -> tuple[Guard, ...]:
-    """The guards of every loop, in their order.
+Settings = Mapping[str, Mapping[str, Any]]
+"""Values of guard parameters, by guard and key."""
 
-    Bounds come after all that restrain a size, because nothing may go past them, whatever the others
-    left. Missing data comes last, because nothing at all may be done on it, not even to keep the bounds.
+
+def default_guards(settings: Settings | None = None, added: Sequence[Guard] = ()) -> tuple[Guard, ...]:
+    """The guards of every loop, in order.
+
+    Bounds run after all guards that restrain a size, ``added`` ones included: no size may exceed them. Missing data
+    runs last: without data nothing may change, not even to return into the bounds.
+
+    >>> [guard.name for guard in default_guards()]
+    ['backlog', 'cool-down', 'step cap', 'bounds', 'missing data']
     """
-    return (FreezeScaleInOnBacklog(), CoolDown(), StepCap(), Bounds(), HoldOnMissingData())
+    made = [kind(**arguments(kind, (settings or {}).get(name, {}))) for name, kind in BUILT_IN.items()]
+    return (*made, *added, Bounds(), HoldOnMissingData())
 
 
-def guards_for(strategy: Strategy) -> tuple[Guard, ...]:
-    """All guards; only bounds and missing data for a strategy that ``brings_own_guards``."""
+def guards_for(
+    strategy: Strategy, settings: Settings | None = None, added: Sequence[Guard] = ()
+) -> tuple[Guard, ...]:
+    """All guards; for a strategy that ``brings_own_guards`` only the added ones, bounds and missing data."""
     if strategy.brings_own_guards:
-        return (Bounds(), HoldOnMissingData())
-    return default_guards()
+        return (*added, Bounds(), HoldOnMissingData())
+    return default_guards(settings, added)
+
+
+def installed_guards() -> dict[str, Callable[[], Callable[..., Guard]]]:
+    """Guards that other distributions publish: functions that load their class, by name."""
+    return {each.name: each.load for each in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def make_guard(expression: str, settings: Settings | None = None) -> Guard:
+    """Create an installed guard from its name, or from an expression like ``business-hours(opens=8)``."""
+    call, installed = parse_call("guard", expression), installed_guards()
+    if call.name not in installed:
+        if not installed:
+            raise InputError(f"unknown guard '{call.name}': no distribution with guards is installed")
+        raise UnknownNameError("guard", call.name, installed)
+    try:
+        factory = installed[call.name]()
+    except Exception as error:
+        raise InputError(f"guard '{call.name}' cannot be loaded: {error}") from error
+    values = read_arguments(f"guard {call.name}", factory, call.arguments)
+    return factory(**arguments(factory, {**(settings or {}).get(call.name, {}), **values}))

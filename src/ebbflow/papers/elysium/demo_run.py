@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,9 +26,9 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.monitoring.store import Store
+from ebbflow.options import Configuration
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
-from ebbflow.profiling.profile import Profile
 from ebbflow.runs.oracle import cheapest_schedule
 from ebbflow.runs.score import Scores
 from ebbflow.runs.stored_run import (
@@ -130,15 +130,17 @@ def run_live(
     scenario: LiveScenario,
     strategy: str,
     *,
-    policy: Path | None = None,
-    profiles: Sequence[Profile] = (),
+    config: Configuration | None = None,
     clock: Clock | None = None,
     say: Callable[[str], None] = log.info,
     on_start: Callable[[float, Rankings], None] | None = None,
     on_cycle: Callable[[CycleReport], None] | None = None,
     stop: threading.Event | None = None,
 ) -> LiveResult:
-    """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts."""
+    """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts.
+
+    With a ``config`` that decides, and ``strategy`` is its name for the record.
+    """
     time = clock or SystemClock()
     rankings = scenario.application.rankings()
     ended = stop or threading.Event()
@@ -160,9 +162,8 @@ def run_live(
                 spark,
                 executors=(scenario.limits.min_nodes, scenario.limits.max_nodes),
                 slo=scenario.slo,
-                strategy="capacity" if strategy == SPARK_DRA else strategy,
-                policy=policy,
-                profiles=profiles,
+                strategy=None if config is not None else "capacity" if strategy == SPARK_DRA else strategy,
+                config=config or Configuration(),
                 dry_run=strategy == SPARK_DRA,
                 store=path,
                 on_cycle=on_cycle,

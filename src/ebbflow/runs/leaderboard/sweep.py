@@ -13,8 +13,10 @@ from typing import Any
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.machine import cores
+from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
+from ebbflow.guards import guards_for
 from ebbflow.monitoring.store import Store
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
@@ -131,6 +133,8 @@ class SweepInterrupted(KeyboardInterrupt):
         self.done = done
 
 
+GuardsOf = Callable[[Strategy], Sequence[Guard]]
+
 Draw = Callable[[Run, Floats, Curve | None], Any]
 """Makes of a run, the capacity of 0 … max nodes and the nodes that hindsight would hold (if there is one) what a page
 needs of it. It is called where the run was: a whole run is too large to send back."""
@@ -142,6 +146,7 @@ def sweep(
     *,
     policies: Mapping[str, Policy] | None = None,
     estimators: Mapping[str, Estimator] | None = None,
+    guards: GuardsOf = guards_for,
     workers: int | None = None,
     master: str | None = None,
     draw: Draw | None = None,
@@ -150,7 +155,7 @@ def sweep(
     """Run every strategy on every scene. The same scenes give the same results, however many work on them.
 
     ``policies``: those that rules follow, by the names under which they stand among the strategies.
-    ``estimators``: by pipeline, for the strategies that size by profiles.
+    ``estimators``: by pipeline, for the strategies that size by profiles. ``guards``: the guards of a strategy.
     ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
     ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
     is told among the failures, and the others go on. A scene's past run counts as one more. An interrupt ends
@@ -169,7 +174,11 @@ def sweep(
         simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
         workers = 1 if simulated_s < SHORT_S else cores()
     shared = _Shared(
-        scenes=tuple(scenes), policies=dict(policies or {}), estimators=dict(estimators or {}), draw=draw
+        scenes=tuple(scenes),
+        policies=dict(policies or {}),
+        estimators=dict(estimators or {}),
+        guards=guards,
+        draw=draw,
     )
     runs = [(i, name) for i, scene in enumerate(scenes) for name in scene.runs(strategies)]
     hindsights: list[_Hindsight | Exception] = []
@@ -205,6 +214,7 @@ class _Shared:
     scenes: tuple[Scene, ...]
     policies: Mapping[str, Policy]
     estimators: Mapping[str, Estimator]
+    guards: GuardsOf
     draw: Draw | None
 
 
@@ -255,7 +265,8 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
             if policy is None
             else Rules(policy, begins_at_s=scenario.begins_at_s)
         )
-        result = _result(scene, job, play(scenario, strategy, store=scene.store).runs, shared.draw)
+        played = play(scenario, strategy, shared.guards(strategy), store=scene.store)
+        result = _result(scene, job, played.runs, shared.draw)
         if scene.store is not None and job.hindsight.node_seconds is not None:
             with closing(Store(scene.store, ManualClock(scenario.duration_s))) as store:
                 store.set_terms({"oracle_node_seconds": repr(job.hindsight.node_seconds)})

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.runs.spec import Spec
+from ebbflow.runs.spec import Spec, amended
 from ebbflow.runs.spec.tables import (
     FAULTS,
     ClusterTable,
@@ -43,8 +43,8 @@ _EXAMPLES = {
 """Of keys that must be there, and of those whose kind says too little."""
 
 
-def read_spec(path: Path) -> Spec:
-    """A scenario file. ``InputError`` names the file, the key, and what would be right."""
+def read_spec(path: Path, base: Spec | None = None) -> Spec:
+    """Read a scenario file. ``base``: values of keys that it leaves out. Errors name the file and the key."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def read_spec(path: Path) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f'{path} is not TOML: {error}; write keys like load = "constant(50)"') from None
     _check(str(path), Spec, values)
-    spec = msgspec.convert(values, Spec)
+    spec = amended(base or Spec(), values)
     for part, look_at in _parts(spec):
         try:
             look_at()

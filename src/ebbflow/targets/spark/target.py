@@ -12,7 +12,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
-from ebbflow.targets.spark.act.actuator import SparkActuator
+from ebbflow.targets.spark.act.actuator import GrowTimes, SparkActuator
 from ebbflow.targets.spark.act.cluster_capacity import ClusterCapacity
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 from ebbflow.targets.spark.act.restart import ManagedQuery
@@ -42,6 +42,7 @@ class SparkTarget:
         managed: tuple[ManagedQuery, ...] = (),
         min_nodes: int = 1,
         master_web_url: str | None = None,
+        grow_times: GrowTimes | None = None,
         shrink_times: ShrinkTimes | None = None,
     ) -> None:
         self._driver = Driver(spark)
@@ -68,6 +69,7 @@ class SparkTarget:
             self._monitor,
             self._requests,
             ClusterCapacity(self._driver, self._monitor, master_web_url),
+            grow_times=grow_times,
             shrink_times=shrink_times,
             min_nodes=min_nodes,
         )

@@ -8,9 +8,11 @@ cached data is never removed: no other has that data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 from ebbflow.core.clock import Clock
+from ebbflow.core.parameters import Duration
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.targets.spark.act.cluster_capacity import ClusterCapacity
 from ebbflow.targets.spark.act.draining import Drain, ShrinkTimes, choose_victims, named
@@ -28,6 +30,15 @@ class SetNodesResult(NamedTuple):
     note: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class GrowTimes:
+    """How patient a scale-out is."""
+
+    withdraw_after_s: Annotated[
+        float, Duration("How long a request for an executor may stay unmet before it is withdrawn.", above=0)
+    ] = 120.0
+
+
 class SparkActuator:
     """Requests executors from Spark, and drains them."""
 
@@ -39,18 +50,18 @@ class SparkActuator:
         requests: ExecutorRequests,
         capacity: ClusterCapacity,
         *,
+        grow_times: GrowTimes | None = None,
         shrink_times: ShrinkTimes | None = None,
         min_nodes: int = 1,
-        withdraw_after_s: float = 120.0,
     ) -> None:
         self._driver = driver
         self._clock = clock
         self._monitor = monitor
         self._requests = requests
         self._capacity = capacity
+        self._grow_times = grow_times or GrowTimes()
         self._shrink_times = shrink_times or ShrinkTimes()
         self._min_nodes = min_nodes
-        self._withdraw_after_s = withdraw_after_s
         self._drain: Drain | None = None
         self._refused: tuple[int, frozenset[str]] | None = None
         """The last size that could not be reached, and the executors with cached data that prevented it."""
@@ -185,7 +196,7 @@ class SparkActuator:
         """Withdraw requests that were not met in time, but keep the minimum; returns how many."""
         pending = self._requests.pending_since_s
         now_s = self._clock.now_s()
-        overdue = sum(now_s - t > self._withdraw_after_s for t in pending)
+        overdue = sum(now_s - t > self._grow_times.withdraw_after_s for t in pending)
         withdrawn = min(overdue, max(0, self.requested - self._min_nodes))
         if withdrawn:
             self._requests.withdraw_oldest(withdrawn)

@@ -10,9 +10,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ebbflow.core.clock import Clock, wait_until
+from ebbflow.core.parameters import Duration
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import Driver, ExecutorInfo
 
@@ -26,12 +27,13 @@ log = logging.getLogger(__name__)
 class ShrinkTimes:
     """How patient a scale-in is."""
 
-    pause_within_s: float = 10.0
-    """How long to wait for a pause between batches before decommissioning."""
-    deadline_s: float = 30.0
-    """Drain deadline: how long after decommissioning an executor is killed."""
-    poll_every_s: float = 0.02
-    """How often to look for a pause."""
+    pause_within_s: Annotated[
+        float, Duration("How long to wait for a pause between batches before decommissioning.")
+    ] = 10.0
+    deadline_s: Annotated[
+        float, Duration("Drain deadline: how long after decommissioning an executor is killed.")
+    ] = 30.0
+    poll_every_s: Annotated[float, Duration("Time between two checks for a pause.", at_least=0.001)] = 0.02
 
 
 def choose_victims(

@@ -1,0 +1,747 @@
+"""Every option: what it means, which values it takes, and where its value comes from.
+
+General options are declared here. Parameters of strategies and guards and the times of a scale-in are declared beside
+the arguments they describe (``core.parameters``) and collected here, so each default exists once. From these
+declarations come the keyword arguments of ``attach``, the command-line options, the keys of ``ebbflow.toml``, the
+``EBBFLOW_*`` variables, the ``spark.ebbflow.*`` settings and docs/options.md.
+
+If several sources set an option, the first of these wins: argument of ``attach``, command line, Spark configuration,
+environment, file, default. An invalid value is an error in any source, even if another source overrides it.
+
+>>> configuration = Configuration([from_environment({"EBBFLOW_SLO": "freshness p95 <= 10s"})])
+>>> str(configuration["slo"]), configuration.setting("slo").where
+('freshness p95 <= 10s', 'EBBFLOW_SLO')
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from ebbflow.core.limits import Limits
+from ebbflow.core.parameters import (
+    Duration,
+    Flag,
+    Kind,
+    Number,
+    arguments,
+    convert,
+    declared,
+    meant,
+    read_arguments,
+    split_list,
+)
+from ebbflow.core.ports import Guard, Strategy
+from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.errors import InputError
+from ebbflow.guards import BUILT_IN, guards_for, installed_guards, make_guard
+from ebbflow.policy.model import Policy
+from ebbflow.profiling.estimator import Estimator
+from ebbflow.profiling.profile import Profile
+from ebbflow.strategies import STRATEGIES, make_strategy, read_strategy
+from ebbflow.targets.spark.act.actuator import GrowTimes
+from ebbflow.targets.spark.act.draining import ShrinkTimes
+
+log = logging.getLogger("ebbflow")
+
+FILE_NAME = "ebbflow.toml"
+ENVIRONMENT_PREFIX = "EBBFLOW_"
+SPARK_PREFIX = "spark.ebbflow."
+CONFIG_VARIABLE = "EBBFLOW_CONFIG"
+OTHER_VARIABLES = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "EBBFLOW_BENCH_EVENTS",
+        "EBBFLOW_BENCH_SECONDS",
+        "EBBFLOW_RANDOM_TESTS",
+        "EBBFLOW_SHARED_DATA",
+        "EBBFLOW_SOAK_SECONDS",
+    }
+)
+"""Variables with the prefix that are not options."""
+
+
+# -- kinds of values -------------------------------------------------------------------------------------
+
+
+class Executors(Kind):
+    """Fewest and most executors: ``1:20``, or ``(1, 20)`` in Python."""
+
+    type_name = "range"
+    must = "the fewest and the most executors, like 1:20; in Python also (1, 20)"
+
+    def accept(self, value: Any) -> Limits:
+        """The limits."""
+        if isinstance(value, Limits):
+            return value
+        if isinstance(value, str):
+            return Limits.parse(value)
+        if not isinstance(value, tuple | list) or [type(each) for each in value] != [int, int]:
+            raise ValueError(value)
+        return Limits(min_nodes=value[0], max_nodes=value[1])
+
+
+class Objective(Kind):
+    """An SLO."""
+
+    type_name = "SLO"
+    must = "an SLO, like 'freshness p95 <= 30s'"
+
+    def accept(self, value: Any) -> Slo:
+        """The SLO."""
+        return value if isinstance(value, Slo) else Slo.parse(super().accept(value))
+
+
+class StrategyChoice(Kind):
+    """The name of a strategy, or an expression; in Python also an object."""
+
+    type_name = "strategy"
+    must = "a name like 'capacity', an expression like 'capacity(budget_out=0.5)' or a Strategy object"
+
+    def accept(self, value: Any) -> Any:
+        """The expression, checked, or the object."""
+        if isinstance(value, str):
+            return str(read_strategy(value))
+        if not isinstance(value, Strategy):
+            raise ValueError(value)
+        return value
+
+    def write(self, value: Any) -> str:
+        """The expression, or the name of the object."""
+        return value if isinstance(value, str) else str(value.name)
+
+
+class File(Kind):
+    """The name of a file or folder; in Python also a path, or an object in its place."""
+
+    type_name = "file"
+
+    def __init__(self, meaning: str, *objects: type, what: str = "file") -> None:
+        super().__init__(meaning)
+        self._objects = objects
+        self._what = what
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        names = "".join(f" or a {each.__name__} object" for each in self._objects)
+        return f"the name of a {self._what}{names}"
+
+    def accept(self, value: Any) -> Any:
+        """The path, or the object."""
+        if isinstance(value, (Path, *self._objects)):
+            return value
+        if not super().accept(value).strip():
+            raise ValueError(value)
+        return Path(value)
+
+    def in_folder(self, value: Any, folder: Path) -> Any:
+        """A relative path taken from a folder."""
+        return folder / value if isinstance(value, Path) else value
+
+    def write(self, value: Any) -> str:
+        """The path."""
+        return str(value) if isinstance(value, Path) else f"a {type(value).__name__} object"
+
+
+class Several(Kind):
+    """A list of values; as text with commas."""
+
+    def __init__(self, each: Kind) -> None:
+        super().__init__(each.meaning)
+        self.each = each
+        self.type_name = f"{each.type_name} list"
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return f"a list, each {self.each.must}"
+
+    def parse(self, text: str) -> tuple[Any, ...]:
+        """The parts between commas."""
+        return tuple(self.each.parse(part) for part in split_list(text)) if text.strip() else ()
+
+    def accept(self, value: Any) -> tuple[Any, ...]:
+        """A list, or one value."""
+        values = value if isinstance(value, list | tuple) else [value]
+        return tuple(self.each.accept(each) for each in values)
+
+    def in_folder(self, value: Any, folder: Path) -> Any:
+        """Relative paths taken from a folder."""
+        take = self.each.in_folder if isinstance(self.each, File) else lambda each, _: each
+        return tuple(take(each, folder) for each in value)
+
+    def write(self, value: Any) -> str:
+        """The values with commas between them."""
+        return ",".join(self.each.write(each) for each in value)
+
+
+class Address(Kind):
+    """The address of an agent."""
+
+    type_name = "address"
+    must = "an address like tcp://HOST:PORT"
+
+
+class GuardChoice(Kind):
+    """The name of an installed guard, or an expression; in Python also an object."""
+
+    type_name = "guard"
+    must = "the name of an installed guard or a Guard object"
+
+    def accept(self, value: Any) -> Any:
+        """The expression, checked, or the object."""
+        if isinstance(value, str):
+            make_guard(value)
+            return value
+        if not isinstance(value, Guard):
+            raise ValueError(value)
+        return value
+
+    def write(self, value: Any) -> str:
+        """The expression, or the name of the object."""
+        return value if isinstance(value, str) else str(value.name)
+
+
+# -- declarations ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option."""
+
+    key: str
+    """Dotted; tables of ``ebbflow.toml`` before the last dot."""
+    kind: Kind
+    default: Any
+    argument: str | None = None
+    """Keyword argument of ``attach``. Options without one go into ``attach(options={key: value})``."""
+    flag: str | None = None
+    """Command-line option. Options without one are set with ``--set KEY=VALUE``."""
+
+    @property
+    def meaning(self) -> str:
+        """What it does, in one sentence."""
+        return self.kind.meaning
+
+    @property
+    def environment(self) -> str:
+        """Its environment variable.
+
+        >>> options()["strategy.capacity.budget_out"].environment
+        'EBBFLOW_STRATEGY_CAPACITY_BUDGET_OUT'
+        """
+        return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", self.key).upper()
+
+    @property
+    def spark(self) -> str:
+        """Its key in the Spark configuration."""
+        return SPARK_PREFIX + self.key
+
+    @property
+    def toml(self) -> str:
+        """Its table and key in ``ebbflow.toml``."""
+        table, _, key = self.key.rpartition(".")
+        return f"[{table}] {key}" if table else key
+
+    def written(self, value: Any) -> str:
+        """A value as text; empty if unset."""
+        return "" if value is None else self.kind.write(value)
+
+
+GENERAL = (
+    Option(
+        key="executors", argument="executors", flag="--executors", default=Limits(min_nodes=1, max_nodes=10),
+        kind=Executors("Fewest and most executors, MIN:MAX."),
+    ),
+    Option(
+        key="slo", argument="slo", flag="--slo", default=DEFAULT_SLO,
+        kind=Objective("Freshness objective that the job is sized for."),
+    ),
+    Option(
+        key="strategy", argument="strategy", flag="--strategy", default="capacity",
+        kind=StrategyChoice("Scaling strategy, like capacity or 'capacity(budget_out=0.5)'."),
+    ),
+    Option(
+        key="policy", argument="policy", flag="--policy", default=None,
+        kind=File("Policy file, TOML or YAML. Its rules decide in place of a strategy; changes apply while the job "
+                  "runs.", Policy),
+    ),
+    Option(
+        key="profiles", argument="profiles", flag="--profile", default=(),
+        kind=Several(File("Profile of a pipeline, from `ebbflow profile`, for symbiotic to size by.", Profile)),
+    ),
+    Option(
+        key="store", argument="store", flag="--store", default=None,
+        kind=File("SQLite file for readings, batches and ledger; by default a temporary one."),
+    ),
+    Option(
+        key="dry_run", argument="dry_run", flag="--dry-run", default=False,
+        kind=Flag("Decide and write the ledger, but change nothing."),
+    ),
+    Option(
+        key="agents", argument="agents", flag="--agent", default=(),
+        kind=Several(Address("Agent on a worker host, tcp://HOST:PORT.")),
+    ),
+    Option(
+        key="agent_keys", argument="agent_keys", flag="--agent-keys", default=None,
+        kind=File("Folder DIR/collector with keys from `ebbflow agent keys DIR`.", what="folder"),
+    ),
+    Option(
+        key="cycle", argument="cycle_s", flag="--cycle", default=1.0,
+        kind=Duration("Time between two observations.", at_least=0.05),
+    ),
+    Option(
+        key="guards.add", argument="guards", flag="--guard", default=(),
+        kind=Several(GuardChoice("Installed guard to apply besides the built-in ones.")),
+    ),
+)  # fmt: skip
+"""Options that are not parameters of something else."""
+
+
+def options() -> dict[str, Option]:
+    """All options by key: general ones, then strategies, guards and scale-in; installed ones included."""
+    found = {option.key: option for option in GENERAL}
+    for section, factory in _sections():
+        for key, parameter in declared(factory).items():
+            option = Option(key=f"{section}.{key}", kind=parameter.kind, default=parameter.default)
+            found[option.key] = option
+    return found
+
+
+def _sections() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Tables of the configuration, each with the class whose parameters it holds."""
+    yield "grow", GrowTimes
+    yield "shrink", ShrinkTimes
+    for name, kind in BUILT_IN.items():
+        yield f"guards.{name}", kind
+    for name, load in installed_guards().items():
+        try:
+            yield f"guards.{name}", load()
+        except Exception as error:
+            log.warning("guard '%s' cannot be loaded: %s", name, error)
+    for name in STRATEGIES:
+        try:
+            yield f"strategy.{name}", STRATEGIES[name]
+        except InputError as error:
+            log.warning("%s", error)
+
+
+# -- sources ---------------------------------------------------------------------------------------------
+
+
+class Rank(IntEnum):
+    """Kinds of sources, strongest first."""
+
+    ARGUMENT = 1
+    COMMAND_LINE = 2
+    SPARK = 3
+    ENVIRONMENT = 4
+    FILE = 5
+    DEFAULT = 6
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Rank.ARGUMENT: "argument",
+    Rank.COMMAND_LINE: "command line",
+    Rank.SPARK: "Spark configuration",
+    Rank.ENVIRONMENT: "environment",
+    Rank.FILE: "file",
+    Rank.DEFAULT: "default",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A value and where it comes from."""
+
+    value: Any
+    rank: Rank
+    where: str
+    """As errors name it: ``--slo``, ``EBBFLOW_SLO``, ``ebbflow.toml, slo``; empty for a default."""
+
+
+class Source:
+    """The values that one source sets, each checked."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.settings: dict[str, Setting] = {}
+
+    def set(
+        self,
+        key: str,
+        value: Any,
+        where: str,
+        *,
+        from_text: bool,
+        known: Mapping[str, Option],
+        folder: Path | None = None,
+    ) -> None:
+        """Check and take one value. ``folder``: where relative paths start."""
+        if key not in known:
+            raise InputError(f"{where}: there is no such option{_hint(key, known)}")
+        kind = known[key].kind
+        converted = convert(where, kind, value, from_text=from_text)
+        if folder is not None and isinstance(kind, File | Several):
+            converted = kind.in_folder(converted, folder)
+        if key == "strategy" and isinstance(converted, str):
+            call = read_strategy(converted)
+            values = read_arguments(f"strategy {call.name}", STRATEGIES[call.name], call.arguments)
+            for name, each in values.items():
+                self._put(f"strategy.{call.name}.{name}", each, where)
+            converted = call.name
+        self._put(key, converted, where)
+
+    def _put(self, key: str, value: Any, where: str) -> None:
+        if key in self.settings:
+            raise InputError(f"{where} and {self.settings[key].where} both set {key}; leave one of them out")
+        self.settings[key] = Setting(value=value, rank=self.rank, where=where)
+
+    def checked(self) -> Source:
+        """The source, once all is set. Raises ``InputError`` if it contradicts itself."""
+        policy, strategy = self.settings.get("policy"), self.settings.get("strategy")
+        if policy is not None and strategy is not None and strategy.value != "rules":
+            raise InputError(
+                f"{policy.where} and {strategy.where} contradict each other: with a policy its rules decide; "
+                "leave one of them out"
+            )
+        return self
+
+
+def _hint(key: str, known: Iterable[str], prefix: str = "") -> str:
+    """The option that was probably meant: one of the same table, one with a similar key or a similar last part.
+
+    >>> _hint("shrink.dead_line", options()), _hint("budget_out", options())
+    ("; did you mean 'shrink.deadline'?", "; did you mean 'strategy.capacity.budget_out'?")
+    """
+    keys = list(known)
+    beside = [each for each in keys if each.rpartition(".")[0] == key.rpartition(".")[0]]
+    by_last_part = {each.rpartition(".")[2]: each for each in reversed(keys)}
+    close = difflib.get_close_matches(key, beside, n=1) or difflib.get_close_matches(key, keys, n=1)
+    if not close:
+        last = difflib.get_close_matches(key.rpartition(".")[2], list(by_last_part), n=1)
+        close = [by_last_part[each] for each in last]
+    return f"; did you mean '{prefix}{close[0]}'?" if close else _LIST
+
+
+_LIST = "; `ebbflow config show` lists all options"
+
+
+def from_arguments(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Source:
+    """Arguments of ``attach`` that are not None, and its ``options`` by key."""
+    source, known = Source(Rank.ARGUMENT), options()
+    keys = {option.argument: option.key for option in GENERAL}
+    for argument, value in values.items():
+        if value is not None:
+            source.set(keys[argument], value, f"attach({argument}=…)", from_text=False, known=known)
+    for key, value in (more or {}).items():
+        source.set(key, value, f"attach(options={{'{key}': …}})", from_text=False, known=known)
+    return source.checked()
+
+
+def from_command_line(values: Mapping[str, Any], pairs: Sequence[str] = ()) -> Source:
+    """Command-line options by key, None where not given, and the pairs of ``--set KEY=VALUE``."""
+    source, known = Source(Rank.COMMAND_LINE), options()
+    for key, value in values.items():
+        if value is None or value == []:
+            continue
+        kind, where = known[key].kind, known[key].flag or f"--set {key}"
+        if isinstance(value, list) and isinstance(kind, Several):
+            value = [convert(where, kind.each, each, from_text=True) for each in value]
+        source.set(key, value, where, from_text=isinstance(value, str), known=known, folder=Path.cwd())
+    for pair in pairs:
+        key, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise InputError(f"--set {pair}: write it like --set shrink.deadline=60s")
+        source.set(key, text, f"--set {key}", from_text=True, known=known, folder=Path.cwd())
+    return source.checked()
+
+
+def from_spark(settings: Mapping[str, str]) -> Source:
+    """``spark.ebbflow.*`` keys of a Spark configuration; other keys are not ours."""
+    source, known = Source(Rank.SPARK), options()
+    for name, text in settings.items():
+        if name.startswith(SPARK_PREFIX):
+            key = name.removeprefix(SPARK_PREFIX)
+            if key not in known:
+                raise InputError(f"{name}: there is no such option{_hint(key, known, SPARK_PREFIX)}")
+            source.set(key, text, name, from_text=True, known=known)
+    return source.checked()
+
+
+def from_environment(environment: Mapping[str, str]) -> Source:
+    """``EBBFLOW_*`` variables."""
+    source, known = Source(Rank.ENVIRONMENT), options()
+    by_name = {option.environment: option for option in known.values()}
+    for name, text in environment.items():
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        if name not in by_name:
+            raise InputError(f"{name}: there is no such option{meant(name, by_name) or _LIST}")
+        source.set(by_name[name].key, text, name, from_text=True, known=known, folder=Path.cwd())
+    return source.checked()
+
+
+def from_file(path: Path) -> Source:
+    """A TOML file. Relative paths in it start at its folder."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read the configuration {path}: {why}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}{_both_strategies(path)}") from None
+    source, known = Source(Rank.FILE), options()
+    for key, value in _flattened(table, known):
+        source.set(key, value, f"{path}, {key}", from_text=False, known=known, folder=path.absolute().parent)
+    return source.checked()
+
+
+def _both_strategies(path: Path) -> str:
+    """TOML has no name for a value and a table of the same name; ``[strategy] name`` is the way out."""
+    text = path.read_text(encoding="utf-8")
+    both = re.search(r"^strategy\s*=", text, re.M) and re.search(r"^\[strategy\.", text, re.M)
+    return "; beside [strategy.…] write [strategy] with name = …" if both else ""
+
+
+def _flattened(
+    table: Mapping[str, Any], known: Mapping[str, Option], under: str = ""
+) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = f"{under}{name}"
+        if isinstance(value, dict) and (key == "strategy" or key not in known):
+            yield from _flattened(value, known, f"{key}.")
+        else:
+            yield ("strategy" if key == "strategy.name" else key), value
+
+
+# -- what is in force ------------------------------------------------------------------------------------
+
+
+class Configuration:
+    """The values in force, from several sources.
+
+    >>> low = from_environment({"EBBFLOW_CYCLE": "5s"})
+    >>> Configuration([low, from_command_line({"cycle": "2s"})])["cycle"]
+    2.0
+    """
+
+    def __init__(self, sources: Iterable[Source] = ()) -> None:
+        self._sources = sorted(sources, key=lambda source: source.rank)
+
+    @classmethod
+    def read(
+        cls, file: str | Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> Configuration:
+        """The environment, and the file: the one given, that of EBBFLOW_CONFIG, or ebbflow.toml if it exists."""
+        variables = os.environ if environment is None else environment
+        named = file or variables.get(CONFIG_VARIABLE)
+        sources = [from_environment(variables)]
+        if named or Path(FILE_NAME).is_file():
+            sources.append(from_file(Path(named or FILE_NAME)))
+        return cls(sources)
+
+    def plus(self, *sources: Source) -> Configuration:
+        """With more sources."""
+        return Configuration([*self._sources, *sources])
+
+    def given(self, key: str) -> Setting | None:
+        """The setting of the strongest source that has one; None if the default is in force."""
+        return next((source.settings[key] for source in self._sources if key in source.settings), None)
+
+    def setting(self, key: str) -> Setting:
+        """The value in force and where it comes from."""
+        return self._setting(options()[key])
+
+    def _setting(self, option: Option) -> Setting:
+        return self.given(option.key) or Setting(value=option.default, rank=Rank.DEFAULT, where="")
+
+    def __getitem__(self, key: str) -> Any:
+        return self.setting(key).value
+
+    def section(self, table: str) -> dict[str, Any]:
+        """Values that sources set in a table, by the rest of their key."""
+        found: dict[str, Any] = {}
+        for source in reversed(self._sources):
+            for key, setting in source.settings.items():
+                if key.startswith(f"{table}."):
+                    found[key.removeprefix(f"{table}.")] = setting.value
+        return found
+
+    def in_force(self) -> list[tuple[Option, Setting]]:
+        """Every option with its setting."""
+        return [(option, self._setting(option)) for option in options().values()]
+
+    # -- what follows from it ---------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> Any:
+        """The policy, if one decides; a strategy from a stronger source takes its place."""
+        policy, strategy = self.given("policy"), self.given("strategy")
+        if policy is None or (strategy is not None and strategy.rank < policy.rank):
+            return None
+        return policy.value
+
+    @property
+    def strategy_expression(self) -> str:
+        """The strategy with the parameters that are set."""
+        return "rules" if self.policy is not None else self.expression_of(str(self["strategy"]))
+
+    def expression_of(self, strategy: str) -> str:
+        """A strategy expression, completed by the parameters that are set.
+
+        >>> source = from_environment({"EBBFLOW_STRATEGY_CAPACITY_HOLD_IN": "1m"})
+        >>> Configuration([source]).expression_of("capacity(budget_out=0.5)")
+        'capacity(budget_out=0.5, hold_in=1m)'
+        """
+        call, known = read_strategy(strategy), options()
+        more = {
+            key: known[f"strategy.{call.name}.{key}"].kind.write(value)
+            for key, value in self.section(f"strategy.{call.name}").items()
+            if key not in call.arguments
+        }
+        return str(replace(call, arguments={**call.arguments, **more}))
+
+    def make_strategy(self, estimators: Mapping[str, Estimator]) -> Strategy:
+        """The strategy, with the parameters that are set. Not for a policy."""
+        chosen = self["strategy"]
+        if not isinstance(chosen, str):
+            if estimators:
+                raise InputError("profiles are for a strategy by name; pass estimators to your own strategy")
+            made: Strategy = chosen
+            return made
+        return make_strategy(self.expression_of(chosen), estimators)
+
+    @property
+    def guard_settings(self) -> dict[str, dict[str, Any]]:
+        """Parameters of guards that are set, by guard."""
+        settings: dict[str, dict[str, Any]] = {}
+        for key, value in self.section("guards").items():
+            guard, dot, name = key.partition(".")
+            if dot:
+                settings.setdefault(guard, {})[name] = value
+        return settings
+
+    def make_guards(self, strategy: Strategy) -> tuple[Guard, ...]:
+        """The guards of a strategy, with the parameters and the added guards that are set."""
+        settings = self.guard_settings
+        added = [make_guard(each, settings) if isinstance(each, str) else each for each in self["guards.add"]]
+        return guards_for(strategy, settings, added)
+
+    @property
+    def grow_times(self) -> GrowTimes:
+        """The times of a scale-out."""
+        return GrowTimes(**arguments(GrowTimes, self.section("grow")))
+
+    @property
+    def shrink_times(self) -> ShrinkTimes:
+        """The times of a scale-in."""
+        return ShrinkTimes(**arguments(ShrinkTimes, self.section("shrink")))
+
+
+# -- the reference page ----------------------------------------------------------------------------------
+
+_INTRODUCTION = """# Options
+
+Generated by `make docs` from the declarations in the code. `ebbflow config show` prints the values in force and where
+each comes from.
+
+## Where to set an option
+
+If several sources set an option, the first of these wins:
+
+1. an argument of `ebbflow.attach`: its own, or `options={"shrink.deadline": "60s"}` for any key;
+2. the command line: `--slo …`, or `--set KEY=VALUE` for any key;
+3. the Spark configuration of the job: `--conf spark.ebbflow.KEY=VALUE`;
+4. the environment: `EBBFLOW_KEY`, in capitals, with `_` for `.` and `-`;
+5. a TOML file: `--config FILE`, else the file that `EBBFLOW_CONFIG` names, else `ebbflow.toml` in the working
+   directory;
+6. the default.
+
+Each option is decided on its own: a file may set the SLO and the environment a parameter of the strategy. With a
+policy its rules decide, so of `policy` and `strategy` the one from the stronger source is in force; setting both in one
+source is an error.
+
+```toml
+# ebbflow.toml
+executors = "1:20"
+slo = "freshness p95 <= 30s"
+
+[strategy]
+name = "capacity"       # without tables below it, strategy = "capacity" at the top will do
+
+[strategy.capacity]
+budget_out = 0.5
+
+[guards.cool-down]
+in = "30s"
+
+[shrink]
+deadline = "60s"
+```
+
+The same without a file: `--strategy 'capacity(budget_out=0.5)' --set guards.cool-down.in=30s --set
+shrink.deadline=60s`, or `EBBFLOW_STRATEGY_CAPACITY_BUDGET_OUT=0.5`, or
+`spark.ebbflow.strategy.capacity.budget_out=0.5`.
+
+Durations are written `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds. Python arguments in seconds end in
+`_s`. Lists are written with commas, and as arrays in TOML. Relative paths in a file start at its folder. An unknown
+key, a value of the wrong type or out of bounds is one line that names source and key, and exit code 2; in Python it is
+an `InputError`.
+
+`ebbflow simulate` uses `slo`, `strategy`, the parameters of strategies and those of guards. A scenario file counts as
+command line there.
+"""
+
+_TITLES = {"grow": "Scale-out", "shrink": "Scale-in", "guards": "Guards", "strategy": "Strategies"}
+
+
+def reference_page() -> str:
+    """docs/options.md: the built-in options, whatever else is installed."""
+    lines = [_INTRODUCTION, "## General", ""]
+    lines += ["| key | type | default | `attach` | command line | meaning |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| `{each.key}` | {each.kind.type_name} | {_default(each)} | `{each.argument}` | `{each.flag}` | "
+        f"{each.meaning} |"
+        for each in GENERAL
+    ]
+    title = ""
+    for table, factory in _sections():
+        parameters = declared(factory)
+        if not parameters or not factory.__module__.startswith("ebbflow."):
+            continue
+        if (top := _TITLES[table.partition(".")[0]]) != title:
+            title = top
+            lines += ["", f"## {title}"]
+        lines += [
+            "",
+            f"### `[{table}]`",
+            "",
+            "| key | type | default | bounds | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        for key, parameter in parameters.items():
+            kind = parameter.kind
+            bounds = kind.bounds if isinstance(kind, Number) else ""
+            default = _default(Option(key=key, kind=kind, default=parameter.default))
+            lines.append(f"| `{key}` | {kind.type_name} | {default} | {bounds} | {kind.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(option: Option) -> str:
+    text = option.written(option.default)
+    return f"`{text}`" if text else "none"

@@ -1,0 +1,126 @@
+"""``ebbflow config show``: every value in force and where it comes from; and configuration of other commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from console import ebbflow
+
+from ebbflow.options import options, reference_page
+
+SIMULATE = ("simulate", "--load", "constant(300)", "--seconds", "5m", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_option_is_shown_with_its_value_and_source(monkeypatch, capsys, folder) -> None:
+    (folder / "ebbflow.toml").write_text("slo = 'freshness p95 <= 9s'\n[shrink]\ndeadline = '60s'\n")
+    monkeypatch.setenv("EBBFLOW_CYCLE", "2s")
+    arguments = ("--set", "executors=2:4", "--conf", "spark.ebbflow.shrink.deadline=90s")
+    code, out, _ = ebbflow(monkeypatch, capsys, "config", "show", "--json", *arguments)
+    shown = {row["key"]: row for row in json.loads(out)}
+    assert code == 0
+    assert list(shown) == list(options())
+
+    def at(key: str) -> tuple[str, str, str]:
+        return shown[key]["value"], shown[key]["source"], shown[key]["where"]
+
+    assert at("executors") == ("2:4", "command line", "--set executors")
+    assert at("shrink.deadline") == ("1m30s", "Spark configuration", "spark.ebbflow.shrink.deadline")
+    assert at("cycle") == ("2s", "environment", "EBBFLOW_CYCLE")
+    assert at("slo") == ("freshness p95 <= 9s", "file", "ebbflow.toml, slo")
+    assert at("strategy") == ("capacity", "default", "")
+    assert shown["shrink.deadline"]["toml"] == "[shrink] deadline"
+    code, out, _ = ebbflow(monkeypatch, capsys, "config", "show", "--changed")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["slo", "cycle", "shrink.deadline"]
+    assert "EBBFLOW_CYCLE" in out
+
+
+def test_the_reference_page_is_printed(monkeypatch, capsys, folder) -> None:
+    code, out, _ = ebbflow(monkeypatch, capsys, "config", "reference")
+    assert (code, out) == (0, reference_page())
+
+
+@pytest.mark.parametrize("command", [("config", "show"), SIMULATE, ("submit", "job.py"), ("demo",)])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "[shrink]\ndeadlin = '60s'",
+            "ebbflow.toml, shrink.deadlin: there is no such option; did you mean 'shrink",
+        ),
+        ("slo = 30", "ebbflow.toml, slo: 30 is invalid"),
+        ("executors = '5:2'", "ebbflow.toml, executors: 5:2 has its minimum above its maximum"),
+        ("policy = 'a.toml'\nstrategy = 'hpa'", "contradict each other"),
+    ],
+)
+def test_bad_configuration_is_one_line_and_code_2(monkeypatch, capsys, folder, command, text, words) -> None:
+    (folder / "ebbflow.toml").write_text(text)
+    code, out, err = ebbflow(monkeypatch, capsys, *command)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_simulate_takes_parameters_of_strategies_and_guards(monkeypatch, capsys, folder) -> None:
+    def run(*arguments: str) -> list[dict]:
+        code, out, err = ebbflow(monkeypatch, capsys, *SIMULATE, *arguments)
+        assert code == 0, err
+        return json.loads(out)
+
+    plain = run()[0]
+    tight, hpa = run("--strategy", "capacity(budget_out=0.01, budget_in=0.005),hpa")
+    assert tight["strategy"] == "capacity(budget_out=0.01, budget_in=0.005)"
+    assert hpa["strategy"] == "hpa"
+    assert tight["node_seconds"] > plain["node_seconds"]
+    (folder / "ebbflow.toml").write_text("[strategy.capacity]\nbudget_out = 0.01\nbudget_in = 0.005\n")
+    from_file = run()[0]
+    assert from_file == tight
+    assert (
+        run("--strategy", "capacity(budget_out=0.4, budget_in=0.3)")[0]["node_seconds"]
+        == plain["node_seconds"]
+    )
+    (folder / "ebbflow.toml").write_text("slo = 'freshness p95 <= 7s'\nstrategy = 'static'\n")
+    assert run()[0]["strategy"] == "static"
+    (folder / "scenario.toml").write_text("strategy = 'hpa'\nload = 'constant(5)'\n")
+    assert run("scenario.toml")[0]["strategy"] == "hpa"
+
+
+def test_a_parameter_of_a_guard_reaches_the_simulated_loop(monkeypatch, capsys, folder) -> None:
+    step = (
+        *("simulate", "--load", "step(base=50, peak=2000, at=1m)", "--seconds", "4m", "--json"),
+        *("--strategy", "capacity", "--initial-nodes", "1"),
+    )
+    code, out, err = ebbflow(monkeypatch, capsys, *step)
+    assert code == 0, err
+    plain = json.loads(out)[0]
+    slow = ("--set", "guards.step-cap.out_factor=1", "--set", "guards.step-cap.out_nodes=1")
+    held = json.loads(ebbflow(monkeypatch, capsys, *step, *slow)[1])[0]
+    assert held["violation"] > plain["violation"]
+    assert held["reconfigurations"] > plain["reconfigurations"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--strategy", "capacity(budgetout=1)"), "did you mean 'budget_out'?"),
+        (("--strategy", "capacity(budget_out=7)"), "7 is invalid; it must be a number above 0 and at most 1"),
+        (("--strategy", "capacity(budget_out=0.5"), "close its bracket"),
+        (("--strategy", "capacity,capacity"), "is named twice"),
+        (("--set", "shrink.deadline=3s"), "does not apply to a simulation"),
+        (("--set", "guards.cool-down.out=soon"), "--set guards.cool-down.out: 'soon' is not a duration"),
+        (("--config", "none.toml"), "cannot read the configuration none.toml"),
+    ],
+)
+def test_bad_options_of_simulate_are_one_line(monkeypatch, capsys, folder, arguments, words) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, *SIMULATE, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
