@@ -75,7 +75,7 @@ def read(folder: Path, engine: str = MICRO_BATCH) -> list[NamedLoad]:
     """The busiest day of every trace in a folder, stretched to a peak that the most nodes of an engine can serve."""
     files = sorted(folder.glob("*.csv.gz")) if folder.is_dir() else []
     probe = Spec(engine=engine).scenario(Constant(level_per_s=1.0))
-    peak_per_s = round(PEAK_SHARE * float(probe.usual_rows_per_s(probe.engine)[-1]), 1)
+    peak_per_s = round(PEAK_SHARE * float(probe.mean_speed_rows_per_s(probe.engine)[-1]), 1)
     texts = []
     for file in files:
         section = SECTIONS.get(file.name.removesuffix(".csv.gz"))

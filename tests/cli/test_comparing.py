@@ -104,7 +104,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--lead-time", "never"], "is not a duration"),
         (["--cycle", "0s"], "at least 0.1s"),
         (["--noise", "-1"], "a spread from 0 to 2"),
-        (["--slots-per-node", "0"], "the fewest is 1"),
+        (["--slots-per-node", "0"], "they need at least 1"),
         (["--seconds", "-5"], "at least 1s"),
         (["--seconds", "inf"], "at least 1s"),
         (["--initial-nodes", "0"], "outside the limits 1:16"),

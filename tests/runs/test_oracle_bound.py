@@ -41,7 +41,7 @@ from ebbflow.targets.simulator import (
     SlowNode,
     Stage,
 )
-from ebbflow.targets.simulator.clusters import Cluster
+from ebbflow.targets.simulator.nodes import Cluster
 from ebbflow.workloads import Arrivals, parse_load
 
 SECONDS = 400.0
@@ -327,7 +327,7 @@ def test_the_oracle_counts_the_tasks_that_a_stage_can_be_given_not_those_it_has(
     cheapest = oracle_of(scenario, run)
     assert cheapest.feasible
     assert 1.4 * SECONDS < cheapest.node_seconds < scores.node_seconds
-    stuck = replace(scenario.engine, stages=(stages[0], replace(stages[1], most_tasks=1)))
+    stuck = replace(scenario.engine, stages=(stages[0], replace(stages[1], max_tasks=1)))
     assert not oracle_of(replace(scenario, engine=stuck), run).feasible
 
 

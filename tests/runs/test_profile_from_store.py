@@ -30,7 +30,7 @@ from ebbflow.runs.profiling.simulated import SimulatedPhase
 from ebbflow.runs.simulation import play
 from ebbflow.targets.simulator import NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
-from ebbflow.targets.simulator.engine import named_apart
+from ebbflow.targets.simulator.engine import with_qualified_names
 from ebbflow.targets.simulator.scenario import Tenant
 from ebbflow.workloads import parse_load
 
@@ -96,7 +96,8 @@ def test_of_two_queries_in_one_store_each_has_its_own_costs_and_operators(tmp_pa
         engine=SENTIMENT.micro_batch(noise=0.05), load=parse_load("sine(base=20, peak=80, period=3m)")
     )
     besides = {
-        costed.pipeline.name: Beside(named_apart(costed.pipeline)) for costed in (TOP_WORDS, SENTIMENT)
+        costed.pipeline.name: Beside(with_qualified_names(costed.pipeline))
+        for costed in (TOP_WORDS, SENTIMENT)
     }
 
     def hear(report: CycleReport) -> None:

@@ -123,5 +123,5 @@ def test_a_run_begins_with_the_nodes_that_its_first_minute_needs(rate: int, node
 @pytest.mark.parametrize("first", [0, 1, 9])
 def test_a_start_outside_the_limits_is_refused(first: int) -> None:
     # One below them would beat the cheapest schedule within them: nothing grows while nothing is measured.
-    with pytest.raises(InputError, match=f"{first} nodes at the start are outside the limits 2:8"):
+    with pytest.raises(InputError, match=f"{first} initial nodes are outside the limits 2:8"):
         Spec(load="constant(1)", seconds="1m", nodes="2:8", initial_nodes=first).scenario()

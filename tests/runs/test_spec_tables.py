@@ -79,7 +79,7 @@ def test_a_tenant_shares_the_nodes_and_is_counted_in_where_it_starts(tmp_path) -
     assert (tenant.engine.pipeline.name, tenant.engine.trigger_interval_s) == ("other-words", 10.0)
     assert str(tenant.load) == "constant(150)"
     assert made.first_nodes == 3 + 2, "300 / 0.75 needs 3, 150 / 0.75 = 200 needs 2"
-    assert not made.alone
+    assert not made.is_single
 
 
 def test_clusters_placement_link_and_queues_of_a_continuous_pipeline(tmp_path) -> None:
@@ -143,7 +143,7 @@ def test_nodes_of_unequal_speed_are_counted_by_what_they_do() -> None:
 
 @pytest.mark.parametrize("name", ["rough_day.toml", "two_clusters.toml"])
 def test_the_examples_are_sound(name: str) -> None:
-    assert not read_spec(EXAMPLES / name).scenario().alone
+    assert not read_spec(EXAMPLES / name).scenario().is_single
 
 
 BAD = [
@@ -158,7 +158,7 @@ BAD = [
     ('[[fault]]\nkind = "node-dies"\nat = 5\nnode = -1', "fault 1: node is -1; it must be a whole number"),
     (
         '[[fault]]\nkind = "node-dies"\nat = 5\ncluster = "west"',
-        "strikes cluster 'west'; there are: main",
+        "affects cluster 'west'; there are: main",
     ),
     (
         '[[fault]]\nkind = "metrics-missing"\nfrom = "5m"\nuntil = "4m"',
@@ -174,7 +174,7 @@ BAD = [
     ),
     (
         "node-speeds = []",
-        "node-speeds: node-speeds is []; it must be one speed or more from 1e-06 to 1e+06, like [1.0, 0.5]",
+        "node-speeds: node-speeds is []; it must be one or more speeds from 1e-06 to 1e+06, like [1.0, 0.5]",
     ),
     ("node-speeds = [1, 0]", "node-speeds: node-speeds is [1, 0]; it must be"),
     ('node-speeds = "fast"', "expected `array`, got `str`; write it like node-speeds = [1.0, 0.5]"),
@@ -194,7 +194,7 @@ BAD = [
     ("[cluster.main]\ninitial-nodes = 2", "cluster: 'main' is the cluster that the keys at the top describe"),
     (
         "[cluster.west]\ninitial-nodes = -2",
-        "cluster west: -2 nodes at the start of a cluster; the fewest is 0",
+        "cluster west: a cluster with -2 initial nodes; the minimum is 0",
     ),
     ("[cluster.west]\nslot-per-node = 2", "cluster west 'slot-per-node': did you mean 'slots-per-node'?"),
     ('[placement]\nreader = "west"', "operator 'reader' is placed in cluster 'west'; there are: main"),
@@ -216,7 +216,7 @@ BAD = [
         'queues: bound is 0; it must be rows, like 5000, or "none"',
     ),
     ('engine = "continuous"\n[queues]\nbound = "all"', 'write it like bound = 5000, or "none"'),
-    ("initial-nodes = 0", "0 nodes at the start are outside the limits"),
+    ("initial-nodes = 0", "0 initial nodes are outside the limits"),
 ]
 
 

@@ -80,7 +80,7 @@ def _surroundings(made: Scenario) -> list[str]:
         )
     if made.clusters:
         notes.append(f"Nodes are those of all clusters: main, {', '.join(made.clusters)}.")
-    if not made.alone:
+    if not made.is_single:
         notes.append("Hindsight knows one pipeline on one cluster, so here there is none to compare with.")
     if made.faults:
         happen = "1 fault happens" if len(made.faults) == 1 else f"{len(made.faults)} faults happen"

@@ -26,9 +26,8 @@ from ebbflow.runs.oracle import Oracle, cheapest_schedule
 from ebbflow.runs.stored_run import ARRIVED, LOST, NODES, PROCESSED
 from ebbflow.strategies import make_strategy, read_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean
-from ebbflow.targets.simulator.engine import Work
+from ebbflow.targets.simulator.engine import Inflow, Work
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
-from ebbflow.targets.simulator.inflow import Inflow
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.targets.simulator.target import SimulatorTarget
 

@@ -30,7 +30,7 @@ from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
-from ebbflow.targets.simulator.continuous.engine import Continuous
+from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
 from ebbflow.workloads import parse_load

@@ -1,4 +1,4 @@
-"""Small simulated worlds for the tests of the simulator."""
+"""Builders of small simulated worlds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, SimulatorTarget, Stage
-from ebbflow.targets.simulator.inflow import Inflow
-from ebbflow.targets.simulator.nodes.pool import NodePool
+from ebbflow.targets.simulator.engine import Inflow
+from ebbflow.targets.simulator.nodes import NodePool
 from ebbflow.workloads import Arrivals, parse_load
 
 
@@ -30,7 +30,7 @@ def query(*stages: Stage, **more: Any) -> MicroBatch:
 
 
 def one_operator(service_per_s: float = 5.0, **more: Any) -> Continuous:
-    """λ in, μ out: the operator of Rules §5.2, without the time that a rebalance takes."""
+    """The operator of Rules §5.2 with service rate μ, without the pause of a rebalance."""
     more = {"pause_s": (0.0, 0.0), **more}
     return Continuous(pipeline=Pipeline.chain("p", "work"), row_cost_s={"work": 1 / service_per_s}, **more)
 
@@ -43,7 +43,7 @@ def world(engine: Any, load: str, nodes: int = 1, **more: Any) -> tuple[Simulato
 
 
 class Keep(Strategy):
-    """A strategy that changes nothing."""
+    """A strategy that keeps the planned layout."""
 
     name = "keep"
 
@@ -51,10 +51,10 @@ class Keep(Strategy):
         return Decision(wanted=snapshot.planned, reason="keep")
 
 
-class ByTheClock(Strategy):
-    """A strategy that wants given nodes from given times on."""
+class ScheduledNodes(Strategy):
+    """A strategy that sets given numbers of nodes at given times."""
 
-    name = "by-the-clock"
+    name = "scheduled"
 
     def __init__(self, *plan: tuple[float, int]) -> None:
         self._plan = plan
@@ -62,13 +62,13 @@ class ByTheClock(Strategy):
     def decide(self, snapshot: Snapshot) -> Decision:
         wanted = [nodes for from_s, nodes in self._plan if from_s <= snapshot.now_s]
         nodes = wanted[-1] if wanted else snapshot.planned.main_nodes
-        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="it is time")
+        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="scheduled")
 
 
 def shared_world(
     *pipelines: tuple[Any, str], nodes: int = 1, **more: Any
 ) -> tuple[SimulatorTarget, ManualClock]:
-    """Several pipelines, each with its load, on the same nodes."""
+    """Several pipelines with their loads on the same nodes."""
     clock = ManualClock()
     kind = more.pop("kind", NodeKind())
     (engine, load), *others = pipelines

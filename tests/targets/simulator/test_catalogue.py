@@ -20,7 +20,7 @@ def test_a_simulated_pipeline_has_the_operators_of_the_application(
     assert costed.row_cost_s.keys() == set(operators)
 
 
-def test_sentiment_keeps_nothing_between_tweets() -> None:
+def test_sentiment_is_stateless() -> None:
     costed = PIPELINES["sentiment"]
     assert not costed.state_mb
     assert not any(operator.stateful for operator in costed.pipeline.operators)

@@ -1,4 +1,4 @@
-"""Queues grow by what comes and is not served; stops, drains and failures are accounted for."""
+"""Queues, rebalances, drains and failed rows of the continuous engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def queue_after(seconds: float, target, clock) -> float:
     return target.work().waiting
 
 
-def test_the_queue_grows_by_what_comes_and_is_not_served() -> None:
+def test_the_queue_grows_by_the_rows_that_are_not_served() -> None:
     target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
     assert [queue_after(20.0, target, clock) for _ in range(4)] == pytest.approx([100, 200, 300, 400])
 
 
-def test_scale_out_of_the_rules_seed() -> None:
+def test_scale_out_as_in_the_rules_thesis() -> None:
     """Rules §5.2: λ 10, μ 5; the queue passes 300 at 60 s; with two instances it stays level."""
     target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
     assert queue_after(60.0, target, clock) == pytest.approx(300.0)
@@ -39,14 +39,14 @@ def test_scale_out_of_the_rules_seed() -> None:
     assert queue_after(30.0, target, clock) == pytest.approx(450.0)
 
 
-def test_extra_capacity_of_the_rules_seed_drains_at_five_a_second() -> None:
+def test_extra_capacity_drains_the_queue_as_in_the_rules_thesis() -> None:
     target, clock = world(one_operator(5.0), "constant(10)", kind=NodeKind(slots=4))
     queue_after(90.0, target, clock)
     target.apply(Layout.of(1, work=3))
     assert queue_after(30.0, target, clock) == pytest.approx(450.0 - 5 * 30)
 
 
-def test_of_two_operators_only_the_slow_one_has_a_queue() -> None:
+def test_only_the_slow_one_of_two_operators_has_a_queue() -> None:
     engine = Continuous(
         pipeline=Pipeline.chain("p", "quick", "slow"), row_cost_s={"quick": 1 / 20, "slow": 1 / 5}
     )
@@ -73,27 +73,27 @@ def test_a_rebalance_stops_the_world_for_five_to_eight_seconds() -> None:
 
 @pytest.mark.parametrize("cycle_s", [10.0, 10.5, 3.5, 0.75])
 @pytest.mark.parametrize("plan", [Layout.of(2, work=2), Layout.of(3), Layout.of(1)])
-def test_the_first_second_after_an_order_is_the_first_to_stop(plan: Layout, cycle_s: float) -> None:
+def test_a_rebalance_begins_with_the_first_second_after_the_request(plan: Layout, cycle_s: float) -> None:
     kind = NodeKind(slots=4, lead_time_s=0.0)
     target, clock = world(one_operator(100.0, pause_s=(5.0, 5.0)), "constant(10)", nodes=2, kind=kind)
     while clock.now_s() < 10.0:
         clock.advance(cycle_s)
         target.observe()
-    ordered_s = clock.now_s()
+    requested_s = clock.now_s()
     target.apply(plan)
     while clock.now_s() < 25.0:
         clock.advance(cycle_s)
         target.observe()
-    stops_s = math.ceil(ordered_s)
+    stops_s = math.ceil(requested_s)
     done = target.processed().values
     assert done[stops_s] == done[stops_s + 5] == 10.0 * stops_s
     assert done[stops_s + 6] == 10.0 * (stops_s + 6)
     paid_for = 2 * stops_s + plan.main_nodes * (25 - stops_s)
-    from_asking = max(0, plan.main_nodes - 2) * (stops_s - ordered_s)
-    assert target.held().integral(0.0, 25.0) == paid_for + from_asking
+    from_request = max(0, plan.main_nodes - 2) * (stops_s - requested_s)
+    assert target.held().integral(0.0, 25.0) == paid_for + from_request
 
 
-def test_moving_state_takes_its_time() -> None:
+def test_a_rebalance_includes_the_transfer_of_state() -> None:
     def stop_s(state_mb: float) -> float:
         engine = one_operator(50.0, state_mb={"work": state_mb}, transfer_mb_per_s=10.0)
         target, clock = world(engine, "constant(10)", kind=NodeKind(slots=4))
@@ -148,7 +148,7 @@ def test_rows_beyond_the_bound_of_a_queue_fail() -> None:
     target.observe()
     work = target.work()
     assert (work.processed, work.waiting, work.failed) == pytest.approx((500.0, 50.0, 450.0))
-    # From the tenth second on the queue is full: of the ten rows of each second the first five get in.
+    # From the tenth second on the queue is full: the first five of the ten rows of each second get in.
     lost = target.lost(100.0)
     assert lost.interpolated(np.array([10.0, 10.5, 11.0, 11.5, 12.0])).tolist() == pytest.approx(
         [0, 0, 5, 5, 10]
@@ -173,11 +173,11 @@ def test_a_row_that_one_of_two_sinks_lost_is_not_processed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "at_the_end"), [(None, (5000.0, 5000.0, 0.0)), (100.0, (5000.0, 100.0, 4900.0))]
+    ("bound", "expected"), [(None, (5000.0, 5000.0, 0.0)), (100.0, (5000.0, 100.0, 4900.0))]
 )
-@pytest.mark.parametrize("much", [1.0, 10.0])
-def test_a_row_is_through_a_join_when_its_slowest_branch_is(bound, at_the_end, much) -> None:
-    # 100 rows/s; slow does 50 of them, fast all, and sends on one row or ten for each
+@pytest.mark.parametrize("selectivity", [1.0, 10.0])
+def test_a_row_passes_a_join_with_its_slowest_branch(bound, expected, selectivity) -> None:
+    # 100 rows/s; slow processes 50 of them, fast all, with one or ten output rows for each
     engine = Continuous(
         pipeline=Pipeline(
             name="join",
@@ -185,7 +185,7 @@ def test_a_row_is_through_a_join_when_its_slowest_branch_is(bound, at_the_end, m
             streams=(
                 Stream(source="read", target="fast"),
                 Stream(source="read", target="slow"),
-                Stream(source="fast", target="sink", selectivity=much),
+                Stream(source="fast", target="sink", selectivity=selectivity),
                 Stream(source="slow", target="sink"),
             ),
         ),
@@ -195,13 +195,13 @@ def test_a_row_is_through_a_join_when_its_slowest_branch_is(bound, at_the_end, m
     target, clock = world(engine, "constant(100)", kind=NodeKind(slots=4))
     clock.advance(100.0)
     work = target.work()
-    assert (work.processed, work.waiting, work.failed) == pytest.approx(at_the_end)
+    assert (work.processed, work.waiting, work.failed) == pytest.approx(expected)
     assert target.processed().values.tolist() == pytest.approx([50.0 * s for s in range(101)])
-    assert target.lost(100.0).values[-1] == pytest.approx(at_the_end[2])
+    assert target.lost(100.0).values[-1] == pytest.approx(expected[2])
 
 
-def test_behind_a_join_that_is_slow_the_join_tells() -> None:
-    # two rows at the sink for each of 10 source rows/s, of which it does 10 a second
+def test_a_slow_join_determines_the_processed_rows() -> None:
+    # 10 source rows/s make 20 rows/s at the sink, which processes 10
     engine = Continuous(
         pipeline=diamond_of(1.0, 1.0), row_cost_s={"a": 0.001, "b": 0.001, "c": 0.001, "d": 0.1}
     )
@@ -210,7 +210,7 @@ def test_behind_a_join_that_is_slow_the_join_tells() -> None:
     assert target.work().processed == pytest.approx(500.0)
 
 
-def test_of_two_sources_the_slow_one_tells() -> None:
+def test_the_slow_one_of_two_sources_determines_the_processed_rows() -> None:
     engine = Continuous(
         pipeline=Pipeline(
             name="two",
@@ -239,7 +239,7 @@ def test_a_dead_node_takes_its_instances_with_it_until_the_rebalance() -> None:
     left = target.processed().values
     assert left[50] - left[40] == pytest.approx(200.0)
     assert left[52] - left[50] <= 20.0
-    assert left[120] - left[110] == pytest.approx(200.0)  # a replacement has come
+    assert left[120] - left[110] == pytest.approx(200.0)  # the replacement has joined
 
 
 def diamond_of(left: float, right: float) -> Pipeline:
@@ -266,7 +266,7 @@ diamond = diamond_of(2.0, 0.5)
     changes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=6),
 )
 @settings(max_examples=50, deadline=None)
-def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pending, changes) -> None:
+def test_rows_are_conserved_under_any_changes(pipeline, cost_ms, bound, pending, changes) -> None:
     engine = Continuous(
         pipeline=pipeline, row_cost_s={n: ms / 1000 for n, ms in zip("abcd", cost_ms, strict=True)},
         queue_bound_rows=bound, max_pending_rows=pending, noise=0.1,
@@ -281,15 +281,15 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
     flow, work = target._world.flow, target.work()
     arrived = target.arrived(clock.now_s()).values[-1]
     assert work.processed + work.waiting + work.failed == pytest.approx(arrived)
-    # no operator has done less than its share of what is through
+    # no operator has done less than its share of the processed rows
     for done, vertex in zip(flow.done, flow.vertices, strict=True):
         assert done >= work.processed * vertex.per_source_row - 1e-6
-    # at every operator: what entered is done, waits or failed
+    # at every operator, the rows that entered are done, waiting or failed
     for i, vertex in enumerate(flow.vertices):
         entered = sum(flow.done[j] * selectivity for j, selectivity in vertex.streams)
         entered += 0.0 if vertex.streams else arrived
         assert flow.done[i] + flow.queue[i] + flow.failed[i] == pytest.approx(entered)
-    # what is lost had arrived, and what is processed is among the rest
+    # lost rows had arrived, and processed rows are among the others
     done, lost = target.processed(), target.lost(clock.now_s())
     survived = target.arrived(clock.now_s()).minus(lost)
     assert done.values[-1] == pytest.approx(work.processed)
@@ -300,7 +300,7 @@ def test_rows_are_conserved_whatever_is_changed(pipeline, cost_ms, bound, pendin
     assert (done.values <= survived.interpolated(done.times_s) + 1e-6).all()
 
 
-def test_instances_are_dealt_evenly() -> None:
+def test_instances_are_assigned_evenly() -> None:
     placement = even([5, 3, 4], 4)
     assert [sum(row) for row in placement] == [5, 3, 4]
     per_node = [sum(row[n] for row in placement) for n in range(4)]

@@ -1,4 +1,4 @@
-"""Batches take what the formula says, take only rows that are there, and lose none."""
+"""Batches follow the formula, read only rows that have arrived, and lose none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Operator, Pipeline
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import MicroBatch, NodeDies, NodeKind, SlowNode, Stage
-from ebbflow.targets.simulator.micro_batch.slots import Slots, StageAtWork
+from ebbflow.targets.simulator.micro_batch.slots import RunningStage, Slots
 from ebbflow.targets.simulator.nodes import Node
 
 costs = st.floats(0.0, 0.05)
@@ -24,7 +24,7 @@ stages = st.lists(
 
 @given(stages=stages, slots=st.integers(1, 30), rate=st.integers(1, 500), driver_s=st.floats(0.0, 2.0))
 @settings(max_examples=60, deadline=None)
-def test_a_batch_takes_what_the_formula_says(
+def test_a_batch_takes_as_long_as_the_formula_says(
     stages: list[Stage], slots: int, rate: int, driver_s: float
 ) -> None:
     engine = query(*stages, driver_s=driver_s)
@@ -39,22 +39,22 @@ def test_a_batch_takes_what_the_formula_says(
 
 
 def end_of_stage(start_s: float, tasks_s: list[float], nodes: int, joins_s: list[float] = ()) -> float:
-    """When a stage ends on single-slot nodes, some of which join later."""
+    """The end of a stage on single-slot nodes, some of which join later."""
     there = pool(nodes)
     for number, join_s in enumerate(joins_s):
-        there._alive.append(Node(number=nodes + number, asked_s=0.0, join_s=join_s, speed=1.0))
-    slots, stage = Slots(there), StageAtWork((start_s, 0), [(seconds, 1) for seconds in tasks_s])
+        there._alive.append(Node(number=nodes + number, requested_s=0.0, join_s=join_s, speed=1.0))
+    slots, stage = Slots(there), RunningStage((start_s, 0), [(seconds, 1) for seconds in tasks_s])
     slots.submit(start_s, stage)
     at_s = start_s
     while not stage.done:
-        at_s = slots.next_s()
-        slots.step(at_s)
-        slots.hand_out(at_s)
+        at_s = slots.next_event_s()
+        slots.end_tasks(at_s)
+        slots.assign_tasks(at_s)
     return at_s
 
 
 @given(task_s=st.floats(0.01, 5.0), tasks=st.integers(1, 30), slots=st.integers(1, 12))
-def test_one_by_one_is_as_long_as_the_formula(task_s: float, tasks: int, slots: int) -> None:
+def test_tasks_one_by_one_take_as_long_as_the_formula_says(task_s: float, tasks: int, slots: int) -> None:
     end_s = end_of_stage(3.0, [task_s] * tasks, slots)
     assert end_s == pytest.approx(3.0 + -(-tasks // slots) * task_s)
 
@@ -84,16 +84,16 @@ def test_more_slots_never_make_a_batch_longer(stages: list[Stage], rows: int) ->
     nodes=st.integers(1, 4),
     limit=st.sampled_from([None, 100, 1000]),
     noise=st.sampled_from([0.0, 0.3]),
-    looks_s=st.lists(st.floats(0.1, 40.0), min_size=1, max_size=12),
+    intervals_s=st.lists(st.floats(0.1, 40.0), min_size=1, max_size=12),
 )
 @settings(max_examples=60, deadline=None)
 def test_rows_are_conserved_and_never_taken_before_they_arrive(
-    load: str, nodes: int, limit: int | None, noise: float, looks_s: list[float]
+    load: str, nodes: int, limit: int | None, noise: float, intervals_s: list[float]
 ) -> None:
     engine = query(Stage(tasks=8, per_task_s=0.01, per_row_s=0.01), noise=noise, read_limit_rows=limit)
     target, clock = world(engine, load, nodes)
     arrivals, taken = inflow(load).arrivals, 0
-    for seconds in looks_s:
+    for seconds in intervals_s:
         clock.advance(seconds)
         seen, work = target.observe(), target.work()
         assert work.processed + work.waiting + work.failed == pytest.approx(
@@ -107,9 +107,9 @@ def test_rows_are_conserved_and_never_taken_before_they_arrive(
         taken = rows
 
 
-def test_a_stage_is_not_given_more_tasks_than_it_can_have() -> None:
+def test_a_stage_never_gets_more_than_its_maximum_of_tasks() -> None:
     pipeline = Pipeline.chain("q", "read", Operator(name="rank", boundary=True))
-    stages = (Stage(tasks=8, per_row_s=0.001), Stage(tasks=1, per_row_s=0.001, operator="rank", most_tasks=2))
+    stages = (Stage(tasks=8, per_row_s=0.001), Stage(tasks=1, per_row_s=0.001, operator="rank", max_tasks=2))
     target, clock = world(MicroBatch(pipeline=pipeline, stages=stages), "constant(100)", 4)
     clock.advance(20.0)
     outcome = target.apply(Layout.of(4, rank=9))
@@ -117,12 +117,12 @@ def test_a_stage_is_not_given_more_tasks_than_it_can_have() -> None:
     clock.advance(60.0)
     seen = target.observe()
     assert (seen.batches[-1].stages[1].tasks, seen.layout.parallelism) == (2, {"rank": 2})
-    assert target.apply(Layout.of(4, rank=9)).note == "", "nothing to restart for"
-    with pytest.raises(InputError, match="more than its most, 2"):
-        Stage(tasks=3, operator="rank", most_tasks=2)
+    assert target.apply(Layout.of(4, rank=9)).note == "", "no restart is needed"
+    with pytest.raises(InputError, match="exceeds its maximum of 2"):
+        Stage(tasks=3, operator="rank", max_tasks=2)
 
 
-def test_who_looks_how_often_does_not_change_what_happens() -> None:
+def test_results_do_not_depend_on_how_often_the_target_is_observed() -> None:
     def commits(every_s: float) -> list[float]:
         target, clock = world(query(Stage(tasks=8, per_row_s=0.03), noise=0.4), "constant(100)", 3)
         while clock.now_s() < 300:
@@ -133,7 +133,7 @@ def test_who_looks_how_often_does_not_change_what_happens() -> None:
     assert commits(1.0) == commits(10.0) == commits(300.0)
 
 
-def test_a_batch_starts_at_its_trigger_or_at_once_when_the_one_before_was_late() -> None:
+def test_a_batch_starts_at_its_trigger_or_at_once_after_a_late_one() -> None:
     target, clock = world(query(Stage(tasks=1, per_row_s=0.011), driver_s=0.0), "constant(100)")
     clock.advance(60.0)
     starts = [b.started_s for b in target.observe().batches]
@@ -144,7 +144,7 @@ def test_a_batch_starts_at_its_trigger_or_at_once_when_the_one_before_was_late()
                                                                 45.0, 50.0, 55.0]  # fmt: skip
 
 
-def test_nothing_arrives_and_no_batch_runs() -> None:
+def test_no_batch_runs_while_nothing_arrives() -> None:
     target, clock = world(query(Stage(tasks=1, per_row_s=0.001)), "step(base=0, peak=10, at=1h)")
     clock.advance(3600.0)
     assert target.observe().queries == {"q": None}
@@ -152,19 +152,19 @@ def test_nothing_arrives_and_no_batch_runs() -> None:
     assert [b.started_s for b in target.observe().batches] == [3610.0, 3615.0, 3620.0]
 
 
-def test_a_node_that_joins_within_a_batch_helps_it() -> None:
+def test_a_node_that_joins_during_a_batch_takes_tasks() -> None:
     target, clock = world(
         query(Stage(tasks=10, per_task_s=1.0), driver_s=0.0), "constant(10)", kind=NodeKind(lead_time_s=3.0)
     )
     clock.advance(5.0)
     target.observe()
-    target.apply(Layout.of(2))  # joins at 8 s: three are done, four rounds of two for the rest
+    target.apply(Layout.of(2))  # joins at 8 s: three tasks are done, four waves of two for the rest
     clock.advance(20.0)
     target.observe()
     assert target.processed().times_s[1] == pytest.approx(12.0)
 
 
-def test_a_read_limit_leaves_rows_behind_and_says_so() -> None:
+def test_a_read_limit_leaves_a_backlog_that_is_reported() -> None:
     target, clock = world(query(Stage(tasks=1, per_row_s=0.001), read_limit_rows=200), "constant(100)")
     clock.advance(21.0)
     batches = target.observe().batches

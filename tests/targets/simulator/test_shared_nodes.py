@@ -1,4 +1,4 @@
-"""Several pipelines on the same nodes: who gets slots and cores, and that each keeps its own books."""
+"""Several pipelines on the same nodes: how they share slots and cores, and separate accounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first_commits(target, clock, seconds: float = 30.0) -> dict[str, float]:
     return {name: float(target.processed(name).times_s[1]) for name in target.pipelines}
 
 
-# -- slots: the batch that began first goes first ----------------------------------------------------
+# -- slots: the batch that started first has priority -------------------------------------------------
 
 
 def test_a_second_query_waits_until_the_first_has_started_its_last_task() -> None:
@@ -34,7 +34,7 @@ def test_a_second_query_waits_until_the_first_has_started_its_last_task() -> Non
     assert first_commits(target, clock) == pytest.approx({"a": 7.0, "b": 9.0})
 
 
-def test_it_takes_the_slot_that_the_last_wave_leaves_free() -> None:
+def test_a_second_query_takes_the_slot_that_the_last_wave_leaves_free() -> None:
     three = Stage(tasks=3, per_task_s=1.0)
     target, clock = shared_world(
         (named_query("a", three), "constant(10)"), (named_query("b", three), "constant(10)"), nodes=2
@@ -43,14 +43,14 @@ def test_it_takes_the_slot_that_the_last_wave_leaves_free() -> None:
     assert first_commits(target, clock) == pytest.approx({"a": 7.0, "b": 8.0})
 
 
-def test_a_later_stage_of_an_older_batch_goes_before_tasks_that_have_waited_longer() -> None:
+def test_a_later_stage_of_an_older_batch_goes_first() -> None:
     two = Stage(tasks=2, per_task_s=1.0)
     target, clock = shared_world(
         (named_query("a", two, two), "constant(10)"),
         (named_query("b", Stage(tasks=4, per_task_s=1.0), driver_s=0.5), "constant(10)"),
         nodes=2,
     )
-    # b is ready at 5.5 s; at 6 s the slots get free, and the second stage of a takes them.
+    # b is ready at 5.5 s; at 6 s the slots become free, and the second stage of a takes them.
     assert first_commits(target, clock) == pytest.approx({"a": 7.0, "b": 9.0})
 
 
@@ -66,7 +66,7 @@ def test_the_wall_time_of_a_stage_is_counted_from_its_first_task() -> None:
     assert batch.stages[0].task_time_s == pytest.approx(4.0)
 
 
-def test_a_task_lost_with_its_node_runs_again_before_the_other_query_gets_the_slot() -> None:
+def test_a_lost_task_runs_again_before_the_other_query_gets_the_slot() -> None:
     two = Stage(tasks=2, per_task_s=2.0)
     target, clock = shared_world(
         (named_query("a", two), "constant(10)"),
@@ -93,7 +93,7 @@ def test_an_older_batch_on_a_leaving_node_gets_the_next_free_slot_of_the_one_tha
     assert first_commits(target, clock) == pytest.approx({"a": 10.5, "b": 18.5})
 
 
-def test_beside_a_query_to_which_nothing_comes_all_is_as_alone() -> None:
+def test_a_query_without_rows_does_not_affect_the_other() -> None:
     work = Stage(tasks=8, per_task_s=0.1, per_row_s=0.02)
     shared, clock = shared_world(
         (named_query("a", work, noise=0.2), "sine(base=10, peak=200, period=2m)"),
@@ -145,7 +145,7 @@ queries = st.lists(
     dies_s=st.floats(5.0, 100.0),
 )
 @settings(max_examples=40, deadline=None)
-def test_rows_and_slots_are_conserved_whoever_shares_them(made, kind, changes, dies_s) -> None:
+def test_rows_and_slot_time_are_conserved_with_shared_nodes(made, kind, changes, dies_s) -> None:
     pipelines = [
         (
             named_query(f"q{n}", *stages, driver_s=driver_s, trigger_interval_s=trigger_s, noise=noise),
@@ -169,7 +169,7 @@ def test_rows_and_slots_are_conserved_whoever_shares_them(made, kind, changes, d
     assert spent_s <= paid_s + 1e-6
 
 
-# -- cores: each gets the same share of what it wants ------------------------------------------------
+# -- cores: each instance gets the same share of what it wants -----------------------------------------
 
 
 def rates(target, clock, seconds: float) -> dict[str, float]:
@@ -179,21 +179,21 @@ def rates(target, clock, seconds: float) -> dict[str, float]:
     return {name: (target.work(name).processed - before[name]) / seconds for name in target.pipelines}
 
 
-def test_two_that_want_more_than_the_core_halve_it() -> None:
+def test_two_pipelines_that_saturate_a_core_get_half_each() -> None:
     target, clock = shared_world(
         (named_operator("a"), "constant(100)"), (named_operator("b"), "constant(100)")
     )
     assert rates(target, clock, 100.0) == pytest.approx({"a": 5.0, "b": 5.0})
 
 
-def test_one_that_wants_little_keeps_up_beside_one_that_wants_all() -> None:
+def test_a_light_pipeline_keeps_up_beside_one_that_saturates_the_core() -> None:
     target, clock = shared_world((named_operator("a"), "constant(2)"), (named_operator("b"), "constant(100)"))
     clock.advance(100.0)
     assert rates(target, clock, 100.0) == pytest.approx({"a": 2.0, "b": 8.0}, rel=1e-6)
 
 
-def test_instances_are_dealt_on_where_the_pipeline_before_ended() -> None:
-    """One instance each, two nodes: side by side, not on top of each other."""
+def test_assignment_continues_after_the_instances_of_the_previous_pipeline() -> None:
+    """One instance each on two nodes: one per node."""
     target, clock = shared_world(
         (named_operator("a"), "constant(100)"), (named_operator("b"), "constant(100)"), nodes=2
     )
@@ -203,7 +203,7 @@ def test_instances_are_dealt_on_where_the_pipeline_before_ended() -> None:
     assert [r.value for r in readings if r.metric is Metric.NODE_CPU] == pytest.approx([1.0, 1.0])
 
 
-def test_the_rebalance_of_one_does_not_stop_the_other() -> None:
+def test_a_rebalance_of_one_pipeline_does_not_stop_the_other() -> None:
     target, clock = shared_world(
         (named_operator("a", pause_s=(6.0, 6.0)), "constant(5)"),
         (named_operator("b", pause_s=(6.0, 6.0)), "constant(5)"),
@@ -217,8 +217,8 @@ def test_the_rebalance_of_one_does_not_stop_the_other() -> None:
     assert (target.work("a").processed, target.work("b").processed) == pytest.approx((100.0, 125.0))
 
 
-def test_a_node_leaves_when_the_last_of_the_pipelines_has_stopped() -> None:
-    """a drains for 10 s (a long queue before its second operator), b at once; both use the node that goes."""
+def test_a_node_is_released_when_the_last_pipeline_on_it_has_stopped() -> None:
+    """a drains for 10 s (a long queue before its second operator), b at once; both use the leaving node."""
     slow = Continuous(
         pipeline=Pipeline.chain("a", "read", "slow"),
         row_cost_s={"read": 0.001, "slow": 1.0},
@@ -268,11 +268,11 @@ def test_cpu_and_rows_are_conserved(cost_ms, noise, changes) -> None:
     assert spent_s <= most * target.at_work().integral(0.0, clock.now_s()) * 2 + 1e-6
 
 
-# -- what is seen and told ---------------------------------------------------------------------------
+# -- observations ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
-def test_each_is_read_by_its_name_and_all_are_read_as_one(engine: str) -> None:
+def test_pipelines_are_read_by_name_and_together(engine: str) -> None:
     scenario = Scenario(
         engine=built_in_engine("top-words", engine),
         load=parse_load("constant(100)"),
@@ -283,20 +283,20 @@ def test_each_is_read_by_its_name_and_all_are_read_as_one(engine: str) -> None:
     clock = ManualClock()
     target = scenario.target(clock)
     clock.advance(60.0)
-    seen = target.observe()
-    assert list(seen.queries) == ["top-words", "sentiment"]
-    assert seen.pipeline.name == "top-words + sentiment"
-    assert {"top-words/reader", "sentiment/reader"} <= set(seen.pipeline.sources)
-    assert set(seen.layout.parallelism) <= set(seen.pipeline.order)
-    rate = {r.subject: r.value for r in seen.readings if r.metric is Metric.ARRIVAL_RATE}
+    observed = target.observe()
+    assert list(observed.queries) == ["top-words", "sentiment"]
+    assert observed.pipeline.name == "top-words + sentiment"
+    assert {"top-words/reader", "sentiment/reader"} <= set(observed.pipeline.sources)
+    assert set(observed.layout.parallelism) <= set(observed.pipeline.order)
+    rate = {r.subject: r.value for r in observed.readings if r.metric is Metric.ARRIVAL_RATE}
     assert rate == pytest.approx({"top-words": 100.0, "sentiment": 200.0, "top-words + sentiment": 300.0})
-    fresh = {r.subject: r.value for r in seen.readings if r.metric is Metric.FRESHNESS}
+    fresh = {r.subject: r.value for r in observed.readings if r.metric is Metric.FRESHNESS}
     assert fresh["top-words + sentiment"] == max(fresh["top-words"], fresh["sentiment"])
-    assert [b.ended_s for b in seen.batches] == sorted(b.ended_s for b in seen.batches)
+    assert [b.ended_s for b in observed.batches] == sorted(b.ended_s for b in observed.batches)
     assert target.work().processed == target.work("top-words").processed + target.work("sentiment").processed
 
 
-def test_what_does_not_fit_together_is_said_at_once() -> None:
+def test_pipelines_that_cannot_share_nodes_are_refused() -> None:
     with pytest.raises(InputError, match="two pipelines are named 'a'"):
         shared_world((named_operator("a"), "constant(1)"), (named_operator("a"), "constant(1)"))
     with pytest.raises(InputError, match="Continuous and MicroBatch cannot share"):

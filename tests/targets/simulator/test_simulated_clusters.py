@@ -1,4 +1,4 @@
-"""Clusters of different nodes, streams between them, and what it costs to move."""
+"""Clusters of different nodes, streams between them, and the cost of moving operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDE = Link(mb_per_s=1e6)
 
 
 def chain(*costs_s: float, **more) -> Continuous:
-    """Operators a → b → …, each with its cost."""
+    """Operators a → b → … with the given costs."""
     names = "abcd"[: len(costs_s)]
     more = {"pause_s": (5.0, 5.0), **more}
     return Continuous(
@@ -47,12 +47,12 @@ def test_each_cluster_has_the_cores_and_speed_of_its_own_nodes() -> None:
     for placement, expected in (({}, 5.0), ({"b": "west"}, 5.0), ({"a": "west", "b": "west"}, 2.5)):
         target, clock = world(chain(0.1, 0.1), "constant(100)", clusters=west, placement=placement, link=WIDE)
         clock.advance(200.0)
-        # alone on a core of speed 1 both get a half; apart, b has a core of half the speed for itself
+        # on one core of speed 1 each gets half; apart, b has its own core of half the speed
         assert rate(target, clock) == pytest.approx(expected, rel=0.02)
 
 
-def test_a_stream_between_clusters_carries_what_the_link_does() -> None:
-    """10 kB/s at 1 kB a row: 10 rows/s of the 40 that come; the rest waits before the wire."""
+def test_a_stream_between_clusters_is_limited_by_the_link() -> None:
+    """10 kB/s at 1 kB per row: 10 of 40 rows/s; the rest waits before the link."""
     target, clock = world(
         chain(0.001, 0.001), "constant(40)", clusters={"west": Cluster()}, placement={"b": "west"},
         link=Link(mb_per_s=0.01),
@@ -62,7 +62,7 @@ def test_a_stream_between_clusters_carries_what_the_link_does() -> None:
     assert (work.processed, work.waiting) == pytest.approx((1000.0, 3000.0))
 
 
-def test_rows_are_under_way_for_the_latency_of_the_link() -> None:
+def test_rows_are_delayed_by_the_latency_of_the_link() -> None:
     target, clock = world(
         chain(0.001, 0.001, 0.001), "constant(10)", clusters={"west": Cluster()}, placement={"b": "west"},
         link=Link(mb_per_s=10.0, latency_s=2.5),
@@ -74,7 +74,7 @@ def test_rows_are_under_way_for_the_latency_of_the_link() -> None:
     assert target.work().waiting == pytest.approx(60.0)
 
 
-def test_moving_an_operator_stops_the_pipeline_while_all_its_state_goes_over_the_link() -> None:
+def test_moving_an_operator_stops_the_pipeline_for_the_transfer_of_its_state() -> None:
     def stop_s(move: bool) -> float:
         engine = chain(0.01, 0.01, state_mb={"b": 125.0})
         target, clock = world(engine, "constant(10)", clusters={"west": Cluster()}, kind=NodeKind(slots=2))
@@ -93,8 +93,8 @@ def test_moving_an_operator_stops_the_pipeline_while_all_its_state_goes_over_the
 
 
 def test_the_extreme_case_of_dodo() -> None:
-    """DoDo §6.4: extractor on 6 nodes, count and top-N on one that holds 16,000 tweets/s for both; with the
-    count moved to the six the one holds 30,037: +87.73 %. Moved to the one, the extractor ends it all."""
+    """DoDo §6.4: extractor on 6 nodes, count and top-N on one, which handles 16,000 tweets/s. With the count on the
+    six nodes it handles 30,037: +87.73 %. With the extractor moved to the one node the throughput collapses."""
     top_n_s = 1 / 30_037
     count_s = 1 / 16_000 - top_n_s
     engine = Continuous(
@@ -120,13 +120,15 @@ def test_the_extreme_case_of_dodo() -> None:
     assert rate(target, clock) < 0.5 * before
 
 
-def test_nodes_are_asked_for_and_paid_by_cluster() -> None:
+def test_nodes_are_requested_and_paid_by_cluster() -> None:
     west = {"west": Cluster(nodes=NodeKind(slots=3, lead_time_s=30.0), initial_nodes=0)}
     target, clock = world(chain(0.01), "constant(10)", 2, clusters=west)
     clock.advance(10.0)
     target.observe()
     outcome = target.apply(Layout(nodes={"west": 2}))
-    assert dict(outcome.requested.nodes) == {"main": 2, "west": 2}, "a cluster that is not named stays"
+    assert dict(outcome.requested.nodes) == {"main": 2, "west": 2}, (
+        "a cluster that is not named stays unchanged"
+    )
     clock.advance(20.0)
     seen = target.observe()
     assert dict(seen.layout.nodes) == {"main": 2, "west": 0}
@@ -140,7 +142,7 @@ def test_nodes_are_asked_for_and_paid_by_cluster() -> None:
     assert target.held("west").integral(0.0, 50.0) == 2 * 40
 
 
-def test_a_cluster_that_nothing_is_in_any_more_can_be_given_up() -> None:
+def test_a_cluster_without_operators_can_be_released() -> None:
     target, clock = world(
         chain(0.01, 0.01), "constant(10)", clusters={"west": Cluster()}, placement={"b": "west"}
     )
@@ -165,7 +167,7 @@ def test_rows_wait_for_an_operator_whose_cluster_has_no_nodes() -> None:
     assert target.work().waiting == pytest.approx(0.0, abs=1e-6)
 
 
-def test_faults_strike_the_cluster_they_name() -> None:
+def test_faults_affect_the_cluster_they_name() -> None:
     faults = (NodeDies(at_s=10.0, cluster="west"), SlowNode(from_s=0.0, until_s=100.0, factor=0.5))
     target, clock = world(
         chain(0.1), "constant(100)", clusters={"west": Cluster(initial_nodes=2)}, faults=faults
@@ -185,7 +187,7 @@ def test_faults_strike_the_cluster_they_name() -> None:
     bound=st.sampled_from([None, 30.0]),
 )
 @settings(max_examples=40, deadline=None)
-def test_no_row_gets_lost_on_the_way_wherever_operators_go(moves, latency_s, bound) -> None:
+def test_no_row_is_lost_when_operators_move(moves, latency_s, bound) -> None:
     target, clock = world(
         chain(0.02, 0.03, 0.01, queue_bound_rows=bound), "square(base=5, peak=60, period=1m)",
         clusters={"west": Cluster(), "east": Cluster(nodes=NodeKind(slots=2))},
@@ -209,7 +211,7 @@ def test_no_row_gets_lost_on_the_way_wherever_operators_go(moves, latency_s, bou
 # -- micro-batch: a query as a whole ---------------------------------------------------------------
 
 
-def test_a_query_moves_at_a_batch_boundary_and_goes_on_from_its_checkpoint() -> None:
+def test_a_query_moves_at_a_batch_boundary_and_continues_from_its_checkpoint() -> None:
     quick = {"west": Cluster(nodes=NodeKind(slots=4, speeds=(2.0,)))}
     engine = named_query("q", Stage(tasks=4, per_task_s=1.0), restart_s=7.0, state_mb=50.0)
     target, clock = world(engine, "constant(10)", clusters=quick, kind=NodeKind(slots=2))
@@ -238,25 +240,25 @@ def test_queries_in_different_clusters_do_not_wait_for_each_other() -> None:
     assert [target.processed(name).times_s[1] for name in ("a", "b")] == pytest.approx([7.0, 7.0])
 
 
-def test_a_query_cannot_be_spread_over_clusters() -> None:
+def test_a_query_cannot_be_split_across_clusters() -> None:
     engine = MicroBatch(pipeline=Pipeline.chain("two", "read", "count"), stages=(Stage(tasks=1),))
     target, _ = world(engine, "constant(1)", clusters={"west": Cluster()})
-    with pytest.raises(TargetError, match="cannot be spread over main and west"):
+    with pytest.raises(TargetError, match="cannot be split across main and west"):
         target.apply(Layout(nodes={"main": 1}, placement={"count": "west"}))
     with pytest.raises(TargetError, match="no cluster 'north'; there are: main, west"):
         target.apply(Layout(nodes={"north": 1}))
-    with pytest.raises(InputError, match="spread"):
+    with pytest.raises(InputError, match="split across"):
         world(engine, "constant(1)", clusters={"west": Cluster()}, placement={"count": "west"})
 
 
-def test_what_names_something_that_is_not_there_is_said_at_once() -> None:
+def test_unknown_clusters_and_operators_are_refused() -> None:
     with pytest.raises(InputError, match="'north'; there are: main, west"):
         world(chain(0.1), "constant(1)", clusters={"west": Cluster()}, placement={"a": "north"})
     with pytest.raises(InputError, match="the placement names 'z'"):
         world(chain(0.1), "constant(1)", clusters={"west": Cluster()}, placement={"z": "west"})
-    with pytest.raises(InputError, match="a fault strikes cluster 'west'"):
+    with pytest.raises(InputError, match="a fault affects cluster 'west'"):
         world(chain(0.1), "constant(1)", faults=(NodeDies(at_s=1.0, cluster="west"),))
     with pytest.raises(InputError, match="bandwidth must be above 0"):
         Link(mb_per_s=0.0)
-    with pytest.raises(InputError, match="the fewest is 0"):
+    with pytest.raises(InputError, match="the minimum is 0"):
         Cluster(initial_nodes=-1)

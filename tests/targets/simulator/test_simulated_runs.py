@@ -1,4 +1,4 @@
-"""Whole runs: repeatable, never cheaper than the oracle, steady when the monitor is not, and quick."""
+"""Whole runs are repeatable, never cheaper than the oracle, stable without metrics, and fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from sim_worlds import ByTheClock, Keep
+from sim_worlds import Keep, ScheduledNodes
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.limits import Limits
@@ -58,11 +58,11 @@ ON_TIME = [
 
 
 def strategy_called(name: str):
-    return ByTheClock(*PLAN) if name == "plan" else make_strategy(name)
+    return ScheduledNodes(*PLAN) if name == "plan" else make_strategy(name)
 
 
 @pytest.mark.parametrize(("load", "engine", "strategy"), ON_TIME)
-def test_no_run_that_keeps_the_objective_is_cheaper_than_the_oracle(
+def test_a_run_that_meets_the_objective_is_never_cheaper_than_the_oracle(
     load: str, engine: str, strategy: str
 ) -> None:
     world = scenario(load, engine)
@@ -73,7 +73,7 @@ def test_no_run_that_keeps_the_objective_is_cheaper_than_the_oracle(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("rate", "nodes"), [(150, 1), (310, 2), (480, 3), (650, 4)])
-def test_the_fewest_nodes_that_do_are_close_to_the_oracle_and_above_it(
+def test_the_minimum_of_constant_nodes_is_close_to_the_oracle_and_above_it(
     rate: int, nodes: int, engine: str
 ) -> None:
     limits = Limits(min_nodes=1, max_nodes=16)
@@ -89,14 +89,14 @@ def test_the_fewest_nodes_that_do_are_close_to_the_oracle_and_above_it(
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("strategy", ["capacity", "static", "plan", "keep"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nothing_is_done_faster_than_the_nodes_can(load: str, strategy: str, engine: str) -> None:
-    """What the oracle builds on, late or not: rows done by t ≤ ∫ c(nodes at work) up to t."""
+def test_rows_are_never_processed_faster_than_the_nodes_can(load: str, strategy: str, engine: str) -> None:
+    """The oracle relies on it: rows processed by t ≤ ∫ c(joined nodes) up to t."""
     world = scenario(load, engine)
     run = simulate(world, Keep() if strategy == "keep" else strategy_called(strategy))
     seconds = np.arange(run.ended_s)
     could = np.cumsum(np.interp(run.nodes_working.stepped(seconds), np.arange(17), world.capacity_rows_per_s))
     done = run.processed.stepped(seconds + 1.0)
-    slack = world.capacity_rows_per_s[-1]  # nodes that come within a second count from the next
+    slack = world.capacity_rows_per_s[-1]  # nodes that join within a second count from the next
     assert (done <= could + slack).all()
 
 
@@ -109,7 +109,7 @@ def test_no_batch_outruns_the_capacity_that_the_oracle_is_given() -> None:
             assert batch.rows / batch.duration_s <= best[batch.slots] + 1e-9
 
 
-def test_capacity_keeps_the_objective_for_less_than_static() -> None:
+def test_capacity_meets_the_objective_at_lower_cost_than_static() -> None:
     world = scenario(seconds=3600.0)
     runs = {name: simulate(world, make_strategy(name)) for name in ("capacity", "static")}
     cost = {name: run.nodes.integral(0.0, 3600.0) for name, run in runs.items()}
@@ -117,9 +117,9 @@ def test_capacity_keeps_the_objective_for_less_than_static() -> None:
     assert score(runs["capacity"], oracle_node_seconds=None).violation < 0.05
 
 
-def test_nodes_are_paid_from_asking_until_they_are_gone() -> None:
+def test_nodes_are_paid_from_request_to_release() -> None:
     world = scenario("constant(100)", nodes=NodeKind(lead_time_s=40.0), seconds=600.0, cycle_s=1.0)
-    run = simulate(world, ByTheClock((100.0, 3), (300.0, 1)))
+    run = simulate(world, ScheduledNodes((100.0, 3), (300.0, 1)))
     assert run.nodes.stepped(101.0) == 3
     assert run.nodes_working.stepped(135.0) == 1
     assert run.nodes_working.stepped(145.0) == 3
@@ -131,46 +131,46 @@ def test_nodes_are_paid_from_asking_until_they_are_gone() -> None:
     "fault",
     [MissingMetrics(from_s=300.0, until_s=600.0), LateMetrics(from_s=300.0, until_s=600.0, delay_s=120.0)],
 )
-def test_nothing_changes_while_nothing_can_be_seen(fault) -> None:
+def test_nothing_changes_while_metrics_are_missing_or_late(fault) -> None:
     world = scenario("step(base=150, peak=1200, at=320s)", faults=(fault,), seconds=1500.0)
     run = simulate(world, make_strategy("capacity"))
     acts_s = [entry.time_s for entry in run.decisions if entry.verdict == "act"]
     assert not [t for t in acts_s if 330.0 <= t < 600.0]
-    assert [t for t in acts_s if t >= 600.0], "it goes on when it sees again"
+    assert [t for t in acts_s if t >= 600.0], "it acts again once metrics are back"
     seen = [batch.batch_id for batch in run.batches]
-    assert seen == sorted(set(seen)), "every batch is told once, in order"
+    assert seen == sorted(set(seen)), "every batch is reported once, in order"
     assert len(seen) == seen[-1] - seen[0] + 1, "none is missing"
 
 
-def test_every_row_of_the_load_is_in_the_record() -> None:
+def test_every_row_of_the_load_is_recorded() -> None:
     result = play(scenario("constant(333)", seconds=100.0), Keep())
     assert result.run.arrived.values[-1] == 33_300
     assert result.work.processed + result.work.waiting == 33_300
     assert score(result.run, oracle_node_seconds=None).rows_out == result.work.processed
 
 
-def test_rows_per_second_of_the_built_in_pipelines() -> None:
+def test_capacity_of_the_built_in_pipelines() -> None:
     for pipeline, least, most in (("top-words", 150, 200), ("sentiment", 130, 150)):
         for engine in ENGINES:
             assert least < scenario(pipeline=pipeline, engine=engine).capacity_rows_per_s[1] < most
 
 
-def test_what_makes_no_sense_is_said_at_once() -> None:
+def test_invalid_scenarios_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'top-words'"):
         built_in_engine("top-word")
-    with pytest.raises(InputError, match="must last"):
+    with pytest.raises(InputError, match="length must be above 0 s"):
         scenario(seconds=0.0)
-    with pytest.raises(InputError, match=r"a scenario of 1e\+12 s is too long; the most is 5 years"):
+    with pytest.raises(InputError, match=r"a scenario of 1e\+12 s is too long; the maximum is 5 years"):
         scenario(seconds=1e12)
     with pytest.raises(InputError, match="lead time"):
         NodeKind(lead_time_s=-1.0)
 
 
-# -- speed: three times what the issue asks for, because machines differ ---------------------------
+# -- speed: limits with a wide margin, because machines differ --------------------------------------
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_day_of_six_operators_is_short(engine: str) -> None:
+def test_a_day_of_six_operators_is_simulated_in_seconds(engine: str) -> None:
     world = scenario("sine(base=100, peak=2000, period=1h)", engine, DAY_S, initial_nodes=16)
     clock = ManualClock()
     target = world.target(clock)
@@ -181,7 +181,7 @@ def test_a_day_of_six_operators_is_short(engine: str) -> None:
     assert target.work().processed > 80_000_000
 
 
-def test_a_day_under_the_capacity_strategy_is_short() -> None:
+def test_a_day_under_the_capacity_strategy_is_simulated_in_seconds() -> None:
     world = scenario("sine(base=100, peak=2000, period=1h)", seconds=DAY_S)
     started_s = time.process_time()
     run = simulate(world, make_strategy("capacity"))

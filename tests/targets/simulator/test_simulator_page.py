@@ -8,13 +8,13 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulator.md"
 
 
-def test_the_examples_of_the_page_run_one_after_the_other(capsys) -> None:
+def test_the_examples_run_in_order(capsys) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 3
     names: dict[str, object] = {}
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), names)
-    told = capsys.readouterr().out
-    assert "cost_ratio=1." in told
-    assert "sentiment Work(processed=" in told
-    assert "rebalanced" in told
+    printed = capsys.readouterr().out
+    assert "cost_ratio=1." in printed
+    assert "sentiment Work(processed=" in printed
+    assert "rebalanced" in printed

@@ -203,7 +203,7 @@ def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> l
     """The loads, stretched to a peak that the most nodes can serve if none is told."""
     probe = spec.scenario(Constant(level_per_s=1.0))
     if peak is None:
-        peak = PEAK_SHARE * float(probe.usual_rows_per_s(probe.engine)[-1])
+        peak = PEAK_SHARE * float(probe.mean_speed_rows_per_s(probe.engine)[-1])
     if not (peak > 0 and math.isfinite(peak)):
         raise InputError(f"peak is {peak:g}; it must be rows per second above 0, like 2000")
     check_speed(speed)

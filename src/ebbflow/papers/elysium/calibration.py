@@ -20,11 +20,11 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.papers.elysium.published import T1, T2
 from ebbflow.targets.simulator import catalogue
-from ebbflow.targets.simulator.catalogue import TOP_WORDS, Costed
-from ebbflow.targets.simulator.continuous.engine import Continuous
-from ebbflow.targets.simulator.nodes import NodeKind, Overhead
+from ebbflow.targets.simulator.catalogue import TOP_WORDS, CostedPipeline
+from ebbflow.targets.simulator.continuous import Continuous
+from ebbflow.targets.simulator.nodes import EngineOverhead, NodeKind
 
-NODES = NodeKind(slots=4, lead_time_s=0.0, overhead=Overhead(idle_cores=0.3, per_core=0.5))
+NODES = NodeKind(slots=4, lead_time_s=0.0, overhead=EngineOverhead(idle_cores=0.3, per_core=0.5))
 """The VMs are up all the time: a node that joins starts its worker within the rebalance."""
 LIMITS = Limits(min_nodes=1, max_nodes=4)
 MOST_PARALLEL = 4
@@ -61,7 +61,7 @@ TOP_K_WORDS = replace(
 SENTIMENT = replace(catalogue.SENTIMENT, pipeline=_every_operator_scales(catalogue.SENTIMENT.pipeline))
 """One row a tweet from end to end; the seed gives neither operators nor selectivities of T2."""
 
-COSTED: dict[str, Costed] = {T1: TOP_K_WORDS, T2: SENTIMENT}
+COSTED: dict[str, CostedPipeline] = {T1: TOP_K_WORDS, T2: SENTIMENT}
 
 
 def storm(application: str, parallelism: int | Mapping[str, int] = 1) -> Continuous:
@@ -78,7 +78,7 @@ def storm(application: str, parallelism: int | Mapping[str, int] = 1) -> Continu
     return Continuous(
         pipeline=costed.pipeline,
         row_cost_s=costed.row_cost_s,
-        parallelism={name: min(n, costed.most_parallel.get(name, n)) for name, n in wanted.items()},
+        parallelism={name: min(n, costed.max_parallelism.get(name, n)) for name, n in wanted.items()},
         max_pending_rows=5_000.0,  # no row fails: those not read yet wait in the message queue before the source
         pause_s=REBALANCE_S,
         noise=SERVICE_NOISE,

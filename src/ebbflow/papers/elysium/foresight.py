@@ -46,7 +46,7 @@ def nodes_for(rates_per_s: Mapping[str, float], thresholds: Thresholds | None = 
             def cores(each_per_s: float, cost_s: float = cost_s) -> float:
                 return each_per_s * cost_s
 
-            most = costed.most_parallel.get(name, MOST_PARALLEL)
+            most = costed.max_parallelism.get(name, MOST_PARALLEL)
             count = fewest_instances(cores, rows_per_s, most, limits)
             instances.append(Instances(name, count, rows_per_s * cost_s / count))
     fit = fewest_nodes(

@@ -48,7 +48,7 @@ HISTORY_MINUTES = 240
 """Of a load that repeats itself: what a forecaster has seen of it before the run."""
 MOST_INSTANCES = {
     **{name: MOST_PARALLEL for costed in COSTED.values() for name in costed.pipeline.order},
-    **{name: most for costed in COSTED.values() for name, most in costed.most_parallel.items()},
+    **{name: most for costed in COSTED.values() for name, most in costed.max_parallelism.items()},
 }
 
 

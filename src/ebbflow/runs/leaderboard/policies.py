@@ -29,7 +29,7 @@ def check_operators(policy: Policy, scenario: Scenario, *, remedy: str = "") -> 
     pipelines = [scenario.engine.pipeline]
     if scenario.others:
         engines = [scenario.engine, *(tenant.engine for tenant in scenario.others)]
-        pipelines = [engine.operators_named_apart.pipeline for engine in engines]
+        pipelines = [engine.with_qualified_operators.pipeline for engine in engines]
     operators = [name for pipeline in pipelines for name in pipeline.order]
     named = [(rule.name, rule.operator) for rule in policy.rules]
     named += [(bounds.name, bounds.operator) for bounds in policy.bounds]

@@ -238,7 +238,7 @@ def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
     """The oracle depends on the arrivals alone: once per scene, not once per strategy. It knows one pipeline on one
     cluster; of others there is none."""
     scene = shared.scenes[index]
-    if not scene.scenario.alone:
+    if not scene.scenario.is_single:
         return _Hindsight()
     try:
         oracle = oracle_of(scene.scenario)
@@ -282,7 +282,7 @@ def _result(scene: Scene, job: _Job, runs: Sequence[Run], draw: Draw | None) -> 
     drawing = None
     if draw is not None and scene.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
-        drawing = draw(run, scene.scenario.usual_rows_per_s(scene.scenario.engine), schedule)
+        drawing = draw(run, scene.scenario.mean_speed_rows_per_s(scene.scenario.engine), schedule)
     return Result(
         load=scene.load,
         seed=scene.scenario.seed,

@@ -81,8 +81,8 @@ class SimulatedPhase:
         )
         second = replace(first, peak_per_s=GROWTH * first.peak_per_s)
         on_progress(0.35, f"second stair: {GROWTH:g} times the load, with as many instances as that needs")
-        sizes = balanced(learner, costed.pipeline, second.peak_per_s, costed.most_parallel)
-        more = {n: p if n in costed.most_parallel else p + 1 for n, p in sizes.items()}
+        sizes = balanced(learner, costed.pipeline, second.peak_per_s, costed.max_parallelism)
+        more = {n: p if n in costed.max_parallelism else p + 1 for n, p in sizes.items()}
         large = replace(one, parallelism=sizes)
         nodes = self._nodes(large, second.peak_per_s)
         changes = [(second.top_s + self.hold_s / 2, more, nodes + 1)]

@@ -23,7 +23,7 @@ from ebbflow.runs.replay.batch_fit import BatchFit, fit_batches
 from ebbflow.runs.replay.progress_log import read_progress
 from ebbflow.runs.replay.recorded_store import is_store, read_store
 from ebbflow.runs.replay.recording import Flow, Recording, flow_of, slots_during
-from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
+from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
 from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.workloads.trace import Recorded

@@ -151,7 +151,7 @@ class Spec(NodesTable, frozen=True, kw_only=True):
             seed=self.checked_seed(),
             begins_at_s=self.begins_at_s,
         )
-        if not made.alone or made.faults or made.placement:
+        if not made.is_single or made.faults or made.placement:
             made.target(ManualClock(0.0))  # says what does not fit together, before anything runs
         return replace(made, initial_nodes=_warm(made)) if self.initial_nodes is None else made
 

@@ -1,41 +1,38 @@
-"""The simulator: one more target, behind the same port as Spark and driven by the same loop.
+"""The simulator: a target behind the same port as Spark, driven by the same loop.
 
-====================  =======================================================================
-``micro_batch``       Spark's engine: triggers, waves, overheads, restarts. Its parts: ``…_run`` (a query),
-                      ``…_world`` (the time of all), ``…_stretch``, ``…_record``, ``slots`` (who gets them)
-``continuous``        Storm's engine: queues, shared cores, stop-the-world rebalances. Its parts: ``…_run`` (a
-                      pipeline), ``…_world`` (the time of all), ``flow`` (the arithmetic)
-``nodes``, ``faults`` nodes that come late, differ, slow down, die; metrics that are missing or late;
-                      ``node_pool``: all those of a cluster
-``overhead``          what the continuous engine takes of a node for itself
-``clusters``          clusters beside the main one, and the link between them
-``inflow``            rows that have arrived, looked up fast; ``noise_draws``: random factors
-``catalogue``         built-in pipelines with their costs
-``scenario``          everything a run depends on but the strategy; ``together``: whether it fits
-``target``            all of it behind the port; ``overall``: several pipelines read as one
-====================  =======================================================================
+================  =====================================================================================
+``scenario``      everything a run depends on except the strategy
+``catalogue``     built-in pipelines with their costs
+``target``        simulated pipelines behind the target port
+``engine``        what the engines share: protocols, arrived rows, noise
+``micro_batch``   Spark's engine: triggers, stages, waves of tasks, restarts
+``continuous``    Storm's engine: queues, shared cores, stop-the-world rebalances
+``nodes``         clusters of nodes that join late, differ in speed, slow down and die
+``faults``        node failures, slow nodes, missing and late metrics
+================  =====================================================================================
 
-``ebbflow.runs.simulation`` runs a strategy on a scenario.
+In each engine package, ``__init__`` has the parameters and formulas, ``world`` the passage of time for all pipelines,
+``run`` a single pipeline, and ``slots`` or ``flow`` the arithmetic. ``ebbflow.runs.simulation`` runs a strategy on a
+scenario.
 """
 
-from ebbflow.targets.simulator.clusters import Cluster, Link
-from ebbflow.targets.simulator.continuous.engine import Continuous
+from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics, NodeDies, SlowNode
-from ebbflow.targets.simulator.micro_batch.engine import MicroBatch, Stage
-from ebbflow.targets.simulator.nodes import NodeKind, Overhead
+from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
+from ebbflow.targets.simulator.nodes import Cluster, EngineOverhead, Link, NodeKind
 from ebbflow.targets.simulator.scenario import Scenario, Tenant, built_in_engine
 from ebbflow.targets.simulator.target import SimulatorTarget
 
 __all__ = [
     "Cluster",
     "Continuous",
+    "EngineOverhead",
     "LateMetrics",
     "Link",
     "MicroBatch",
     "MissingMetrics",
     "NodeDies",
     "NodeKind",
-    "Overhead",
     "Scenario",
     "SimulatorTarget",
     "SlowNode",

@@ -1,4 +1,4 @@
-"""What can go wrong in a simulated cluster, and when. Times are seconds since the start."""
+"""Faults of a simulated cluster. Times are seconds since the start."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from ebbflow.core.layout import MAIN
 from ebbflow.errors import InputError
 
-SLOWEST_FACTOR = 1e-6
-"""Below, a task would outlast every run."""
+MIN_SLOW_FACTOR = 1e-6
+"""At a lower factor a task would outlast every run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDies:
-    """A node is gone at once; its running tasks are lost and run again. It is replaced after a lead time."""
+    """A node fails. Its running tasks are lost and run again; a replacement is requested at once."""
 
     at_s: float
     node: int = 0
-    """Which of those that work then, oldest first; counted round where there are fewer."""
+    """Index among the nodes working at that time, oldest first, modulo their number."""
     cluster: str = MAIN
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class NodeDies:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowNode:
-    """A node works at a part of its speed for a while."""
+    """A node runs at a fraction of its speed for a while."""
 
     from_s: float
     until_s: float
@@ -39,15 +39,16 @@ class SlowNode:
     def __post_init__(self) -> None:
         _check_span("a slow node", self.from_s, self.until_s)
         _check_node(self.node)
-        if not SLOWEST_FACTOR <= self.factor <= 1:
+        if not MIN_SLOW_FACTOR <= self.factor <= 1:
             raise InputError(
-                f"a slow node at {self.factor:g} times its speed; write a factor from {SLOWEST_FACTOR:g} to 1"
+                f"a slow node at {self.factor:g} times its speed; "
+                f"the factor must be from {MIN_SLOW_FACTOR:g} to 1"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MissingMetrics:
-    """Nothing can be seen for a while; the pipeline goes on."""
+    """The monitor fails for a while; the pipeline keeps running."""
 
     from_s: float
     until_s: float
@@ -58,7 +59,7 @@ class MissingMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class LateMetrics:
-    """What is seen is ``delay_s`` old for a while."""
+    """Observations arrive ``delay_s`` late for a while."""
 
     from_s: float
     until_s: float
@@ -67,6 +68,9 @@ class LateMetrics:
     def __post_init__(self) -> None:
         _check_span("late metrics", self.from_s, self.until_s)
         _check_time("late metrics", "the delay", self.delay_s)
+
+
+Fault = NodeDies | SlowNode | MissingMetrics | LateMetrics
 
 
 def _check_time(what: str, which: str, time_s: float) -> None:
@@ -82,7 +86,4 @@ def _check_span(what: str, from_s: float, until_s: float) -> None:
 
 def _check_node(node: int) -> None:
     if node < 0:
-        raise InputError(f"node is {node}; it must be a whole number from 0 up, 0 for the oldest")
-
-
-Fault = NodeDies | SlowNode | MissingMetrics | LateMetrics
+        raise InputError(f"node is {node}; it must be 0 (the oldest node) or more")

@@ -1,4 +1,4 @@
-"""A scenario: everything a simulated run depends on but the strategy. Values only, so runs can be repeated."""
+"""A scenario: everything a simulated run depends on except the strategy. Immutable, so runs can be repeated."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.targets.simulator.catalogue import costed_pipeline
-from ebbflow.targets.simulator.clusters import Cluster, Link
 from ebbflow.targets.simulator.engine import Engine
 from ebbflow.targets.simulator.faults import Fault
-from ebbflow.targets.simulator.nodes import NodeKind
+from ebbflow.targets.simulator.nodes import Cluster, Link, NodeKind
 from ebbflow.targets.simulator.target import SimulatorTarget
 from ebbflow.workloads.arrivals import HORIZON_S, Arrivals
 from ebbflow.workloads.load import Load
@@ -27,7 +26,7 @@ MICRO_BATCH, CONTINUOUS = "micro-batch", "continuous"
 
 
 def built_in_engine(pipeline: str, engine: str = MICRO_BATCH, *, noise: float = 0.0) -> Engine:
-    """A built-in pipeline on an engine, both by name, with sensible costs.
+    """A built-in pipeline on an engine, both by name, with default costs.
 
     >>> built_in_engine("top-words", "micro-bath")
     Traceback (most recent call last):
@@ -45,7 +44,7 @@ There are: continuous, micro-batch
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """One more pipeline on the same nodes, with a load of its own."""
+    """Another pipeline on the same nodes, with its own load."""
 
     engine: Engine
     load: Load
@@ -53,7 +52,7 @@ class Tenant:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A pipeline on an engine, a load, nodes, limits, an objective, a seed.
+    """A pipeline on an engine, its load, nodes, limits, objective and seed.
 
     >>> from ebbflow.workloads import parse_load
     >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(100)"), seconds=60.0)
@@ -67,40 +66,38 @@ class Scenario:
     slo: Slo = DEFAULT_SLO
     nodes: NodeKind = field(default_factory=NodeKind)
     initial_nodes: int | None = None
-    """Nodes there at the start; the fewest allowed if not told."""
+    """Nodes at the start; the minimum of the limits by default."""
     faults: tuple[Fault, ...] = ()
     others: tuple[Tenant, ...] = ()
-    """Pipelines that share the nodes with the first. Operators are then named ``pipeline/operator``."""
+    """Further pipelines on the same nodes. Operators are then named ``pipeline/operator``."""
     clusters: Mapping[str, Cluster] = field(default_factory=dict, hash=False)
     """Clusters beside the main one."""
     placement: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Operators that begin in another cluster than the main one. A micro-batch query is in one with all of its."""
+    """Operators that start outside the main cluster. A micro-batch query runs in one cluster with all its operators."""
     link: Link = field(default_factory=Link)
-    """What lies between clusters."""
+    """The network between clusters."""
     seconds: float | None = None
-    """How long it lasts; as long as the load, or its natural span where that has no end, if not told."""
+    """The length of the run; by default the duration of the load, or its span if it is endless."""
     cycle_s: float = 10.0
-    """How often the loop looks and decides."""
+    """The interval between decisions of the loop."""
     seed: int = 1
     begins_at_s: float = 0.0
-    """When its second 0 is, in seconds since the epoch: only calendars ask. Not told: a Thursday, midnight UTC."""
+    """The start in seconds since the epoch, for calendar rules. The default is a Thursday, midnight UTC."""
 
     def __post_init__(self) -> None:
         if not (self.duration_s > 0 and math.isfinite(self.duration_s)):
-            raise InputError(f"a scenario of {self.duration_s:g} s; it must last some seconds, and end")
+            raise InputError(f"a scenario of {self.duration_s:g} s; its length must be above 0 s and finite")
         if self.duration_s > HORIZON_S:
-            raise InputError(f"a scenario of {self.duration_s:g} s is too long; the most is 5 years")
+            raise InputError(f"a scenario of {self.duration_s:g} s is too long; the maximum is 5 years")
         if not self.cycle_s > 0:
-            raise InputError(f"a cycle of {self.cycle_s:g} s never ends; it must be above 0s")
+            raise InputError(f"a cycle of {self.cycle_s:g} s; it must be above 0s")
         first = self.first_nodes
         if self.limits.clamp(first) != first:
-            raise InputError(
-                f"{first} nodes at the start are outside the limits {self.limits}; start within them"
-            )
+            raise InputError(f"{first} initial nodes are outside the limits {self.limits}; start within them")
 
     @property
     def duration_s(self) -> float:
-        """How long it lasts."""
+        """The length of the run."""
         if self.seconds is not None:
             return self.seconds
         ends_s = self.load.duration_s
@@ -108,27 +105,26 @@ class Scenario:
 
     @property
     def first_nodes(self) -> int:
-        """Nodes there at the start."""
+        """Nodes at the start."""
         return self.limits.min_nodes if self.initial_nodes is None else self.initial_nodes
 
     @property
     def capacity_rows_per_s(self) -> Floats:
-        """The best rate that 0 … max_nodes nodes can ever reach while they stay: of the first pipeline, if it
-        has the main cluster for itself."""
+        """The highest possible rate of the first pipeline on 0 … max_nodes nodes of its own in the main cluster."""
         return self.engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes)
 
     @property
     def stages_rows_per_s(self) -> Floats:
-        """The same of each of its stages that take turns, a line for each: for the oracle."""
+        """The same for each of its sequential stages, a row for each, for the oracle."""
         return self.engine.stages_rows_per_s(self.nodes, self.limits.max_nodes)
 
-    def usual_rows_per_s(self, engine: Engine) -> Floats:
-        """As ``capacity_rows_per_s``, of nodes of all their speeds and not of the fastest alone.
+    def mean_speed_rows_per_s(self, engine: Engine) -> Floats:
+        """Like ``capacity_rows_per_s``, but with nodes of all speeds instead of only the fastest.
 
         >>> from ebbflow.workloads import parse_load
         >>> nodes = NodeKind(speeds=(1.0, 0.5))
         >>> uneven = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(1)"), nodes=nodes)
-        >>> (uneven.usual_rows_per_s(uneven.engine)[:3] / uneven.capacity_rows_per_s[1]).round(2).tolist()
+        >>> (uneven.mean_speed_rows_per_s(uneven.engine)[:3] / uneven.capacity_rows_per_s[1]).round(2).tolist()
         [0.0, 1.0, 1.49]
         """
         most, speeds = self.limits.max_nodes, self.nodes.speeds
@@ -137,36 +133,32 @@ class Scenario:
         return engine.capacity_rows_per_s(self.nodes, most) * np.concatenate(([1.0], share))
 
     def nodes_for(self, first_s: float, *, busy: float = 1.0) -> int:
-        """Nodes of the main cluster that are ``busy`` with the mean rates of the first seconds, of all pipelines."""
-        enough = 0
+        """Nodes of the main cluster that all pipelines keep ``busy`` at their mean rates of the first seconds."""
+        needed = 0
         pipelines = [(self.engine, self.arrivals), *((t.engine, Arrivals(t.load)) for t in self.others)]
         for engine, arrivals in pipelines:
             rate_per_s = arrivals.rows_by(first_s) / first_s
-            enough += int(np.searchsorted(self.usual_rows_per_s(engine), rate_per_s / busy))
-        return self.limits.clamp(enough)
+            needed += int(np.searchsorted(self.mean_speed_rows_per_s(engine), rate_per_s / busy))
+        return self.limits.clamp(needed)
 
     @property
-    def alone(self) -> bool:
-        """Whether it is one pipeline on one cluster: no other is known to the oracle."""
+    def is_single(self) -> bool:
+        """Whether it is one pipeline on one cluster, as the oracle requires."""
         return not self.others and not self.clusters
 
     @cached_property
     def arrivals(self) -> Arrivals:
-        """When the rows arrive: counted once for all runs of the scenario."""
+        """When rows arrive; shared by all runs of the scenario."""
         return Arrivals(self.load)
 
     def target(self, clock: Clock) -> SimulatorTarget:
-        """The simulated world at its start."""
+        """A simulated target at time 0."""
         return SimulatorTarget(
-            self.engine,
-            self.nodes,
-            self.arrivals,
-            clock,
-            self.seed,
+            self.engine, self.nodes, self.arrivals, clock, self.seed,
             initial_nodes=self.first_nodes,
             faults=self.faults,
             others=[(tenant.engine, Arrivals(tenant.load)) for tenant in self.others],
             clusters=self.clusters,
             placement=self.placement,
             link=self.link,
-        )
+        )  # fmt: skip

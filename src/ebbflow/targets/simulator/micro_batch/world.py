@@ -1,8 +1,8 @@
-"""The time of the micro-batch engine: queries that share the slots of clusters, event by event.
+"""The event loop of the micro-batch engine: queries that share the slots of clusters.
 
-A batch that has its cluster's slots for itself, on nodes that stay, is settled by the formula as it begins.
-That holds until something interferes: another query's batch, or a change of the nodes. Then it is looked at again
-from its beginning, task by task (``slots``); what lies in the past comes out as it was.
+A batch that has its cluster to itself, on unchanging nodes, gets its end from the formula when it begins. If another
+query's batch or a change of the nodes interferes, the batch is simulated again from its beginning, task by task
+(``slots``), with the same result for the part that is already past.
 """
 
 from __future__ import annotations
@@ -12,54 +12,51 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.readings import Reading
-from ebbflow.targets.simulator.clusters import Link
 from ebbflow.targets.simulator.engine import Start
 from ebbflow.targets.simulator.micro_batch.run import MicroBatchRun
-from ebbflow.targets.simulator.micro_batch.slots import Slots, StageAtWork
-from ebbflow.targets.simulator.nodes.pool import NodePool
+from ebbflow.targets.simulator.micro_batch.slots import RunningStage, Slots
+from ebbflow.targets.simulator.nodes import Link, NodePool
 
 
 @dataclass(frozen=True)
-class _Alone:
-    """A batch settled by the formula: whose, when it ends, and the state of the nodes it was settled for."""
+class _ComputedBatch:
+    """A batch whose end comes from the formula, valid for one version of the node pool."""
 
     run: MicroBatchRun
     end_s: float
-    version: int
+    pool_version: int
 
 
-class _Site:
-    """A cluster at work."""
+class _ClusterState:
+    """What runs in a cluster: one batch by the formula, or stages on slots."""
 
     def __init__(self, pool: NodePool) -> None:
         self.pool = pool
         self.slots = Slots(pool)
-        self.alone: _Alone | None = None
-        self.whose: dict[StageAtWork, MicroBatchRun] = {}
+        self.computed: _ComputedBatch | None = None
+        self.owners: dict[RunningStage, MicroBatchRun] = {}
 
-    def next_s(self) -> float:
-        """When something ends or changes here next."""
-        return self.alone.end_s if self.alone else self.slots.next_s()
+    def next_event_s(self) -> float:
+        """When something ends or changes next."""
+        return self.computed.end_s if self.computed else self.slots.next_event_s()
 
 
 class MicroBatchWorld:
-    """All queries, on all clusters."""
+    """All queries on all clusters."""
 
     def __init__(
         self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link | None = None
     ) -> None:
-        self.pools = pools
-        self.link = link or Link()
-        self._sites = {cluster: _Site(pool) for cluster, pool in pools.items()}
-        self.runs = [MicroBatchRun(start, self) for start in starts]
+        self._clusters = {cluster: _ClusterState(pool) for cluster, pool in pools.items()}
+        self.runs = [MicroBatchRun(start, pools, link or Link()) for start in starts]
         self._numbers = {run: number for number, run in enumerate(self.runs)}
 
     def advance(self, until_s: float) -> None:
-        """Let time pass."""
+        """Simulate up to a time."""
         if len(self.runs) == 1:
-            self._advance_one(self.runs[0], until_s)
+            self._advance_single(self.runs[0], until_s)
         else:
-            while self._event(until_s):
+            while self._next_event(until_s):
                 pass
 
     def busy(self, cluster: str) -> bool:
@@ -67,111 +64,111 @@ class MicroBatchWorld:
         return any(run.batch is not None and run.cluster == cluster for run in self.runs)
 
     def node_readings(self, _now_s: float) -> list[Reading]:
-        """None: Spark's monitor reads nothing of this kind."""
+        """None: Spark's monitor has no node readings."""
         return []
 
     # -- events --------------------------------------------------------------------------------
 
-    def _advance_one(self, run: MicroBatchRun, until_s: float) -> None:
-        """As below, without asking who is next."""
+    def _advance_single(self, run: MicroBatchRun, until_s: float) -> None:
+        """The loop for one query, where the order of events is known."""
         while True:
             if run.batch is None:
-                run.run_stretch(until_s)
+                run.run_series(until_s)
                 start_s = run.next_start_s(until_s)
                 if start_s > until_s:
                     return
                 self._begin(run, start_s)
-            site = self._sites[run.cluster]
-            self._look_again(site)
-            next_s = site.next_s()
+            state = self._clusters[run.cluster]
+            self._check_computed(state)
+            next_s = state.next_event_s()
             if next_s > until_s:
                 return
-            self._go_on(site, next_s, math.inf, until_s)
+            self._process(state, next_s, math.inf, until_s)
 
-    def _event(self, until_s: float) -> bool:
-        """Let the next batch begin, or what happens before go on until one ends; False if nothing does by then.
+    def _next_event(self, until_s: float) -> bool:
+        """Begin the next batch, or process earlier events until a batch ends; False if there is none by then.
 
-        At one time, batches begin before slots are dealt.
+        At the same time, batches begin before slots are assigned.
         """
-        first_s, who = math.inf, None
+        start_s, starting = math.inf, None
         for run in self.runs:
-            if run.batch is None and (start_s := run.next_start_s(until_s)) < first_s:
-                first_s, who = start_s, run
+            if run.batch is None and (run_start_s := run.next_start_s(until_s)) < start_s:
+                start_s, starting = run_start_s, run
         while True:
-            next_s, then_s, where = math.inf, math.inf, None
-            for site in self._sites.values():
-                self._look_again(site)
-                site_s = site.next_s()
-                if site_s < next_s:
-                    next_s, then_s, where = site_s, next_s, site
+            first_s, second_s, first = math.inf, math.inf, None
+            for state in self._clusters.values():
+                self._check_computed(state)
+                event_s = state.next_event_s()
+                if event_s < first_s:
+                    first_s, second_s, first = event_s, first_s, state
                 else:
-                    then_s = min(then_s, site_s)
-            if min(first_s, next_s) > until_s:
+                    second_s = min(second_s, event_s)
+            if min(start_s, first_s) > until_s:
                 return False
-            if who is not None and first_s <= next_s:
-                if self._sites[who.cluster].alone is None:
-                    self._begin(who, first_s)
+            if starting is not None and start_s <= first_s:
+                if self._clusters[starting.cluster].computed is None:
+                    self._begin(starting, start_s)
                     return True
-                self._unsettle(self._sites[who.cluster])  # what it has done so far comes first
-            elif where is not None and self._go_on(where, next_s, min(first_s, then_s), until_s):
+                self._simulate_tasks(self._clusters[starting.cluster])  # first its tasks up to now
+            elif first is not None and self._process(first, first_s, min(start_s, second_s), until_s):
                 return True
 
     def _begin(self, run: MicroBatchRun, start_s: float) -> None:
         batch = run.begin(start_s)
-        site = self._sites[run.cluster]
-        end_s = run.run_through(batch) if site.slots.idle and not site.alone else None
+        state = self._clusters[run.cluster]
+        end_s = run.compute_end_s(batch) if state.slots.idle and not state.computed else None
         if end_s is not None:
-            site.alone = _Alone(run, end_s, site.pool.version)
+            state.computed = _ComputedBatch(run, end_s, state.pool.version)
         else:
-            self._submit(site, run)
+            self._submit(state, run)
 
-    def _look_again(self, site: _Site) -> None:
-        if site.alone is not None and site.alone.version != site.pool.version:
-            self._unsettle(site)
+    def _check_computed(self, state: _ClusterState) -> None:
+        if state.computed is not None and state.computed.pool_version != state.pool.version:
+            self._simulate_tasks(state)
 
-    def _unsettle(self, site: _Site) -> None:
-        """A batch that was settled is not alone any more, or its nodes change: task by task, from its start."""
-        assert site.alone is not None
-        run, site.alone = site.alone.run, None
+    def _simulate_tasks(self, state: _ClusterState) -> None:
+        """The formula no longer holds for a batch: simulate its tasks from its start."""
+        assert state.computed is not None
+        run, state.computed = state.computed.run, None
         assert run.batch is not None
-        run.batch.runs = []
-        self._submit(site, run)
+        run.batch.stage_times = []
+        self._submit(state, run)
 
-    def _submit(self, site: _Site, run: MicroBatchRun) -> bool:
-        """Announce the stage that a batch is in; False if it is through."""
-        stage = run.stage_at_work(self._numbers[run])
+    def _submit(self, state: _ClusterState, run: MicroBatchRun) -> bool:
+        """Submit the current stage of a batch; False if all its stages are done."""
+        stage = run.current_stage(self._numbers[run])
         if stage is None or run.batch is None:
             return False
-        site.whose[stage] = run
-        site.slots.submit(run.batch.stage_s, stage)
+        state.owners[stage] = run
+        state.slots.submit(run.batch.stage_s, stage)
         return True
 
-    def _go_on(self, site: _Site, at_s: float, before_s: float, until_s: float) -> bool:
-        """What ends or changes at a cluster next, up to the end of a stage: as long as tasks follow tasks, nobody else
-        needs to be asked, until something happens elsewhere. Whether a batch has ended."""
-        if site.alone is not None:
-            run, site.alone = site.alone.run, None
-            self._finish(site, run, at_s)
+    def _process(self, state: _ClusterState, at_s: float, before_s: float, until_s: float) -> bool:
+        """Process the next events of a cluster up to the end of a stage, or until something happens elsewhere
+        (``before_s``). Returns whether a batch ended."""
+        if state.computed is not None:
+            run, state.computed = state.computed.run, None
+            self._finish(state, run, at_s)
             return True
-        slots, pool, ended = site.slots, site.pool, False
-        while not (over := slots.step(at_s)):
-            slots.hand_out(at_s)
-            pool.let_go(at_s, between_batches=False, busy=slots.busy_nodes)
-            slots.roll_on(before_s, until_s)
-            at_s = slots.next_s()
+        slots, pool, ended = state.slots, state.pool, False
+        while not (done := slots.end_tasks(at_s)):
+            slots.assign_tasks(at_s)
+            pool.release(at_s, between_batches=False, busy=slots.busy_nodes)
+            slots.run_waves(before_s, until_s)
+            at_s = slots.next_event_s()
             if at_s >= before_s or at_s > until_s:
                 return False
-        for stage in over:
-            run = site.whose.pop(stage)
-            run.stage_over(at_s, stage)
-            if not self._submit(site, run):
-                self._finish(site, run, at_s)
+        for stage in done:
+            run = state.owners.pop(stage)
+            run.end_stage(at_s, stage)
+            if not self._submit(state, run):
+                self._finish(state, run, at_s)
                 ended = True
-        slots.hand_out(at_s)
-        pool.let_go(at_s, between_batches=False, busy=slots.busy_nodes)
+        slots.assign_tasks(at_s)
+        pool.release(at_s, between_batches=False, busy=slots.busy_nodes)
         return ended
 
-    def _finish(self, site: _Site, run: MicroBatchRun, at_s: float) -> None:
+    def _finish(self, state: _ClusterState, run: MicroBatchRun, at_s: float) -> None:
         cluster = run.cluster
         run.finish(at_s)
-        site.pool.let_go(at_s, between_batches=not self.busy(cluster), busy=site.slots.busy_nodes)
+        state.pool.release(at_s, between_batches=not self.busy(cluster), busy=state.slots.busy_nodes)

@@ -1,4 +1,4 @@
-"""What is done at once comes out as if it were done step by step: to the bit where arrays are used."""
+"""Fast paths give the same results as single steps: to the bit where arrays are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeDies, NodeKind, SlowNode, Stage
 from ebbflow.targets.simulator.continuous.flow import Flow
 from ebbflow.targets.simulator.continuous.world import ContinuousWorld
-from ebbflow.targets.simulator.inflow import Inflow
+from ebbflow.targets.simulator.engine import Inflow
 from ebbflow.targets.simulator.micro_batch.run import MicroBatchRun
 from ebbflow.targets.simulator.micro_batch.slots import Slots
 from ebbflow.workloads import Arrivals, parse_load
@@ -55,17 +55,17 @@ diamond = Pipeline(
 )
 
 
-def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes: Any) -> dict[str, Any]:
-    """All that a run leaves behind."""
+def results(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes: Any) -> dict[str, Any]:
+    """All results of a run."""
     target, clock = shared_world(*pipelines, nodes=2, kind=kind, faults=faults)
     batches, readings = [], []
     for seconds, nodes in [*changes, (150.0, 2)]:
         clock.advance(0.3 * seconds)
         target.observe()
         clock.advance(0.7 * seconds)
-        seen = target.observe()
-        batches += seen.batches
-        readings += [(r.time_s, r.subject, r.metric.key, r.value) for r in seen.readings]
+        observed = target.observe()
+        batches += observed.batches
+        readings += [(r.time_s, r.subject, r.metric.key, r.value) for r in observed.readings]
         target.apply(Layout.of(nodes))
     clock.advance(0.5)
     target.advance()
@@ -79,10 +79,10 @@ def story(pipelines: list[tuple[Any, str]], kind: NodeKind, faults: Any, changes
     }
 
 
-def place_anew(flow: Flow, crowds: Any, place: Any = Flow.place) -> None:
-    """Whatever was placed before."""
+def place_again(flow: Flow, groups: Any, place: Any = Flow.place) -> None:
+    """Without the check whether anything has changed."""
     flow._placed = None
-    place(flow, crowds)
+    place(flow, groups)
 
 
 @given(
@@ -96,7 +96,7 @@ def place_anew(flow: Flow, crowds: Any, place: Any = Flow.place) -> None:
     changes=CHANGES,
 )
 @settings(max_examples=25, deadline=None)
-def test_a_quiet_stretch_of_seconds_is_the_same_to_the_bit(
+def test_a_lookahead_gives_the_same_bits_as_single_seconds(
     loads, cost_ms, pending, noise, pause_s, kind, faults, changes
 ) -> None:
     pipelines = [
@@ -114,15 +114,17 @@ def test_a_quiet_stretch_of_seconds_is_the_same_to_the_bit(
         )
         for n, load in enumerate(loads)
     ]
-    quick = story(pipelines, kind, faults, changes)
+    fast = results(pipelines, kind, faults, changes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ContinuousWorld, "_work_ahead", lambda *_: None)
-        always_new = itertools.count()
-        patch.setattr(ContinuousWorld, "_versions", lambda *_: [next(always_new)])  # weighed at every look
-        patch.setattr(ContinuousWorld, "_next_look_s", lambda *_: -math.inf)  # which is every second
-        patch.setattr(Flow, "place", place_anew)
-        plain = story(pipelines, kind, faults, changes)
-    assert quick == plain
+        patch.setattr(ContinuousWorld, "_look_ahead", lambda *_: None)
+        new_versions = itertools.count()
+        patch.setattr(
+            ContinuousWorld, "_versions", lambda *_: [next(new_versions)]
+        )  # update the flow at every check
+        patch.setattr(ContinuousWorld, "_next_check_s", lambda *_: -math.inf)  # and check every second
+        patch.setattr(Flow, "place", place_again)
+        stepped = results(pipelines, kind, faults, changes)
+    assert fast == stepped
 
 
 QUERY = st.builds(
@@ -154,12 +156,14 @@ QUERY = st.builds(
 
 @given(query=QUERY, load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES)
 @settings(max_examples=25, deadline=None)
-def test_a_quiet_stretch_of_batches_is_the_same_to_the_bit(query, load, kind, faults, changes) -> None:
-    quick = story([(query, load)], kind, faults, changes)
+def test_a_series_of_batches_gives_the_same_bits_as_single_batches(
+    query, load, kind, faults, changes
+) -> None:
+    fast = results([(query, load)], kind, faults, changes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MicroBatchRun, "run_stretch", lambda *_: None)
-        plain = story([(query, load)], kind, faults, changes)
-    assert quick == plain
+        patch.setattr(MicroBatchRun, "run_series", lambda *_: None)
+        stepped = results([(query, load)], kind, faults, changes)
+    assert fast == stepped
 
 
 def query(driver_s: float, noise: float, *stages: Stage) -> MicroBatch:
@@ -168,7 +172,7 @@ def query(driver_s: float, noise: float, *stages: Stage) -> MicroBatch:
     )  # fmt: skip
 
 
-# Two tasks of a fast slot end with one of a slot half as fast, up to the last digit.
+# Two tasks on a fast slot end together with one on a slot half as fast, up to rounding.
 A_TIE = {
     "queries": [
         query(
@@ -195,23 +199,23 @@ A_TIE = {
 )
 @example(**A_TIE)
 @settings(max_examples=25, deadline=None)
-def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
+def test_the_formula_and_full_waves_give_the_same_times_as_single_tasks(
     queries, load, kind, faults, changes
 ) -> None:
     pipelines = [
         (replace(query, pipeline=Pipeline.chain(f"q{n}", "read")), load) for n, query in enumerate(queries)
     ]
-    quick = story(pipelines, kind, faults, changes)
+    fast = results(pipelines, kind, faults, changes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MicroBatchRun, "run_stretch", lambda *_: None)
-        patch.setattr(MicroBatchRun, "run_through", lambda *_: None)
-        patch.setattr(Slots, "_waves", lambda *_: 1)
-        patch.setattr(Slots, "roll_on", lambda *_: None)
-        plain = story(pipelines, kind, faults, changes)
+        patch.setattr(MicroBatchRun, "run_series", lambda *_: None)
+        patch.setattr(MicroBatchRun, "compute_end_s", lambda *_: None)
+        patch.setattr(Slots, "_full_waves", lambda *_: 1)
+        patch.setattr(Slots, "run_waves", lambda *_: None)
+        stepped = results(pipelines, kind, faults, changes)
     for name in ("left", "times", "held"):
-        for a, b in zip(quick[name], plain[name], strict=True):
+        for a, b in zip(fast[name], stepped[name], strict=True):
             assert a == pytest.approx(b, rel=1e-9, abs=1e-6)
-    for a, b in zip(quick["batches"], plain["batches"], strict=True):
+    for a, b in zip(fast["batches"], stepped["batches"], strict=True):
         assert (a.query, a.batch_id, a.rows, a.slots, a.steady) == (
             b.query,
             b.batch_id,
@@ -229,15 +233,15 @@ def test_the_formula_and_whole_waves_end_when_tasks_one_by_one_do(
     queries=st.lists(QUERY, min_size=2, max_size=3), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
 )
 @settings(max_examples=25, deadline=None)
-def test_tasks_that_follow_tasks_are_the_same_to_the_bit(queries, load, kind, faults, changes) -> None:
+def test_run_waves_gives_the_same_bits_as_single_tasks(queries, load, kind, faults, changes) -> None:
     pipelines = [
         (replace(query, pipeline=Pipeline.chain(f"q{n}", "read")), load) for n, query in enumerate(queries)
     ]
-    quick = story(pipelines, kind, faults, changes)
+    fast = results(pipelines, kind, faults, changes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Slots, "roll_on", lambda *_: None)
-        plain = story(pipelines, kind, faults, changes)
-    assert quick == plain
+        patch.setattr(Slots, "run_waves", lambda *_: None)
+        stepped = results(pipelines, kind, faults, changes)
+    assert fast == stepped
 
 
 @given(
@@ -246,7 +250,9 @@ def test_tasks_that_follow_tasks_are_the_same_to_the_bit(queries, load, kind, fa
     first_s=st.floats(0.0, 9e3),
 )
 @settings(max_examples=40)
-def test_many_times_are_looked_up_as_one_by_one(load: str, times_s: list[float], first_s: float) -> None:
+def test_arrived_rows_of_many_times_are_those_of_single_times(
+    load: str, times_s: list[float], first_s: float
+) -> None:
     inflow, same = Inflow(Arrivals(parse_load(load))), Inflow(Arrivals(parse_load(load)))
     inflow.rows_by(first_s)
     assert inflow.rows_by_each(np.array(times_s)).tolist() == [same.rows_by(time_s) for time_s in times_s]
@@ -254,7 +260,7 @@ def test_many_times_are_looked_up_as_one_by_one(load: str, times_s: list[float],
 
 @given(load=LOADS, first=st.integers(0, 9000), count=st.integers(1, 40))
 @settings(max_examples=40)
-def test_whole_seconds_are_looked_up_as_any_time(load: str, first: int, count: int) -> None:
+def test_arrived_rows_of_whole_seconds_are_those_of_any_time(load: str, first: int, count: int) -> None:
     inflow, same = Inflow(Arrivals(parse_load(load))), Inflow(Arrivals(parse_load(load)))
     seconds = range(first, first + count)
     assert inflow.rows_by_seconds(first, count).tolist() == [same.rows_by(float(s)) for s in seconds]
