@@ -67,7 +67,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path) -> None:
         ("seconds = 0", "{file}, seconds: seconds is 0"),
         ("cycle = -1", "{file}, cycle: cycle is -1"),
         ("lead-time = 'never'", "{file}, lead-time: 'never' is not a duration"),
-        ("slots-per-node = 0", "{file}, slots-per-node: nodes of 0 slots"),
+        ("slots-per-node = 0", "{file}, slots-per-node: nodes have 0 slots"),
         ("noise = 9", "{file}, noise: noise is 9; it must be a spread from 0 to 2"),
         ("seed = -3", "{file}, seed: seed -3"),
         ("engine = 'continuous'\ntrigger = '5s'", "{file}, trigger: the continuous engine has no trigger"),

@@ -155,7 +155,10 @@ BAD = [
     ('[[fault]]\nkind = "node-dies"\nat = "soon"', "fault 1: 'soon' is not a duration; write it like"),
     ('[[fault]]\nkind = "node-dies"\nat = true', "fault 1, at = True: expected `float | str`"),
     ('[[fault]]\nkind = "node-dies"\nat = -5', "fault 1: at is -5.0; it must be a duration of at least 0s"),
-    ('[[fault]]\nkind = "node-dies"\nat = 5\nnode = -1', "fault 1: node is -1; it must be a whole number"),
+    (
+        '[[fault]]\nkind = "node-dies"\nat = 5\nnode = -1',
+        "fault 1: node is -1; it must be 0 (the oldest node) or more",
+    ),
     (
         '[[fault]]\nkind = "node-dies"\nat = 5\ncluster = "west"',
         "affects cluster 'west'; there are: main",
@@ -166,7 +169,7 @@ BAD = [
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\nfactor = 2',
-        "fault 1: a slow node at 2 times its speed; write a factor from 1e-06 to 1",
+        "fault 1: a slow node at 2 times its speed; the factor must be from 1e-06 to 1",
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\ndelay = 2',
