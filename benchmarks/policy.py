@@ -1,5 +1,5 @@
-"""How many readings a second go through the router and 100 rules, and what ten times the history costs a reading
-and a decision."""
+"""Readings per second through the router and 100 rules, and the cost of ten times the history per reading and
+per decision."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.evaluation.router import Router
+from ebbflow.policy.evaluation.routing import Router
 from ebbflow.policy.language.builder import Guarded
 from ebbflow.policy.model import Trigger
-from ebbflow.policy.quantities import Span
+from ebbflow.policy.values import Span
 from ebbflow.strategies.rules import Rules
 
 OPERATORS, RULES, READINGS = 50, 100, 200_000
@@ -70,7 +70,7 @@ def measure() -> list[Figure]:
             unit="per s",
         ),
         Figure(
-            what="  the same, nobody waits for the reading",
+            what="  the same, no rule needs the reading",
             value=_per_second(_mixed(), Metric.ROWS_IN),
             unit="per s",
         ),
@@ -86,7 +86,7 @@ def measure() -> list[Figure]:
 
 
 def _mixed(history: Span | None = None) -> Policy:
-    """Half of the rules as in the seed, the others on means, percentiles, trends and m of n."""
+    """Half of the rules as in the Rules thesis, the others on means, percentiles, trends and m of n."""
     others = itertools.cycle([*KINDS.values()][1:])
     rules: list[Guarded] = []
     for number in range(OPERATORS):
@@ -106,12 +106,12 @@ def _per_second(policy: Policy, metric_read: Metric = Metric.OPERATOR_QUEUE) -> 
     ]
     began_s = time.process_time()
     for reading in readings:
-        router.offer(reading)
+        router.add(reading)
     return READINGS / (time.process_time() - began_s)
 
 
 def _per_second_of_nodes() -> float:
-    """The unfriendly case: every reading of every node goes to every rule."""
+    """The worst case: every reading of every node goes to every rule."""
     rules = [
         rule(f"grow {number}").scale_out(cluster()).by(absolute(1))
         .when(metric("node-cpu")).is_(above(percent(50 + number / 4))).for_at_least(seconds(30))
@@ -124,13 +124,13 @@ def _per_second_of_nodes() -> float:
     ]
     began_s = time.process_time()
     for reading in readings:
-        router.offer(reading)
+        router.add(reading)
     return len(readings) / (time.process_time() - began_s)
 
 
 def _decisions_ms(*histories: Span) -> list[float]:
-    """Of ``Rules.decide`` with a new reading of each operator, nothing to do, and every history full. In turns,
-    and the best turn of each."""
+    """The time of ``Rules.decide`` with a new reading of each operator, no rule firing and every history full. The
+    histories take turns; the best turn of each counts."""
     worlds = [(Rules(_mixed(history)), Windows(600.0)) for history in histories]
     names = [f"op-{n}" for n in range(OPERATORS)]
     pipeline = Pipeline.chain("bench", *names)

@@ -1,4 +1,4 @@
-"""``ebbflow policy`` and ``ebbflow bench rules``: what they print, and how they fail."""
+"""``ebbflow policy`` and ``ebbflow bench rules``: output and errors."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def test_every_command_has_help_takes_json_and_is_documented(command: str) -> No
     assert f"ebbflow policy {command}" in (ROOT / "docs" / "policies.md").read_text()
 
 
-def test_check_has_one_line_for_each_problem_and_code_2(ebbflow, tmp_path) -> None:
+def test_check_prints_one_line_per_problem_and_exits_with_2(ebbflow, tmp_path) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text('[[rule]]\nname = "x"\naction = "scale-up"\nby = 0\nwhen = []\n')
     code, out, err = ebbflow("policy", "check", str(bad))
     assert (code, out) == (2, "")
     assert err.splitlines() == [
-        f"{bad}:3:1: 'scale-up' is no action; write scale-out or scale-in",
-        f"{bad}:4:1: a step of 0; it must be a whole number from 1 on",
-        f"{bad}:5:1: rule 'x' has no condition; add at least one to when",
+        f"{bad}:3:1: unknown action 'scale-up'; write scale-out or scale-in",
+        f"{bad}:4:1: invalid step 0; write a whole number of at least 1",
+        f"{bad}:5:1: rule 'x' has no conditions; add at least one to when",
     ]
     code, out, _ = ebbflow("policy", "check", "--json", str(bad))
     assert code == 2
@@ -56,21 +56,21 @@ def test_check_has_one_line_for_each_problem_and_code_2(ebbflow, tmp_path) -> No
     assert ebbflow("policy", "check", QUEUE)[0] == 0
 
 
-def test_show_is_english_or_the_other_form(ebbflow, tmp_path) -> None:
+def test_show_prints_english_or_the_other_format(ebbflow, tmp_path) -> None:
     code, out, _ = ebbflow("policy", "show", QUEUE)
     assert code == 0
-    assert "Scale out operator enrich by 1, but never above 4," in out
+    assert "Scale out operator enrich by 1 instance, but never above 4," in out
     code, out, _ = ebbflow("policy", "show", "--as", "yaml", QUEUE)
     (tmp_path / "q.yaml").write_text(out)
     assert load_policy(tmp_path / "q.yaml") == load_policy(QUEUE)
     assert json.loads(ebbflow("policy", "show", "--json", QUEUE)[1])["rule"][0]["operator"] == "enrich"
 
 
-def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tmp_path) -> None:
+def test_apply_replaces_the_file_only_with_a_valid_policy(ebbflow, tmp_path) -> None:
     live = tmp_path / "live.yaml"
     code, _, err = ebbflow("policy", "apply", QUEUE, "--to", str(live))
     assert code == 2
-    assert "there is no such file" in err
+    assert "no such file" in err
     live.write_text("rule: []")
     assert ebbflow("policy", "apply", QUEUE, "--to", str(live))[0] == 0
     assert load_policy(live) == load_policy(QUEUE)
@@ -82,7 +82,7 @@ def test_apply_puts_a_sound_policy_in_place_and_leaves_a_bad_one_out(ebbflow, tm
     assert load_policy(live) == load_policy(QUEUE)
 
 
-def test_apply_leaves_a_link_where_it_is_and_does_not_empty_a_policy(ebbflow, tmp_path) -> None:
+def test_apply_keeps_symbolic_links_and_refuses_an_empty_policy(ebbflow, tmp_path) -> None:
     real, link, empty = tmp_path / "real.toml", tmp_path / "live.toml", tmp_path / "empty.toml"
     real.write_text("")
     link.symlink_to(real)
@@ -96,7 +96,7 @@ def test_apply_leaves_a_link_where_it_is_and_does_not_empty_a_policy(ebbflow, tm
     assert load_policy(real) == load_policy(QUEUE)
 
 
-def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
+def test_apply_waits_for_the_confirmation_of_the_job(ebbflow, tmp_path) -> None:
     live, path = tmp_path / "live.toml", tmp_path / "run.sqlite"
     live.write_text("")
     store = Store(path, SystemClock())
@@ -104,22 +104,22 @@ def test_apply_waits_for_the_answer_of_the_job(ebbflow, tmp_path) -> None:
         "policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--within", "1ms"
     )
     assert code == 1
-    assert "does a job run that follows" in err
+    assert "is a job running that watches" in err
     live.write_text("")
-    told = {"reason": "policy live.toml replaced", "inputs": {"sha256": digest_of(Path(QUEUE).read_bytes())}}
-    threading.Timer(0.5, lambda: store.append_ledger(1.0, "hold", told)).start()
+    entry = {"reason": "policy live.toml replaced", "inputs": {"sha256": digest_of(Path(QUEUE).read_bytes())}}
+    threading.Timer(0.5, lambda: store.append_ledger(1.0, "hold", entry)).start()
     code, out, _ = ebbflow("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
     assert code == 0
     assert json.loads(out)["answer"] == "policy live.toml replaced"
-    threading.Timer(0.5, lambda: store.append_ledger(2.0, "hold", told | {"reason": "again"})).start()
+    threading.Timer(0.5, lambda: store.append_ledger(2.0, "hold", entry | {"reason": "again"})).start()
     again = ("policy", "apply", QUEUE, "--to", str(live), "--store", str(path), "--json")
-    assert json.loads(ebbflow(*again)[1])["answer"] == "again", "it took over from one handed over in Python"
+    assert json.loads(ebbflow(*again)[1])["answer"] == "again", "it replaced a policy set in Python"
     code, out, _ = ebbflow(*again, "--within", "1ms")
-    assert (code, json.loads(out)["answer"]) == (0, "it was there already, word for word")
+    assert (code, json.loads(out)["answer"]) == (0, "the file already had exactly this content")
     store.close()
 
 
-def test_try_says_what_a_rule_waits_for_in_vain(ebbflow, tmp_path) -> None:
+def test_try_names_metrics_without_readings(ebbflow, tmp_path) -> None:
     heap = tmp_path / "heap.toml"
     heap.write_text(
         '[[rule]]\nname = "heap"\naction = "scale-out"\nby = 1\n'
@@ -128,11 +128,11 @@ def test_try_says_what_a_rule_waits_for_in_vain(ebbflow, tmp_path) -> None:
     arguments = ["policy", "try", str(heap), "--load", "constant(10)", "--seconds", "120"]
     code, out, _ = ebbflow(*arguments)
     assert code == 0
-    assert "heap: never fired; never read here: node-heap-share" in " ".join(out.split())
+    assert "heap: never fired; no readings of node-heap-share" in " ".join(out.split())
     assert json.loads(ebbflow(*arguments, "--json")[1])["unheard"] == {"heap": ["node-heap-share"]}
 
 
-def test_try_begins_when_it_is_told(ebbflow, tmp_path) -> None:
+def test_try_starts_at_the_given_time(ebbflow, tmp_path) -> None:
     day = tmp_path / "day.toml"
     day.write_text('[[bounds]]\nname = "day"\nat-least = 4\nfrom = "08:00"\nuntil = "20:00"\n')
     arguments = ["policy", "try", str(day), "--load", "constant(10)", "--seconds", "120", "--json"]
@@ -142,18 +142,18 @@ def test_try_begins_when_it_is_told(ebbflow, tmp_path) -> None:
     assert fired["change"] == "main +3 nodes"
 
 
-def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
+def test_try_reports_when_each_rule_fired(ebbflow, tmp_path) -> None:
     page = tmp_path / "try.html"
     code, out, _ = ebbflow(
         "policy", "try", QUEUE, "--load", "step(base=10, peak=30, at=60s)", "--seconds", "300",
         "--operators", "enrich=12", "--report", str(page), "--json",
     )  # fmt: skip
     assert code == 0
-    told = json.loads(out)
-    assert told["fired"][0]["rule"] == "Queue length is above 300 for 30 seconds"
-    # 18 rows/s too many from 60 s on: 360 are read at 80 s, and 30 s of them at 110 s
-    assert told["fired"][0]["time_s"] == 110.0
-    assert told["times"]["Queue length is above 300 for 30 seconds"] >= 1
+    result = json.loads(out)
+    assert result["fired"][0]["rule"] == "Queue length is above 300 for 30 seconds"
+    # 18 rows/s too many from 60 s on: the queue is 360 at 80 s, and above 300 for 30 s at 110 s
+    assert result["fired"][0]["time_s"] == 110.0
+    assert result["times"]["Queue length is above 300 for 30 seconds"] >= 1
     assert "Scale out operator enrich" in page.read_text()
 
 
@@ -168,15 +168,15 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
         (["policy", "try", QUEUE, "--load", "sinus(1)"], "did you mean 'sine'"),
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich"],
-            "write enrich=5,store=20",
+            "write, for example, enrich=5,store=20",
         ),
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=-1"],
-            "write enrich=5,store=20",
+            "write, for example, enrich=5,store=20",
         ),
         (
             ["policy", "try", QUEUE, "--load", "constant(1)", "--operators", "enrich=1,enrich=2"],
-            "'enrich' is there twice",
+            "'enrich' appears twice",
         ),
         (
             [
@@ -201,22 +201,22 @@ def test_try_tells_when_each_rule_fired(ebbflow, tmp_path) -> None:
         (["submit", "--policy", "no.toml", QUEUE], "cannot be read"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(ebbflow, arguments: list[str], words: str) -> None:
+def test_invalid_input_is_one_line_and_exit_code_2(ebbflow, arguments: list[str], words: str) -> None:
     code, out, err = ebbflow(*arguments)
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
 
 
-def test_bench_rules_prints_a_list_with_what_was_expected_and_measured(ebbflow, tmp_path) -> None:
+def test_bench_rules_prints_expected_and_measured_changes(ebbflow, tmp_path) -> None:
     page = tmp_path / "rules.html"
     code, out, _ = ebbflow("bench", "rules", "--json", "--report", str(page))
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert [row["case"] for row in told] == [
+    assert [row["case"] for row in result] == [
         "scale-out", "extra-capacity", "two-operators", "short-peaks", "out-and-in", "hysteresis",
     ]  # fmt: skip
-    assert all(row["ok"] and row["expected"]["changes"] == row["measured"]["changes"] for row in told)
+    assert all(row["ok"] and row["expected"]["changes"] == row["measured"]["changes"] for row in result)
     assert "6 of 6 tests show what they must" in page.read_text()
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0

@@ -101,7 +101,7 @@ def test_what_did_not_come_about_is_not_tried_again_an_hour_later() -> None:
     assert isinstance(rules, Rules)
     rules._attempts.note("", before=1, size=2, at_s=world.clock.now_s())
     rules.start_over(world.clock.now_s() - HOUR_S)
-    assert rules._attempts.waits_s("", 2, world.clock.now_s() - HOUR_S) == 30.0
+    assert rules._attempts.wait_s("", 2, world.clock.now_s() - HOUR_S) == 30.0
 
 
 def test_it_is_written_to_the_ledger() -> None:

@@ -96,9 +96,7 @@ def test_an_unchanged_rule_keeps_its_history_and_fires_when_it_would_have(path: 
     running.run(80)
     replace_file(path, text() + text("more", by=2, above=3000))
     running.run(95)
-    assert running.notes == [
-        (81.0, "policy policy.toml replaced: 1 added (more); 1 kept with their histories")
-    ]
+    assert running.notes == [(81.0, "policy policy.toml replaced: 1 added (more); 1 unchanged")]
     assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
 
 
@@ -109,7 +107,7 @@ def test_a_policy_handed_over_holds_from_the_next_cycle_on_and_the_file_goes_on_
     running.run(80)
     running.file.use(parse_policy(text() + text("more", by=2, above=3000), "p.toml"))
     running.run(85)
-    assert running.notes == [(80.0, "policy replaced: 1 added (more); 1 kept with their histories")]
+    assert running.notes == [(80.0, "policy replaced: 1 added (more); 1 unchanged")]
     with pytest.raises(PolicyError):
         running.file.use(Policy(*parse_policy(text(), "p.toml").rules, *parse_policy(text(), "p.toml").rules))
     replace_file(path, text(by=3))
@@ -132,9 +130,9 @@ def test_a_changed_rule_holds_from_the_next_cycle_on_and_starts_afresh(path: Pat
     ("bad", "words"),
     [
         (text(most=1), "every size is at least 1"),
-        ("[[rule]\n", "policy.toml:1:7: this is not TOML"),
+        ("[[rule]\n", "policy.toml:1:7: invalid TOML"),
         (text().replace("300 tuples", "30%"), "does not fit queue-length"),
-        ("", "the policy is empty, which would end all scaling; write at least one rule"),
+        ("", "the policy is empty, which would stop all scaling; write at least one rule"),
         ("rule = []\n", "the policy is empty"),
     ],
 )
@@ -181,7 +179,7 @@ def test_a_file_that_is_being_written_is_not_read_by_half(path: Path) -> None:
     path.write_text(text() + "\n" + text("more", above=3000))
     running.run(12)
     assert [words for _, words in running.notes] == [
-        "policy policy.toml replaced: 1 added (more); 1 kept with their histories"
+        "policy policy.toml replaced: 1 added (more); 1 unchanged"
     ]
 
 
@@ -189,7 +187,7 @@ def test_a_file_that_is_being_written_is_not_read_by_half(path: Path) -> None:
 def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> None:
     path.write_text(nothing)
     with pytest.raises(
-        PolicyError, match=r"policy\.toml:1:1: the policy is empty, which would end all scaling"
+        PolicyError, match=r"policy\.toml:1:1: the policy is empty, which would stop all scaling"
     ):
         PolicyFile(path)
 
@@ -243,8 +241,8 @@ def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path:
     running.run(20)
     assert running.file.rules.policy == parse_policy(as_it_was, "p.toml")
     assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
-        "replaced: 1 changed (grow); 0 kept with their histories",
-        "policy.toml replaced: 1 changed (grow); 0 kept with their histories",
+        "replaced: 1 changed (grow); 0 unchanged",
+        "policy.toml replaced: 1 changed (grow); 0 unchanged",
     ], "not: is again the one in force"
 
 

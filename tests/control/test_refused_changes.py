@@ -77,7 +77,7 @@ def test_a_refused_parallelism_is_asked_for_ever_less_often_and_its_node_goes_ag
     assert target.requested == 1, "the node that came for it went again"
     last: dict[str, Any] = store.rows[-1]
     assert last["verdict"] == "hold"
-    assert "1 → 2 did not come about in 7 tries; it is tried again in" in last["reason"]
+    assert "the change 1 → 2 had no effect after 7 attempts; next attempt in" in last["reason"]
     assert [c["name"] for c in last["bound_by"]] == ["retry"]
     acts = [
         row for row in store.rows if row["verdict"] == "act" and row["wanted"]["parallelism"] == {"count": 2}

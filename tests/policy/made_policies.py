@@ -1,15 +1,33 @@
-"""Policies for tests: random ones that can be meant, and the parts they are made of."""
+"""Hypothesis strategies for random valid policies and their parts."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
 from ebbflow.core.metrics import Metric
-from ebbflow.policy.fitting import EXAMPLES
-from ebbflow.policy.language.builder import DAYS, days_named
-from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Policy, Rule, Trigger
-from ebbflow.policy.quantities import Clock, Percent, Quantity, Span
-from ebbflow.policy.values import Limit, Measure, MeasureKind, Often, Step
+from ebbflow.policy.model import (
+    DAYS,
+    UNIT_NAMES,
+    Action,
+    AllOf,
+    AnyOf,
+    Bounds,
+    Policy,
+    Rule,
+    Trigger,
+    days_named,
+)
+from ebbflow.policy.values import (
+    Limit,
+    Measure,
+    MeasureKind,
+    Occurrences,
+    Percent,
+    Quantity,
+    Span,
+    Step,
+    TimeOfDay,
+)
 
 UNITS = {"rows": "tuples", "s": "s", "count": "", "share of 1": "%", "bytes": "MB"}
 
@@ -23,7 +41,7 @@ spans = st.one_of(st.integers(1, 10**9), st.integers(1, 600).map(lambda s: 1000 
 @st.composite
 def triggers(draw: st.DrawFn) -> Trigger:
     metric = draw(
-        st.sampled_from([m for m in Metric if m.about.value != "operator" and m.unit.value in EXAMPLES])
+        st.sampled_from([m for m in Metric if m.about.value != "operator" and m.unit.value in UNIT_NAMES])
     )
     counted, _, rate = metric.unit.value.partition("/")
     kinds = [k for k in MeasureKind if not (rate and k is MeasureKind.RATE)]
@@ -39,7 +57,7 @@ def triggers(draw: st.DrawFn) -> Trigger:
         amount = round(amount * 1000) / 1000
     value = Percent(amount, "%") if unit == "%" and not per else Quantity(amount, unit, per)
     side = draw(st.sampled_from(["above", "below"]))
-    lasting = draw(
+    duration = draw(
         st.sampled_from(["for", "often", "none"] if kind is not MeasureKind.EACH else ["for", "often"])
     )
     return Trigger(
@@ -47,8 +65,8 @@ def triggers(draw: st.DrawFn) -> Trigger:
         of=draw(st.one_of(st.just(""), names)),
         measure=measure,
         **{side: value},
-        for_at_least=draw(spans) if lasting == "for" else None,
-        in_at_least=Often(2, draw(st.integers(2, 9))) if lasting == "often" else None,
+        for_at_least=draw(spans) if duration == "for" else None,
+        in_at_least=Occurrences(2, draw(st.integers(2, 9))) if duration == "often" else None,
     )
 
 
@@ -101,8 +119,8 @@ def bounds(draw: st.DrawFn) -> Bounds:
         operator=draw(st.one_of(st.just(""), names)),
         at_least=low,
         at_most=draw(st.integers(9, 99)) if low is None or draw(st.booleans()) else None,
-        from_=Clock(start) if hours else None,
-        until=Clock(end) if hours else None,
+        from_=TimeOfDay(start) if hours else None,
+        until=TimeOfDay(end) if hours else None,
         on=days_named(tuple(draw(st.lists(st.sampled_from(sorted(DAYS)), max_size=4)))),
         timezone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),
     )

@@ -1,4 +1,4 @@
-"""Triggers do what their words say, whatever the order of readings; cheap ways give the answers of plain ones."""
+"""Triggers hold exactly when their words say so; incremental statistics equal those of the whole window."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.evaluation import RuleState, TriggerState
+from ebbflow.policy.evaluation.states import RuleState, TriggerState
 from ebbflow.policy.model import Condition, Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -35,7 +35,7 @@ LONG = QUEUE.is_(above(tuples(300))).for_at_least(seconds(30))
 def fed(trigger: Trigger, *points: tuple[float, float]) -> TriggerState:
     state = TriggerState(trigger)
     for time_s, value in points:
-        state.offer(time_s, value)
+        state.add(time_s, value)
     return state
 
 
@@ -50,10 +50,10 @@ def rule_of(*conditions: Condition) -> RuleState:
     return RuleState(built.build(), "")
 
 
-# -- the seed's trigger ------------------------------------------------------------------------------
+# -- durations ------------------------------------------------------------------------------
 
 
-def test_it_fires_when_readings_past_the_threshold_span_its_time() -> None:
+def test_a_trigger_holds_when_readings_past_the_threshold_span_its_duration() -> None:
     assert not fed(LONG, *every(5, 25)).holds(25)
     assert fed(LONG, *every(5, 30)).holds(30)
 
@@ -63,35 +63,35 @@ def test_above_is_strict_and_below_is_not() -> None:
     assert fed(QUEUE.is_(below(tuples(1))).for_at_least(seconds(30)), *every(5, 60, 1.0)).holds(60)
 
 
-def test_one_reading_on_the_other_side_starts_it_over() -> None:
+def test_one_reading_on_the_other_side_starts_a_new_run() -> None:
     points = [*every(5, 25), (30, 300.0), (35, 301.0), (40, 301.0)]
     assert not fed(LONG, *points).holds(40)
     assert fed(LONG, *points, *((t, 301.0) for t in (45, 50, 55, 60, 65))).holds(65)
 
 
-def test_a_gap_proves_nothing() -> None:
+def test_a_gap_in_the_readings_ends_the_run() -> None:
     assert not fed(LONG, (0, 301.0), (30, 301.0)).holds(30)
     assert not fed(LONG, *every(5, 25), (45, 301.0)).holds(45)
 
 
-def test_readings_that_are_always_far_apart_are_no_gaps() -> None:
+def test_readings_that_are_always_far_apart_have_no_gaps() -> None:
     assert fed(LONG, (0, 301.0), (60, 301.0), (120, 301.0), (180, 301.0)).holds(180)
 
 
-def test_a_trigger_whose_readings_stopped_does_not_hold() -> None:
+def test_a_trigger_without_recent_readings_does_not_hold() -> None:
     state = fed(LONG, *every(5, 60))
     assert state.holds(60 + STALE_AFTER_S)
     assert not state.holds(60 + STALE_AFTER_S + 0.1)
-    assert "no reading for" in state.told(120)
+    assert "has no reading for" in state.describe(120)
 
 
-def test_a_fresh_full_period_is_needed_after_a_reset() -> None:
+def test_a_trigger_needs_a_full_new_period_after_a_reset() -> None:
     state = fed(LONG, *every(5, 60))
     state.reset()
     for time_s in (65, 70, 75, 80, 85, 90):
-        state.offer(time_s, 301.0)
+        state.add(time_s, 301.0)
         assert not state.holds(time_s)
-    state.offer(95, 301.0)
+    state.add(95, 301.0)
     assert state.holds(95)
 
 
@@ -112,13 +112,13 @@ def test_one_outlier_neither_fires_nor_blocks_a_percentile() -> None:
     assert fed(low, *every(1, 18), (19, 0.0)).holds(19)
 
 
-def test_a_mean_needs_readings_that_span_its_time() -> None:
+def test_a_mean_needs_readings_that_span_its_duration() -> None:
     trigger = QUEUE.mean_over(seconds(10)).is_(above(tuples(300)))
     assert not fed(trigger, *every(1, 9, 999.0)).holds(9)
     assert fed(trigger, *every(1, 10, 999.0)).holds(10)
 
 
-# -- cheap ways against plain ones -------------------------------------------------------------------
+# -- incremental against direct computation -------------------------------------------------------------------
 
 KINDS = {
     "mean": QUEUE.mean_over(seconds(20)).is_(above(tuples(50))),
@@ -129,8 +129,8 @@ KINDS = {
 }
 
 
-def plainly(trigger: Trigger, points: list[tuple[float, float]]) -> float | None:
-    """The measure of the readings of the last 20 s, as one would write it down."""
+def directly(trigger: Trigger, points: list[tuple[float, float]]) -> float | None:
+    """The statistic of the readings of the last 20 s, computed directly."""
     now_s = points[-1][0]
     if now_s - points[0][0] < 20:
         return None
@@ -150,15 +150,13 @@ def plainly(trigger: Trigger, points: list[tuple[float, float]]) -> float | None
 @pytest.mark.parametrize("kind", KINDS)
 @given(steps=st.lists(st.tuples(st.integers(1, 10), st.integers(0, 100)), min_size=1, max_size=80))
 @settings(max_examples=60, deadline=None)
-def test_sums_that_follow_the_readings_equal_sums_of_the_window(
-    kind: str, steps: list[tuple[int, int]]
-) -> None:
+def test_incremental_statistics_equal_those_of_the_window(kind: str, steps: list[tuple[int, int]]) -> None:
     trigger, state, points, now_s = KINDS[kind], TriggerState(KINDS[kind]), [], 0.0
     for wait, value in steps:
         now_s += wait
         points.append((now_s, float(value)))
-        state.offer(now_s, float(value))
-        wanted = plainly(trigger, points)
+        state.add(now_s, float(value))
+        wanted = directly(trigger, points)
         found = state._measure.value()
         if wanted is None:
             assert not state.holds(now_s)
@@ -171,14 +169,14 @@ def test_sums_that_follow_the_readings_equal_sums_of_the_window(
 
 @given(steps=st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=100))
 @settings(max_examples=100, deadline=None)
-def test_a_run_equals_looking_through_the_history(steps: list[tuple[int, bool]]) -> None:
+def test_a_run_equals_a_scan_of_the_history(steps: list[tuple[int, bool]]) -> None:
     state, points, now_s = TriggerState(LONG), [], 0.0
     for wait, past in steps:
         now_s += wait
         points.append((now_s, past))
-        state.offer(now_s, 301.0 if past else 0.0)
+        state.add(now_s, 301.0 if past else 0.0)
         spans = now_s - points[0][0] >= 30
-        # every reading of the last 30 s, and the one from which on they span it
+        # every reading of the last 30 s, and the last one before
         before = [p for t, p in points if t <= now_s - 30]
         inside = all(p for t, p in points if t > now_s - 30)
         assert state.holds(now_s) is (spans and inside and before[-1])
@@ -189,8 +187,8 @@ def test_sums_do_not_drift() -> None:
     mean, rate = TriggerState(KINDS["mean"]), TriggerState(KINDS["rate"])
     values = [rng.uniform(0, 1e12) for _ in range(2000)] + [0.125] * 60
     for k, value in enumerate(values):
-        mean.offer(1.7e9 + k, value)
-        rate.offer(1.7e9 + k, value)
+        mean.add(1.7e9 + k, value)
+        rate.add(1.7e9 + k, value)
     assert mean._measure.value() == 0.125
     assert rate._measure.value() == pytest.approx(0.0, abs=1e-9)
 
@@ -212,12 +210,12 @@ LATE = metric("freshness").is_(above(seconds(20))).for_at_least(seconds(10))
         (rule_of(any_of(all_of(HIGH, LATE), HIGH)), True, False, True),
     ],
 )
-def test_conditions_are_joined_as_they_say(state: RuleState, high: bool, late: bool, fires: bool) -> None:
+def test_all_of_and_any_of_combine_conditions(state: RuleState, high: bool, late: bool, fires: bool) -> None:
     for time_s in range(0, 11):
-        for each in state.states:
+        for each in state.triggers:
             is_high = each.trigger.metric == "queue-length"
-            each.offer(float(time_s), 999.0 if (high if is_high else late) else 0.0)
+            each.add(float(time_s), 999.0 if (high if is_high else late) else 0.0)
     assert state.fires(10.0) is fires
     assert (state.progress(10.0) == 1.0) is fires
     if not fires:
-        assert "needs" in state.missing(10.0)
+        assert "it must be above" in state.missing(10.0)

@@ -1,4 +1,4 @@
-"""What a trigger says it saw is what it compared, and the readings it shows are those that made it fire."""
+"""A trigger describes the value it compared, and its evidence is the readings that made it hold."""
 
 from __future__ import annotations
 
@@ -7,96 +7,98 @@ from collections.abc import Iterable
 import pytest
 
 from ebbflow.policy import above, below, metric, per_second, seconds, tuples
-from ebbflow.policy.evaluation import TriggerState
-from ebbflow.policy.evaluation.measures import measuring
+from ebbflow.policy.evaluation.measures import running_measure
+from ebbflow.policy.evaluation.states import TriggerState
 from ebbflow.policy.model import Trigger
 
 QUEUE = metric("queue-length")
 
 
 def fed(trigger: Trigger, values: Iterable[float]) -> TriggerState:
-    """A reading a second from 0 on."""
+    """Fed with one reading per second from 0 on."""
     state = TriggerState(trigger)
     for time_s, value in enumerate(values):
-        state.offer(float(time_s), float(value))
+        state.add(float(time_s), float(value))
     return state
 
 
-def held(trigger: Trigger, values: list[float]) -> tuple[str, float]:
-    """What it says at the last reading, at which it must hold, and from where its readings count."""
+def description(trigger: Trigger, values: list[float]) -> tuple[str, float]:
+    """The description at the last reading, at which the trigger must hold, and the start of its evidence."""
     state = fed(trigger, values)
     now_s = float(len(values) - 1)
     assert state.holds(now_s)
-    return state.told(now_s), state.since_s
+    return state.describe(now_s), state.evidence_since_s
 
 
-def test_of_each_reading_the_run_and_its_range() -> None:
-    told, since_s = held(
+def test_each_reading_describes_the_run_and_its_range() -> None:
+    text, since_s = description(
         QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [0, 999, 0, 305, 301, 309, 304]
     )
-    assert told == (
+    assert text == (
         "queue-length is 304 tuples, past the threshold for 3 s (4 readings, 301 tuples to 309 tuples)"
     )
     assert since_s == 3
 
 
-def test_of_m_of_n_readings_all_n() -> None:
-    told, since_s = held(
+def test_m_of_n_has_all_n_readings_as_evidence() -> None:
+    text, since_s = description(
         QUEUE.is_(above(tuples(300))).in_at_least(4, of=5), [999, 0, 0, 301, 302, 0, 303, 304]
     )
-    assert told == "queue-length is 304 tuples, past the threshold in 4 of 5 readings"
+    assert text == "queue-length is 304 tuples, past the threshold in 4 of 5 readings"
     assert since_s == 3
 
 
-def test_of_a_mean_the_range_of_the_mean_and_all_its_readings() -> None:
+def test_a_mean_describes_its_own_range_and_has_all_its_readings_as_evidence() -> None:
     mean = QUEUE.mean_over(seconds(10)).is_(above(tuples(300)))
-    told, since_s = held(mean, [0] * 20 + [600] * 6)  # 6 · 600 / 11
-    assert told == (
+    text, since_s = description(mean, [0] * 20 + [600] * 6)  # 6 · 600 / 11
+    assert text == (
         "the mean of queue-length over 10s is 327.3 tuples, past the threshold for 0 s "
         "(1 reading, 327.3 tuples to 327.3 tuples)"
     )
     assert since_s == 15
-    told, since_s = held(mean, [0] * 20 + [600] * 7)
-    assert told.endswith("past the threshold for 1 s (2 readings, 327.3 tuples to 381.8 tuples)")
-    assert since_s == 15, "those that the first mean past the threshold was made of"
+    text, since_s = description(mean, [0] * 20 + [600] * 7)
+    assert text.endswith("past the threshold for 1 s (2 readings, 327.3 tuples to 381.8 tuples)")
+    assert since_s == 15, "the readings of the first mean past the threshold"
 
 
-def test_of_a_percentile_all_its_readings_and_no_range_that_nobody_knows() -> None:
-    told, since_s = held(QUEUE.percentile(50, over=seconds(10)).is_(above(tuples(300))), [0] * 20 + [600] * 6)
-    assert told == "p50 of queue-length over 10s is 600 tuples, past the threshold for 0 s (1 reading)"
+def test_a_percentile_has_all_its_readings_as_evidence_but_no_range() -> None:
+    text, since_s = description(
+        QUEUE.percentile(50, over=seconds(10)).is_(above(tuples(300))), [0] * 20 + [600] * 6
+    )
+    assert text == "the p50 of queue-length over 10s is 600 tuples, past the threshold for 0 s (1 reading)"
     assert since_s == 15
 
 
-def test_of_a_rate_of_change_the_rates_and_not_the_rows() -> None:
-    told, since_s = held(
+def test_a_rate_of_change_describes_rates_not_rows() -> None:
+    text, since_s = description(
         QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(tuples(5)))),
         [300 + 6 * t for t in range(22)],
     )
-    assert told == (
+    assert text == (
         "the rate of change of queue-length over 20s is 6 tuples/s, past the threshold for 1 s "
         "(2 readings, 6 tuples/s to 6 tuples/s)"
     )
     assert since_s == 0
 
 
-def test_of_a_forecast_what_was_forecast() -> None:
-    told, since_s = held(
+def test_a_forecast_describes_the_forecast_value() -> None:
+    text, since_s = description(
         QUEUE.is_forecast_to_be(above(tuples(300)), ahead=seconds(10)), [10 * t + 5 for t in range(21)]
     )
-    assert "(1 reading, 305 tuples to 305 tuples)" in told  # 205 now, 10 more a second
+    assert "(1 reading, 305 tuples to 305 tuples)" in text  # 205 now, 10 more a second
     assert since_s == 10
 
 
-def test_readings_from_before_a_reset_are_no_evidence() -> None:
+def test_readings_before_a_reset_are_no_evidence() -> None:
     state = fed(QUEUE.mean_over(seconds(10)).is_(above(tuples(300))), [999] * 20)
     state.reset()
     for time_s in range(20, 31):
-        state.offer(float(time_s), 400.0)
+        state.add(float(time_s), 400.0)
     assert state.holds(30.0)
-    assert state.since_s == 20
+    assert state.evidence_since_s == 20
 
 
-# -- how near, without sorting ---------------------------------------------------------------------
+# -- nearness ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,14 +111,16 @@ def test_readings_from_before_a_reset_are_no_evidence() -> None:
         (QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [], 0.0),
     ],
 )
-def test_nearness_is_that_of_what_is_compared(trigger: Trigger, values: list[float], near: float) -> None:
-    measure = measuring(trigger)
+def test_nearness_is_that_of_the_compared_statistic(
+    trigger: Trigger, values: list[float], near: float
+) -> None:
+    measure = running_measure(trigger)
     for time_s, value in enumerate(values):
         measure.add(float(time_s), float(value))
     assert measure.nearness() == pytest.approx(near)
 
 
-def test_a_look_at_a_percentile_that_does_not_hold_sorts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_percentile_needs_no_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     state = fed(QUEUE.percentile(95, over=seconds(60)).is_(above(tuples(300))), [150.0] * 100)
     monkeypatch.setattr(state._measure, "value", lambda: pytest.fail("the percentile was computed"))
     assert 0.0 <= state.progress(99.0) < 0.5
@@ -125,15 +129,15 @@ def test_a_look_at_a_percentile_that_does_not_hold_sorts_nothing(monkeypatch: py
 # -- late readings ---------------------------------------------------------------------------------
 
 
-def test_a_reading_that_comes_a_moment_late_has_its_own_time_in_a_line() -> None:
+def test_a_slightly_late_reading_counts_at_its_own_time_in_a_line() -> None:
     trigger = QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(tuples(1))))
     late, ordered = TriggerState(trigger), TriggerState(trigger)
     for time_s in range(30):
         early_s = time_s - 0.7
-        late.offer(float(time_s), 2.0 * time_s)
-        late.offer(early_s, 2.0 * early_s)
+        late.add(float(time_s), 2.0 * time_s)
+        late.add(early_s, 2.0 * early_s)
         for at_s in (early_s, float(time_s)):
-            ordered.offer(at_s, 2.0 * at_s)
+            ordered.add(at_s, 2.0 * at_s)
     assert late._measure.value() == pytest.approx(2.0)
     assert ordered._measure.value() == pytest.approx(2.0)
 
@@ -143,21 +147,21 @@ def test_a_reading_that_comes_a_moment_late_has_its_own_time_in_a_line() -> None
     QUEUE.mean_over(seconds(3)).is_(above(tuples(300))),
     QUEUE.is_(above(tuples(300))).in_at_least(4, of=4),
 ])  # fmt: skip
-def test_a_trigger_counts_nothing_from_before_it_began(trigger: Trigger) -> None:
-    """Nor where a reading of another node comes after one that counts."""
-    state = TriggerState(trigger, begins_s=10.0)
+def test_a_trigger_ignores_readings_from_before_its_start(trigger: Trigger) -> None:
+    """Also if a reading of another node arrives after one that counts."""
+    state = TriggerState(trigger, starts_s=10.0)
     for time_s in (3.0, 9.0, 10.0, 11.0, 9.5, 10.0, 9.9, 12.0, 13.0):
-        state.offer(time_s, 301.0)
+        state.add(time_s, 301.0)
     assert not state.holds(13.0)
-    state.offer(14.0, 301.0)
+    state.add(14.0, 301.0)
     assert state.holds(14.0)
-    assert state.since_s == 11.0
+    assert state.evidence_since_s == 11.0
 
 
-def test_a_reading_that_comes_much_too_late_changes_nothing() -> None:
+def test_a_very_late_reading_changes_nothing() -> None:
     state = fed(QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [301] * 40)
-    state.offer(20.0, 0.0)
+    state.add(20.0, 0.0)
     assert state.holds(39.0)
     mean = fed(QUEUE.mean_over(seconds(5)).is_(above(tuples(300))), [301] * 40)
-    mean.offer(30.0, 0.0)
+    mean.add(30.0, 0.0)
     assert mean.holds(39.0)

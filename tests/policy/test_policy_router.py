@@ -1,4 +1,4 @@
-"""Readings reach the triggers that wait for them, once, and from the best source that speaks."""
+"""Readings reach the triggers that need them once, from the best source that has readings; bounds follow the clock."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from ebbflow.policy import (
     seconds,
     tuples,
 )
-from ebbflow.policy.evaluation.calendar import holds
-from ebbflow.policy.evaluation.needs import Need, needs
-from ebbflow.policy.evaluation.router import Router
-from ebbflow.policy.language.words import Scaled
+from ebbflow.policy.evaluation.calendar import applies
+from ebbflow.policy.evaluation.routing import Need, Router, needs
+from ebbflow.policy.language.words import Scalable
 from ebbflow.policy.model import Trigger
 
 QUEUE = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 BUSY = metric("cpu").is_(above(percent(80))).for_at_least(seconds(10))
 
 
-def grow(what: Scaled, when: Trigger = QUEUE, name: str = "grow"):
+def grow(what: Scalable, when: Trigger = QUEUE, name: str = "grow"):
     return rule(name).scale_out(what).by(absolute(1)).when(when)
 
 
@@ -42,17 +41,17 @@ def fires(router: Router, now_s: float) -> list[tuple[str, str]]:
 
 def feed(router: Router, subject: str, kind: Metric, value: float, seconds_: range = range(0, 11)) -> None:
     for t in seconds_:
-        router.offer(Reading(float(t), subject, kind, value))
+        router.add(Reading(float(t), subject, kind, value))
 
 
-def test_a_rule_for_each_operator_scales_the_one_whose_readings_ask_for_it() -> None:
+def test_a_rule_on_each_operator_fires_for_the_operator_whose_readings_hold() -> None:
     router = Router(Policy(grow(all_operators())), "p", ["a", "b"])
     feed(router, "a", Metric.OPERATOR_QUEUE, 0.0)
     feed(router, "b", Metric.OPERATOR_QUEUE, 999.0)
     assert fires(router, 10.0) == [("grow", "b")]
 
 
-def test_the_queue_of_an_operator_is_its_own_where_there_is_one_and_the_pipelines_where_not() -> None:
+def test_the_queue_of_an_operator_is_its_own_or_else_that_of_the_pipeline() -> None:
     whole = Router(Policy(grow(operator("a"))), "p", ["a"])
     feed(whole, "p", Metric.QUEUE_LENGTH, 999.0)
     assert fires(whole, 10.0)
@@ -60,11 +59,13 @@ def test_the_queue_of_an_operator_is_its_own_where_there_is_one_and_the_pipeline
     feed(both, "p", Metric.QUEUE_LENGTH, 999.0)
     feed(both, "a", Metric.OPERATOR_QUEUE, 0.0, range(11, 12))
     feed(both, "p", Metric.QUEUE_LENGTH, 999.0, range(11, 40))
-    assert not fires(both, 20.0), "the pipeline is heard although the operator spoke"
+    assert not fires(both, 20.0), (
+        "the operator has readings of its own, so those of the pipeline do not count"
+    )
 
 
 @pytest.mark.parametrize(
-    ("limited", "heard"),
+    ("read_limited", "source"),
     [
         (("a", "p"), ("a", Metric.BACKLOG)),
         (("p",), ("a", Metric.QUEUE_LENGTH)),  # its own query has no limit
@@ -72,69 +73,69 @@ def test_the_queue_of_an_operator_is_its_own_where_there_is_one_and_the_pipeline
     ],
 )
 def test_the_queue_of_a_query_with_a_read_limit_is_its_backlog(
-    limited: tuple[str, ...], heard: tuple[str, Metric]
+    read_limited: tuple[str, ...], source: tuple[str, Metric]
 ) -> None:
-    router = Router(Policy(grow(operator("a"))), "p", ["a"], limited)
+    router = Router(Policy(grow(operator("a"))), "p", ["a"], read_limited)
     series = [(subject, kind) for subject in ("p", "a") for kind in (Metric.QUEUE_LENGTH, Metric.BACKLOG)]
     for subject, kind in series:
-        feed(router, subject, kind, 999.0 if (subject, kind) == heard else 0.0)
-    (trigger,) = router.states[0].states
-    assert router.heard_by(trigger) == [heard]
+        feed(router, subject, kind, 999.0 if (subject, kind) == source else 0.0)
+    (trigger,) = router.states[0].triggers
+    assert router.series_of(trigger) == [source]
     for t in range(11, 30):
         for subject, kind in series:
-            value = 999.0 if (subject, kind) == heard else 0.0
-            router.offer(Reading(float(t), subject, kind, value))
+            value = 999.0 if (subject, kind) == source else 0.0
+            router.add(Reading(float(t), subject, kind, value))
     assert fires(router, 29.0)
 
 
-def test_where_no_query_has_the_operators_name_the_backlog_is_the_pipelines() -> None:
+def test_without_a_query_of_the_operators_name_the_backlog_is_that_of_the_pipeline() -> None:
     router = Router(Policy(grow(operator("a"))), "p", ["a"], ["p"])
     feed(router, "p", Metric.QUEUE_LENGTH, 0.0)
     feed(router, "p", Metric.BACKLOG, 999.0, range(11, 22))
     assert fires(router, 21.0)
 
 
-def test_of_nodes_the_queue_is_all_that_is_not_processed() -> None:
+def test_for_a_rule_on_nodes_the_queue_is_all_unprocessed_rows() -> None:
     router = Router(Policy(grow(cluster())), "p", [], ["p"])
     feed(router, "p", Metric.BACKLOG, 0.0)
     feed(router, "p", Metric.QUEUE_LENGTH, 999.0)
     assert fires(router, 10.0)
 
 
-def test_readings_of_several_nodes_come_in_the_order_of_their_times() -> None:
+def test_readings_of_several_nodes_are_merged_by_time() -> None:
     router = Router(Policy(grow(cluster(), BUSY)), "p", [])
-    seen: list[tuple[float, float]] = []
+    order: list[tuple[float, float]] = []
     router.waits_for("node-1", Metric.NODE_CPU)
     router.waits_for("node-2", Metric.NODE_CPU)
-    router.states[0].states[0].offer = lambda t, v: seen.append((t, v))  # type: ignore[method-assign]
-    router.offer_merged(
+    router.states[0].triggers[0].add = lambda t, v: order.append((t, v))  # type: ignore[method-assign]
+    router.add_merged(
         [("node-1", [(0.0, 0.1), (2.0, 0.3)]), ("node-2", [(1.0, 0.2), (3.0, 0.4)])], Metric.NODE_CPU
     )
-    assert seen == [(0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.0, 0.4)]
+    assert order == [(0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.0, 0.4)]
 
 
-def test_all_nodes_count_where_a_rule_is_about_nodes() -> None:
+def test_a_rule_on_nodes_reads_all_nodes() -> None:
     router = Router(Policy(grow(cluster(), BUSY)), "p", [])
     for t in range(11):
-        router.offer(Reading(float(t), "node-1", Metric.NODE_CPU, 0.9))
-        router.offer(Reading(float(t) - 0.3, "node-2", Metric.NODE_CPU, 0.9))
+        router.add(Reading(float(t), "node-1", Metric.NODE_CPU, 0.9))
+        router.add(Reading(float(t) - 0.3, "node-2", Metric.NODE_CPU, 0.9))
     assert fires(router, 10.0)
-    router.offer(Reading(11.0, "node-2", Metric.NODE_CPU, 0.1))
+    router.add(Reading(11.0, "node-2", Metric.NODE_CPU, 0.1))
     assert not fires(router, 11.0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_garbage_duplicates_and_late_readings_change_nothing(value: float) -> None:
+def test_invalid_duplicate_and_late_readings_change_nothing(value: float) -> None:
     router = Router(Policy(grow(operator("a"))), "p", ["a"])
     for t in range(11):
-        router.offer(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 999.0))
-        router.offer(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 0.0))  # the same moment again
-        router.offer(Reading(float(t) - 5, "a", Metric.OPERATOR_QUEUE, 0.0))  # from the past
-        router.offer(Reading(float(t) + 0.1, "a", Metric.OPERATOR_QUEUE, value))
+        router.add(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 999.0))
+        router.add(Reading(float(t), "a", Metric.OPERATOR_QUEUE, 0.0))  # a duplicate
+        router.add(Reading(float(t) - 5, "a", Metric.OPERATOR_QUEUE, 0.0))  # from the past
+        router.add(Reading(float(t) + 0.1, "a", Metric.OPERATOR_QUEUE, value))
     assert fires(router, 10.0)
 
 
-def test_another_policy_leaves_the_histories_of_the_same_rules() -> None:
+def test_unchanged_rules_keep_their_readings_when_the_policy_changes() -> None:
     router = Router(Policy(grow(operator("a")), grow(operator("a"), name="old")), "p", ["a"])
     feed(router, "a", Metric.OPERATOR_QUEUE, 999.0)
     router.use(Policy(grow(operator("a")), grow(operator("a"), name="new")))
@@ -143,7 +144,7 @@ def test_another_policy_leaves_the_histories_of_the_same_rules() -> None:
     assert fires(router, 21.0) == [("grow", "a"), ("new", "a")]
 
 
-def test_operators_that_show_up_later_are_followed_from_then_on() -> None:
+def test_operators_that_appear_later_are_followed_from_then_on() -> None:
     policy = Policy(grow(all_operators()))
     router = Router(policy, "p", ["a"])
     feed(router, "a", Metric.OPERATOR_QUEUE, 999.0)
@@ -153,7 +154,7 @@ def test_operators_that_show_up_later_are_followed_from_then_on() -> None:
     assert fires(router, 19.0) == [("grow", "a"), ("grow", "b")]
 
 
-def test_needs_name_every_series_a_rule_may_hear_and_no_other() -> None:
+def test_needs_are_exactly_the_series_that_rules_may_read() -> None:
     elsewhere = metric("freshness").of("q2").is_(above(seconds(9))).for_at_least(seconds(5))
     policy = Policy(
         grow(operator("a")),
@@ -182,12 +183,12 @@ def test_needs_name_every_series_a_rule_may_hear_and_no_other() -> None:
     assert needs(Policy()) == frozenset()
 
 
-def test_hours_follow_the_clock_of_their_zone_through_the_change_to_summer_time() -> None:
+def test_bounds_follow_their_time_zone_through_the_change_to_summer_time() -> None:
     office = bounds("o").keep(cluster(), at_least=4).between("08:00", "20:00").on("weekdays")
     berlin = office.in_timezone("Europe/Berlin").build()
 
     def at(text: str) -> bool:
-        return holds(berlin, datetime.fromisoformat(text).timestamp())
+        return applies(berlin, datetime.fromisoformat(text).timestamp())
 
     assert at("2026-03-27T07:00:00+00:00")  # Friday, winter: 08:00 there
     assert not at("2026-03-27T06:59:00+00:00")
@@ -196,10 +197,10 @@ def test_hours_follow_the_clock_of_their_zone_through_the_change_to_summer_time(
     assert not at("2026-03-28T12:00:00+00:00")  # Saturday
 
 
-def test_hours_past_midnight_belong_to_the_day_they_began_on() -> None:
+def test_hours_past_midnight_belong_to_the_day_they_started_on() -> None:
     night = bounds("n").keep(cluster(), at_most=2).between("22:00", "06:00").on("sunday").build()
     at = [
-        holds(night, datetime.fromisoformat(f"2026-11-{text}+00:00").timestamp())
+        applies(night, datetime.fromisoformat(f"2026-11-{text}+00:00").timestamp())
         for text in ("15T21:59:00", "15T22:00:00", "16T05:59:00", "16T06:00:00", "16T23:00:00")
     ]
     assert at == [False, True, True, False, False]

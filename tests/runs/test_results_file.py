@@ -9,7 +9,6 @@ from swept import scene
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import parse_policy
-from ebbflow.policy.language.builder import default_policy
 from ebbflow.runs.leaderboard.results_file import FILE_NAME, check_results_path, spec_of, write_results
 from ebbflow.runs.leaderboard.sweep import Failure, Scene, Sweep, sweep
 from ebbflow.runs.loads import NamedLoad
@@ -17,7 +16,7 @@ from ebbflow.runs.score import score
 from ebbflow.runs.simulation import play, strategy_for
 from ebbflow.runs.spec import Spec, amended
 from ebbflow.runs.spec.file import read_spec
-from ebbflow.strategies.rules import Rules
+from ebbflow.strategies.rules import Rules, default_policy
 from ebbflow.workloads import parse_load
 
 

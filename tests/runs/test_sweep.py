@@ -15,7 +15,6 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
-from ebbflow.policy.language.builder import default_policy
 from ebbflow.runs.leaderboard import sweep as sweep_module
 from ebbflow.runs.leaderboard.sweep import HINDSIGHT, Failure, Sweep, SweepInterrupted, sweep
 from ebbflow.runs.score import score
@@ -23,6 +22,7 @@ from ebbflow.runs.simulation import oracle_of, play, strategy_for
 from ebbflow.runs.spec.tables import TenantTable
 from ebbflow.runs.workforce import workforce
 from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.strategies.rules import default_policy
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
 from ebbflow.workloads import parse_load
 

@@ -1,4 +1,4 @@
-"""A small world for the strategy ``rules``, looked at once a second."""
+"""A small pipeline for tests of the strategy ``rules``, with one cycle per second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
 
 
 class World:
-    """A pipeline of two operators whose plan follows what is decided, a second at a time."""
+    """A pipeline of two operators whose plan follows the decisions."""
 
     def __init__(self, policy: Policy, layout: Layout | None = None, **changes: Any) -> None:
         self.rules = Rules(policy)
@@ -31,7 +31,7 @@ class World:
         self.obeys = True
         self.changes = changes
 
-    def look(self, **changes: Any) -> Decision:
+    def decide(self, **changes: Any) -> Decision:
         decision = self.rules.decide(self.snapshot(**changes))
         if self.obeys:
             self.layout = decision.wanted
@@ -59,12 +59,12 @@ class World:
         return Snapshot(**{**usual, **self.changes, **changes})
 
     def run(self, seconds_: int, **queues: float) -> list[tuple[float, Layout]]:
-        """Look once a second; the changes of the plan, with their times."""
+        """Run one cycle per second; returns the changes of the plan with their times."""
         self.queue |= queues
         changes = []
         for _ in range(seconds_):
             before = self.layout
-            decision = self.look()
+            decision = self.decide()
             if decision.wanted.difference(before):
                 changes.append((self.now_s, decision.wanted))
             self.now_s += 1.0

@@ -1,4 +1,4 @@
-"""Silence of a node that is there proves nothing, in either direction; one that is gone asks for nothing."""
+"""Missing readings of a running node fire no rule; a node that has left does not block any."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Values = Callable[[int], dict[tuple[str, Metric], float]]
 
 
 def changes(policy: Policy, values: Values, until_s: int = 200, step_s: int = 1) -> tuple[int | None, str]:
-    """When the number of nodes first changes, and the last reason before."""
+    """The time of the first change in the number of nodes, and the last reason before it."""
     rules, windows, reason = Rules(policy), Windows(600.0), ""
     layout = Layout.of(2, e=1)
     for t in range(0, until_s, step_s):
@@ -77,7 +77,7 @@ def nodes(
     step_s: int = 1,
     of: Metric = Metric.NODE_CPU,
 ) -> Values:
-    """Two nodes, the first of which is not read for a time; whether the target still shows it."""
+    """Two nodes, the first of them silent for a time; ``shown``: the target still reports it."""
 
     def at(t: int) -> dict[tuple[str, Metric], float]:
         found = {("executor-2", Metric.NODE_CPU): two, ("executor-2", Metric.ACTIVE_TASKS): 1.0}
@@ -125,22 +125,22 @@ def test_an_idle_node_that_falls_silent_does_not_let_others_grow_the_cluster(
 
 
 @pytest.mark.parametrize("kind", HIGH)
-def test_a_node_that_is_gone_does_not_hold_the_others_back(kind: str) -> None:
+def test_a_node_that_has_left_does_not_block_the_others(kind: str) -> None:
     found, _ = changes(grow(HIGH[kind]), nodes(0.05, 0.95, silent=range(60, 200), shown=False))
     assert found is not None
     assert 60 < found <= 90
 
 
-def test_a_node_that_was_never_read_counts_too_and_is_named() -> None:
+def test_a_node_without_readings_counts_and_is_named() -> None:
     found, reason = changes(shrink(LOW["for at least"]), nodes(0.05, 0.05, silent=range(0, 200)))
     assert found is None
-    assert "node-cpu: no reading of executor-1; needs node-cpu is at or below 20%" in reason
+    assert "node-cpu has no reading of executor-1; it must be at or below 20%" in reason
     _, reason = changes(shrink(LOW["for at least"]), nodes(0.9, 0.05, silent=range(60, 200)))
-    assert "node-cpu: no reading of executor-1 for 140 s" in reason
+    assert "node-cpu has no reading of executor-1 for 140 s" in reason
 
 
-def test_a_run_ends_with_the_node_that_is_silent_longest() -> None:
-    """Both are low from 56 on; the first is last read at 59, which is a run of 3 s, not of 10."""
+def test_a_run_ends_with_the_node_that_has_been_silent_longest() -> None:
+    """Both are low from 56 on; the last reading of the first is at 59, so the run lasts 3 s, not 10."""
 
     def at(t: int) -> dict[tuple[str, Metric], float]:
         return nodes(0.9 if t < 56 else 0.05, 0.05, silent=range(60, 70))(t)
@@ -149,13 +149,13 @@ def test_a_run_ends_with_the_node_that_is_silent_longest() -> None:
     assert found == 70
 
 
-def test_nodes_that_are_all_read_seldom_are_not_silent() -> None:
+def test_nodes_with_infrequent_readings_are_not_silent() -> None:
     slow = nodes(0.05, 0.05, silent=range(0))
     found, _ = changes(shrink(LOW["for at least"]), lambda t: slow(t) if t % 30 == 0 else {}, 400, 30)
     assert found is not None
 
 
-def test_a_silent_host_counts_until_nodes_went_away() -> None:
+def test_a_silent_host_counts_until_nodes_have_left() -> None:
     when = metric("host-cpu").is_(below(percent(20))).for_at_least(seconds(10))
 
     def at(went: bool) -> Values:
@@ -174,7 +174,7 @@ def test_a_silent_host_counts_until_nodes_went_away() -> None:
     assert found <= 90
 
 
-def test_the_slope_of_all_nodes_needs_all_nodes() -> None:
+def test_a_rate_of_change_over_all_nodes_needs_all_nodes() -> None:
     when = CPU.rate_of_change_over(seconds(10)).is_(above(per_minute(percent(10))))
 
     def at(t: int) -> dict[tuple[str, Metric], float]:

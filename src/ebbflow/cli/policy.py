@@ -18,8 +18,8 @@ from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
-from ebbflow.policy.document import write_document
 from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
+from ebbflow.policy.files.document import write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.language.english import policy_in_english
 from ebbflow.report.page import write_page
@@ -30,19 +30,19 @@ from ebbflow.runs.spec import Spec, amended
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
 SAME_AGAIN_S = 5.0
-"""How long to wait for what a job says of a policy that it may have already: a few cycles."""
+"""How long to wait for the answer of a job that may already have the policy: a few cycles."""
 
 PolicyFile = Annotated[Path, typer.Argument(help="A policy in TOML or YAML.", metavar="FILE")]
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the group."""
+    """Add the commands of ``ebbflow policy``."""
     parent.add_typer(app, name="policy")
 
 
 @app.command("check")
 def check(file: PolicyFile, json: Json = False) -> int:
-    """Say what is wrong with a policy: one line for each problem, and code 2; nothing wrong, code 0."""
+    """Check a policy. Prints one line for each problem; the exit code is 2 if there are any."""
     problems: tuple[str, ...] = ()
     try:
         policy = load_policy(file)
@@ -54,33 +54,35 @@ def check(file: PolicyFile, json: Json = False) -> int:
         for problem in problems:
             typer.echo(problem, err=True)
     else:
-        say(f"{escape(str(file))} is sound: {_rules(len(policy.rules))}, {len(policy.bounds)} bounds")
+        say(f"{escape(str(file))} is valid: {_rules(len(policy.rules))}, {len(policy.bounds)} bounds")
     return 2 if problems else 0
 
 
 @app.command("show")
 def show(
     file: PolicyFile,
-    form: Annotated[
-        str | None, typer.Option("--as", help="toml or yaml, instead of English.", metavar="FORM")
+    format_: Annotated[
+        str | None, typer.Option("--as", help="Print toml or yaml instead of English.", metavar="FORMAT")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a policy as English, or in the other form."""
+    """Show a policy as English sentences, or convert it to TOML or YAML."""
     policy = load_policy(file)
     if json:
         print_json(write_document(policy))
-    elif form is not None:
-        typer.echo(policy_text(policy, f".{form}"), nl=False)
+    elif format_ is not None:
+        typer.echo(policy_text(policy, f".{format_}"), nl=False)
     else:
         typer.echo(policy_in_english(policy))
 
 
 @app.command("schema")
 def schema(
-    json: Annotated[bool, typer.Option("--json", help="It is JSON in any case.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Accepted for consistency; the schema is always JSON.")
+    ] = False,
 ) -> None:
-    """Print the JSON Schema of policy files, for editors."""
+    """Print the JSON Schema of policy files, for use in editors."""
     del json
     print_json(policy_schema())
 
@@ -88,78 +90,84 @@ def schema(
 @app.command("apply")
 def apply(
     file: PolicyFile,
-    to: Annotated[Path, typer.Option("--to", help="The file that a running job follows.", metavar="WATCHED")],
+    to: Annotated[Path, typer.Option("--to", help="Policy file that the job watches.", metavar="WATCHED")],
     store: Annotated[
         Path | None,
-        typer.Option(
-            help="The job's store: wait until its ledger says that the policy holds.", metavar="SQLITE"
-        ),
+        typer.Option(help="Store of the job: wait until its ledger confirms the policy.", metavar="SQLITE"),
     ] = None,
-    within: Annotated[str, typer.Option(help="How long to wait for that.", metavar="DURATION")] = "30s",
+    within: Annotated[
+        str, typer.Option(help="How long to wait for the confirmation.", metavar="DURATION")
+    ] = "30s",
     json: Json = False,
 ) -> int:
-    """Check a policy and put it, in one step, where a running job follows it (--policy WATCHED)."""
+    """Check a policy and atomically replace the file that a running job watches (its --policy)."""
     policy = load_policy(file)
     if not to.is_file():
-        raise InputError(f"no job can follow {to}: there is no such file; name the one of its --policy")
+        raise InputError(f"no job can watch {to}: no such file; give the file of the job's --policy")
     since_id = max((int(row["id"]) for row in Store.read_ledger(store)), default=0) if store else 0
     within_s = parse_duration_s(within)
     text = read_text(file) if file.suffix.lower() == to.suffix.lower() else policy_text(policy, to.suffix)
     unchanged = read_text(to) == text
     replace_file(to, text)
     answer = None
-    if store is not None:  # the same again is taken up only where another was handed over in Python
+    if store is not None:  # an unchanged file is only taken up again after a policy was set in Python
         wait_s = min(within_s, SAME_AGAIN_S) if unchanged else within_s
         answer = answer_of_ledger(store, digest_of(text.encode()), since_id, wait_s, SystemClock())
     if answer is None and unchanged:
-        answer = "it was there already, word for word"
+        answer = "the file already had exactly this content"
     if json:
         names = [rule.name for rule in policy.rules]
         print_json({"applied": str(to), "rules": names, "answer": answer})
     elif store is None:
-        say(f"{escape(str(to))} has {_rules(len(policy.rules))} now; a job that follows it takes them up")
+        say(
+            f"wrote {_rules(len(policy.rules))} to {escape(str(to))}; a job that watches the file will use them"
+        )
     elif answer is not None:
         say(escape(answer))
     else:
-        say(f"nothing in {escape(str(store))} after {within}; does a job run that follows {escape(str(to))}?")
+        say(
+            f"no confirmation in {escape(str(store))} after {within}; is a job running that watches {escape(str(to))}?"
+        )
     return 1 if store is not None and answer is None else 0
 
 
 @app.command("try")
 def try_(
     file: PolicyFile,
-    load: Annotated[str, typer.Option(help="The load, like 'square(base=10, peak=20, period=1m)'.")],
+    load: Annotated[str, typer.Option(help="Load, such as 'square(base=10, peak=20, period=1m)'.")],
     seconds: Annotated[
         str | None,
         typer.Option(
-            help="How long; the load's own span if not told, an hour at least where it has no end.",
+            help="Simulated time; by default that of the load, or at least an hour for an endless load.",
             metavar="DURATION",
         ),
     ] = None,
     operators: Annotated[
         str | None,
         typer.Option(
-            help="A pipeline of your own: its operators and how many rows a second an instance takes.",
+            help="A chain of your own operators, each with the rows per second one instance processes.",
             metavar="NAME=RATE,…",
         ),
     ] = None,
-    pipeline: Annotated[str, typer.Option(help="A built-in pipeline, instead.")] = "top-words",
+    pipeline: Annotated[
+        str, typer.Option(help="Built-in pipeline, unless --operators is given.")
+    ] = "top-words",
     engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
-    nodes: Annotated[str, typer.Option(help="Fewest and most nodes, MIN:MAX.")] = "1:16",
-    slo: Annotated[str, typer.Option(help="The objective, for the scores.")] = str(DEFAULT_SLO),
+    nodes: Annotated[str, typer.Option(help="Minimum and maximum number of nodes, MIN:MAX.")] = "1:16",
+    slo: Annotated[str, typer.Option(help="Service-level objective, for the scores.")] = str(DEFAULT_SLO),
     at: Annotated[
         str | None,
         typer.Option(
-            help="When it begins, for the hours and days of bounds.",
+            help="Start time, for the hours and days of bounds.",
             show_default="a Thursday, 0:00 UTC",
             metavar="2026-11-16T08:00",
         ),
     ] = None,
-    every: Annotated[str, typer.Option(help="How often is looked and decided.")] = "5s",
-    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    every: Annotated[str, typer.Option(help="Interval of the control loop.")] = "5s",
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     json: Json = False,
 ) -> None:
-    """Simulate a policy on a load: when does which rule fire?"""
+    """Simulate a policy on a load and show when each rule fires."""
     policy = load_policy(file)
     check_writable(report)
     spec = Spec(
@@ -169,8 +177,8 @@ def try_(
     rates = _rates(operators) if operators else {}
     if rates and engine != "continuous":
         raise InputError(
-            f"--operators with --engine {engine}: a pipeline of your own is played on the continuous engine only; "
-            "leave --engine out, or name a built-in --pipeline"
+            f"--operators with --engine {engine}: your own operators run on the continuous engine only; "
+            "leave out --engine, or choose a built-in --pipeline"
         )
     spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
     trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
@@ -187,16 +195,16 @@ def try_(
         document: dict[str, Any] = {"policy": str(file), "load": load, **trial.to_json(), **scores.to_json()}
         print_json(document | ({"report": str(report)} if report else {}))
         return
-    _tell(trial)
+    _print(trial)
     errors.print(
         f"{scores.node_seconds:.0f} node-seconds, {scores.reconfigurations} changes, "
-        f"{100 * (scores.violation or 0):.1f} % of the rows late"
+        f"{100 * (scores.violation or 0):.1f} % of rows late"
     )
     if report is not None:
         say(f"report: {escape(str(report))}")
 
 
-def _tell(trial: Trial) -> None:
+def _print(trial: Trial) -> None:
     console = Console(highlight=False)
     table = Table("at", "rule", "change", "because", box=None, pad_edge=False)
     for firing in trial.firings:
@@ -205,10 +213,12 @@ def _tell(trial: Trial) -> None:
     if trial.firings:
         console.print(table)
     for name, times in trial.counts.items():
-        told = f"fired {'once' if times == 1 else f'{times} times'}" if times else "never fired"
-        if name in trial.unheard:
-            told += f"; never read here: {', '.join(trial.unheard[name])} (is it for another engine, or for agents?)"
-        console.print(f"{escape(name)}: {escape(told)}")
+        result = f"fired {'once' if times == 1 else f'{times} times'}" if times else "never fired"
+        if name in trial.unread:
+            result += (
+                f"; no readings of {', '.join(trial.unread[name])} (does it need another engine, or agents?)"
+            )
+        console.print(f"{escape(name)}: {escape(result)}")
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -221,10 +231,10 @@ def _rates(text: str) -> dict[str, float]:
             rate = 0.0
         if not name or not 0 < rate < math.inf:
             raise InputError(
-                f"--operators {text}: '{part}' is not an operator with its rate; write enrich=5,store=20"
+                f"--operators {text}: '{part}' is not NAME=RATE; write, for example, enrich=5,store=20"
             )
         if name in rates:
-            raise InputError(f"--operators {text}: '{name}' is there twice; give each operator one rate")
+            raise InputError(f"--operators {text}: '{name}' appears twice; give each operator one rate")
         rates[name] = rate
     return rates
 

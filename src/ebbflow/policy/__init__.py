@@ -1,28 +1,21 @@
-"""Scaling policies that read like English: ``from ebbflow.policy import *``.
+"""Scaling policies: rules that read like English. ``from ebbflow.policy import *`` gives all words of the language.
 
-==============  ============================================================================================
-``words``       the words: operators, units, factors, limits, thresholds
-``builder``     their grammar: an editor completes what may follow, and mypy rejects what may not
-``model``       a policy as plain frozen values; ``conditions`` of rules; ``quantities``, ``values``: its small ones
-``english``     a policy as sentences
-``files``       a policy as TOML or YAML, both ways; ``schema``: what editors know of it
-``calendar``    when bounds hold
-``checks``      rules that never fire; ``fights`` of rules, ``bounds_checks``: limits that contradict
-``measures``    means, percentiles and trends at a constant cost per reading
-``evaluation``  triggers and rules that follow the readings; ``router`` brings them there
-``needs``       which series a policy needs: what a collector subscribes to
-==============  ============================================================================================
+===============  ==========================================================================================
+``model``        a policy as frozen values; ``values``: its scalars
+``language``     policies written in Python, and printed as English
+``files``        policies as TOML or YAML, and the JSON Schema of both
+``checks``       policies that are well-formed but cannot work: rules that never fire, or that conflict
+``evaluation``   which rules fire: conditions follow the readings at a constant cost per reading
+===============  ==========================================================================================
 """
 
 from __future__ import annotations
 
-from ebbflow.policy.language.builder import bounds, rule
+from ebbflow.policy.language.builder import all_of, any_of, bounds, metric, rule
 from ebbflow.policy.language.words import (
     above,
     absolute,
-    all_of,
     all_operators,
-    any_of,
     below,
     bytes_,
     cluster,
@@ -31,7 +24,6 @@ from ebbflow.policy.language.words import (
     hours,
     kilobytes,
     megabytes,
-    metric,
     milliseconds,
     minutes,
     nodes,

@@ -1,4 +1,4 @@
-"""A policy tried on a load in the simulator: when which rule fired, and what came of it."""
+"""Try a policy on a load in the simulator: when each rule fires, and what it changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ebbflow.targets.simulator import Continuous, Scenario
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
-    """A rule (or none: bounds) changed something."""
+    """A change that a rule made; ``rule`` is empty if bounds made it."""
 
     time_s: float
     rule: str
@@ -27,54 +27,54 @@ class Firing:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial:
-    """What came of a policy."""
+    """The result of trying a policy."""
 
     run: Run
     firings: tuple[Firing, ...]
     counts: dict[str, int]
-    """How often each rule fired."""
-    unheard: Mapping[str, tuple[str, ...]]
-    """What rules waited for and was never read in it, by their names."""
+    """How many times each rule fired."""
+    unread: Mapping[str, tuple[str, ...]]
+    """The measures without any reading, by rule."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The result as plain values."""
         return {
             "fired": [
                 {"time_s": f.time_s, "rule": f.rule, "change": f.change, "because": f.because}
                 for f in self.firings
             ],
             "times": self.counts,
-            "unheard": {name: list(waited) for name, waited in self.unheard.items()},
+            "unheard": {name: list(measures) for name, measures in self.unread.items()},
         }
 
 
 def chain(rates_per_s: Mapping[str, float]) -> Continuous:
-    """Operators in a row on a continuous engine, each with what an instance takes in a second."""
+    """A chain of operators on a continuous engine, each with the rows per second one instance processes."""
     return Continuous(
         pipeline=Pipeline.chain("tried", *rates_per_s),
         row_cost_s={name: 1.0 / rate for name, rate in rates_per_s.items()},
     )
 
 
-def named_in(text: str, known: Sequence[str]) -> list[str]:
-    """The rules that a ledger's line names, "; " between them; a name may have that in it.
+def rule_names(text: str, known: Sequence[str]) -> list[str]:
+    """Split a ledger entry at "; " into known rule names, which may contain "; " themselves.
 
-    >>> named_in("busy; grow; grow", ["busy; grow", "grow", "busy"])
+    >>> rule_names("busy; grow; grow", ["busy; grow", "grow", "busy"])
     ['busy; grow', 'grow']
     """
     for name in known:
         if text == name:
             return [name]
-        if text.startswith(f"{name}; ") and (rest := named_in(text[len(name) + 2 :], known)):
+        if text.startswith(f"{name}; ") and (rest := rule_names(text[len(name) + 2 :], known)):
             return [name, *rest]
     return []
 
 
 def try_policy(policy: Policy, scenario: Scenario) -> Trial:
-    """Play it on a scenario.
+    """Simulate a policy on a scenario.
 
     >>> from ebbflow.runs.spec import Spec
-    >>> from ebbflow.policy.language.builder import default_policy
+    >>> from ebbflow.strategies.rules import default_policy
     >>> spec = Spec(load="step(base=100, peak=900, at=1m)", seconds="5m", initial_nodes=1)
     >>> try_policy(default_policy(), spec.scenario()).firings[0].change
     'main +1 nodes'
@@ -98,10 +98,10 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
         if entry.verdict == "act"
     )
     known = sorted((rule.name for rule in policy.rules), key=len, reverse=True)
-    fired = [name for firing in firings for name in named_in(firing.rule, known)]
+    fired = [name for firing in firings for name in rule_names(firing.rule, known)]
     return Trial(
         run=run,
         firings=firings,
         counts={rule.name: fired.count(rule.name) for rule in policy.rules},
-        unheard=rules.unheard,
+        unread=rules.unread,
     )

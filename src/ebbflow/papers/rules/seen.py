@@ -10,7 +10,7 @@ from ebbflow.control.loop import CycleReport
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.papers.rules.cases import Change
-from ebbflow.policy.evaluation.needs import needs, sources
+from ebbflow.policy.evaluation.routing import needs, sources
 from ebbflow.policy.model import Policy
 
 Points = list[tuple[float, float]]

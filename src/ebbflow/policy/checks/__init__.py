@@ -1,14 +1,13 @@
-"""What is wrong with a policy although each part of it can be read.
+"""Find policies that are well-formed but cannot work.
 
-- *Never fires*: conditions that exclude each other (``ranges``), or one way of several that does; thresholds that a
-  metric cannot pass; limits, or bounds that hold always, that leave no room.
-- *Always holds*: a threshold that a metric is always past decides nothing.
-- *Fight*: a scale-out and a scale-in of the same thing that both hold at some value, so that a load that stands
-  still makes the size go to and fro. Found where they compare the same metric, whatever they measure of it: of a
-  load that stands still a reading is its mean, percentile and forecast, and its rate of change is 0. The
-  ranges of (value > a) and (value ≤ b) meet unless a ≥ b.
-- *Contradict*: limits or bounds of which no size satisfies all. Bounds with hours contradict no limit of a rule:
-  it may be meant for the other hours.
+- *Never fires*: conditions that exclude each other (``ranges``), thresholds that a metric never passes, limits or
+  permanent bounds that leave no size to scale to. Also one part of an ``any-of`` that can never hold.
+- *No effect*: a threshold that a metric is always past.
+- *Conflict* (``conflicts``): a scale-out and a scale-in of the same thing that both hold under a constant load, so
+  that the size oscillates. Under a constant load a reading equals its mean, percentiles and forecast, and its rate
+  of change is 0. The ranges of (value > a) and (value ≤ b) overlap unless a ≥ b.
+- *Contradiction* (``conflicts``): limits or bounds that no size satisfies. Bounds with hours do not contradict the
+  limit of a rule, which may be meant for the other hours.
 """
 
 from __future__ import annotations
@@ -18,71 +17,67 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ebbflow.core.metrics import AT_LEAST_ONE, AT_MOST_ONE
-from ebbflow.policy.checks.bounds import bounds_findings
-from ebbflow.policy.checks.fights import fights, limits
+from ebbflow.policy.checks.conflicts import conflicting_bounds, conflicting_limits, conflicting_rules
 from ebbflow.policy.checks.ranges import can_hold, resolved, ways
-from ebbflow.policy.document import RULE, Problem
-from ebbflow.policy.model import AllOf, AnyOf, Condition, Policy, Rule, Trigger
+from ebbflow.policy.model import RULE, AllOf, AnyOf, Condition, Policy, PolicyPath, Problem, Rule, Trigger
 from ebbflow.policy.values import MeasureKind
 
-_Path = tuple[str | int, ...]
+
+def find_problems(policy: Policy) -> list[Problem]:
+    """All problems of a policy; none for a sound one."""
+    return list(_find_problems(policy))
 
 
-def findings(policy: Policy) -> list[Problem]:
-    """Everything found; none for a sound policy."""
-    return list(_findings(policy))
-
-
-@lru_cache(maxsize=4)  # who reads a policy checks it, and who follows it checks it once more
-def _findings(policy: Policy) -> tuple[Problem, ...]:
+@lru_cache(maxsize=4)  # a policy is checked when its file is read and again by the strategy
+def _find_problems(policy: Policy) -> tuple[Problem, ...]:
     return (
         *itertools.chain.from_iterable(_rule(index, rule) for index, rule in enumerate(policy.rules)),
-        *fights(policy.rules),
-        *limits(policy.rules),
-        *bounds_findings(policy),
+        *conflicting_rules(policy.rules),
+        *conflicting_limits(policy.rules),
+        *conflicting_bounds(policy),
     )
 
 
 def _rule(index: int, rule: Rule) -> Iterator[Problem]:
     here = (RULE, index)
-    for path, condition in _placed(rule):
+    for path, condition in _with_paths(rule):
         if isinstance(condition, Trigger) and (why := _out_of_range(condition, rule.operator)):
             yield Problem((*here, *path, "above" if condition.is_above else "below"), why)
     found = ways(rule.when, rule.operator)
     if found:
-        yield from _dead_ends(here, rule)
+        yield from _dead_parts(here, rule)
     elif found is not None:
         yield Problem(
             (*here, "when"),
             f"rule '{rule.name}' never fires: its conditions exclude each other; "
-            "join them with any-of, or move the thresholds apart",
+            "join them with any-of or change the thresholds",
         )
     most, least = rule.never_above, rule.never_below
     if most is not None and not most.relative and most.amount <= 1:
         yield Problem(
             (*here, "never-above"),
-            f"rule '{rule.name}' never fires: every size is at least 1; never-above must be 2 or more",
+            f"rule '{rule.name}' never fires: every size is at least 1; write never-above 2 or more",
         )
     if most is not None and most.relative and most.amount <= 1:
         yield Problem(
             (*here, "never-above"),
-            f"rule '{rule.name}' never grows past its original size; never-above must be more than x1",
+            f"rule '{rule.name}' never exceeds the original size; write never-above more than x1",
         )
     if rule.to is not None and most is not None and not most.relative and rule.to > most.amount:
-        yield Problem((*here, "to"), f"to {rule.to} is past never-above {most}; it must be {most} or less")
+        yield Problem((*here, "to"), f"to {rule.to} is above never-above {most}; write {most} or less")
     if rule.to is not None and least is not None and not least.relative and rule.to < least.amount:
-        yield Problem((*here, "to"), f"to {rule.to} is past never-below {least}; it must be {least} or more")
+        yield Problem((*here, "to"), f"to {rule.to} is below never-below {least}; write {least} or more")
     if rule.out and rule.to == 1:
         yield Problem(
             (*here, "to"),
-            f"rule '{rule.name}' never fires: nothing is smaller than 1; scale out to 2 or more",
+            f"rule '{rule.name}' never fires: every size is at least 1; scale out to 2 or more",
         )
 
 
-def _placed(rule: Rule) -> Iterator[tuple[_Path, Condition]]:
-    """The conditions of a rule and their parts, each with its path in it."""
+def _with_paths(rule: Rule) -> Iterator[tuple[PolicyPath, Condition]]:
+    """The conditions of a rule at any depth, each with its path in the rule."""
 
-    def walk(condition: Condition, path: _Path) -> Iterator[tuple[_Path, Condition]]:
+    def walk(condition: Condition, path: PolicyPath) -> Iterator[tuple[PolicyPath, Condition]]:
         yield path, condition
         if isinstance(condition, Trigger):
             return
@@ -96,10 +91,10 @@ def _placed(rule: Rule) -> Iterator[tuple[_Path, Condition]]:
         yield from walk(condition, ("when", index))
 
 
-def _dead_ends(here: _Path, rule: Rule) -> Iterator[Problem]:
-    """Parts of an any-of that can never be the one that holds."""
-    dead: list[_Path] = []
-    for path, condition in _placed(rule):
+def _dead_parts(here: PolicyPath, rule: Rule) -> Iterator[Problem]:
+    """Parts of an any-of that can never hold."""
+    dead: list[PolicyPath] = []
+    for path, condition in _with_paths(rule):
         if not isinstance(condition, AnyOf) or any(path[: len(each)] == each for each in dead):
             continue
         for index in range(len(condition.any_of)):
@@ -108,23 +103,24 @@ def _dead_ends(here: _Path, rule: Rule) -> Iterator[Problem]:
                 dead.append(place)
                 yield Problem(
                     (*here, *place),
-                    f"rule '{rule.name}': this part of any-of never holds with the conditions around it; "
-                    "leave it out, or move the thresholds apart",
+                    f"rule '{rule.name}': this part of any-of never holds together with the other conditions; "
+                    "remove it or change the thresholds",
                 )
 
 
 def _out_of_range(trigger: Trigger, operator: str) -> str:
-    """Why a threshold is never passed, or always; all metrics are 0 or more, and some 1."""
+    """Why a metric is never or always past the threshold. All metrics are at least 0, some at least 1."""
     if trigger.measure.kind in (MeasureKind.RATE, MeasureKind.FORECAST):
         return ""
     metric = resolved(trigger, operator)
     value, is_share, least = trigger.threshold, metric in AT_MOST_ONE, 1 if metric in AT_LEAST_ONE else 0
+    name = trigger.metric
     if trigger.is_above and is_share and value.base >= 1:
-        return f"{trigger.metric} is never above {value}; write less than 100%"
+        return f"{name} is never above {value}; write less than 100%"
     if trigger.is_above and value.base < least:
-        return f"{trigger.metric} is always above {value}, which decides nothing; the least is {least}"
+        return f"{name} is always above {value}, so this condition has no effect; its minimum is {least}"
     if not trigger.is_above and value.base < least:
-        return f"{trigger.metric} is never below {value}; the least is {least}"
+        return f"{name} is never at or below {value}; its minimum is {least}"
     if not trigger.is_above and is_share and value.base >= 1:
-        return f"{trigger.metric} is always at or below {value}, which decides nothing; write less than 100%"
+        return f"{name} is always at or below {value}, so this condition has no effect; write less than 100%"
     return ""

@@ -1,4 +1,4 @@
-"""When bounds hold: hours and days of a time zone, to the minute."""
+"""When bounds apply: hours and days of a time zone, to the minute."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ebbflow.policy.model import Bounds, Day
 DAY_MIN, WEEK_MIN = 1440, 7 * 1440
 _WEEK = tuple(Day)
 _SAMPLED_YEAR = 2026
-"""From which on the clocks of two zones are compared."""
+"""The first of the two years over which the offsets of two zones are compared."""
 
 
-def holds(bounds: Bounds, now_s: float) -> bool:
-    """Whether bounds hold at a time (seconds since the epoch).
+def applies(bounds: Bounds, now_s: float) -> bool:
+    """Whether bounds apply at a time (seconds since the epoch).
 
     >>> from ebbflow.policy import bounds as named, cluster
     >>> night = named("night").keep(cluster(), at_most=2).between("22:00", "06:00").on("friday").build()
     >>> at = lambda text: datetime.fromisoformat(text + "+00:00").timestamp()
-    >>> [holds(night, at(t)) for t in ("2026-11-13T23:00", "2026-11-14T05:59", "2026-11-14T06:00")]
+    >>> [applies(night, at(t)) for t in ("2026-11-13T23:00", "2026-11-14T05:59", "2026-11-14T06:00")]
     [True, True, False]
     """
     here = datetime.fromtimestamp(now_s, ZoneInfo(bounds.timezone))
@@ -28,12 +28,12 @@ def holds(bounds: Bounds, now_s: float) -> bool:
     return any(start <= minute < end or start <= minute + WEEK_MIN < end for start, end in _spans(bounds))
 
 
-def always_holds(bounds: Bounds) -> bool:
-    """Whether they hold at every hour of every day.
+def always_applies(bounds: Bounds) -> bool:
+    """Whether bounds apply at every minute of every day.
 
     >>> from ebbflow.policy import bounds as named, cluster
-    >>> kept = named("b").keep(cluster(), at_most=2)
-    >>> [always_holds(kept.between("00:00", until).build()) for until in ("24:00", "23:59")]
+    >>> limited = named("b").keep(cluster(), at_most=2)
+    >>> [always_applies(limited.between("00:00", until).build()) for until in ("24:00", "23:59")]
     [True, False]
     """
     covered_min = 0
@@ -46,7 +46,7 @@ def always_holds(bounds: Bounds) -> bool:
 
 @lru_cache(maxsize=256)
 def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
-    """Minutes of the week in which they hold; the last may reach into the next week."""
+    """The minutes of the week in which bounds apply; the last span may reach into the next week."""
     start = 0 if bounds.from_ is None else bounds.from_.minute
     end = DAY_MIN if bounds.until is None else bounds.until.minute
     if end <= start:
@@ -56,8 +56,7 @@ def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
 
 
 def overlap(one: Bounds, other: Bounds) -> bool:
-    """Whether there is a minute of the week in which both hold; of two zones, at any difference that their clocks
-    have had or will have around a change to and from summer time.
+    """Whether both apply at some minute of the week, at any offset between their time zones over the year.
 
     >>> from ebbflow.policy import bounds as named, cluster
     >>> morning = named("m").keep(cluster(), at_least=4).between("08:00", "12:00").in_timezone("Europe/Berlin")
@@ -67,8 +66,8 @@ def overlap(one: Bounds, other: Bounds) -> bool:
     [False, True]
     """
     return any(
-        start < other_end + shift + apart and other_start + shift + apart < end
-        for apart in _apart_min(one.timezone, other.timezone)
+        start < other_end + shift + offset and other_start + shift + offset < end
+        for offset in _offsets_min(one.timezone, other.timezone)
         for start, end in _spans(one)
         for other_start, other_end in _spans(other)
         for shift in (-WEEK_MIN, 0, WEEK_MIN)
@@ -76,16 +75,16 @@ def overlap(one: Bounds, other: Bounds) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _apart_min(zone: str, other: str) -> tuple[int, ...]:
-    """By how many minutes the clocks of a zone are ahead of another's: every difference of two years, day by day
-    (zones change their clocks on different days)."""
+def _offsets_min(zone: str, other: str) -> tuple[int, ...]:
+    """The minutes by which one zone is ahead of the other: all values over two years, day by day, because zones
+    switch to and from summer time on different days."""
     if zone == other:
         return (0,)
-    ahead, behind = ZoneInfo(zone), ZoneInfo(other)
+    first, second = ZoneInfo(zone), ZoneInfo(other)
     noon = datetime(_SAMPLED_YEAR, 1, 1, 12, tzinfo=UTC)
-    apart: set[int] = set()
+    offsets: set[int] = set()
     for day in range(2 * 366):
         at = noon + timedelta(days=day)
-        offsets = [at.astimezone(each).utcoffset() or timedelta() for each in (ahead, behind)]
-        apart.add(round((offsets[0] - offsets[1]).total_seconds() / 60))
-    return tuple(sorted(apart))
+        own, others = (at.astimezone(each).utcoffset() or timedelta() for each in (first, second))
+        offsets.add(round((own - others).total_seconds() / 60))
+    return tuple(sorted(offsets))

@@ -1,7 +1,7 @@
-"""Whether all nodes that are there were read: a condition on nodes is about each of them, not about those that speak.
+"""Which node has been silent longest: a condition on nodes is about every running node, not only about those reporting.
 
-A node is there while the target or an agent reads anything of it; one of which nothing is read any more is gone
-and asks for nothing. Of a host only its agent tells, so a silent one counts until nodes went away or it is forgotten.
+A node is running while the target or an agent reports any metric of it; a node without readings is gone and no longer
+counts. Only its agent reports on a host, so a silent host counts until nodes have left or it is forgotten.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ebbflow.core.metrics import Metric, SubjectKind
 from ebbflow.core.readings import Windows
 from ebbflow.core.snapshot import STALE_AFTER_S
 
-_OF_EACH = (SubjectKind.NODE, SubjectKind.HOST)
+_KINDS = (SubjectKind.NODE, SubjectKind.HOST)
 
 
-def is_of_each(metric: Metric) -> bool:
-    """Whether all nodes or hosts are read again and again, so that the silence of one means something."""
-    return metric.about in _OF_EACH and metric is not Metric.LEAD_TIME
+def is_covered(metric: Metric) -> bool:
+    """Whether every node or host reports the metric regularly, so that a missing reading means something."""
+    return metric.about in _KINDS and metric is not Metric.LEAD_TIME
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Up to when all that are there were read: the last reading of the one that is silent longest."""
+    """The node or host that has been silent longest, and its last reading."""
 
     subject: str
     last_s: float
-    """−∞ if it was never read."""
+    """−∞ without readings."""
     interval_s: float
-    """How far its readings usually are apart."""
+    """The usual time between its readings."""
 
 
 def coverages(windows: Windows, metrics: Iterable[Metric], now_s: float) -> dict[Metric, Coverage]:
-    """Of each metric the node that is silent longest; one pass over the series, whatever the number of rules.
+    """The node that has been silent longest, for each metric; one pass over the series for all rules.
 
     >>> from ebbflow.core.readings import Reading
     >>> windows = Windows()
@@ -49,26 +49,26 @@ def coverages(windows: Windows, metrics: Iterable[Metric], now_s: float) -> dict
     wanted = list(metrics)
     if not wanted:
         return {}
-    newest: dict[SubjectKind, dict[str, float]] = {kind: {} for kind in _OF_EACH}
+    newest: dict[SubjectKind, dict[str, float]] = {kind: {} for kind in _KINDS}
     for subject, metric in windows.series():
-        if metric.about in _OF_EACH:
+        if metric.about in _KINDS:
             last_s = windows.of(subject, metric).last_time_s
             by_subject = newest[metric.about]
             if last_s is not None and last_s > by_subject.get(subject, -math.inf):
                 by_subject[subject] = last_s
-    there = {
+    running = {
         SubjectKind.NODE: [
             name for name, s in newest[SubjectKind.NODE].items() if now_s - s <= STALE_AFTER_S
         ],
         SubjectKind.HOST: [
             name
             for name, s in newest[SubjectKind.HOST].items()
-            if now_s - s <= STALE_AFTER_S or not _went_since(windows, s)
+            if now_s - s <= STALE_AFTER_S or not _nodes_left_since(windows, s)
         ],
     }
     found: dict[Metric, Coverage] = {}
     for metric in wanted:
-        each = [_last(windows, subject, metric) for subject in there[metric.about]]
+        each = [_last(windows, subject, metric) for subject in running[metric.about]]
         if each:
             found[metric] = min(each, key=lambda one: one.last_s)
     return found
@@ -79,13 +79,13 @@ def _last(windows: Windows, subject: str, metric: Metric) -> Coverage:
     if not points:
         return Coverage(subject, -math.inf, 0.0)
     times = [points[k][0] for k in range(-1, -min(3, len(points)) - 1, -1)]
-    # the shorter of the last two, so that one gap does not make the next one usual
+    # the shorter of the last two intervals, so that one gap does not make the next one look usual
     interval_s = min((later - earlier for later, earlier in itertools.pairwise(times)), default=0.0)
     return Coverage(subject, times[0], interval_s)
 
 
-def _went_since(windows: Windows, time_s: float) -> bool:
-    """Whether nodes have gone since: a host may have gone with them. Taken for gone where nobody counts nodes."""
+def _nodes_left_since(windows: Windows, time_s: float) -> bool:
+    """Whether nodes have left since, perhaps with their host. True if the number of nodes is unknown."""
     counted = windows.of(MAIN, Metric.NODES)
     since = [value for _, value in counted.since(time_s)]
     return not since or since[-1] < max(since)

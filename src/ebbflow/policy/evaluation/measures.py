@@ -1,12 +1,11 @@
-"""What is made of the last readings, at a cost per reading that does not depend on how many there are.
+"""Statistics of the latest readings, at a cost per reading that does not depend on how many there are.
 
-Every reading enters a queue once and leaves it once; sums follow it in and out. Sums of floats drift, so they
-are counted anew whenever as many readings have left as are there: amortised O(1), and as exact as a fresh
-sum. A percentile is never computed to be compared: p of the readings are at or below x exactly when so many
-of them are, and that is a count. Its value is computed when a person is to be told, O(n log n).
+Every reading enters a queue once and leaves it once, and sums are updated with it. Sums of floats drift, so they are
+recomputed whenever as many readings have left as remain: amortised O(1), and as exact as a fresh sum. Comparing a
+percentile needs no sorting: the p-th percentile is at or below x exactly when enough readings are, which is a
+count. Its value is only computed for people, in O(n log n).
 
-A reading that comes a moment late (of another node) has its own time in its window; one older than the window
-is of no use any more.
+A reading that arrives slightly late (of another node) counts at its own time; one older than the window is dropped.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
 
-class Measuring(Protocol):
-    """Takes readings, oldest first, and says what they come to."""
+class RunningMeasure(Protocol):
+    """Takes readings, oldest first, and compares a statistic of them with a threshold."""
 
     @property
-    def found(self) -> float | None:
-        """What was compared last; None of a percentile, which is compared without being known."""
+    def compared(self) -> float | None:
+        """The value compared last; None for a percentile, which is compared without being computed."""
         ...
 
     @property
     def since_s(self) -> float:
-        """The first of the readings it was made of."""
+        """The oldest reading it depends on."""
         ...
 
     def add(self, time_s: float, value: float) -> bool | None:
-        """Whether it is past the threshold now; None while there is too little to tell."""
+        """Whether it is now past the threshold; None while there are too few readings."""
         ...
 
     def value(self) -> float | None:
-        """What is compared, for people."""
+        """The statistic, for people."""
         ...
 
     def nearness(self) -> float:
-        """How near it is to its threshold, 0 to 1, in O(1)."""
+        """How close it is to the threshold, 0 to 1, in O(1)."""
         ...
 
     def clear(self) -> None:
@@ -50,8 +49,8 @@ class Measuring(Protocol):
         ...
 
 
-def measuring(trigger: Trigger) -> Measuring:
-    """The measure of a trigger."""
+def running_measure(trigger: Trigger) -> RunningMeasure:
+    """The measure that a trigger compares."""
     limit, is_above, measure = trigger.threshold.base, trigger.is_above, trigger.measure
     span_s = measure.span.seconds if measure.span is not None else 0.0
     if measure.kind is MeasureKind.MEAN:
@@ -66,7 +65,7 @@ def measuring(trigger: Trigger) -> Measuring:
 
 
 def _nearness(value: float | None, limit: float, is_above: bool) -> float:
-    """How much of the way to a threshold a value is.
+    """The distance to a threshold that a value has covered, as a share of 1.
 
     >>> _nearness(150.0, 300.0, True), _nearness(600.0, 300.0, False), _nearness(None, 300.0, True)
     (0.5, 0.5, 0.0)
@@ -82,37 +81,37 @@ class Each:
 
     def __init__(self, limit: float, is_above: bool) -> None:
         self._limit, self._is_above = limit, is_above
-        self.found: float | None = None
+        self.compared: float | None = None
         self.since_s = math.inf
 
     def add(self, time_s: float, value: float) -> bool:
-        """Above: strictly. Below: or equal."""
+        """Whether it is past the threshold: above is strict, below includes equality."""
         self.since_s = time_s
-        self.found = value
+        self.compared = value
         return (value > self._limit) is self._is_above
 
     def value(self) -> float | None:
         """The last reading."""
-        return self.found
+        return self.compared
 
     def nearness(self) -> float:
-        """Of the last reading."""
-        return _nearness(self.found, self._limit, self._is_above)
+        """How close the last reading is to the threshold."""
+        return _nearness(self.compared, self._limit, self._is_above)
 
     def clear(self) -> None:
-        """Forget it."""
-        self.found = None
+        """Forget the last reading."""
+        self.compared = None
 
 
 class _Sliding:
-    """The readings of the last ``span_s`` seconds; nothing is said before they span that time."""
+    """The readings of the last ``span_s`` seconds; nothing is compared until they span that time."""
 
     def __init__(self, limit: float, is_above: bool, span_s: float) -> None:
         self._limit, self._is_above, self._span_s = limit, is_above, span_s
         self._points: deque[tuple[float, float]] = deque()
         self._first_s = self._newest_s = math.inf
-        self._left = 0
-        self.found: float | None = None
+        self._departed = 0
+        self.compared: float | None = None
 
     @property
     def since_s(self) -> float:
@@ -120,33 +119,33 @@ class _Sliding:
         return self._points[0][0] if self._points else math.inf
 
     def value(self) -> float | None:
-        """What is compared."""
-        return self.found
+        """The statistic."""
+        return self.compared
 
     def nearness(self) -> float:
-        """Of what is compared."""
-        return _nearness(self.found, self._limit, self._is_above)
+        """How close the statistic is to the threshold."""
+        return _nearness(self.compared, self._limit, self._is_above)
 
     def _past(self, value: float) -> bool:
         return (value > self._limit) is self._is_above
 
     def _full(self) -> bool:
-        """Whether readings span the time; a hundredth of a second less does, because clocks tick as they like."""
+        """Whether readings span the time, with a tolerance of 0.01 s for the jitter of clocks."""
         return self._newest_s - self._first_s >= self._span_s - 0.01
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all readings."""
         self._points.clear()
         self._first_s = self._newest_s = math.inf
-        self._left = 0
-        self.found = None
+        self._departed = 0
+        self.compared = None
         self._recount()
 
     def _recount(self) -> None:
         raise NotImplementedError
 
     def _shift(self, time_s: float, value: float) -> list[tuple[float, float]] | None:
-        """One in, and those that are too old out; None if that is the one."""
+        """Add a reading and return those that left the window; None if the reading itself is too old."""
         points = self._points
         if not points:
             self._first_s = self._newest_s = time_s
@@ -156,17 +155,17 @@ class _Sliding:
         if time_s < horizon_s:
             return None
         points.append((time_s, value))
-        gone: list[tuple[float, float]] = []
+        left: list[tuple[float, float]] = []
         while points[0][0] < horizon_s:
-            gone.append(points.popleft())
-        self._left += len(gone)
-        return gone
+            left.append(points.popleft())
+        self._departed += len(left)
+        return left
 
     def _due(self) -> bool:
-        """Whether enough have left to count anew."""
-        if self._left <= len(self._points):
+        """Whether enough readings have left that sums must be recomputed."""
+        if self._departed <= len(self._points):
             return False
-        self._left = 0
+        self._departed = 0
         return True
 
 
@@ -187,16 +186,16 @@ class Mean(_Sliding):
 
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether the mean is past the threshold."""
-        gone = self._shift(time_s, value)
-        if gone is None:
+        left = self._shift(time_s, value)
+        if left is None:
             return None
         self._sum += value
-        for _, old in gone:
+        for _, old in left:
             self._sum -= old
         if self._due():
             self._recount()
-        self.found = self._sum / len(self._points)
-        return self._past(self.found) if self._full() else None
+        self.compared = self._sum / len(self._points)
+        return self._past(self.compared) if self._full() else None
 
 
 class Percentile(_Sliding):
@@ -220,12 +219,12 @@ class Percentile(_Sliding):
         self._at_or_below = sum(v <= self._limit for _, v in self._points)
 
     def add(self, time_s: float, value: float) -> bool | None:
-        """Whether the percentile is past the threshold."""
-        gone = self._shift(time_s, value)
-        if gone is None:
+        """Whether the percentile is past the threshold; None while there are too few readings."""
+        left = self._shift(time_s, value)
+        if left is None:
             return None
         self._at_or_below += value <= self._limit
-        for _, old in gone:
+        for _, old in left:
             self._at_or_below -= old <= self._limit
         if not self._full():
             return None
@@ -236,11 +235,11 @@ class Percentile(_Sliding):
         return sorted(v for _, v in self._points)[self._rank() - 1] if self._points else None
 
     def nearness(self) -> float:
-        """How many of the readings that it takes are past the threshold: k at or below it, or n − k + 1 above.
+        """The share of the readings needed past the threshold that are: k at or below it, or n − k + 1 above.
 
         >>> p80 = Percentile(300.0, True, 4.0, 80.0)
         >>> _ = [p80.add(float(t), v) for t, v in enumerate([5.0, 5.0, 900.0, 5.0, 5.0])]
-        >>> p80.nearness()  # k = 4, so two must be above
+        >>> p80.nearness()  # k = 4, so two of five must be above
         0.5
         """
         if not self._points:
@@ -252,7 +251,7 @@ class Percentile(_Sliding):
 
 
 class Trend(_Sliding):
-    """The least-squares line: its slope, or where it will be (``forecasting.line``).
+    """The least-squares line (``forecasting.line``): its slope, or its value ``ahead_s`` from now.
 
     >>> rise = Trend(1.5, True, 3.0, ahead_s=None)
     >>> [rise.add(float(t), 2.0 * t) for t in range(4)], rise.value()
@@ -271,16 +270,16 @@ class Trend(_Sliding):
         self._line.restart(self._points)
 
     def add(self, time_s: float, value: float) -> bool | None:
-        """Whether the slope, or the forecast, is past the threshold."""
-        gone = self._shift(time_s, value)
-        if gone is None:
+        """Whether the slope or the forecast is past the threshold; None while there are too few readings."""
+        left = self._shift(time_s, value)
+        if left is None:
             return None
         self._line.count(time_s, value)
-        for old_s, old in gone:
+        for old_s, old in left:
             self._line.count(old_s, old, -1)
         if self._due():
             self._recount()
         ahead_s = self._ahead_s
         found = self._line.slope_per_s() if ahead_s is None else self._line.at(self._newest_s + ahead_s)
-        self.found = found
+        self.compared = found
         return None if found is None or not self._full() else self._past(found)

@@ -1,4 +1,8 @@
-"""Policies as files: TOML (``.toml``) or YAML (``.yaml``, ``.yml``), both ways without loss."""
+"""Policies as files: TOML (``.toml``) or YAML (``.yaml``, ``.yml``). Both round-trip without loss.
+
+A file is parsed with the positions of its values (``toml_format``, ``yaml_format``), read into the model
+(``document``) and checked (``ebbflow.policy.checks``). ``schema`` is the JSON Schema for editors.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,18 @@ import tempfile
 from pathlib import Path
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.checks import findings
-from ebbflow.policy.document import Path as Where
-from ebbflow.policy.document import Problem, read_document, write_document
-from ebbflow.policy.files.toml_form import Places, SyntaxProblem, read_toml, write_toml
-from ebbflow.policy.files.yaml_form import read_yaml, write_yaml
-from ebbflow.policy.model import Policy
+from ebbflow.policy.checks import find_problems
+from ebbflow.policy.files.document import read_document, write_document
+from ebbflow.policy.files.toml_format import InvalidSyntaxError, Positions, read_toml, write_toml
+from ebbflow.policy.files.yaml_format import read_yaml, write_yaml
+from ebbflow.policy.model import Policy, PolicyPath, Problem
 
-FORMS = (".toml", ".yaml", ".yml")
-EMPTY = (
-    "the policy is empty, which would end all scaling; write at least one rule, or bounds that keep the size"
-)
+SUFFIXES = (".toml", ".yaml", ".yml")
+EMPTY = "the policy is empty, which would stop all scaling; write at least one rule or bounds"
 
 
 def load_policy(path: Path | str) -> Policy:
-    """Read and check a policy. ``PolicyError`` has one problem a line, ``FILE:LINE:COL: what``."""
+    """Read and check a policy. ``PolicyError.problems`` has one line for each problem: ``FILE:LINE:COLUMN: text``."""
     return parse_policy(read_text(Path(path)), str(path))
 
 
@@ -32,32 +33,34 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise PolicyError(f"{path}:1:1: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise PolicyError(f"{path}:1:1: this is not text; a policy is written in UTF-8") from None
+        raise PolicyError(f"{path}:1:1: not a UTF-8 text file; save the policy as UTF-8") from None
 
 
 def parse_policy(text: str, name: str) -> Policy:
-    """Read and check a policy from a text; ``name`` says where it comes from and in which form it is.
+    """Read and check the text of a policy. ``name`` is the file it comes from; its suffix decides the format.
 
     >>> parse_policy('[[rule]]\\nnmae = "grow"', "a.toml")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.PolicyError: a.toml:1:1: 'action' is missing; write action = "scale-out" or "scale-in" (and 2 more)
+    ebbflow.errors.PolicyError: a.toml:1:1: missing key 'action'; write action = "scale-out" or "scale-in" (and 2 more)
     """
-    text = text.removeprefix("\ufeff")  # editors of Windows write one, and TOML has no word for it
+    text = text.removeprefix("\ufeff")  # a byte order mark, which is not valid TOML
     suffix = Path(name).suffix.lower()
-    if suffix not in FORMS:
-        raise PolicyError(f"{name}:1:1: a policy file ends in {', '.join(FORMS)}; this one in '{suffix}'")
+    if suffix not in SUFFIXES:
+        raise PolicyError(
+            f"{name}:1:1: unknown file type '{suffix}'; a policy file ends in {', '.join(SUFFIXES)}"
+        )
     try:
-        document, places = read_toml(text) if suffix == ".toml" else read_yaml(text)
-    except SyntaxProblem as problem:
-        raise PolicyError(f"{name}:{problem.line}:{problem.column}: {problem}") from None
+        document, positions = read_toml(text) if suffix == ".toml" else read_yaml(text)
+    except InvalidSyntaxError as error:
+        raise PolicyError(f"{name}:{error.line}:{error.column}: {error}") from None
     policy, problems = read_document(document)
     if policy is not None:
-        problems = findings(policy)
-        if not (policy.rules or policy.bounds):  # files are emptied by mishap; who means it writes Policy()
+        problems = find_problems(policy)
+        if not (policy.rules or policy.bounds):  # a file emptied by accident; Policy() is the explicit way
             problems = [Problem((), EMPTY)]
     if problems or policy is None:
-        placed = sorted((*_place(problem.path, places), problem.text) for problem in problems)
+        placed = sorted((*_position(problem.path, positions), problem.text) for problem in problems)
         raise PolicyError(
             *(f"{name}:{line}:{column}: {' '.join(what.split())}" for line, column, what in placed)
         )
@@ -65,23 +68,23 @@ def parse_policy(text: str, name: str) -> Policy:
 
 
 def policy_text(policy: Policy, suffix: str) -> str:
-    """The policy in one of the forms."""
-    if suffix.lower() not in FORMS:
-        raise PolicyError(f"a policy file ends in {', '.join(FORMS)}, not in '{suffix}'")
+    """The policy as the text of a file with this suffix."""
+    if suffix.lower() not in SUFFIXES:
+        raise PolicyError(f"unknown file type '{suffix}'; a policy file ends in {', '.join(SUFFIXES)}")
     document = write_document(policy)
     return write_toml(document) if suffix.lower() == ".toml" else write_yaml(document)
 
 
 def save_policy(policy: Policy, path: Path | str) -> None:
-    """Write a policy so that whoever watches the file sees the old or the new one, never half of it."""
+    """Write a policy file atomically, so that a job watching it never reads a partial file."""
     replace_file(Path(path), policy_text(policy, Path(path).suffix))
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file beside and move it into place. A link stays one: what it points to is replaced."""
+    """Write a temporary file in the same directory and rename it. A symbolic link stays; its target is replaced."""
     path = path.resolve()
     try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise PolicyError(f"cannot write {path}: {error.strerror}") from None
     try:
@@ -89,15 +92,15 @@ def replace_file(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(beside).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        Path(beside).replace(path)
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        Path(temporary).replace(path)
     except OSError as error:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise PolicyError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _place(path: Where, places: Places) -> tuple[int, int]:
-    """Where it stands; of what is missing, where its table does."""
-    while path not in places:
+def _position(path: PolicyPath, positions: Positions) -> tuple[int, int]:
+    """The position of a value; of the enclosing table if the value is missing."""
+    while path not in positions:
         path = path[:-1]
-    return places[path]
+    return positions[path]

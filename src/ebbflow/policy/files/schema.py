@@ -1,7 +1,7 @@
-"""The JSON Schema of the file form, made from the model: editors complete and check policies with it.
+"""The JSON Schema of policy files, generated from the model: editors use it to complete and check policies.
 
-What needs arithmetic no schema says: that 6 of 5 are too many, that a time is at most 366 days, which unit fits
-a metric, and all that ``checks`` finds. ``ebbflow policy check`` does.
+A schema cannot express arithmetic: that 6 of 5 is too many, that a duration is at most 366 days, which unit fits
+a metric, or what ``checks`` finds. ``ebbflow policy check`` finds those too.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 
 from ebbflow.core.metrics import Metric
-from ebbflow.policy.document import BOUNDS, RULE, SCALARS, bare_type
-from ebbflow.policy.fitting import CPU
-from ebbflow.policy.language.builder import DAYS
-from ebbflow.policy.model import Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
+from ebbflow.policy.files.document import SCALARS, bare_type
+from ebbflow.policy.model import BOUNDS, CPU, DAYS, RULE, Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
 from ebbflow.policy.values import LARGEST_SIZE
 
 
 def policy_schema() -> dict[str, Any]:
-    """JSON Schema, draft 2020-12.
+    """The schema, in JSON Schema draft 2020-12.
 
     >>> schema = policy_schema()
     >>> sorted(schema["$defs"]), schema["$defs"]["Rule"]["required"]
@@ -59,7 +57,7 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
     if "name" in schema["properties"]:
         schema["properties"]["name"]["pattern"] = r"\S"
     for key in {"operator", "of"} & schema["properties"].keys():
-        schema["properties"][key]["pattern"] = r"^$|\S"  # a name of blanks names nothing
+        schema["properties"][key]["pattern"] = r"^$|\S"  # not blank
     if part is Rule:
         schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
         schema["if"] = {"properties": {"action": {"const": Action.SCALE_OUT.value}}}
@@ -67,7 +65,7 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         schema["else"] = {"not": {"required": ["never-above"]}}
     if part is Trigger:
         schema["oneOf"] = [{"required": ["above"]}, {"required": ["below"]}]
-        # One reading alone fires no rule; a mean, a percentile, a trend and a forecast are of many.
+        # a single reading cannot fire a rule
         schema["not"] = {"required": ["for-at-least", "in-at-least"]}
         schema["anyOf"] = [{"required": [key]} for key in ("measure", "for-at-least", "in-at-least")]
         schema["properties"]["metric"]["enum"] = [CPU, *(metric.key for metric in Metric)]
@@ -79,8 +77,8 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _value(annotation: Any) -> dict[str, Any]:
     schema = dict(_bare_value(bare_type(annotation)))
-    for described in getattr(annotation, "__metadata__", ()):
-        schema["description"] = described.description
+    for meta in getattr(annotation, "__metadata__", ()):
+        schema["description"] = meta.description
     return schema
 
 

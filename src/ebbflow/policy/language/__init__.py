@@ -1,1 +1,1 @@
-"""Policies written in Python, and policies printed as English."""
+"""The policy language: ``words`` and their grammar in ``builder``; ``english`` prints a policy as sentences."""

@@ -1,4 +1,5 @@
-"""The grammar of the language: each stage has only the words that may come next.
+"""The grammar of the language: each phrase offers only the words that may follow, so editors complete a policy
+and mypy rejects a wrong one.
 
 ::
 
@@ -14,33 +15,16 @@
 
     bounds(NAME) . keep(WHAT, at_least=N, at_most=M) [ . between(FROM, UNTIL) ] [ . on(DAYS) ] [ . in_timezone(ZONE) ]
 
-Inside a rule the parenthesis of ``when`` may close after the metric: ``.when(metric("cpu")).is_(…)``.
+Inside a rule the parenthesis of ``when`` may close right after the metric: ``.when(metric("cpu")).is_(…)``.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, overload
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 
-from ebbflow.errors import PolicyError, UnknownNameError
-from ebbflow.policy.language.words import (
-    Measured,
-    Metric,
-    Scaled,
-    above,
-    absolute,
-    below,
-    cluster,
-    condition,
-    fitting,
-    metric,
-    minutes,
-    per_second,
-    percent,
-    seconds,
-    span_of,
-    tuples,
-)
+from ebbflow.errors import PolicyError
+from ebbflow.policy.language.words import Scalable, Threshold, expect, expect_span
 from ebbflow.policy.model import (
     Action,
     AllOf,
@@ -48,254 +32,319 @@ from ebbflow.policy.model import (
     Bounds,
     Buildable,
     Condition,
-    Day,
-    Policy,
+    Incomplete,
     Rule,
     Trigger,
-    Unfinished,
+    days_named,
 )
-from ebbflow.policy.quantities import Clock, Percent, Span
-from ebbflow.policy.values import Limit, Step
+from ebbflow.policy.values import Limit, Measure, MeasureKind, Occurrences, Percent, Span, Step, TimeOfDay
 
-DAYS = {
-    "weekdays": tuple(Day)[:5],
-    "weekends": tuple(Day)[5:],
-    **{day.value: (day,) for day in Day},
-}
-
-# -- rules -------------------------------------------------------------------------------------------
+T = TypeVar("T")
+"""What a complete condition becomes: the trigger itself, or the rule it is part of."""
 
 
-class _Stage(Unfinished):
-    """A rule so far."""
+# -- conditions ----------------------------------------------------------------------------------------
 
-    def __init__(self, known: dict[str, Any]) -> None:
-        self._known = known
+
+class _ConditionPhrase(Incomplete, Generic[T]):
+    """The fields of a trigger so far, and what to make of the complete trigger."""
+
+    def __init__(self, fields: dict[str, Any], finish: Callable[[Trigger], T]) -> None:
+        self._fields, self._finish = fields, finish
+
+    def _complete(self, **more: Any) -> T:
+        return self._finish(Trigger(**self._fields, **more))
+
+
+class ThresholdPhrase(_ConditionPhrase[T]):
+    """A metric and a threshold; for how long or how often is next."""
+
+    continuation = ".for_at_least(…) or .in_at_least(…)"
+
+    def for_at_least(self, time: Span) -> T:
+        """Every reading of this duration; the readings must span it."""
+        return self._complete(for_at_least=expect_span("for_at_least", time))
+
+    def in_at_least(self, times: int, *, of: int) -> T:
+        """This many of the latest readings, so that one outlier neither fires nor blocks the rule."""
+        for number in (times, of):
+            expect("in_at_least", number, int, "in_at_least(4, of=5)")
+        return self._complete(in_at_least=Occurrences(times, of))
+
+
+class MeasurePhrase(_ConditionPhrase[T]):
+    """A statistic of the latest readings; the threshold is next."""
+
+    continuation = ".is_(…)"
+
+    def is_(self, threshold: Threshold, *, for_at_least: Span | None = None) -> T:
+        """Above or below a threshold."""
+        if for_at_least is not None:
+            expect_span("for_at_least", for_at_least)
+        return self._complete(**_side("is_", threshold), for_at_least=for_at_least)
+
+
+class MetricPhrase(_ConditionPhrase[T]):
+    """A metric; a statistic of it or the threshold is next."""
+
+    continuation = ".is_(…), .mean_over(…), .percentile(…), .rate_of_change_over(…) or .is_forecast_to_be(…)"
+
+    def of(self, name: str) -> MetricPhrase[T]:
+        """Measure this operator, query or node instead of what the rule scales."""
+        return MetricPhrase({**self._fields, "of": expect("of", name, str, 'of("store")')}, self._finish)
+
+    def is_(self, threshold: Threshold) -> ThresholdPhrase[T]:
+        """Above or below a threshold."""
+        return ThresholdPhrase({**self._fields, **_side("is_", threshold)}, self._finish)
+
+    def mean_over(self, time: Span) -> MeasurePhrase[T]:
+        """The mean of the readings in this duration."""
+        return self._measure(Measure(MeasureKind.MEAN, expect_span("mean_over", time)))
+
+    def percentile(self, percent: float, *, over: Span) -> MeasurePhrase[T]:
+        """The value that this percentage of the readings does not exceed (nearest rank)."""
+        expect("percentile", percent, int | float, "percentile(95, over=minutes(5))")
+        return self._measure(Measure(MeasureKind.PERCENTILE, expect_span("over", over), float(percent)))
+
+    def rate_of_change_over(self, time: Span) -> MeasurePhrase[T]:
+        """The slope of the least-squares line through the readings in this duration."""
+        return self._measure(Measure(MeasureKind.RATE, expect_span("rate_of_change_over", time)))
+
+    def is_forecast_to_be(self, threshold: Threshold, *, ahead: Span, for_at_least: Span | None = None) -> T:
+        """The least-squares line through the readings of the last ``ahead``, extrapolated by ``ahead``."""
+        measure = Measure(MeasureKind.FORECAST, expect_span("ahead", ahead))
+        if for_at_least is not None:
+            expect_span("for_at_least", for_at_least)
+        return self._complete(
+            **_side("is_forecast_to_be", threshold), measure=measure, for_at_least=for_at_least
+        )
+
+    def _measure(self, measure: Measure) -> MeasurePhrase[T]:
+        return MeasurePhrase({**self._fields, "measure": measure}, self._finish)
+
+
+def metric(key: str) -> MetricPhrase[Trigger]:
+    """A metric by its key in the catalogue (``ebbflow metrics``), or ``cpu``."""
+    return MetricPhrase({"metric": expect("metric", key, str, 'metric("cpu")')}, lambda trigger: trigger)
+
+
+def all_of(*conditions: Condition) -> AllOf:
+    """All must hold."""
+    return AllOf(all_of=tuple(_condition("all_of", each) for each in conditions))
+
+
+def any_of(*conditions: Condition) -> AnyOf:
+    """At least one must hold."""
+    return AnyOf(any_of=tuple(_condition("any_of", each) for each in conditions))
+
+
+def _condition(word: str, value: Any) -> Condition:
+    example = f'{word}(metric("cpu").is_(above(percent(80))).for_at_least(seconds(30)))'
+    found: Condition = expect(word, value, Trigger | AllOf | AnyOf, example)
+    return found
+
+
+def _side(word: str, threshold: Threshold) -> dict[str, Any]:
+    expect(word, threshold, Threshold, f"{word}(above(tuples(300)))")
+    return {"above" if threshold.is_above else "below": threshold.value}
+
+
+# -- rules ---------------------------------------------------------------------------------------------
+
+
+class _RulePhrase(Incomplete):
+    """The fields of a rule so far."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+        self.rule_name = fields["name"]
 
     def _with(self, **more: Any) -> dict[str, Any]:
-        return {**self._known, **more}
+        return {**self._fields, **more}
 
-    def _also(self, holds: Condition) -> Ready:
-        return Ready(self._with(when=(*self._known.get("when", ()), holds)))
+    def _with_condition(self, holds: Condition) -> Ready:
+        return Ready(self._with(when=(*self._fields.get("when", ()), holds)))
 
 
-class RuleStart(_Stage):
-    """A rule with a name: what does it do?"""
+class RuleStart(_RulePhrase):
+    """A rule with a name; the action is next."""
 
-    missing = ".scale_out(…) or .scale_in(…)"
+    continuation = ".scale_out(…) or .scale_in(…)"
 
-    def scale_out(self, what: Scaled) -> ScaleOut:
+    def scale_out(self, what: Scalable) -> ScaleOut:
         """Make it larger."""
-        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=_scaled("scale_out", what)))
+        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=_operator("scale_out", what)))
 
-    def scale_in(self, what: Scaled) -> ScaleIn:
-        """Make it smaller; never below 1."""
-        return ScaleIn(self._with(action=Action.SCALE_IN, operator=_scaled("scale_in", what)))
+    def scale_in(self, what: Scalable) -> ScaleIn:
+        """Make it smaller, never below 1."""
+        return ScaleIn(self._with(action=Action.SCALE_IN, operator=_operator("scale_in", what)))
 
 
-class When(_Stage):
-    """It is known what to do: when?"""
+class When(_RulePhrase):
+    """A rule whose action is complete; the condition is next."""
 
-    missing = ".when(…)"
+    continuation = ".when(…)"
 
     @overload
-    def when(self, holds: Metric[Trigger]) -> Metric[Ready]: ...
+    def when(self, holds: MetricPhrase[Trigger]) -> MetricPhrase[Ready]: ...
     @overload
-    def when(self, holds: Measured[Trigger]) -> Measured[Ready]: ...
+    def when(self, holds: MeasurePhrase[Trigger]) -> MeasurePhrase[Ready]: ...
     @overload
     def when(self, holds: Trigger | AllOf | AnyOf) -> Ready: ...
-    def when(self, holds: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
-        """When this holds."""
-        if not isinstance(holds, Metric | Measured):
-            return self._also(condition("when", holds))
-        stage: Any = type(holds)
-        return stage(holds._known, self._also)
+    def when(self, holds: MetricPhrase[Trigger] | MeasurePhrase[Trigger] | Condition) -> Any:
+        """The rule fires when this condition holds."""
+        if not isinstance(holds, MetricPhrase | MeasurePhrase):
+            return self._with_condition(_condition("when", holds))
+        phrase: Any = type(holds)
+        return phrase(holds._fields, self._with_condition)
 
 
 class LimitOut(When):
-    """How far: up to where, or at once when?"""
+    """A scale-out with its step; an upper limit or the condition is next."""
 
     def but_never_above(self, limit: Limit) -> When:
-        """A step past it ends there."""
+        """A step past the limit ends there."""
         return When(self._with(never_above=_limit("but_never_above", limit)))
 
 
 class LimitIn(When):
-    """How far: down to where, or at once when?"""
+    """A scale-in with its step; a lower limit or the condition is next."""
 
     def but_never_below(self, limit: Limit) -> When:
-        """A step past it ends there."""
+        """A step past the limit ends there."""
         return When(self._with(never_below=_limit("but_never_below", limit)))
 
 
-class ScaleOut(_Stage):
-    """Larger: by how much?"""
+class ScaleOut(_RulePhrase):
+    """A scale-out; its step is next."""
 
-    missing = ".by(…) or .to(…)"
+    continuation = ".by(…) or .to(…)"
 
     def by(self, step: Step | Percent) -> LimitOut:
         """By a step."""
         return LimitOut(self._with(by=_step(step)))
 
     def to(self, size: Limit) -> LimitOut:
-        """To exactly this size, if it is smaller."""
-        return LimitOut(self._with(to=_exact(size)))
+        """To exactly this size, if the current one is smaller."""
+        return LimitOut(self._with(to=_exact_size(size)))
 
 
-class ScaleIn(_Stage):
-    """Smaller: by how much?"""
+class ScaleIn(_RulePhrase):
+    """A scale-in; its step is next."""
 
-    missing = ".by(…) or .to(…)"
+    continuation = ".by(…) or .to(…)"
 
     def by(self, step: Step | Percent) -> LimitIn:
         """By a step."""
         return LimitIn(self._with(by=_step(step)))
 
     def to(self, size: Limit) -> LimitIn:
-        """To exactly this size, if it is larger."""
-        return LimitIn(self._with(to=_exact(size)))
+        """To exactly this size, if the current one is larger."""
+        return LimitIn(self._with(to=_exact_size(size)))
 
 
-class Guarded(_Stage, Buildable):
-    """A whole rule with its conditions; guard times may follow."""
+class Guarded(_RulePhrase, Buildable):
+    """A complete rule; guard times may follow."""
 
     def with_no_scale_out_since(self, time: Span) -> Guarded:
-        """Not if it was scaled out in that time."""
-        return Guarded(self._with(no_scale_out_since=span_of("with_no_scale_out_since", time)))
+        """Do not fire within this time of a scale-out."""
+        return Guarded(self._with(no_scale_out_since=expect_span("with_no_scale_out_since", time)))
 
     def with_no_scale_in_since(self, time: Span) -> Guarded:
-        """Not if it was scaled in in that time."""
-        return Guarded(self._with(no_scale_in_since=span_of("with_no_scale_in_since", time)))
+        """Do not fire within this time of a scale-in."""
+        return Guarded(self._with(no_scale_in_since=expect_span("with_no_scale_in_since", time)))
 
     def build(self) -> Rule:
-        """The rule as a plain value; ``Policy`` does this by itself."""
-        return Rule(**self._known)
+        """The rule; ``Policy`` calls this."""
+        return Rule(**self._fields)
 
 
 class Ready(Guarded):
-    """A whole rule; more conditions or guard times may follow."""
+    """A complete rule; more conditions or guard times may follow."""
 
     @overload
-    def and_when(self, holds: Metric[Trigger]) -> Metric[Ready]: ...
+    def and_when(self, holds: MetricPhrase[Trigger]) -> MetricPhrase[Ready]: ...
     @overload
-    def and_when(self, holds: Measured[Trigger]) -> Measured[Ready]: ...
+    def and_when(self, holds: MeasurePhrase[Trigger]) -> MeasurePhrase[Ready]: ...
     @overload
     def and_when(self, holds: Trigger | AllOf | AnyOf) -> Ready: ...
-    def and_when(self, holds: Metric[Trigger] | Measured[Trigger] | Condition) -> Any:
-        """And only when this holds too."""
-        return When(self._known).when(holds)
+    def and_when(self, holds: MetricPhrase[Trigger] | MeasurePhrase[Trigger] | Condition) -> Any:
+        """This condition must hold as well."""
+        return When(self._fields).when(holds)
 
 
 def rule(name: str) -> RuleStart:
-    """A rule; its name is for people and for the ledger."""
-    return RuleStart({"name": fitting("rule", name, str, 'rule("Queue length is above 300")')})
+    """Start a rule; the ledger shows its name."""
+    return RuleStart({"name": expect("rule", name, str, 'rule("Queue length is above 300")')})
 
 
-def _scaled(said: str, what: Scaled) -> str:
-    right = f'{said}(operator("enrich")) or {said}(cluster())'
-    found: Scaled = fitting(said, what, Scaled, right)
+def _operator(word: str, what: Scalable) -> str:
+    found: Scalable = expect(word, what, Scalable, f'{word}(operator("enrich")) or {word}(cluster())')
     return found.operator
 
 
-def _limit(said: str, limit: Limit) -> Limit:
-    found: Limit = fitting(said, limit, Limit, f"{said}(nodes(4))")
+def _limit(word: str, limit: Limit) -> Limit:
+    found: Limit = expect(word, limit, Limit, f"{word}(nodes(4))")
     return found
 
 
 def _step(step: Step | Percent) -> Step:
-    found = fitting("by", step, Step | Percent, "by(absolute(1)), by(relative(2)) or by(percent(25))")
+    found = expect("by", step, Step | Percent, "by(absolute(1)), by(relative(2)) or by(percent(25))")
     return found if isinstance(found, Step) else Step("percent", found.amount)
 
 
-def _exact(size: Limit) -> int:
-    fitting("to", size, Limit, "to(nodes(4))")
+def _exact_size(size: Limit) -> int:
+    expect("to", size, Limit, "to(nodes(4))")
     if size.relative:
-        raise PolicyError(f"to({size}) is not an exact size; write to(nodes(4))")
+        raise PolicyError(f"to({size}) is not an exact size; write, for example, to(nodes(4))")
     return int(size.amount)
 
 
-# -- bounds ------------------------------------------------------------------------------------------
+# -- bounds --------------------------------------------------------------------------------------------
 
 
-class BoundsStart(Unfinished):
-    """Bounds with a name: of what?"""
+class BoundsStart(Incomplete):
+    """Bounds with a name; what they apply to is next."""
 
-    missing = ".keep(…)"
+    continuation = ".keep(…)"
 
     def __init__(self, name: str) -> None:
-        self._name = fitting("bounds", name, str, 'bounds("office hours")')
+        self._name = expect("bounds", name, str, 'bounds("office hours")')
 
-    def keep(self, what: Scaled, *, at_least: int | None = None, at_most: int | None = None) -> Within:
-        """Within these sizes."""
+    def keep(self, what: Scalable, *, at_least: int | None = None, at_most: int | None = None) -> Within:
+        """Keep the size within these limits."""
         for size in (at_least, at_most):
-            fitting("keep", size, int | None, "keep(cluster(), at_least=4, at_most=12)")
-        operator = _scaled("keep", what)
+            expect("keep", size, int | None, "keep(cluster(), at_least=4, at_most=12)")
+        operator = _operator("keep", what)
         return Within({"name": self._name, "operator": operator, "at_least": at_least, "at_most": at_most})
 
 
 class Within(Buildable):
-    """Whole bounds; hours, days and a time zone may follow."""
+    """Complete bounds; hours, days and a time zone may follow."""
 
-    def __init__(self, known: dict[str, Any]) -> None:
-        self._known = known
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
 
     def between(self, start: str, end: str) -> Within:
-        """From one time of day until another, perhaps of the next day."""
-        return Within({**self._known, "from_": Clock.parse(start), "until": Clock.parse(end)})
+        """From one time of day until another; the end may be on the next day."""
+        return Within({**self._fields, "from_": TimeOfDay.parse(start), "until": TimeOfDay.parse(end)})
 
     def on(self, *days: str) -> Within:
-        """``weekdays``, ``weekends``, or days by name; those on which the hours begin."""
+        """The days on which the hours start: ``weekdays``, ``weekends`` or names of days."""
         for day in days:
-            fitting("on", day, str, 'on("monday", "friday") or on("weekdays")')
-        return Within({**self._known, "on": days_named(days)})
+            expect("on", day, str, 'on("monday", "friday") or on("weekdays")')
+        return Within({**self._fields, "on": days_named(days)})
 
     def in_timezone(self, zone: str) -> Within:
-        """Whose hours and days, like ``Europe/Berlin``."""
-        right = 'in_timezone("Europe/Berlin")'
-        return Within({**self._known, "timezone": fitting("in_timezone", zone, str, right)})
+        """The time zone of the hours and days, such as ``Europe/Berlin``."""
+        example = 'in_timezone("Europe/Berlin")'
+        return Within({**self._fields, "timezone": expect("in_timezone", zone, str, example)})
 
     def build(self) -> Bounds:
-        """The bounds as a plain value."""
-        return Bounds(**self._known)
+        """The bounds; ``Policy`` calls this."""
+        return Bounds(**self._fields)
 
 
 def bounds(name: str) -> BoundsStart:
-    """Bounds that hold always, or at certain hours."""
+    """Start bounds that apply always or at certain hours."""
     return BoundsStart(name)
-
-
-def days_named(names: tuple[str, ...]) -> tuple[Day, ...]:
-    """The days, each once, in the order of the week.
-
-    >>> [str(day) for day in days_named(("weekends", "friday"))]
-    ['friday', 'saturday', 'sunday']
-    """
-    chosen: set[Day] = set()
-    for name in names:
-        if name not in DAYS:
-            raise UnknownNameError("day", name, DAYS)
-        chosen.update(DAYS[name])
-    return tuple(day for day in Day if day in chosen)
-
-
-# The policy of the strategy ``rules`` when nobody gave it one.
-
-
-@cache
-def default_policy() -> Policy:
-    """For any pipeline on any target: nodes by freshness and by what waits."""
-    return Policy(
-        rule("Rows wait too long: half as many nodes again")
-        .scale_out(cluster()).by(percent(50))
-        .when(metric("freshness")).is_(above(seconds(20))).in_at_least(2, of=3)
-        .with_no_scale_out_since(seconds(20)),
-        rule("The queue keeps growing: one more node")
-        .scale_out(cluster()).by(absolute(1))
-        .when(metric("queue-length").rate_of_change_over(minutes(1))).is_(above(per_second(tuples(1))))
-        .and_when(metric("freshness")).is_(above(seconds(10))).in_at_least(2, of=3)
-        .with_no_scale_out_since(seconds(30)),
-        rule("Rows hardly wait: one node less")
-        .scale_in(cluster()).by(absolute(1))
-        .when(metric("freshness").percentile(90, over=minutes(2))).is_(below(seconds(8)))
-        .with_no_scale_out_since(minutes(5)).with_no_scale_in_since(minutes(1)),
-    )  # fmt: skip

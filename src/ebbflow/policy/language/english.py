@@ -1,10 +1,11 @@
-"""A policy as sentences, for people who have to answer for it."""
+"""A policy as English sentences: for ``ebbflow policy show`` and for the reasons in the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ebbflow.policy.model import (
+    DAYS,
     EACH_OPERATOR,
     NODES,
     AllOf,
@@ -15,12 +16,11 @@ from ebbflow.policy.model import (
     Rule,
     Trigger,
 )
-from ebbflow.policy.quantities import number_text
-from ebbflow.policy.values import Limit, MeasureKind, Step
+from ebbflow.policy.values import Limit, MeasureKind, Step, number_text
 
 
 def policy_in_english(policy: Policy) -> str:
-    """One paragraph per rule and bounds.
+    """One paragraph for each rule and bounds.
 
     >>> from ebbflow.policy import *
     >>> print(policy_in_english(Policy(
@@ -30,40 +30,68 @@ def policy_in_english(policy: Policy) -> str:
     ...     bounds("office hours").keep(cluster(), at_least=4, at_most=12).between("08:00", "20:00").on("weekdays"),
     ... )))
     grow
-      Scale out operator enrich by 1, but never above 2,
+      Scale out operator enrich by 1 instance, but never above 2,
       when queue-length is above 300 tuples for at least 30s,
-      with no scale-out in the last 5m.
+      but not within 5m of a scale-out.
     <BLANKLINE>
     office hours
-      From 08:00 until 20:00 on weekdays (UTC) keep 4 to 12 nodes.
+      Keep 4 to 12 nodes from 08:00 to 20:00 on weekdays (UTC).
     """
     if not policy.rules and not policy.bounds:
-        return "Nothing is ever scaled: the policy has no rules."
+        return "The policy has no rules and no bounds; it never scales anything."
     parts = [f"{_one_line(rule.name)}\n  " + ",\n  ".join(_rule_lines(rule)) + "." for rule in policy.rules]
     parts += [f"{_one_line(bounds.name)}\n  {bounds_in_english(bounds)}." for bounds in policy.bounds]
     return "\n\n".join(parts)
 
 
+def _one_line(name: str) -> str:
+    """A name without line breaks, which would make its second line look like part of the rule."""
+    return " ".join(name.split())
+
+
+# -- rules ---------------------------------------------------------------------------------------------
+
+
 def rule_in_english(rule: Rule) -> str:
-    """A rule as one sentence without its name."""
+    """A rule as one sentence, without its name."""
     return ", ".join(_rule_lines(rule))
 
 
 def _rule_lines(rule: Rule) -> Iterator[str]:
-    action = "Scale out" if rule.out else "Scale in"
-    how = f"to exactly {rule.to}" if rule.by is None else f"by {_step(rule.by, rule.operator)}"
+    yield f"{_action(rule)}{_limit(rule)}"
+    yield "when " + ("\n  and ".join(_condition(condition) for condition in rule.when))
+    guards = [
+        f"{span} of a {action}"
+        for action, span in (("scale-out", rule.no_scale_out_since), ("scale-in", rule.no_scale_in_since))
+        if span is not None
+    ]
+    if guards:
+        yield f"but not within {' or '.join(guards)}"
+
+
+def _action(rule: Rule) -> str:
+    word = "out" if rule.out else "in"
+    if rule.by is None:
+        assert rule.to is not None
+        return f"Scale {word} {_subject(rule.operator)} to exactly {_counted(rule.to, rule.operator)}"
+    return f"Scale {word} {_subject(rule.operator)} by {_step(rule.by, rule.operator)}"
+
+
+def _limit(rule: Rule) -> str:
     limit, side = (rule.never_above, "above") if rule.out else (rule.never_below, "below")
-    bound = f", but never {side} {_limit(limit, rule.operator)}" if limit is not None else ""
-    yield f"{action} {subject_in_english(rule.operator)} {how}{bound}"
-    yield "when " + ("\n  and ".join(_condition(condition, rule) for condition in rule.when))
-    if rule.no_scale_out_since is not None:
-        yield f"with no scale-out in the last {rule.no_scale_out_since}"
-    if rule.no_scale_in_since is not None:
-        yield f"with no scale-in in the last {rule.no_scale_in_since}"
+    if limit is None:
+        return ""
+    return f", but never {side} {_limit_size(limit, rule.operator)}"
 
 
-def subject_in_english(operator: str) -> str:
-    """What is scaled."""
+def _limit_size(limit: Limit, operator: str) -> str:
+    if not limit.relative:
+        return str(limit)
+    original = "their original number" if operator == NODES else "its original size"
+    return f"{number_text(limit.amount)} times {original}"
+
+
+def _subject(operator: str) -> str:
     if operator == NODES:
         return "the nodes"
     return "each operator" if operator == EACH_OPERATOR else f"operator {operator}"
@@ -72,73 +100,84 @@ def subject_in_english(operator: str) -> str:
 def _step(step: Step, operator: str) -> str:
     if step.kind == "relative":
         return f"a factor of {number_text(step.amount)}"
-    return f"{step}" if step.kind == "absolute" else f"{step} of {_its(operator)}"
+    return str(step) if step.kind == "percent" else _counted(int(step.amount), operator)
 
 
-def _limit(limit: Limit, operator: str) -> str:
-    return (
-        f"{number_text(limit.amount)} times {_its(operator, 'original ')}" if limit.relative else str(limit)
-    )
+def _counted(size: int, operator: str) -> str:
+    noun = "node" if operator == NODES else "instance"
+    return f"{size} {noun}{'' if size == 1 else 's'}"
 
 
-def _its(operator: str, which: str = "") -> str:
-    return f"their {which}number" if operator == NODES else f"its {which}size"
+# -- conditions ----------------------------------------------------------------------------------------
 
 
-def _condition(condition: Condition, rule: Rule, *, inner: bool = False) -> str:
+def _condition(condition: Condition, *, inner: bool = False) -> str:
     if isinstance(condition, Trigger):
         return trigger_in_english(condition)
     word, parts = ("and", condition.all_of) if isinstance(condition, AllOf) else ("or", condition.any_of)
-    text = f" {word} ".join(_condition(part, rule, inner=True) for part in parts)
+    text = f" {word} ".join(_condition(part, inner=True) for part in parts)
     return f"({text})" if len(parts) > 1 or inner else text
 
 
+def trigger_in_english(trigger: Trigger) -> str:
+    """The measure, the threshold, and for how long or how often.
+
+    >>> from ebbflow.policy import *
+    >>> trigger_in_english(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)))
+    'backlog is forecast to be above 9 tuples in 2m'
+    """
+    if trigger.measure.kind is MeasureKind.FORECAST:
+        return f"{_named(trigger)} is forecast to be {requirement_in_english(trigger)}"
+    return f"{measured_in_english(trigger)} is {requirement_in_english(trigger)}"
+
+
+def requirement_in_english(trigger: Trigger) -> str:
+    """The threshold, and for how long or how often.
+
+    >>> from ebbflow.policy import *
+    >>> requirement_in_english(metric("backlog").is_(above(tuples(9))).in_at_least(4, of=5))
+    'above 9 tuples in at least 4 of the last 5 readings'
+    """
+    text = f"{'above' if trigger.is_above else 'at or below'} {trigger.threshold}"
+    if trigger.measure.kind is MeasureKind.FORECAST:
+        text += f" in {trigger.measure.span}"
+    if trigger.for_at_least is not None:
+        return f"{text} for at least {trigger.for_at_least}"
+    if trigger.in_at_least is not None:
+        times, of = trigger.in_at_least.times, trigger.in_at_least.of
+        return f"{text} in at least {times} of the last {of} readings"
+    return text
+
+
 def measured_in_english(trigger: Trigger) -> str:
-    """What is compared: the metric, perhaps of something, perhaps its mean or its forecast.
+    """What is compared with the threshold: a metric or a statistic of it.
 
     >>> from ebbflow.policy import *
     >>> measured_in_english(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)))
-    'the forecast of backlog 2m ahead'
+    'the forecast of backlog in 2m'
     """
-    name = _named(trigger)
-    measure = trigger.measure
+    name, measure = _named(trigger), trigger.measure
     if measure.kind is MeasureKind.MEAN:
         return f"the mean of {name} over {measure.span}"
     if measure.kind is MeasureKind.PERCENTILE:
-        return f"p{number_text(measure.percentile)} of {name} over {measure.span}"
+        return f"the p{number_text(measure.percentile)} of {name} over {measure.span}"
     if measure.kind is MeasureKind.RATE:
         return f"the rate of change of {name} over {measure.span}"
     if measure.kind is MeasureKind.FORECAST:
-        return f"the forecast of {name} {measure.span} ahead"
+        return f"the forecast of {name} in {measure.span}"
     return name
-
-
-def _one_line(name: str) -> str:
-    """Names of files may have line breaks; then the next line would look like what the rule says."""
-    return " ".join(name.split())
 
 
 def _named(trigger: Trigger) -> str:
     return f"{trigger.metric} of {trigger.of}" if trigger.of else trigger.metric
 
 
-def trigger_in_english(trigger: Trigger) -> str:
-    """A condition: what, past which threshold, how long or how often."""
-    side = "above" if trigger.is_above else "at or below"
-    measured = f"{measured_in_english(trigger)} is"
-    if trigger.measure.kind is MeasureKind.FORECAST:
-        measured = f"{_named(trigger)} is forecast to be, {trigger.measure.span} ahead,"
-    text = f"{measured} {side} {trigger.threshold}"
-    if trigger.for_at_least is not None:
-        return f"{text} for at least {trigger.for_at_least}"
-    if trigger.in_at_least is not None:
-        return f"{text} in at least {trigger.in_at_least} readings"
-    return text
+# -- bounds --------------------------------------------------------------------------------------------
 
 
 def bounds_in_english(bounds: Bounds) -> str:
     """Bounds as one sentence."""
-    what = "nodes" if bounds.operator == NODES else f"instances of {subject_in_english(bounds.operator)}"
+    what = "nodes" if bounds.operator == NODES else f"instances of {_subject(bounds.operator)}"
     if bounds.at_least is None:
         size = f"at most {bounds.at_most}"
     elif bounds.at_most is None:
@@ -146,16 +185,14 @@ def bounds_in_english(bounds: Bounds) -> str:
     else:
         size = f"{bounds.at_least} to {bounds.at_most}"
     if bounds.from_ is None and not bounds.on:
-        return f"Always keep {size} {what}"
-    hours = f"From {bounds.from_} until {bounds.until}" if bounds.from_ is not None else "All day"
-    days = f" {_days(bounds.on)}" if bounds.on else ""
-    return f"{hours}{days} ({bounds.timezone}) keep {size} {what}"
+        return f"Keep {size} {what} at all times"
+    hours = f"from {bounds.from_} to {bounds.until}" if bounds.from_ is not None else "all day"
+    days = f" on {_days(bounds.on)}" if bounds.on else ""
+    return f"Keep {size} {what} {hours}{days} ({bounds.timezone})"
 
 
 def _days(days: tuple[Day, ...]) -> str:
-    week = tuple(Day)
-    if days == week[:5]:
-        return "on weekdays"
-    if days == week[5:]:
-        return "on weekends"
-    return "on " + ", ".join(day.value.capitalize() for day in days)
+    for name in ("weekdays", "weekends"):
+        if days == DAYS[name]:
+            return name
+    return ", ".join(day.value.capitalize() for day in days)

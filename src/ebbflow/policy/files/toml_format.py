@@ -1,4 +1,4 @@
-"""TOML: where each value stands (the standard reader does not tell), and a policy written the way people do."""
+"""Read TOML with the position of each value, which ``tomllib`` does not report, and write it in a readable layout."""
 
 from __future__ import annotations
 
@@ -10,36 +10,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.document import Path
+from ebbflow.policy.model import PolicyPath
 
-Places = dict[Path, tuple[int, int]]
-"""Line and column, from 1, of the key of each path."""
+Positions = dict[PolicyPath, tuple[int, int]]
+"""Line and column of the key of each path, counted from 1."""
 
-LARGEST = 1_000_000
-"""Characters of the largest file that is read."""
-TOO_DEEP = "this cannot be read: lists or tables are nested too deep"
-TOO_LONG = "this cannot be read: it has a number of thousands of digits; nothing is that large"
+MAX_CHARACTERS = 1_000_000
+TOO_DEEP = "cannot parse this file: lists or tables are nested too deeply"
+HUGE_NUMBER = "cannot parse this file: it contains a number with thousands of digits"
 _AT = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class SyntaxProblem(Exception):  # noqa: N818 - it carries a problem, and is always turned into a PolicyError
-    """A file that is no TOML or YAML at all."""
+class InvalidSyntaxError(Exception):
+    """The text is not valid TOML or YAML. Callers turn it into a ``PolicyError``."""
 
     def __init__(self, text: str, line: int, column: int) -> None:
         super().__init__(text)
         self.line, self.column = line, column
 
 
-def read_toml(text: str) -> tuple[dict[str, Any], Places]:
-    """The document, and where its values stand.
+def check_length(text: str) -> None:
+    """Refuse a text that is too long for a policy."""
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidSyntaxError(
+            f"the policy has {len(text)} characters; the maximum is {MAX_CHARACTERS}", 1, 1
+        )
 
-    >>> document, places = read_toml('[[rule]]\\nname = "a"\\nwhen = [\\n  { metric = "x" },\\n]')
-    >>> places["rule", 0, "name"], places["rule", 0, "when", 0, "metric"]
+
+def read_toml(text: str) -> tuple[dict[str, Any], Positions]:
+    """The document and the positions of its values.
+
+    >>> document, positions = read_toml('[[rule]]\\nname = "a"\\nwhen = [\\n  { metric = "x" },\\n]')
+    >>> positions["rule", 0, "name"], positions["rule", 0, "when", 0, "metric"]
     ((2, 1), (4, 5))
     """
-    if len(text) > LARGEST:
-        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {LARGEST}", 1, 1)
+    check_length(text)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -48,23 +54,23 @@ def read_toml(text: str) -> tuple[dict[str, Any], Places]:
         what = match[1] if match else str(error)
         line = int(match[2]) if match and match[2] else len(lines)
         column = int(match[3]) if match and match[3] else len(lines[-1]) + 1
-        raise SyntaxProblem(f"this is not TOML: {what[:1].lower()}{what[1:]}", line, column) from None
+        raise InvalidSyntaxError(f"invalid TOML: {what[:1].lower()}{what[1:]}", line, column) from None
     except RecursionError:
-        raise SyntaxProblem(TOO_DEEP, 1, 1) from None
+        raise InvalidSyntaxError(TOO_DEEP, 1, 1) from None
     except ValueError:
-        raise SyntaxProblem(TOO_LONG, 1, 1) from None
-    return document, _Scanner(text).places
+        raise InvalidSyntaxError(HUGE_NUMBER, 1, 1) from None
+    return document, _Scanner(text).positions
 
 
 class _Scanner:
-    """Walks a text that is known to be TOML, and notes where keys stand. Lenient: it has been checked."""
+    """Finds the positions of keys and values. Lenient: ``tomllib`` has already accepted the text."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.places: Places = {(): (1, 1)}
-        self._counts: dict[Path, int] = {}
-        table: Path = ()
+        self.positions: Positions = {(): (1, 1)}
+        self._counts: dict[PolicyPath, int] = {}
+        table: PolicyPath = ()
         while self._skip(" \t\r\n"):
             if self._peek() == "[":
                 table = self._header()
@@ -73,7 +79,7 @@ class _Scanner:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def _header(self) -> Path:
+    def _header(self) -> PolicyPath:
         start = self._at
         many = self._text.startswith("[[", self._at)
         self._at += 2 if many else 1
@@ -82,20 +88,20 @@ class _Scanner:
         if many:
             index = self._counts.get(path, 0)
             self._counts[path] = index + 1
-            self._note(path, start)
+            self._record(path, start)
             path = (*path, index)
-        self._note(path, start)
+        self._record(path, start)
         return path
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: PolicyPath) -> None:
         start = self._at
-        path: Path = (*table, *self._keys())
-        self._note(path, start)
+        path: PolicyPath = (*table, *self._keys())
+        self._record(path, start)
         self._skip(" \t")
         self._at += 1  # =
         self._value(path)
 
-    def _keys(self) -> Path:
+    def _keys(self) -> PolicyPath:
         keys: list[str] = []
         while True:
             self._skip(" \t")
@@ -113,9 +119,9 @@ class _Scanner:
                 return tuple(keys)
             self._at += 1
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: PolicyPath) -> None:
         self._skip(" \t\r\n")
-        self.places.setdefault(path, self._place(self._at))
+        self.positions.setdefault(path, self._position(self._at))
         sign = self._peek()
         if sign in "\"'":
             self._string()
@@ -137,13 +143,13 @@ class _Scanner:
 
     def _string(self) -> None:
         quote = self._text[self._at]
-        long = self._text.startswith(quote * 3, self._at)
-        end = quote * 3 if long else quote
+        multi_line = self._text.startswith(quote * 3, self._at)
+        end = quote * 3 if multi_line else quote
         self._at += len(end)
         while not self._text.startswith(end, self._at):
             self._at += 2 if quote == '"' and self._text[self._at] == "\\" else 1
         self._at += len(end)
-        while long and self._peek() == quote:  # a long string may end in quotes of its own
+        while multi_line and self._peek() == quote:  # a multi-line string may end in quotes of its own
             self._at += 1
 
     # -- moving --------------------------------------------------------------------------------
@@ -152,7 +158,7 @@ class _Scanner:
         return self._text[self._at] if self._at < len(self._text) else "\n"
 
     def _skip(self, blanks: str) -> bool:
-        """Past blanks and comments; whether there is more."""
+        """Skip blanks and comments; whether any text is left."""
         while self._at < len(self._text):
             if self._text[self._at] == "#" and "\n" in blanks:
                 end = self._text.find("\n", self._at)
@@ -163,25 +169,25 @@ class _Scanner:
                 return True
         return False
 
-    def _resolved(self, keys: Path) -> Path:
-        """[a.b] inside the newest of [[a]]."""
-        path: Path = ()
+    def _resolved(self, keys: PolicyPath) -> PolicyPath:
+        """The path of a header: ``[a.b]`` is inside the latest ``[[a]]``."""
+        path: PolicyPath = ()
         for key in keys[:-1]:
             path = (*path, key)
             if path in self._counts:
                 path = (*path, self._counts[path] - 1)
         return (*path, keys[-1])
 
-    def _note(self, path: Path, at: int) -> None:
-        self.places.setdefault(path, self._place(at))
+    def _record(self, path: PolicyPath, at: int) -> None:
+        self.positions.setdefault(path, self._position(at))
 
-    def _place(self, at: int) -> tuple[int, int]:
+    def _position(self, at: int) -> tuple[int, int]:
         line = bisect_right(self._line_starts, at)
         return line, at - self._line_starts[line - 1] + 1
 
 
 def write_toml(document: Mapping[str, Any]) -> str:
-    """A document of tables of plain values, nested tables inline: one condition to a line."""
+    """A document of tables of plain values; nested tables are inline, one condition per line."""
     blocks = []
     for name, tables in document.items():
         for table in tables:
@@ -205,10 +211,10 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PolicyError(f"{value!r} cannot stand in a policy")
+        raise PolicyError(f"{value!r} cannot be written to a policy file")
     return str(value) if isinstance(value, int) else repr(value)
 
 
 def _quoted(text: str) -> str:
-    """JSON's strings are TOML's, but for DEL."""
+    """JSON strings are valid TOML strings, except for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
-"""YAML, read as its version 1.2 says: ``on`` is a word and ``08:00`` is not 480.
+"""Read and write YAML 1.2, in which ``on`` is a string and ``08:00`` is not 480.
 
-PyYAML, because its nodes know where they stand; with the resolvers of the 1.2 core schema instead of its own.
+Uses PyYAML, because its nodes know their positions, with the resolvers of the YAML 1.2 core schema.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from typing import Any
 
 import yaml
 
-from ebbflow.policy.document import Path
-from ebbflow.policy.files.toml_form import LARGEST, TOO_DEEP, TOO_LONG, Places, SyntaxProblem
+from ebbflow.policy.files.toml_format import (
+    HUGE_NUMBER,
+    TOO_DEEP,
+    InvalidSyntaxError,
+    Positions,
+    check_length,
+)
+from ebbflow.policy.model import PolicyPath
 
 _RESOLVERS = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -27,7 +33,7 @@ _RESOLVERS = (
 
 
 class _Loader(yaml.SafeLoader):
-    """The 1.2 core schema, and no aliases: a policy has no use for them, and bombs are made of them."""
+    """The 1.2 core schema without aliases, which a policy does not need and attacks use to exhaust memory."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own name and shape
 
@@ -35,13 +41,13 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.events.AliasEvent):
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(
-                problem="aliases have no place in a policy", problem_mark=event.start_mark
+                problem="aliases are not allowed in a policy", problem_mark=event.start_mark
             )
         return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either version of YAML would take for something else."""
+    """Quotes strings that either version of YAML would read as another type."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and shape
         first: list(found) for first, found in yaml.SafeDumper.yaml_implicit_resolvers.items()
@@ -75,7 +81,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _real)
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # These are line breaks to YAML, and only between double quotes are they written so that they come back.
+    # YAML treats these as line breaks; only double quotes preserve them.
     breaks = any(each in text for each in "\r\x85\u2028\u2029")
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
 
@@ -83,58 +89,55 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def read_yaml(text: str) -> tuple[object, Places]:
-    """The document, and where its values stand.
+def read_yaml(text: str) -> tuple[object, Positions]:
+    """The document and the positions of its values.
 
-    >>> document, places = read_yaml('bounds:\\n- name: day\\n  on: weekdays\\n  from: 08:00\\n')
-    >>> document["bounds"][0]["from"], places["bounds", 0, "on"]
+    >>> document, positions = read_yaml('bounds:\\n- name: day\\n  on: weekdays\\n  from: 08:00\\n')
+    >>> document["bounds"][0]["from"], positions["bounds", 0, "on"]
     ('08:00', (3, 3))
     """
-    if len(text) > LARGEST:
-        raise SyntaxProblem(f"a policy of {len(text)} characters; the most is {LARGEST}", 1, 1)
+    check_length(text)
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        places: Places = {(): (1, 1)}
+        positions: Positions = {(): (1, 1)}
         if node is None:
-            return {}, places
-        _walk(node, (), places)
-        return loader.construct_document(node), places
+            return {}, positions
+        _walk(node, (), positions)
+        return loader.construct_document(node), positions
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise SyntaxProblem(f"this is not YAML: {error.problem or error.context}", line, column) from None
+        raise InvalidSyntaxError(f"invalid YAML: {error.problem or error.context}", line, column) from None
     except RecursionError:
-        raise SyntaxProblem(TOO_DEEP, 1, 1) from None
+        raise InvalidSyntaxError(TOO_DEEP, 1, 1) from None
     except yaml.YAMLError as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SyntaxProblem(f"this is not YAML: {what}", 1, 1) from None
+        raise InvalidSyntaxError(f"invalid YAML: {what}", 1, 1) from None
     except ValueError:
-        raise SyntaxProblem(TOO_LONG, 1, 1) from None
+        raise InvalidSyntaxError(HUGE_NUMBER, 1, 1) from None
     finally:
         loader.dispose()
 
 
-def _walk(node: yaml.Node, path: Path, places: Places) -> None:
-    places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+def _walk(node: yaml.Node, path: PolicyPath, positions: Positions) -> None:
+    positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
     if isinstance(node, yaml.MappingNode):
-        seen: set[Hashable] = set()
+        names: set[Hashable] = set()
         for key, value in node.value:
             name = str(key.value)
-            if name in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"'{name}' stands there twice", problem_mark=key.start_mark
-                )
-            seen.add(name)
-            places[(*path, name)] = (key.start_mark.line + 1, key.start_mark.column + 1)
-            _walk(value, (*path, name), places)
+            if name in names:
+                raise yaml.MarkedYAMLError(problem=f"duplicate key '{name}'", problem_mark=key.start_mark)
+            names.add(name)
+            positions[(*path, name)] = (key.start_mark.line + 1, key.start_mark.column + 1)
+            _walk(value, (*path, name), positions)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            _walk(item, (*path, index), places)
+            _walk(item, (*path, index), positions)
 
 
 def write_yaml(document: Mapping[str, Any]) -> str:
-    """The document in block style, keys in their order."""
+    """The document in block style, with keys in their given order."""
     if not document:
         return ""
     return yaml.dump(dict(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
