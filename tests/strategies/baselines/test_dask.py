@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from strategy_worlds import Operators, batch, stage, world
-
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.dask import Dask
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 
 def waiting(now_s: float, nodes: int, lag_rows: float, tasks: int = 40) -> Snapshot:
     """Waiting rows, each of which takes 20 s / 1000 rows = 20 ms of a slot."""
     windows = Windows()
     windows.add([Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows)])
-    return world(now_s, nodes, [batch(now_s, 5.0, stage(tasks, 20.0))], windows=windows)
+    return make_snapshot(now_s, nodes, [make_batch(now_s, 5.0, make_stage(tasks, 20.0))], windows=windows)
 
 
 def test_a_size_worked_out_by_hand() -> None:
@@ -73,7 +72,7 @@ def test_a_snapshot_without_a_suggestion_is_repeated_too() -> None:
 def test_seconds_without_data_suggest_nothing() -> None:
     strategy = Dask()
     strategy.decide(waiting(0.0, 8, 500.0))
-    strategy.decide(world(10.0, 8, queries={}))
+    strategy.decide(make_snapshot(10.0, 8, queries={}))
     assert strategy.decide(waiting(20.0, 8, 500.0)).wanted.main_nodes == 8
     assert strategy.decide(waiting(30.0, 8, 500.0)).wanted.main_nodes == 2
 
@@ -91,17 +90,17 @@ def test_an_empty_queue_leaves_one_worker() -> None:
 
 
 def test_on_operators_a_row_costs_what_all_of_them_spend_on_it() -> None:
-    target = Operators()
+    target = OperatorReadings()
     for now_s in (0.0, 10.0):
         target.read(now_s, rate_per_s=100, lag_rows=600, read=(1000, 3000, 5, 1), count=(3000, 3000, 15, 2))
     # (5 + 15) s per 1000 source rows = 20 ms; 600 rows = 12 s; / 5 s: 3
-    assert Dask().decide(target.world(10.0, Layout.of(1))).wanted.main_nodes == 3
+    assert Dask().decide(target.snapshot(10.0, Layout.of(1))).wanted.main_nodes == 3
 
 
 def test_without_a_lag_or_a_cost_it_holds() -> None:
-    uncounted = world(10.0, 4, [batch(10.0, 5.0)])
-    silent = Operators().world(10.0, Layout.of(4))
-    for seen in (world(0.0, 4), uncounted, silent):
+    uncounted = make_snapshot(10.0, 4, [make_batch(10.0, 5.0)])
+    silent = OperatorReadings().snapshot(10.0, Layout.of(4))
+    for seen in (make_snapshot(0.0, 4), uncounted, silent):
         decision = Dask().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.dataflow import Dataflow
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 
 def at(now_s: float, nodes: int, *, lag_rows: float, slot_seconds: float, rate: float = 100) -> Snapshot:
     """1000 rows in 10 s (100 rows/s) with that much work and lag."""
     windows = Windows()
     windows.add([Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows)])
-    one = batch(now_s, 10.0, stage(12, slot_seconds), arrival_rate_per_s=rate)
-    return world(now_s, nodes, [one], windows=windows)
+    one = make_batch(now_s, 10.0, make_stage(12, slot_seconds), arrival_rate_per_s=rate)
+    return make_snapshot(now_s, nodes, [one], windows=windows)
 
 
 def after_two_minutes(nodes: int, **condition: float) -> int:
@@ -79,12 +79,12 @@ def test_a_change_of_size_starts_both_clocks_anew() -> None:
 
 
 def test_on_operators_it_uses_the_rate_and_lag_of_the_source() -> None:
-    target, strategy = Operators(), Dataflow()
+    target, strategy = OperatorReadings(), Dataflow()
     for now_s in range(0, 140, 10):
         target.read(
             float(now_s), rate_per_s=150, lag_rows=3000, read=(1000, 1000, 9, 1), count=(1000, 9, 27, 3)
         )
-        decision = strategy.decide(target.world(float(now_s), Layout.of(4)))
+        decision = strategy.decide(target.snapshot(float(now_s), Layout.of(4)))
     assert decision.wanted.main_nodes == 7  # the numbers of the case worked out above
 
 
@@ -92,6 +92,6 @@ def test_on_missing_data_it_holds_and_starts_anew() -> None:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
         strategy.decide(at(float(now_s), 4, lag_rows=3000.0, slot_seconds=36.0))
-    decision = strategy.decide(world(120.0, 4, queries={}))
+    decision = strategy.decide(make_snapshot(120.0, 4, queries={}))
     assert "no data" in decision.reason
     assert strategy.decide(at(130.0, 4, lag_rows=3000.0, slot_seconds=36.0)).wanted.main_nodes == 4

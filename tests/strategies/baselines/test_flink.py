@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
@@ -13,6 +12,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.flink import Flink
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 FULL_S = 1200  # 5 min of stabilisation and a window of 15 min
 
@@ -21,8 +21,8 @@ def at(now_s: float, nodes: int, busy: float, *, lag_rows: float = 0.0, **change
     """100 rows/s on slots that are this busy."""
     windows = Windows()
     windows.add([Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows)])
-    one = batch(now_s, 10.0, stage(12, busy * nodes * 10), slots=nodes)
-    return world(now_s, nodes, [one], windows=windows, **changes)
+    one = make_batch(now_s, 10.0, make_stage(12, busy * nodes * 10), slots=nodes)
+    return make_snapshot(now_s, nodes, [one], windows=windows, **changes)
 
 
 def play(
@@ -128,12 +128,12 @@ def test_it_evaluates_once_a_minute() -> None:
 
 
 def test_each_operator_is_sized_and_the_largest_sets_the_nodes() -> None:
-    target, strategy = Operators(), Flink()
+    target, strategy = OperatorReadings(), Flink()
     layout = Layout.of(2, read=2, count=4)
     for now_s in range(0, FULL_S + 10, 10):
         # read takes 100 rows/s at 50 % of 2, and makes 3 of each; count takes 200 at 100 % of 4
         target.read(now_s, rate_per_s=100, lag_rows=0, read=(1000, 3000, 10, 2), count=(2000, 0, 40, 4))
-        decision = strategy.decide(target.world(float(now_s), layout, slots_per_node=2))
+        decision = strategy.decide(target.snapshot(float(now_s), layout, slots_per_node=2))
     # count: demand 100 · 3 = 300, true rate 200 < 300: left. capacity = 300 / 6 + 300 / 0.7 = 478.57
     #   p' = ceil(4 · 2.393) = 10.   read: true 200, capacity 159.52: p' = ceil(2 · 0.798) = 2
     assert dict(decision.wanted.parallelism) == {"read": 2, "count": 10}
@@ -141,13 +141,13 @@ def test_each_operator_is_sized_and_the_largest_sets_the_nodes() -> None:
 
 
 def test_unknown_lag_or_busy_time_is_no_reason_to_move() -> None:
-    strategy, target = Flink(), Operators()
+    strategy, target = Flink(), OperatorReadings()
     for now_s in range(0, FULL_S + 10, 10):
-        seen = world(float(now_s), 4, [batch(float(now_s), 10.0)])
+        seen = make_snapshot(float(now_s), 4, [make_batch(float(now_s), 10.0)])
         decision = strategy.decide(seen)
     assert decision.wanted.main_nodes == 4
     assert "no data" in decision.reason
-    assert "no data" in Flink().decide(target.world(0.0, Layout.of(4))).reason
+    assert "no data" in Flink().decide(target.snapshot(0.0, Layout.of(4))).reason
 
 
 def test_a_size_computed_while_it_lagged_freezes_shrinking_while_it_is_the_largest() -> None:
@@ -161,12 +161,12 @@ def test_a_size_computed_while_it_lagged_freezes_shrinking_while_it_is_the_large
 
 
 def test_the_lag_term_counts_for_all_operators_and_not_for_the_source_alone() -> None:
-    target, strategy = Operators(), Flink(observed_lag_s=1e9)
+    target, strategy = OperatorReadings(), Flink(observed_lag_s=1e9)
     layout = Layout.of(2, read=2, count=4)
     for now_s in range(0, FULL_S + 10, 10):
         # 100 rows/s and 18,000 that wait; read makes 3 of each; count takes 300 at 80 % of 4: true rate 375
         target.read(now_s, rate_per_s=100, lag_rows=18_000, read=(1000, 3000, 4, 2), count=(3000, 0, 32, 4))
-        decision = strategy.decide(target.world(float(now_s), layout, slots_per_node=2))
+        decision = strategy.decide(target.snapshot(float(now_s), layout, slots_per_node=2))
     # count: the lag is 3 · 18000 / 1800 = 30 of its rows a second. 375 is within 30 + 300 and 30 + 50 + 750: it stays
     # in its band. read: 500 true, 10 + 100 to 10 + 16.7 + 250: left, could shrink, and waits its hour.
     assert decision.wanted.parallelism == layout.parallelism
@@ -174,7 +174,7 @@ def test_the_lag_term_counts_for_all_operators_and_not_for_the_source_alone() ->
         # now 375 rows/s are too few for 3 · 54,000 / 1800 + 300 = 390: capacity 90 + 50 + 428.6, and
         # p' = ceil(4 · 568.6 / 375) = 7; more while the lag grows within the window
         target.read(now_s, rate_per_s=100, lag_rows=54_000, read=(1000, 3000, 4, 2), count=(3000, 0, 32, 4))
-        decision = strategy.decide(target.world(float(now_s), layout, slots_per_node=2))
+        decision = strategy.decide(target.snapshot(float(now_s), layout, slots_per_node=2))
         if decision.wanted.parallelism != layout.parallelism:
             break
     assert decision.wanted.parallelism["count"] >= 7

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.hpa import Hpa
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 
 def busy(now_s: float, nodes: int, slot_seconds: float, **changes: object) -> Snapshot:
     """A batch just ended that used this many slot-seconds of its 10 s."""
-    return world(now_s, nodes, [batch(now_s, 10.0, stage(12, slot_seconds), slots=nodes)], **changes)
+    return make_snapshot(
+        now_s, nodes, [make_batch(now_s, 10.0, make_stage(12, slot_seconds), slots=nodes)], **changes
+    )
 
 
 def test_a_size_worked_out_by_hand() -> None:
@@ -62,7 +64,7 @@ def test_several_syncs_that_are_due_at_once_are_all_made() -> None:
 def test_syncs_without_data_do_nothing() -> None:
     strategy = Hpa()
     assert strategy.decide(busy(0.0, 1, 140.0)).wanted.main_nodes == 5
-    strategy.decide(world(5.0, 5, queries={}))
+    strategy.decide(make_snapshot(5.0, 5, queries={}))
     assert strategy.decide(busy(60.0, 5, 140.0)).wanted.main_nodes == 10
 
 
@@ -92,24 +94,24 @@ def test_pods_that_have_not_joined_count_as_idle() -> None:
 def test_an_idle_query_is_a_measured_zero() -> None:
     strategy = Hpa(down_window_s=0.0)
     strategy.decide(busy(10.0, 4, 28.0))
-    decision = strategy.decide(world(60.0, 4, queries={"q": None}))
+    decision = strategy.decide(make_snapshot(60.0, 4, queries={"q": None}))
     assert decision.inputs["busy"] == 0.0
     assert decision.wanted.main_nodes == 1
 
 
 def test_it_holds_without_data() -> None:
-    uncounted = world(10.0, 4, [batch(10.0, 10.0)])
-    for seen in (world(0.0, 4), uncounted):
+    uncounted = make_snapshot(10.0, 4, [make_batch(10.0, 10.0)])
+    for seen in (make_snapshot(0.0, 4), uncounted):
         decision = Hpa().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason
 
 
 def test_on_operators_the_busy_time_of_all_of_them_counts() -> None:
-    target = Operators()
+    target = OperatorReadings()
     for now_s in (0.0, 10.0):
         target.read(now_s, rate_per_s=100, lag_rows=0, read=(1000, 1000, 8, 2), count=(1000, 1000, 20, 4))
     # (8 + 20) s in 10 s = 2.8 busy slots of 2 · 2: 0.7, exactly the target
-    decision = Hpa().decide(target.world(10.0, Layout.of(2), slots_per_node=2))
+    decision = Hpa().decide(target.snapshot(10.0, Layout.of(2), slots_per_node=2))
     assert decision.inputs["busy"] == 0.7
     assert decision.wanted.main_nodes == 2

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from strategy_worlds import Operators, batch, stage, world
-
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.baselines.keda import Keda
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 
 def lagging(now_s: float, nodes: int, lag_rows: float, tasks: int = 12) -> Snapshot:
     """A query with that much lag and that many partitions."""
     windows = Windows()
     windows.add([Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows)])
-    return world(now_s, nodes, [batch(now_s, 5.0, stage(tasks, 8.0))], windows=windows)
+    return make_snapshot(now_s, nodes, [make_batch(now_s, 5.0, make_stage(tasks, 8.0))], windows=windows)
 
 
 def test_a_size_worked_out_by_hand() -> None:
@@ -78,16 +77,16 @@ def test_lag_that_shrinks_but_stays_is_left_to_the_window() -> None:
 
 
 def test_a_continuous_target_is_capped_by_the_parallelism_of_its_sources() -> None:
-    target = Operators()
+    target = OperatorReadings()
     for now_s in (0.0, 10.0):
         target.read(now_s, rate_per_s=100, lag_rows=500, read=(1000, 1000, 8, 6))
-    assert Keda().decide(target.world(10.0, Layout.of(4, read=6))).wanted.main_nodes == 6
+    assert Keda().decide(target.snapshot(10.0, Layout.of(4, read=6))).wanted.main_nodes == 6
     assert (
-        Keda().decide(target.world(10.0, Layout.of(4))).wanted.main_nodes == 8
+        Keda().decide(target.snapshot(10.0, Layout.of(4))).wanted.main_nodes == 8
     )  # unknown: no cap but the HPA's
 
 
 def test_without_a_lag_it_holds() -> None:
-    target = Operators()
-    assert "no data" in Keda().decide(target.world(10.0, Layout.of(4))).reason
-    assert "no data" in Keda().decide(world(10.0, 4)).reason
+    target = OperatorReadings()
+    assert "no data" in Keda().decide(target.snapshot(10.0, Layout.of(4))).reason
+    assert "no data" in Keda().decide(make_snapshot(10.0, 4)).reason

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.strategies.baselines.spark_dra import SparkDra
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 
 def after(wall_s: float, tasks: int, *, nodes: int = 1, most: int = 50, slots_per_node: int = 1) -> int:
     """Nodes wanted after one batch with one stage of that length on ``nodes``."""
     slots = nodes * slots_per_node
-    one = batch(wall_s, wall_s, stage(tasks, wall_s * slots, wall_s), slots=slots)
+    one = make_batch(wall_s, wall_s, make_stage(tasks, wall_s * slots, wall_s), slots=slots)
     limits = Limits(min_nodes=1, max_nodes=most)
-    seen = world(wall_s, nodes, [one], limits=limits, slots_per_node=slots_per_node, queries={"q": None})
+    seen = make_snapshot(
+        wall_s, nodes, [one], limits=limits, slots_per_node=slots_per_node, queries={"q": None}
+    )
     return SparkDra().decide(seen).wanted.main_nodes
 
 
@@ -59,21 +61,21 @@ def test_tasks_that_all_have_a_slot_are_not_pending() -> None:
 
 def test_a_running_batch_is_assumed_to_be_like_the_previous_one() -> None:
     strategy = SparkDra()
-    quick = batch(10.0, 0.5, stage(8, 0.5, 0.5), slots=1)
-    assert strategy.decide(world(10.0, 1, [quick], queries={"q": None})).wanted.main_nodes == 1
+    quick = make_batch(10.0, 0.5, make_stage(8, 0.5, 0.5), slots=1)
+    assert strategy.decide(make_snapshot(10.0, 1, [quick], queries={"q": None})).wanted.main_nodes == 1
     # The next began at 20 s and outlasts it: half of its 8 tasks are assumed to be left.
     # 1 s: 1 + 1 = 2; 2 s: 2 + 2 = 4; 3 s: 4 + 4, but 4 are all that is needed.
-    assert strategy.decide(world(21.0, 1, queries={"q": 20.0})).wanted.main_nodes == 2
-    assert strategy.decide(world(22.0, 2, queries={"q": 20.0})).wanted.main_nodes == 4
-    assert strategy.decide(world(23.0, 4, queries={"q": 20.0})).wanted.main_nodes == 4
+    assert strategy.decide(make_snapshot(21.0, 1, queries={"q": 20.0})).wanted.main_nodes == 2
+    assert strategy.decide(make_snapshot(22.0, 2, queries={"q": 20.0})).wanted.main_nodes == 4
+    assert strategy.decide(make_snapshot(23.0, 4, queries={"q": 20.0})).wanted.main_nodes == 4
 
 
 def test_a_step_is_taken_once_however_often_it_is_evaluated() -> None:
     strategy = SparkDra()
-    first = batch(10.0, 3.0, stage(8, 3.0, 3.0), slots=1)
-    strategy.decide(world(10.0, 8, [first], queries={"q": None}))
-    assert strategy.decide(world(21.5, 1, queries={"q": 20.0})).wanted.main_nodes == 2
-    assert strategy.decide(world(21.8, 2, queries={"q": 20.0})).wanted.main_nodes == 2
+    first = make_batch(10.0, 3.0, make_stage(8, 3.0, 3.0), slots=1)
+    strategy.decide(make_snapshot(10.0, 8, [first], queries={"q": None}))
+    assert strategy.decide(make_snapshot(21.5, 1, queries={"q": 20.0})).wanted.main_nodes == 2
+    assert strategy.decide(make_snapshot(21.8, 2, queries={"q": 20.0})).wanted.main_nodes == 2
 
 
 def sizes(batches: Mapping[int, Sequence[int]], *, shuffle_tracking: bool = True) -> list[int]:
@@ -81,9 +83,11 @@ def sizes(batches: Mapping[int, Sequence[int]], *, shuffle_tracking: bool = True
     stages; the query has nothing to do in between."""
     strategy, nodes, found = SparkDra(shuffle_tracking=shuffle_tracking), 8, []
     for now_s in range(10, 140, 10):
-        stages = [stage(tasks, 0.1, 0.1, i) for i, tasks in enumerate(batches.get(now_s, ()))]
-        ended = [batch(float(now_s), 0.5, *stages, slots=8)] if stages else []
-        nodes = strategy.decide(world(float(now_s), nodes, ended, queries={"q": None})).wanted.main_nodes
+        stages = [make_stage(tasks, 0.1, 0.1, i) for i, tasks in enumerate(batches.get(now_s, ()))]
+        ended = [make_batch(float(now_s), 0.5, *stages, slots=8)] if stages else []
+        nodes = strategy.decide(
+            make_snapshot(float(now_s), nodes, ended, queries={"q": None})
+        ).wanted.main_nodes
         found.append(nodes)
     return found
 
@@ -125,11 +129,11 @@ def test_a_batch_without_a_shuffle_pins_no_executor() -> None:
 
 
 def test_it_holds_without_data() -> None:
-    unknown = world(100.0, 4, queries={"q": 10.0})
-    continuous = Operators()
+    unknown = make_snapshot(100.0, 4, queries={"q": 10.0})
+    continuous = OperatorReadings()
     for now_s in (0.0, 10.0):
         continuous.read(now_s, rate_per_s=100, lag_rows=1e6, read=(1000, 1000, 10, 1))
-    for seen in (unknown, continuous.world(10.0, Layout.of(4)), world(0.0, 4, queries={})):
+    for seen in (unknown, continuous.snapshot(10.0, Layout.of(4)), make_snapshot(0.0, 4, queries={})):
         decision = SparkDra().decide(seen)
         assert decision.wanted.main_nodes == 4
         assert "no data" in decision.reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from strategy_worlds import Operators, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
@@ -12,10 +11,11 @@ from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.readings import Reading
 from ebbflow.core.signals import Signals
 from ebbflow.strategies.baselines.vertices import Vertex, demands, deployable, layout_for, vertices
+from ebbflow.testing.snapshots import OperatorReadings, make_snapshot
 
 
 def test_busy_counts_the_wait_for_a_core_and_the_cpu_does_not() -> None:
-    target, signals, layout = Operators(), Signals(), Layout.of(1, read=16)
+    target, signals, layout = OperatorReadings(), Signals(), Layout.of(1, read=16)
     metrics = (Metric.ROWS_IN, Metric.INSTANCE_CPU, Metric.INSTANCE_BUSY, Metric.INSTANCES)
     for time_s in (0.0, 10.0):
         # 16 instances on one core that they fill: each has a 16th of it, and waits for the rest
@@ -23,7 +23,7 @@ def test_busy_counts_the_wait_for_a_core_and_the_cpu_does_not() -> None:
             Reading(time_s, "read", metric, value)
             for metric, value in zip(metrics, (1000.0, 1 / 16, 1.0, 16.0), strict=True)
         )
-    seen = target.world(10.0, layout)
+    seen = target.snapshot(10.0, layout)
     assert signals.update(seen) == ""
     assert signals.busy_slots == 1.0
     (vertex,) = vertices(signals.new, seen, micro_batch=False).values()
@@ -46,7 +46,7 @@ def test_demand_follows_the_measured_ratio_or_the_declared_one_where_streams_par
 def test_shared_slots_count_the_largest_operator_and_own_slots_the_sum(
     slot_sharing: bool, nodes: int
 ) -> None:
-    seen = world(0.0, 1, planned=Layout.of(1, a=1, b=1), slots_per_node=2)
+    seen = make_snapshot(0.0, 1, planned=Layout.of(1, a=1, b=1), slots_per_node=2)
     found, layout = layout_for({"a": 2, "b": 5}, seen, slot_sharing=slot_sharing)
     assert found == nodes
     assert dict(layout.parallelism) == {"a": 2, "b": 5}
@@ -66,14 +66,14 @@ def test_shared_slots_count_the_largest_operator_and_own_slots_the_sum(
 def test_a_layout_with_more_instances_than_slots_is_reduced(
     layout: Layout, shared: Layout | None, apart: Layout | None
 ) -> None:
-    seen = world(0.0, layout.main_nodes, planned=layout)
+    seen = make_snapshot(0.0, layout.main_nodes, planned=layout)
     assert deployable(seen, slot_sharing=True) == shared
     assert deployable(seen, slot_sharing=False) == apart
 
 
 def test_parallelism_is_capped_by_the_slots_that_the_limits_allow() -> None:
     planned = Layout.of(2, a=2, b=2, unread=40)
-    seen = world(0.0, 2, planned=planned, limits=Limits(min_nodes=1, max_nodes=4))
+    seen = make_snapshot(0.0, 2, planned=planned, limits=Limits(min_nodes=1, max_nodes=4))
     found, layout = layout_for({"a": 9, "b": 2}, seen, slot_sharing=True)
     assert found == 9  # bound by the limits later
     assert dict(layout.parallelism) == {"a": 4, "b": 2, "unread": 40}

@@ -1,4 +1,4 @@
-"""Snapshots for tests of strategies. A test states every number it needs."""
+"""Snapshots for tests of strategies and guards: calm defaults, and each test states the numbers it is about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 
 
-def stage(tasks: int, task_time_s: float, wall_s: float = 1.0, index: int = 0) -> StageRun:
+def make_stage(tasks: int, task_time_s: float, wall_s: float = 1.0, index: int = 0) -> StageRun:
     """A stage with this many slot-seconds of work."""
     return StageRun(
         index=index,
@@ -27,9 +27,11 @@ def stage(tasks: int, task_time_s: float, wall_s: float = 1.0, index: int = 0) -
     )
 
 
-def batch(ended_s: float, duration_s: float, *stages: StageRun, rows: int = 1000, **changes: Any) -> Batch:
+def make_batch(
+    ended_s: float, duration_s: float, *stages: StageRun, rows: int = 1000, **changes: Any
+) -> Batch:
     """A batch of a query with a trigger of 10 s."""
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "query": "q",
         "batch_id": round(ended_s),
         "started_s": ended_s - duration_s,
@@ -42,12 +44,12 @@ def batch(ended_s: float, duration_s: float, *stages: StageRun, rows: int = 1000
         "oldest_arrival_s": ended_s - duration_s - 10,
         "stages": stages,
     }
-    return Batch(**{**usual, **changes})
+    return Batch(**{**defaults, **changes})
 
 
-def world(now_s: float, nodes: int, batches: Sequence[Batch] = (), **changes: Any) -> Snapshot:
+def make_snapshot(now_s: float, nodes: int, batches: Sequence[Batch] = (), **changes: Any) -> Snapshot:
     """A snapshot; by default of nodes with one slot, limited to 1 to 50."""
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "now_s": now_s,
         "pipeline": Pipeline.chain("words", "read", "count"),
         "planned": Layout.of(nodes),
@@ -63,10 +65,10 @@ def world(now_s: float, nodes: int, batches: Sequence[Batch] = (), **changes: An
         "data_age_s": 0.0,
         "queries": {"q": now_s},
     }
-    return Snapshot(**{**usual, **changes})
+    return Snapshot(**{**defaults, **changes})
 
 
-class Operators:
+class OperatorReadings:
     """A continuous target: readings of operators and of the source."""
 
     def __init__(self) -> None:
@@ -91,7 +93,9 @@ class Operators:
         readings.append(Reading(now_s, "words", Metric.QUEUE_LENGTH, lag_rows))
         self.windows.add(readings)
 
-    def world(self, now_s: float, layout: Layout, **changes: Any) -> Snapshot:
+    def snapshot(self, now_s: float, layout: Layout, **changes: Any) -> Snapshot:
         """A snapshot with these readings."""
         layouts = {"planned": layout, "requested": layout, "observed": layout}
-        return world(now_s, layout.main_nodes, windows=self.windows, **{**layouts, "queries": {}, **changes})
+        return make_snapshot(
+            now_s, layout.main_nodes, windows=self.windows, **{**layouts, "queries": {}, **changes}
+        )

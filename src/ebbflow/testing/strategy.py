@@ -1,30 +1,52 @@
-"""Checks that every strategy must pass.
-
-Each takes a factory that makes a fresh strategy, and raises ``AssertionError`` with what is wrong. They need only
-``ebbflow.core`` and the snapshot builders of ``strategy_worlds``.
-"""
+"""The contract of a strategy, as checks that raise ``AssertionError`` with what is wrong."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
-
-from strategy_worlds import Operators, batch, stage, world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
+from ebbflow.testing.purity import no_side_effects
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 Factory = Callable[[], Strategy]
 
 
 def check_strategy(make: Factory, *, needs_data: bool = True) -> None:
-    """Run all checks. ``needs_data``: False for a strategy that ignores measurements, as one of constant size does."""
+    """Check that a strategy is deterministic and pure, decides completely, and holds without data.
+
+    ``make`` is the class, or a function that returns a fresh strategy. Set ``needs_data`` to False for a strategy that
+    ignores measurements, such as one of constant size.
+
+    >>> from ebbflow.strategies.static import Static
+    >>> check_strategy(Static, needs_data=False)
+    """
+    check_name(make)
     check_decisions_are_deterministic(make)
+    check_decisions_are_pure(make)
     check_decisions_are_complete(make)
     if needs_data:
         check_holds_without_data(make)
+
+
+def check_name(make: Factory) -> None:
+    """The strategy can be made without arguments and has a name that fits into a command line."""
+    strategy = make()
+    assert isinstance(strategy, Strategy), f"{strategy!r} is not an ebbflow.Strategy; derive from it"
+    name = strategy.name
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", name), f"the name {name!r} is not lower-case-with-hyphens"
+
+
+def check_decisions_are_pure(make: Factory) -> None:
+    """Deciding reads no clock, opens no file and no socket."""
+    with no_side_effects():
+        strategy = make()
+        for snapshot in (*micro_batch_run(1)[:100], *continuous_run(1)[:100]):
+            strategy.decide(snapshot)
 
 
 def check_decisions_are_deterministic(make: Factory) -> None:
@@ -66,15 +88,15 @@ def check_scales_out_under_overload(make: Factory) -> None:
     strategy, most = make(), 0
     for k in range(144):
         # A batch takes 25 s for 5000 rows while 7500 arrive, its slots are always busy, and the backlog grows.
-        one = batch(
+        one = make_batch(
             25.0 * k,
             25.0,
-            stage(12, 96.0, 24.0),
+            make_stage(12, 96.0, 24.0),
             rows=5000,
             arrival_rate_per_s=300.0,
             backlog_rows=2500.0 * k,
         )
-        most = max(most, strategy.decide(world(25.0 * k, 4, [one])).wanted.main_nodes)
+        most = max(most, strategy.decide(make_snapshot(25.0 * k, 4, [one])).wanted.main_nodes)
     assert most > 4, "an hour of overload, and never more than 4 nodes wanted"
 
 
@@ -85,8 +107,11 @@ def micro_batch_run(seed: int) -> Sequence[Snapshot]:
     for k in range(720):
         now_s, nodes = 10.0 * k, 1 + (k // 150) % 9
         rows = rng.choice([0, 100, 1000, 5000])
-        stages = (stage(12, rng.uniform(0.1, 12.0) * nodes, rng.uniform(0.1, 6.0)), stage(4, 0.5, 0.3, 1))
-        one = batch(
+        stages = (
+            make_stage(12, rng.uniform(0.1, 12.0) * nodes, rng.uniform(0.1, 6.0)),
+            make_stage(4, 0.5, 0.3, 1),
+        )
+        one = make_batch(
             now_s,
             rng.uniform(0.5, 25.0),
             *(stages if rng.random() < 0.95 else ()),
@@ -95,14 +120,14 @@ def micro_batch_run(seed: int) -> Sequence[Snapshot]:
             backlog_rows=rng.choice([0.0, 0.0, 2000.0, 1e5]),
         )
         batches = [one] if rng.random() < 0.9 else []
-        snapshots.append(world(now_s, nodes, batches, queries={"q": rng.choice([None, now_s - 2.0])}))
+        snapshots.append(make_snapshot(now_s, nodes, batches, queries={"q": rng.choice([None, now_s - 2.0])}))
     return snapshots
 
 
 @cache
 def continuous_run(seed: int) -> Sequence[Snapshot]:
     """An hour of readings of two operators with a random load. All snapshots share the same windows."""
-    rng, target, snapshots = random.Random(seed), Operators(), []
+    rng, target, snapshots = random.Random(seed), OperatorReadings(), []
     layout = Layout.of(3, read=2, count=4)
     for k in range(360):
         rows = rng.choice([0, 500, 2000])
@@ -113,7 +138,7 @@ def continuous_run(seed: int) -> Sequence[Snapshot]:
             read=(rows, 2 * rows, rng.uniform(0, 20), 2),
             count=(2 * rows, 0, rng.uniform(0, 40), 4),
         )
-        snapshots.append(target.world(10.0 * k, layout, slots_per_node=2))
+        snapshots.append(target.snapshot(10.0 * k, layout, slots_per_node=2))
     return snapshots
 
 
@@ -122,7 +147,9 @@ def runs_without_data() -> dict[str, Sequence[Snapshot]]:
     """Two hours each, by what is wrong."""
     times_s = [10.0 * k for k in range(720)]
     return {
-        "a batch that never ends": [world(now_s, 4) for now_s in times_s],
-        "no query": [world(now_s, 4, queries={}) for now_s in times_s],
-        "no readings of operators": [Operators().world(now_s, Layout.of(4, read=2)) for now_s in times_s],
+        "a batch that never ends": [make_snapshot(now_s, 4) for now_s in times_s],
+        "no query": [make_snapshot(now_s, 4, queries={}) for now_s in times_s],
+        "no readings of operators": [
+            OperatorReadings().snapshot(now_s, Layout.of(4, read=2)) for now_s in times_s
+        ],
     }

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-import strategy_contract as contract
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies import STRATEGIES, make_strategy
+from ebbflow.testing import strategy as contract
 
 CONSTANT = ("static", "static-mean")
 """They ignore measurements."""

@@ -1,0 +1,27 @@
+"""Test your own strategies, guards and targets, without Ebbflow's test tree.
+
+- ``check_strategy``, ``check_guard`` and ``check_target`` run the contract that the built-in ones keep.
+- ``make_snapshot``, ``make_batch``, ``make_stage`` and ``OperatorReadings`` build snapshots.
+- ``FakeTarget`` stands in for a cluster on a ``ManualClock``.
+"""
+
+from __future__ import annotations
+
+from ebbflow.core.clock import ManualClock
+from ebbflow.testing.guard import check_guard
+from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
+from ebbflow.testing.strategy import check_scales_out_under_overload, check_strategy
+from ebbflow.testing.target import FakeTarget, check_target
+
+__all__ = [
+    "FakeTarget",
+    "ManualClock",
+    "OperatorReadings",
+    "check_guard",
+    "check_scales_out_under_overload",
+    "check_strategy",
+    "check_target",
+    "make_batch",
+    "make_snapshot",
+    "make_stage",
+]
