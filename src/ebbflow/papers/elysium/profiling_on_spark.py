@@ -217,7 +217,7 @@ class _Runs:
             "spark.log.level": "OFF",
         }
         self._spark = stack.enter_context(
-            local_session(master, settings, name=phase.pipeline, elsewhere=phase.master is not None)
+            local_session(master, settings, name=phase.pipeline, remote=phase.master is not None)
         )
 
     def warm_up(self, rate_per_s: float) -> None:

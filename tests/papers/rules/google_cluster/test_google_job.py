@@ -128,7 +128,7 @@ def test_two_runs_do_not_write_to_one_folder_and_one_that_has_ended_does_not_cou
 
 
 @pytest.mark.parametrize(
-    ("master", "conf", "elsewhere", "python"),
+    ("master", "conf", "remote", "python"),
     [
         ("local[1]", {}, False, None),
         ("local-cluster[2,1,1024]", {}, False, None),
@@ -138,7 +138,7 @@ def test_two_runs_do_not_write_to_one_folder_and_one_that_has_ended_does_not_cou
     ],
 )
 def test_executors_on_this_machine_get_the_python_that_has_ebbflow(
-    tmp_path, monkeypatch, master, conf, elsewhere, python
+    tmp_path, monkeypatch, master, conf, remote, python
 ) -> None:
     seen: dict[str, Any] = {}
 
@@ -152,7 +152,7 @@ def test_executors_on_this_machine_get_the_python_that_has_ebbflow(
     monkeypatch.setattr(job, "local_session", session)
     with pytest.raises(InputError, match="that will do"):
         run_job(input=trace(tmp_path / "a"), output=tmp_path / "out", master=master, instances=1, conf=conf)
-    assert seen["elsewhere"] is elsewhere
+    assert seen["remote"] is remote
     assert seen["python"] == python
 
 

@@ -78,7 +78,7 @@ def test_growth_cancels_a_drain_that_has_not_begun_and_requests_only_the_rest() 
     class Waiting:
         victims = frozenset({"1", "2"})
         since_s = 0.0
-        gone_by_s = math.inf
+        ends_by_s = math.inf
         decommissioned = False
         alive = True
 

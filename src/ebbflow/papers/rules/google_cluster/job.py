@@ -166,7 +166,7 @@ def run_job(
             "spark.sql.streaming.numRecentProgressUpdates": "100000",
             **(conf or {}),
         }
-        with local_session(master, own, name="google-cluster", elsewhere=elsewhere, apart=True) as spark:
+        with local_session(master, own, name="google-cluster", remote=elsewhere, detached=True) as spark:
             if warm_up_parts:
                 _warm_up(spark, input, instances, warm_up_parts)
             running = query.start(spark, checkpoint or output / sink.CHECKPOINT, instances, to_the_end=True)

@@ -73,7 +73,7 @@ class SparkActuator:
     def leaving(self) -> frozenset[str]:
         """Executors that are being drained, until a poll no longer shows them."""
         drain = self._drain
-        if drain is None or self._clock.now_s() > drain.gone_by_s:
+        if drain is None or self._clock.now_s() > drain.ends_by_s:
             return frozenset()
         if drain.is_alive():
             return drain.victims

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import urllib.parse
-from typing import Any, NamedTuple
+import urllib.request
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ebbflow.targets.spark.driver import Driver
-from ebbflow.targets.spark.launch.local_cluster import read_master_state
-from ebbflow.targets.spark.observe.monitor import SparkMonitor
+if TYPE_CHECKING:
+    from ebbflow.targets.spark.driver import Driver
+    from ebbflow.targets.spark.observe.monitor import SparkMonitor
 
 _MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
@@ -84,6 +86,15 @@ class ClusterCapacity:
             else:
                 raise OSError("no executor links to the master's web page")
         return self._web_url
+
+
+def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:
+    """The JSON state that a standalone master or worker serves at ``/json/``."""
+    if not web_url.startswith(("http://", "https://")):
+        raise ValueError(f"not a web address: {web_url}")
+    with urllib.request.urlopen(f"{web_url}/json/", timeout=timeout_s) as answer:  # noqa: S310
+        state: dict[str, Any] = json.load(answer)
+    return state
 
 
 def memory_mb(text: str) -> float:

@@ -91,8 +91,8 @@ class Drain(threading.Thread):
         """Executors that leave."""
         self.since_s = clock.now_s()
         self.decommissioned = False
-        self.gone_by_s = float("inf")
-        """An executor that is still live at this time has not left after all."""
+        self.ends_by_s = float("inf")
+        """Executors that are still live after this time have not left after all."""
         self._signalled: set[str] = set()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class Drain(threading.Thread):
             log.warning("scale-in failed: %s", error)
             self.victims = frozenset(self._signalled)
         finally:
-            self.gone_by_s = self._clock.now_s() + self._times.deadline_s
+            self.ends_by_s = self._clock.now_s() + self._times.deadline_s
 
     def _spare_holders(self) -> None:
         """Keep the executors that have got cached data meanwhile."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import secrets
@@ -24,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +32,7 @@ from typing import Any
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.folders import scratch_folder
 from ebbflow.errors import TargetError
+from ebbflow.targets.spark.act.cluster_capacity import read_master_state
 from ebbflow.targets.spark.launch import supervisor
 from ebbflow.targets.spark.launch.preflight import find_java, spark_home
 
@@ -260,15 +259,6 @@ class LocalCluster:
 
         if not wait_until(holds, self._clock, deadline_s):
             raise TargetError(f"timed out after {self._start_within_s:g} s waiting for {what}")
-
-
-def read_master_state(web_url: str, timeout_s: float = 2.0) -> dict[str, Any]:
-    """The JSON state that a standalone master or worker serves at ``/json/``."""
-    if not web_url.startswith(("http://", "https://")):
-        raise ValueError(f"not a web address: {web_url}")
-    with urllib.request.urlopen(f"{web_url}/json/", timeout=timeout_s) as answer:  # noqa: S310
-        state: dict[str, Any] = json.load(answer)
-    return state
 
 
 def _free_port() -> int:

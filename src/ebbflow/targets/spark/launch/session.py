@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def local_session(
-    master: str, settings: Mapping[str, str], *, name: str, elsewhere: bool = False, apart: bool = False
+    master: str, settings: Mapping[str, str], *, name: str, remote: bool = False, detached: bool = False
 ) -> Iterator[SparkSession]:
     """A session on a cluster of this machine, stopped at the end.
 
-    ``elsewhere``: the cluster is on other machines, so it must reach the driver and has its own Python. ``apart``:
+    ``remote``: the cluster is on other machines, so it must reach the driver and has its own Python. ``detached``:
     Ctrl-C at the terminal reaches this process only, not the Python workers, which would print tracebacks.
     """
-    if not elsewhere:
+    if not remote:
         use_this_python()
         use_loopback()
     from pyspark import SparkContext
@@ -32,7 +32,7 @@ def local_session(
 
     # Start the JVM before the settings are known: it would get them, with secrets, on its command line.
     with deferred_signals():
-        if apart and SparkContext._gateway is None:
+        if detached and SparkContext._gateway is None:
             launched = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=launched)
         else:

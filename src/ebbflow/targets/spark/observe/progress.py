@@ -36,7 +36,6 @@ class SourceProgress(msgspec.Struct, frozen=True, rename="camel"):
 class StateProgress(msgspec.Struct, frozen=True, rename="camel"):
     """The state of one stateful operator."""
 
-    operator_name: str = ""
     num_rows_total: int = 0
     memory_used_bytes: int = 0
     num_shuffle_partitions: int = 0
