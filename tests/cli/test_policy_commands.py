@@ -59,7 +59,7 @@ def test_check_prints_one_line_per_problem_and_exits_with_2(ebbflow, tmp_path) -
 def test_show_prints_english_or_the_other_format(ebbflow, tmp_path) -> None:
     code, out, _ = ebbflow("policy", "show", QUEUE)
     assert code == 0
-    assert "Scale out operator enrich by 1 instance, but never above 4," in out
+    assert "Scale out operator enrich by 1 instance, but never above 4 instances," in out
     code, out, _ = ebbflow("policy", "show", "--as", "yaml", QUEUE)
     (tmp_path / "q.yaml").write_text(out)
     assert load_policy(tmp_path / "q.yaml") == load_policy(QUEUE)
@@ -221,7 +221,7 @@ def test_bench_rules_prints_expected_and_measured_changes(ebbflow, tmp_path) -> 
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
     assert "1→2 at 91 s, then 0" in " ".join(out.split())
-    assert "Spark, 20" in " ".join(out.split()), "the day of the run that was kept"
+    assert "Spark, 20" in " ".join(out.split()), "the date of the stored run"
     assert out.count("✓") == 2
     assert "then 0 rows/s" in page.read_text()
 

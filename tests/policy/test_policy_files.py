@@ -301,103 +301,25 @@ def test_names_keep_unusual_characters(form: str, between: str) -> None:
     assert parse_policy(policy_text(policy, form), f"a{form}") == policy
 
 
+VALUES: dict[str, tuple[object, ...]] = {
+    "by": (1, "1", "x2", "x1.5", "25%", "1e2%", " x 2 ", "x1", "x0.5", 0, "0", "much", 1.5, "1.0", "0%", "0.00%",
+           "0.5%", "1000%", "1000.1%", "2000%", "x1000", "x2000", "x1.000", "x1.0001", "0007", "-1", "x"),
+    "never-above": (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight", 10**9, 10**9 + 1, "x0", "x0.0", "x0.01",
+                    "8.0", "1000000000", "1000000001", "x1000000001"),
+    "above": ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", ""),
+    "for-at-least": ("30s", "1m30s", "a while", 30, "0s", "0m 0.0s", "0m1s", " 5 m "),
+    "measure": ("each reading", "mean over 1m", "mean over x", "mean over 0s", "p95 over 5m", "p100 over 5m",
+                "p0 over 5m", "p99.9 over 1h", "p0.1 over 1h", "p095 over 1m", " mean  over  1m ", "p over 1m",
+                "forecast 5m ahead", "forecast 0s ahead", "forecast ahead", "forecast 1m 30s  ahead ", "mean of 1m"),
+    "in-at-least": ("4 of 5", "0 of 5", "4 of 0", " 4  of 05 ", "4of5", "four of 5"),
+    "name": (" ", ""),
+    "never-below": (2,),
+    "operator": (" ",),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(
-            ("by", each)
-            for each in (
-                1,
-                "1",
-                "x2",
-                "x1.5",
-                "25%",
-                "1e2%",
-                " x 2 ",
-                "x1",
-                "x0.5",
-                0,
-                "0",
-                "much",
-                1.5,
-                "1.0",
-                "0%",
-                "0.00%",
-                "0.5%",
-                "1000%",
-                "1000.1%",
-                "2000%",
-                "x1000",
-                "x2000",
-                "x1.000",
-                "x1.0001",
-                "0007",
-                "-1",
-                "x",
-            )
-        ),
-        *(
-            ("never-above", each)
-            for each in (
-                8,
-                "8",
-                "x2",
-                "x 1.5",
-                "x2e1",
-                0,
-                "0",
-                "-1",
-                "eight",
-                10**9,
-                10**9 + 1,
-                "x0",
-                "x0.0",
-                "x0.01",
-                "8.0",
-                "1000000000",
-                "1000000001",
-                "x1000000001",
-            )
-        ),
-        *(
-            ("above", each)
-            for each in ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", "")
-        ),
-        *(
-            ("for-at-least", each)
-            for each in ("30s", "1m30s", "a while", 30, "0s", "0m 0.0s", "0m1s", " 5 m ")
-        ),
-        *(
-            ("measure", each)
-            for each in (
-                "each reading",
-                "mean over 1m",
-                "mean over x",
-                "mean over 0s",
-                "p95 over 5m",
-                "p100 over 5m",
-                "p0 over 5m",
-                "p99.9 over 1h",
-                "p0.1 over 1h",
-                "p095 over 1m",
-                " mean  over  1m ",
-                "p over 1m",
-                "forecast 5m ahead",
-                "forecast 0s ahead",
-                "forecast ahead",
-                "forecast 1m 30s  ahead ",
-                "mean of 1m",
-            )
-        ),
-        *(
-            ("in-at-least", each)
-            for each in ("4 of 5", "0 of 5", "4 of 0", " 4  of 05 ", "4of5", "four of 5")
-        ),
-        ("name", " "),
-        ("name", ""),
-        ("never-below", 2),
-        ("operator", " "),
-    ],
+    ("key", "value"), [(key, value) for key, values in VALUES.items() for value in values]
 )
 def test_schema_and_reader_agree(key: str, value: object) -> None:
     trigger = {"metric": "queue-length", "above": "300 tuples", "for-at-least": "30s"}

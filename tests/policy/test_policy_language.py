@@ -206,15 +206,15 @@ def test_english_includes_every_part_of_a_policy() -> None:
     assert "no rules" in policy_in_english(Policy())
     shrink = rule("n").scale_in(cluster()).by(percent(25)).but_never_below(times_original(0.5))
     text = policy_in_english(Policy(shrink.when(metric("cpu").is_(below(percent(5))).for_at_least(hours(1)))))
-    assert "Scale in the nodes by 25%, but never below 0.5 times their original number" in text
+    assert "Scale in the cluster by 25%, but never below 0.5 times its original size" in text
 
 
 SNIPPETS = """\
 from ebbflow.policy import *
 start = rule("x").scale_out(operator("enrich"))
 limited = start.by(absolute(1)).but_never_above(nodes(2))
-asked = limited.when(metric("queue-length"))
-ready = asked.is_(above(tuples(300))).for_at_least(seconds(30))
+compared = limited.when(metric("queue-length"))
+ready = compared.is_(above(tuples(300))).for_at_least(seconds(30))
 Policy(ready, ready.with_no_scale_out_since(minutes(5)), bounds("b").keep(cluster(), at_least=1))  # right
 start.by(percent(25)).when(any_of(metric("cpu").is_(above(percent(80))).in_at_least(4, of=5)))  # right
 start.when(metric("cpu"))  # wrong: by how much?
@@ -223,14 +223,14 @@ start.by(1)  # wrong: not a step
 start.by(absolute(1)).but_never_below(nodes(1))  # wrong: a scale-out has no lower limit
 limited.but_never_above(nodes(3))  # wrong: twice
 limited.when("queue-length")  # wrong: not a metric
-asked.for_at_least(seconds(30))  # wrong: past which threshold?
-asked.is_(tuples(300))  # wrong: above or below?
-asked.is_(above(300))  # wrong: of what?
-asked.is_(above(tuples(300))).with_no_scale_out_since(minutes(5))  # wrong: for how long?
-asked.is_(above(tuples(300))).for_at_least(30)  # wrong: of what?
+compared.for_at_least(seconds(30))  # wrong: past which threshold?
+compared.is_(tuples(300))  # wrong: above or below?
+compared.is_(above(300))  # wrong: of what?
+compared.is_(above(tuples(300))).with_no_scale_out_since(minutes(5))  # wrong: for how long?
+compared.is_(above(tuples(300))).for_at_least(30)  # wrong: of what?
 ready.when(metric("cpu"))  # wrong: and_when
 ready.with_no_scale_in_since(minutes(5)).and_when(metric("cpu"))  # wrong: guard times come last
-Policy(asked)  # wrong: not whole
+Policy(compared)  # wrong: not whole
 any_of(metric("cpu"))  # wrong: not whole
 metric("cpu").mean_over(minutes(1)).for_at_least(seconds(5))  # wrong: past which threshold?
 """

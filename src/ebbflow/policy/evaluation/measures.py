@@ -11,42 +11,51 @@ A reading that arrives slightly late (of another node) counts at its own time; o
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import Protocol
 
 from ebbflow.forecasting.line import RunningLine
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
 
-class RunningMeasure(Protocol):
+class RunningMeasure(ABC):
     """Takes readings, oldest first, and compares a statistic of them with a threshold."""
 
-    @property
-    def compared(self) -> float | None:
+    def __init__(self, limit: float, is_above: bool) -> None:
+        self._limit, self._is_above = limit, is_above
+        self.compared: float | None = None
         """The value compared last; None for a percentile, which is compared without being computed."""
-        ...
-
-    @property
-    def since_s(self) -> float:
+        self.since_s = math.inf
         """The oldest reading it depends on."""
-        ...
 
+    @abstractmethod
     def add(self, time_s: float, value: float) -> bool | None:
         """Whether it is now past the threshold; None while there are too few readings."""
-        ...
 
     def value(self) -> float | None:
         """The statistic, for people."""
-        ...
+        return self.compared
 
     def nearness(self) -> float:
-        """How close it is to the threshold, 0 to 1, in O(1)."""
-        ...
+        """The distance to the threshold covered so far, 0 to 1, in O(1).
+
+        >>> queue = Each(300.0, is_above=True)
+        >>> queue.add(0.0, 150.0), queue.nearness()
+        (False, 0.5)
+        """
+        if self.compared is None:
+            return 0.0
+        near, far = (self.compared, self._limit) if self._is_above else (self._limit, self.compared)
+        return min(1.0, max(0.0, near / far)) if far > 0 else 0.0
 
     def clear(self) -> None:
         """Forget all readings."""
-        ...
+        self.compared = None
+
+    def _past(self, value: float) -> bool:
+        """Above is strict, below includes equality."""
+        return (value > self._limit) is self._is_above
 
 
 def running_measure(trigger: Trigger) -> RunningMeasure:
@@ -64,70 +73,25 @@ def running_measure(trigger: Trigger) -> RunningMeasure:
     return Each(limit, is_above)
 
 
-def _nearness(value: float | None, limit: float, is_above: bool) -> float:
-    """The distance to a threshold that a value has covered, as a share of 1.
-
-    >>> _nearness(150.0, 300.0, True), _nearness(600.0, 300.0, False), _nearness(None, 300.0, True)
-    (0.5, 0.5, 0.0)
-    """
-    if value is None:
-        return 0.0
-    near, far = (value, limit) if is_above else (limit, value)
-    return min(1.0, max(0.0, near / far)) if far > 0 else 0.0
-
-
-class Each:
+class Each(RunningMeasure):
     """The readings themselves."""
 
-    def __init__(self, limit: float, is_above: bool) -> None:
-        self._limit, self._is_above = limit, is_above
-        self.compared: float | None = None
-        self.since_s = math.inf
-
     def add(self, time_s: float, value: float) -> bool:
-        """Whether it is past the threshold: above is strict, below includes equality."""
+        """Whether the reading is past the threshold."""
         self.since_s = time_s
         self.compared = value
         return (value > self._limit) is self._is_above
 
-    def value(self) -> float | None:
-        """The last reading."""
-        return self.compared
 
-    def nearness(self) -> float:
-        """How close the last reading is to the threshold."""
-        return _nearness(self.compared, self._limit, self._is_above)
-
-    def clear(self) -> None:
-        """Forget the last reading."""
-        self.compared = None
-
-
-class _Sliding:
+class _Sliding(RunningMeasure):
     """The readings of the last ``span_s`` seconds; nothing is compared until they span that time."""
 
     def __init__(self, limit: float, is_above: bool, span_s: float) -> None:
-        self._limit, self._is_above, self._span_s = limit, is_above, span_s
+        super().__init__(limit, is_above)
+        self._span_s = span_s
         self._points: deque[tuple[float, float]] = deque()
         self._first_s = self._newest_s = math.inf
         self._departed = 0
-        self.compared: float | None = None
-
-    @property
-    def since_s(self) -> float:
-        """The oldest reading of the window."""
-        return self._points[0][0] if self._points else math.inf
-
-    def value(self) -> float | None:
-        """The statistic."""
-        return self.compared
-
-    def nearness(self) -> float:
-        """How close the statistic is to the threshold."""
-        return _nearness(self.compared, self._limit, self._is_above)
-
-    def _past(self, value: float) -> bool:
-        return (value > self._limit) is self._is_above
 
     def _full(self) -> bool:
         """Whether readings span the time, with a tolerance of 0.01 s for the jitter of clocks."""
@@ -135,10 +99,11 @@ class _Sliding:
 
     def clear(self) -> None:
         """Forget all readings."""
+        super().clear()
         self._points.clear()
+        self.since_s = math.inf
         self._first_s = self._newest_s = math.inf
         self._departed = 0
-        self.compared = None
         self._recount()
 
     def _recount(self) -> None:
@@ -159,6 +124,7 @@ class _Sliding:
         while points[0][0] < horizon_s:
             left.append(points.popleft())
         self._departed += len(left)
+        self.since_s = points[0][0]
         return left
 
     def _due(self) -> bool:

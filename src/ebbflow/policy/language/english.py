@@ -30,7 +30,7 @@ def policy_in_english(policy: Policy) -> str:
     ...     bounds("office hours").keep(cluster(), at_least=4, at_most=12).between("08:00", "20:00").on("weekdays"),
     ... )))
     grow
-      Scale out operator enrich by 1 instance, but never above 2,
+      Scale out operator enrich by 1 instance, but never above 2 instances,
       when queue-length is above 300 tuples for at least 30s,
       but not within 5m of a scale-out.
     <BLANKLINE>
@@ -85,15 +85,14 @@ def _limit(rule: Rule) -> str:
 
 
 def _limit_size(limit: Limit, operator: str) -> str:
-    if not limit.relative:
-        return str(limit)
-    original = "their original number" if operator == NODES else "its original size"
-    return f"{number_text(limit.amount)} times {original}"
+    if limit.relative:
+        return f"{number_text(limit.amount)} times its original size"
+    return _counted(int(limit.amount), operator)
 
 
 def _subject(operator: str) -> str:
     if operator == NODES:
-        return "the nodes"
+        return "the cluster"
     return "each operator" if operator == EACH_OPERATOR else f"operator {operator}"
 
 
