@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from made_flows import chain
+from strategy_worlds import world
 
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.decision import Decision
@@ -19,6 +20,15 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.joint import Joint
 
 PIPELINE = chain("app", 1.0)
+
+
+def snapshot(now_s: float, layout: Layout, **changes: Any) -> Snapshot:
+    """A snapshot of nodes with four slots, limited to 1 to 6."""
+    usual: dict[str, Any] = {
+        "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout, "windows": Windows(),
+        "limits": Limits(min_nodes=1, max_nodes=6), "slots_per_node": 4, "lead_time_s": 0.0, "queries": {},
+    }  # fmt: skip
+    return world(now_s, layout.main_nodes, **{**usual, **changes})
 
 
 def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **changes: Any) -> Decision:
@@ -38,12 +48,7 @@ def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **change
             ]
         readings += [Reading(now_s, f"node-{n}", Metric.NODE_CPU, used) for n, used in enumerate(nodes)]
         windows.add(readings)
-        usual: dict[str, Any] = {
-            "now_s": now_s, "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout,
-            "windows": windows, "batches": (), "under_way": (), "limits": Limits(min_nodes=1, max_nodes=6),
-            "slo": Slo(freshness_s=30.0), "slots_per_node": 4, "lead_time_s": 0.0, "data_age_s": 0.0, "queries": {},
-        }  # fmt: skip
-        decision = strategy.decide(Snapshot(**{**usual, **changes}))
+        decision = strategy.decide(snapshot(now_s, layout, windows=windows, **changes))
         if k < 6:
             assert decision.wanted == layout, "waits for its assessment"
         elif k == 6:
@@ -82,12 +87,7 @@ def on_batches(age_s: float, running_s: float, **changes: Any) -> Decision:
     )  # fmt: skip
 
     def decide(now_s: float, **shown: Any) -> Decision:
-        usual: dict[str, Any] = {
-            "now_s": now_s, "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout,
-            "windows": Windows(), "batches": (), "under_way": (), "limits": Limits(min_nodes=1, max_nodes=6),
-            "slo": Slo(freshness_s=30.0), "slots_per_node": 4, "lead_time_s": 0.0, "data_age_s": 0.0,
-        }  # fmt: skip
-        return strategy.decide(Snapshot(**{**usual, **shown}))
+        return strategy.decide(snapshot(now_s, layout, **shown))
 
     decide(9.5, batches=(done,), queries={"app": None})
     return decide(70.0, data_age_s=age_s, queries={"app": 70.0 - age_s - running_s}, **changes)
@@ -186,12 +186,11 @@ def waiting(
         windows.add([Reading(now_s, "enrich", Metric.INSTANCE_CPU, 0.02)])
         if node_cpu is not None:
             windows.add([Reading(now_s, f"node-{n}", Metric.NODE_CPU, node_cpu) for n in range(nodes)])
-        snapshot = Snapshot(
-            now_s=now_s, pipeline=Pipeline.chain("app", "enrich"), planned=layout, requested=layout, observed=layout,
-            windows=windows, batches=(batch,), under_way=(), limits=Limits(min_nodes=1, max_nodes=4),
-            slo=Slo(freshness_s=30.0), slots_per_node=1, lead_time_s=0.0, data_age_s=0.0, queries={"app": None},
+        seen = snapshot(
+            now_s, layout, pipeline=Pipeline.chain("app", "enrich"), windows=windows, batches=(batch,),
+            limits=Limits(min_nodes=1, max_nodes=4), slots_per_node=1, queries={"app": None},
         )  # fmt: skip
-        decision = strategy.decide(snapshot)
+        decision = strategy.decide(seen)
     assert decision is not None
     return decision
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from made_flows import chain
+from strategy_worlds import world
 
 from ebbflow.core.layout import Layout
-from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Windows
-from ebbflow.core.slo import Slo
-from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import NodeProfile
 from ebbflow.strategies.symbiotic.costs import LearnedCosts
@@ -33,13 +31,7 @@ def learned(rates: list[float], costs_s: list[float]) -> Estimator:
                     Reading(now_s, name, Metric.INSTANCE_CPU, rate * each_s / instances),
                 ]
             )
-        learner.learn(
-            Snapshot(
-                now_s=now_s, pipeline=PIPELINE, planned=LAYOUT, requested=LAYOUT, observed=LAYOUT, windows=windows,
-                batches=(), under_way=(), limits=Limits(min_nodes=1, max_nodes=6), slo=Slo(freshness_s=30.0),
-                slots_per_node=4, lead_time_s=0.0, data_age_s=0.0,
-            )
-        )  # fmt: skip
+        learner.learn(world(now_s, 1, pipeline=PIPELINE, planned=LAYOUT, windows=windows))
     found = learner.estimator(PIPELINE, NodeProfile.assumed(cores=4))
     assert found is not None
     return found
