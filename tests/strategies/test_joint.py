@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from made_flows import chain
-from strategy_worlds import world
 
 from ebbflow.core.batches import Batch, OperatorRun, StageRun
 from ebbflow.core.decision import Decision
@@ -18,6 +17,7 @@ from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.joint import Joint
+from ebbflow.testing import make_snapshot
 
 PIPELINE = chain("app", 1.0)
 
@@ -28,7 +28,7 @@ def snapshot(now_s: float, layout: Layout, **changes: Any) -> Snapshot:
         "pipeline": PIPELINE, "planned": layout, "requested": layout, "observed": layout, "windows": Windows(),
         "limits": Limits(min_nodes=1, max_nodes=6), "slots_per_node": 4, "lead_time_s": 0.0, "queries": {},
     }  # fmt: skip
-    return world(now_s, layout.main_nodes, **{**usual, **changes})
+    return make_snapshot(now_s, layout.main_nodes, **{**usual, **changes})
 
 
 def assessed(layout: Layout, *, a: float, b: float, nodes: list[float], **changes: Any) -> Decision:

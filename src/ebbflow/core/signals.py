@@ -137,7 +137,6 @@ class Signals:
                 self.batches[batch.query] = batch
                 self.new.append(_work(batch))
         fresh = {work.vertex for work in self.new}
-        slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, batch in self.batches.items():
             if name not in fresh and is_idle(batch, snapshot.queries[name], snapshot.seen_s):
                 since_s = max(self.last[name].ended_s, batch.started_s + batch.trigger_interval_s)
@@ -150,11 +149,11 @@ class Signals:
                             span_s=span_s,
                             rows=0,
                             busy_s=0.0,
-                            slots=slots,
+                            slots=snapshot.slots,
                         )
                     )
         self._overdue = {
-            name: _busy_slots(batch, slots)
+            name: _busy_slots(batch, snapshot.slots)
             for name, batch in self.batches.items()
             if (running_s := snapshot.queries[name]) is not None
             and snapshot.seen_s - running_s > max(batch.duration_s, batch.trigger_interval_s)
@@ -172,7 +171,7 @@ class Signals:
             slots = (
                 windows.of(name, Metric.INSTANCES).last
                 or snapshot.planned.parallelism.get(name)
-                or max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
+                or snapshot.slots
             )
             busy_s = _sum_of(points, windows.of(name, Metric.OPERATOR_CPU))
             if busy_s is None:

@@ -77,6 +77,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.now_s - self.data_age_s
 
     @property
+    def slots(self) -> int:
+        """Slots of the observed nodes; at least 1."""
+        return max(1, self.observed.main_nodes * self.slots_per_node)
+
+    @property
     def in_batches(self) -> bool:
         """Whether the target shows work in batches, rather than operators through which rows flow."""
         return bool(self.batches) or self.windows.of(self.pipeline.name, Metric.BATCH_TIME).last is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from made_flows import chain
-from strategy_worlds import world
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
@@ -12,6 +11,7 @@ from ebbflow.core.readings import Reading, Windows
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import NodeProfile
 from ebbflow.strategies.symbiotic.costs import LearnedCosts
+from ebbflow.testing import make_snapshot
 
 PIPELINE = chain("app", 1.0)
 LAYOUT = Layout.of(1, a=2, b=1)
@@ -31,7 +31,7 @@ def learned(rates: list[float], costs_s: list[float]) -> Estimator:
                     Reading(now_s, name, Metric.INSTANCE_CPU, rate * each_s / instances),
                 ]
             )
-        learner.learn(world(now_s, 1, pipeline=PIPELINE, planned=LAYOUT, windows=windows))
+        learner.learn(make_snapshot(now_s, 1, pipeline=PIPELINE, planned=LAYOUT, windows=windows))
     found = learner.estimator(PIPELINE, NodeProfile.assumed(cores=4))
     assert found is not None
     return found

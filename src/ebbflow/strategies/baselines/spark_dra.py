@@ -134,12 +134,11 @@ class SparkDra(Strategy):
     def _running(self, snapshot: Snapshot) -> list[_StageTiming]:
         """The stages of running batches, assumed to go like those of the previous batch."""
         stages: list[_StageTiming] = []
-        slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for query, since_s in snapshot.queries.items():
             if since_s is None or query not in self._signals.batches:
                 continue
             previous = self._signals.batches[query]
-            stage_times = _stages(previous, since_s, slots)
+            stage_times = _stages(previous, since_s, snapshot.slots)
             if stage_times and snapshot.now_s - since_s > previous.duration_s:  # it takes longer this time
                 last = stage_times.pop()
                 passed_s = snapshot.now_s - last.started_s

@@ -49,7 +49,6 @@ def vertices(works: Iterable[Work], snapshot: Snapshot, *, micro_batch: bool) ->
     by_name: dict[str, list[Work]] = {}
     for work in works:
         by_name.setdefault(work.vertex, []).append(work)
-    slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
     parts = {
         name: _mean(name, own, snapshot.planned.parallelism.get(name) or round(own[-1].slots))
         for name, own in by_name.items()
@@ -61,7 +60,7 @@ def vertices(works: Iterable[Work], snapshot: Snapshot, *, micro_batch: bool) ->
     name = snapshot.pipeline.name
     whole = Vertex(
         name=name,
-        parallelism=slots,
+        parallelism=snapshot.slots,
         rate_per_s=sum(part.rate_per_s for part in parts.values()),
         busy=sum(known) if len(known) == len(shares) else None,
     )

@@ -60,9 +60,8 @@ class LearnedBatches:
             if self._given is not None:
                 self._given.query_ended(ended, self._queries[ended].model)
             del self._queries[ended]
-        slots = max(1, snapshot.observed.main_nodes * snapshot.slots_per_node)
         for name, query in self._queries.items():
-            query.observe(snapshot.queries[name], snapshot.seen_s, slots, patience_s)
+            query.observe(snapshot.queries[name], snapshot.seen_s, snapshot.slots, patience_s)
         self._observe_unlearned(snapshot)
 
     def start_over(self, now_s: float) -> None:

@@ -80,10 +80,8 @@ class _Choice:
 class Symbiotic(Strategy):
     """Algorithm 1 for the present load. The module docstring has the rule.
 
-    Parameters: ``estimators`` by application (costs are learned for those without); ``thresholds``; ``dimensions``
-    (only operators, only nodes, most instances); ``assess_s``, the assessment period; ``tolerance`` above a threshold
-    within which the planned layout stays; ``forecast`` makes a forecaster for each application whose estimator has
-    none.
+    ``estimators``: by application; costs are learned for those without. ``forecast`` makes a forecaster for each
+    application whose estimator has none.
     """
 
     name = "symbiotic"
@@ -99,7 +97,7 @@ class Symbiotic(Strategy):
         dimensions: Annotated[Dimensions | None, Part(Dimensions)] = None,
         assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
         tolerance: Annotated[
-            float, Number("Relative change of the load below which the layout is kept.", at_least=0)
+            float, Number("How far above a threshold the layout still stays, as a share of it.", at_least=0)
         ] = 0.05,
         forecast: Callable[[], Forecast] = LoadNet,
     ) -> None:
