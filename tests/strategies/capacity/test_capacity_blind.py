@@ -8,15 +8,15 @@ from functools import cache
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiny_spark import Query, Stage, Story, play
 
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.runs.simulation import play as simulated
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import MissingMetrics, Scenario, built_in_engine
+from ebbflow.testing.engine import FakeQuery, FakeStage, LoopRun, run_loop
 from ebbflow.workloads import parse_load
 
-TWELVE = (Stage(tasks=12, per_task_s=0.05, per_row_s=0.01),)
+TWELVE = (FakeStage(tasks=12, per_task_s=0.05, per_row_s=0.01),)
 SETTLED_S = 60.0
 ENGINES = ("micro-batch", "continuous")
 
@@ -27,8 +27,8 @@ def _quiet() -> None:
 
 
 @cache
-def on_tiny_spark(rate: float, nodes: int, blind: tuple[float, float] | None, **options: float) -> Story:
-    return play(Query(lambda _: rate, TWELVE, **options), seconds=170, nodes=nodes, blind=blind)
+def on_tiny_spark(rate: float, nodes: int, blind: tuple[float, float] | None, **options: float) -> LoopRun:
+    return run_loop(FakeQuery(lambda _: rate, TWELVE, **options), seconds=170, nodes=nodes, blind=blind)
 
 
 def decided(entries: list[LedgerEntry], after_s: float) -> set[tuple[int, float | str]]:
@@ -54,15 +54,15 @@ def test_a_constant_load_is_kept_as_if_it_had_been_seen_throughout(
     load: tuple[float, int], start: int, length: int, trigger_s: float
 ) -> None:
     rate, nodes = load
-    story = on_tiny_spark(rate, nodes, (start, start + length), trigger_s=trigger_s)
-    blind = [e for e in story.entries if start <= e.time_s < start + length]
+    run = on_tiny_spark(rate, nodes, (start, start + length), trigger_s=trigger_s)
+    blind = [e for e in run.entries if start <= e.time_s < start + length]
     assert blind[0].time_s == start
     assert all(e.verdict == "hold" and e.decision.bound_by[0].name == "missing data" for e in blind)
     seen = on_tiny_spark(rate, nodes, None, trigger_s=trigger_s)
-    assert [(e.time_s, e.decision.wanted) for e in story.acts()] == [
+    assert [(e.time_s, e.decision.wanted) for e in run.acts()] == [
         (e.time_s, e.decision.wanted) for e in seen.acts()
     ]
-    sizes, sighted = decided(list(story.entries), start + length), decided(list(seen.entries), SETTLED_S)
+    sizes, sighted = decided(list(run.entries), start + length), decided(list(seen.entries), SETTLED_S)
     assert {size for size, _ in sizes} == {size for size, _ in sighted}
     rates = [float(rate) for _, rate in sizes]
     assert min(rates) >= 0.9 * rate, "what was not seen is no silence"
@@ -75,8 +75,8 @@ def test_what_happened_while_it_could_not_be_seen_is_answered_at_the_first_look(
         return 80.0 if time_s < 100.0 else 700.0
 
     def grown_s(blind: tuple[float, float] | None) -> float:
-        story = play(Query(load, TWELVE), seconds=170, nodes=2, blind=blind)
-        first = story.acts(101)[0]
+        run = run_loop(FakeQuery(load, TWELVE), seconds=170, nodes=2, blind=blind)
+        first = run.acts(101)[0]
         assert first.decision.wanted.main_nodes > first.before.main_nodes
         return first.time_s
 

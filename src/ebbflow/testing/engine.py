@@ -1,7 +1,7 @@
-"""A micro-batch engine in miniature: known costs, a trigger, executors that take their time to come.
+"""A small micro-batch engine for tests of a strategy: known costs, a trigger, and nodes with a lead time.
 
-Tasks are placed one by one on the slots there are, so a node that comes in the middle of a batch helps it
-from then on, as on Spark.
+Tasks are placed one by one on free slots, so a node that joins during a batch helps from then on, as on Spark. The real
+loop and the real guards run on a manual clock; five simulated minutes take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ STEP_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """p tasks, o seconds a task, c seconds a row; the longest task ``skew`` times the mean of all."""
+class FakeStage:
+    """A stage: ``tasks`` of equal size, except for the longest, which takes ``skew`` times the mean."""
 
     tasks: int
     per_task_s: float = 0.05
@@ -42,15 +42,15 @@ class Stage:
     skew: float = 1.0
 
     def task_times_s(self, rows: float) -> list[float]:
-        """Seconds of every task, the longest first."""
+        """Return the duration of every task, longest first."""
         mean_s = self.per_task_s + self.per_row_s * rows / self.tasks
         others_s = mean_s * (self.tasks - self.skew) / max(1, self.tasks - 1)
         return [mean_s * self.skew] + [others_s] * (self.tasks - 1)
 
 
 @dataclass
-class Running:
-    """A batch at work: the tasks of its present stage, then the next stage."""
+class _RunningBatch:
+    """A running batch: the tasks of its current stage, then the next stages."""
 
     started_s: float
     rows: float
@@ -65,13 +65,13 @@ class Running:
     steady: bool = True
 
     def work(self, now_s: float, slots: int) -> float | None:
-        """Place tasks until ``now_s``; when the batch ended, if it did."""
+        """Place tasks until ``now_s``; return when the batch ended, or None."""
         self.steady &= slots == self.slots
         while self.stages:
             tasks = self.stages[0]
             while tasks:
                 busy = sorted(self.ends_s)[-slots:] if len(self.ends_s) >= slots else []
-                # A slot that is free was so since its last task; one that is new is so from now on.
+                # A free slot has been free since its last task; a new slot is free from now on.
                 start_s = max(busy[0] if busy else self.ready_s, self.ready_s)
                 if start_s > now_s:
                     return None
@@ -87,31 +87,31 @@ class Running:
 
 
 @dataclass
-class Query:
-    """One streaming query, and what became of its rows."""
+class FakeQuery:
+    """A streaming query: ``load(second)`` gives its arrivals in rows per second."""
 
     load: Callable[[float], float]
-    stages: Sequence[Stage]
+    stages: Sequence[FakeStage]
     name: str = "q"
     driver_s: float = 0.3
     trigger_s: float = 5.0
     read_limit: float = math.inf
     starts_s: float = 0.0
-    """When it is (re)started; of what came before, its first batch takes all, and is not shown, as on Spark."""
-    tells_backlog: bool = True
-    """Whether its source says what a batch left behind. If not, what batches take counts as what arrives."""
+    """When it is (re)started. Its first batch takes all earlier rows and is not reported, as on Spark."""
+    reports_backlog: bool = True
+    """Whether the source reports what a batch left behind. If not, rows read count as arrivals."""
     arrived: float = 0.0
     taken: float = 0.0
-    running: Running | None = None
+    running: _RunningBatch | None = None
     last_start_s: float = 0.0
     arrived_then: float = 0.0
     batch_id: int = 0
     rows_by_step: list[float] = field(default_factory=lambda: [0.0])
     freshness: list[tuple[float, float, float]] = field(default_factory=list)
-    """(end, end − arrival of the oldest row, rows) of every batch."""
+    """(end, end − arrival of the oldest row, rows) of each batch."""
 
     def step(self, now_s: float, slots: int) -> Batch | None:
-        """Let ``STEP_S`` pass on a number of slots; the batch, if one ended in it."""
+        """Advance by ``STEP_S`` on a number of slots; return the batch that ended, or None."""
         self.arrived += self.load(now_s) * STEP_S
         self.rows_by_step.append(self.arrived)
         if now_s < self.starts_s:
@@ -126,11 +126,11 @@ class Query:
         if due and self.arrived - self.taken >= 1:
             rows = min(self.arrived - self.taken, self.read_limit)
             behind = self.arrived - self.taken - rows
-            self.running = Running(
+            self.running = _RunningBatch(
                 started_s=now_s,
                 rows=rows,
                 first_row=self.taken,
-                rate_per_s=(self.arrived - self.arrived_then if self.tells_backlog else rows)
+                rate_per_s=(self.arrived - self.arrived_then if self.reports_backlog else rows)
                 / (now_s - last_s),
                 since_s=last_s,
                 behind=behind if behind >= 1 else 0.0,
@@ -144,23 +144,23 @@ class Query:
 
     @property
     def unseen(self) -> bool:
-        """Whether no batch of it has been shown yet, as after a restart."""
+        """Whether no batch has been reported yet, as after a restart."""
         return self.starts_s > 0 and self.batch_id == 0
 
     @property
     def done(self) -> float:
-        """Rows that finished batches have processed."""
+        """Rows of finished batches."""
         return self.taken if self.running is None else self.running.first_row
 
     def arrival_s(self, row: float) -> float:
-        """When a row arrived."""
+        """Return when a row arrived."""
         at = bisect.bisect_left(self.rows_by_step, row)
         if at == 0 or at == len(self.rows_by_step):
             return STEP_S * at
         before, after = self.rows_by_step[at - 1 : at + 1]
         return STEP_S * (at - 1 + (row - before) / (after - before))
 
-    def _finish(self, run: Running, ended_s: float) -> Batch:
+    def _finish(self, run: _RunningBatch, ended_s: float) -> Batch:
         self.running, self.batch_id = None, self.batch_id + 1
         oldest_s = self.arrival_s(run.first_row)
         self.freshness.append((ended_s, ended_s - oldest_s, run.rows))
@@ -175,8 +175,8 @@ class Query:
             steady=run.steady,
             trigger_interval_s=self.trigger_s,
             arrival_rate_per_s=run.rate_per_s,
-            backlog_rows=run.behind if self.tells_backlog else None,
-            oldest_arrival_s=oldest_s if self.tells_backlog else run.since_s,
+            backlog_rows=run.behind if self.reports_backlog else None,
+            oldest_arrival_s=oldest_s if self.reports_backlog else run.since_s,
             stages=tuple(
                 StageRun(
                     index=index,
@@ -191,16 +191,16 @@ class Query:
         )
 
 
-class TinySpark:
-    """The target: nodes that come ``lead_time_s`` after they were asked for, and leave at once.
+class SmallEngine:
+    """The target. Nodes arrive ``lead_time_s`` after their request and leave at once.
 
-    It cannot be seen ``blind`` from a time until another.
+    Observations fail during ``blind`` (from, until).
     """
 
     def __init__(
         self,
         clock: ManualClock,
-        *queries: Query,
+        *queries: FakeQuery,
         nodes: int = 1,
         lead_time_s: float = 12.0,
         slots: int = 1,
@@ -210,12 +210,12 @@ class TinySpark:
         self.clock, self.queries, self.lead_time_s, self.slots = clock, queries, lead_time_s, slots
         self.nodes = nodes
         self.coming: list[float] = []
-        self.asked: list[tuple[float, int]] = [(0.0, nodes)]
+        self.requests: list[tuple[float, int]] = [(0.0, nodes)]
         self.now_s = clock.now_s()
 
     def observe(self) -> Observation:
         if self.blind is not None and self.blind[0] <= self.clock.now_s() < self.blind[1]:
-            raise TargetError("no answer")
+            raise TargetError("the target does not respond")
         batches: list[Batch] = []
         while self.now_s + STEP_S <= self.clock.now_s() + 1e-9:
             self.now_s = round(self.now_s + STEP_S, 6)
@@ -223,35 +223,35 @@ class TinySpark:
             self.coming = self.coming[len(came) :]
             self.nodes += len(came)
             busy = sum(query.running is not None for query in self.queries) or 1
-            for query in self.queries:  # batches that run at the same time share the slots evenly
+            for query in self.queries:  # concurrent batches share the slots evenly
                 unseen = query.unseen
                 ended = query.step(self.now_s, max(1, self.nodes * self.slots // busy))
                 batches += [ended] if ended and not unseen else []
         now_s = self.clock.now_s()
         there = [query for query in self.queries if query.starts_s <= now_s]
         readings = []
-        if all(query.tells_backlog and not query.unseen for query in there):
+        if all(query.reports_backlog and not query.unseen for query in there):
             waiting = sum(query.arrived - query.done for query in there)
-            readings.append(Reading(now_s, "tiny", Metric.QUEUE_LENGTH, waiting))
+            readings.append(Reading(now_s, "small", Metric.QUEUE_LENGTH, waiting))
         for batch in batches:
             readings.append(
-                Reading(batch.ended_s, "tiny", Metric.FRESHNESS, batch.ended_s - batch.oldest_arrival_s)
+                Reading(batch.ended_s, "small", Metric.FRESHNESS, batch.ended_s - batch.oldest_arrival_s)
             )
-            for subject in (batch.query, "tiny"):
+            for subject in (batch.query, "small"):
                 readings.append(Reading(batch.ended_s, subject, Metric.BATCH_ROWS, float(batch.rows)))
                 readings.append(Reading(batch.ended_s, subject, Metric.BATCH_TIME, batch.duration_s))
                 if batch.backlog_rows is not None:
                     readings.append(Reading(batch.ended_s, subject, Metric.BACKLOG, batch.backlog_rows))
         late_s = [
-            now_s - (q.arrival_s(q.done) if q.tells_backlog and not q.unseen else q.running.started_s)
+            now_s - (q.arrival_s(q.done) if q.reports_backlog and not q.unseen else q.running.started_s)
             for q in there
             if q.running and now_s - q.running.started_s > 10
         ]
-        if late_s:  # a batch that takes long is known to be late before it ends
-            readings.append(Reading(now_s, "tiny", Metric.FRESHNESS, max(late_s)))
+        if late_s:  # a long batch is known to be late before it ends
+            readings.append(Reading(now_s, "small", Metric.FRESHNESS, max(late_s)))
         return Observation(
             time_s=now_s,
-            pipeline=Pipeline.chain("tiny", "read", "count"),
+            pipeline=Pipeline.chain("small", "read", "count"),
             layout=Layout.of(self.nodes),
             requested=Layout.of(self.nodes + len(self.coming)),
             slots_per_node=self.slots,
@@ -267,65 +267,71 @@ class TinySpark:
         more = wanted - self.nodes - len(self.coming)
         self.coming = (self.coming + [self.clock.now_s()] * more)[: max(0, wanted - self.nodes)]
         self.nodes = min(self.nodes, wanted)
-        self.asked.append((self.clock.now_s(), wanted))
+        self.requests.append((self.clock.now_s(), wanted))
         return Outcome(requested=planned)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Release nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
-    """What happened."""
+class LoopRun:
+    """The result of ``run_loop``."""
 
-    spark: TinySpark
+    target: SmallEngine
     entries: Sequence[LedgerEntry]
     slo: Slo
 
     def acts(self, start_s: float = 0.0, end_s: float = math.inf) -> list[LedgerEntry]:
-        """Changes of the layout in a stretch of time."""
+        """Return the changes of the layout in a time range."""
         return [e for e in self.entries if e.verdict == "act" and start_s <= e.time_s < end_s]
 
     def nodes_at(self, time_s: float) -> int:
-        """Nodes asked for at a time."""
-        return [nodes for asked_s, nodes in self.spark.asked if asked_s <= time_s][-1]
+        """Return the nodes requested at a time."""
+        return [nodes for requested_s, nodes in self.target.requests if requested_s <= time_s][-1]
 
     @property
     def nodes(self) -> int:
-        """Nodes asked for in the end."""
-        return self.spark.asked[-1][1]
+        """Nodes requested at the end."""
+        return self.target.requests[-1][1]
 
     @property
     def most_nodes(self) -> int:
-        """Nodes asked for at most."""
-        return max(nodes for _, nodes in self.spark.asked)
+        """The most nodes ever requested."""
+        return max(nodes for _, nodes in self.target.requests)
 
     def worst_s(self, start_s: float = 0.0) -> float:
-        """Oldest row of all batches that ended after a time."""
-        return max(f for q in self.spark.queries for end_s, f, _ in q.freshness if end_s >= start_s)
+        """Return the worst freshness of batches that ended after a time."""
+        return max(f for q in self.target.queries for end_s, f, _ in q.freshness if end_s >= start_s)
 
     def late_share(self) -> float:
-        """Share of the rows in batches that broke the objective."""
-        batches = [(f, rows) for q in self.spark.queries for _, f, rows in q.freshness]
+        """Return the share of rows in batches that missed the SLO."""
+        batches = [(f, rows) for q in self.target.queries for _, f, rows in q.freshness]
         late = sum(rows for f, rows in batches if f > self.slo.freshness_s)
         return late / max(1.0, sum(rows for _, rows in batches))
 
     def constraints(self, start_s: float = 0.0) -> set[str]:
-        """Names of all that bound a decision."""
+        """Return the names of all constraints that bound a decision."""
         return {c.name for e in self.entries if e.time_s >= start_s for c in e.decision.bound_by}
 
 
-def play(
-    *queries: Query,
+def run_loop(
+    *queries: FakeQuery,
     seconds: float = 300.0,
     limits: str = "1:20",
     slo_s: float = 30.0,
     strategy: Strategy | None = None,
-    **spark: Any,
-) -> Story:
-    """Run the loop on the tiny engine, a cycle a second."""
+    **engine: Any,
+) -> LoopRun:
+    """Run the loop on the small engine, one cycle per second.
+
+    >>> from ebbflow.strategies.static import Static
+    >>> run = run_loop(FakeQuery(load=lambda t: 50.0, stages=[FakeStage(tasks=4)]), strategy=Static(), limits="1:3")
+    >>> run.nodes
+    3
+    """
     clock, slo = ManualClock(0.0), Slo(freshness_s=slo_s)
-    target = TinySpark(clock, *queries, **spark)
+    target = SmallEngine(clock, *queries, **engine)
     loop = ControlLoop(
         target=target,
         strategy=strategy or Capacity(),
@@ -338,4 +344,4 @@ def play(
     for _ in range(round(seconds)):
         clock.advance(1.0)
         loop.cycle()
-    return Story(spark=target, entries=loop.ledger.entries, slo=slo)
+    return LoopRun(target=target, entries=loop.ledger.entries, slo=slo)
