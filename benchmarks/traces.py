@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import EbbflowError
-from ebbflow.report.numbers import counted, whole
+from ebbflow.report.wording import counted, whole
 from ebbflow.runs.leaderboard.ranking import COARSE, FINE, Means, Standing, leaderboard, sampling
 from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep, sweep
 from ebbflow.runs.loads import NamedLoad, read_loads

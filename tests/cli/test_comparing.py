@@ -225,8 +225,8 @@ def test_a_rough_day_is_told_to_people_and_on_the_page(monkeypatch, capsys, tmp_
     assert "node-seconds" in err
     assert "no schedule within" not in err, "where hindsight is not known, nothing is said of it"
     text = page.read_text()
-    assert "top-words shares its nodes with sentiment: scores are over the rows of all of them" in text
-    assert "4 faults happen." in text
+    assert "top-words shares its nodes with sentiment: scores cover the rows of all of them" in text
+    assert "The runs contain 4 faults;" in text
 
 
 def test_a_policy_is_one_more_row_named_after_its_file(monkeypatch, capsys, tmp_path) -> None:
@@ -293,7 +293,7 @@ def test_coarse_traces_are_told_apart_from_fine_ones(monkeypatch, capsys, tmp_pa
     assert "on coarser loads" in out
     assert "coarser ones are told apart" in err
     text = page.read_text()
-    assert "On coarser loads, told apart" in text
+    assert "Coarser loads, listed separately" in text
     assert text.index(">fine</option>") < text.index(">coarse</option>"), "those the rank is by come first"
 
 

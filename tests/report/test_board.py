@@ -21,7 +21,6 @@ from ebbflow.report.board import (
     headline,
     write_board,
 )
-from ebbflow.report.board_assets import SCRIPT
 from ebbflow.report.drawing import Detail, draw
 
 HOSTILE = "<script>alert(1)</script>"
@@ -109,18 +108,18 @@ def test_every_strategy_is_ranked_and_has_its_runs_on_every_load() -> None:
         ("3", "z"),
     ]
     assert text.count("did not keep the SLO</th>") == 1
-    assert text.count("20 % late</small>") == 2, "who was late on a load is told there"
+    assert text.count("20 % late</small>") == 2, "the share of late rows on each load"
     found = data(text)
     assert [load["name"] for load in found["loads"]] == ["load0", "load1"]
     for load in found["loads"]:
         (only,) = load["seeds"]
         assert set(only["runs"]) == {"x", "y", "z"}
-        assert {"held", "working", "backlog", "freshness", "acts", "told"} <= set(only["runs"]["x"])
+        assert {"held", "working", "backlog", "freshness", "acts", "summary"} <= set(only["runs"]["x"])
         assert only["capacity"] == CAPACITY.tolist()
     assert len({(s["colour"], s["dash"]) for s in found["strategies"]}) == 3
 
 
-def test_loads_that_nobody_can_serve_are_counted_beside_the_cost() -> None:
+def test_infeasible_loads_are_counted_beside_the_cost() -> None:
     one = board("x", "y")
     text = board_page(replace(one, rows=[row("x", infeasible=3), row("y", 2)]))
     assert re.findall(r'<td class="narrow">([^<]*)</td></tr>', text) == ["3", "–"]
@@ -148,7 +147,7 @@ def test_every_seed_can_be_chosen_and_has_its_own_runs() -> None:
     assert '<label hidden>seed <select id="seed">' in board_page(board("x", "y"))
 
 
-def test_changes_that_a_run_has_too_many_of_are_counted_on_the_page() -> None:
+def test_changes_left_out_of_the_page_are_counted() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
     many = replace(
@@ -159,23 +158,23 @@ def test_changes_that_a_run_has_too_many_of_are_counted_on_the_page() -> None:
     one = replace(one, loads=[replace(one.loads[0], scenes=[BoardScene(seed=1, text="t", runs={"x": busy})])])
     shown = data(board_page(one))["loads"][0]["seeds"][0]["runs"]["x"]
     assert (len(shown["acts"]), shown["actsInAll"]) == (120, 431)
-    assert "are left out here and in the picture" in SCRIPT
+    assert "are left out here and in the chart" in board_page(one)
 
 
-def test_loads_that_are_told_apart_have_a_table_and_columns_of_their_own() -> None:
+def test_coarse_loads_have_a_table_and_columns_of_their_own() -> None:
     one = board("x", "y")
     late = [row("x", 1, kept=False), row("y", 2, kept=True)]
-    loads = [one.loads[0], replace(one.loads[1], apart=True, sampled="a sample every 5m")]
-    text = board_page(replace(one, apart=late, loads=loads))
+    loads = [one.loads[0], replace(one.loads[1], coarse=True, sampled="a sample every 5m")]
+    text = board_page(replace(one, coarse=late, loads=loads))
     assert text.count('<table class="board">') == 2
-    assert "On coarser loads, told apart" in text
-    assert '<th colspan="1">ranked</th><th colspan="1">apart</th>' in text
+    assert "Coarser loads, listed separately" in text
+    assert '<th colspan="1">ranked</th><th colspan="1">coarse</th>' in text
     assert 'title="constant(1), a sample every 5m"' in text
     assert data(text)["loads"][1]["sampled"] == "a sample every 5m"
-    assert "told apart" not in without_plotly(board_page(one))
+    assert "listed separately" not in without_plotly(board_page(one))
 
 
-def test_the_headline_says_who_was_first_and_whether_anyone_kept_the_objective() -> None:
+def test_the_headline_says_which_strategy_is_first_and_whether_it_kept_the_slo() -> None:
     assert headline([row("x"), row("y", 2)]).startswith("x is first of 2: it kept the SLO at ")
     assert headline([row("x", kept=False), row("y", 2, kept=False)]).startswith(
         "x is first of 2, but none of them kept"

@@ -58,7 +58,7 @@ def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
 
 def test_a_drawing_is_small_as_text() -> None:
     drawing = drawn(sine_run())
-    assert len(json.dumps(drawing.curves()) + json.dumps(drawing.surroundings())) < 60_000
+    assert len(json.dumps(drawing.curves()) + json.dumps(drawing.shared_curves())) < 60_000
 
 
 def test_nodes_that_nobody_knows_are_not_drawn() -> None:
@@ -77,7 +77,7 @@ def test_a_page_of_many_runs_gets_less_of_each_but_never_nothing() -> None:
     sizes = []
     for runs in (1, 120, 360, 100_000):
         drawing = draw(many, CAPACITY, None, detail=Detail.of_each(runs))
-        assert drawing.surroundings()["hindsight"] is None
+        assert drawing.shared_curves()["hindsight"] is None
         assert drawing.freshness.values.max() == draw(run, CAPACITY, None).freshness.values.max()
         sizes.append(len(drawing.acts))
     assert sizes == [120, 120, 40, 20]

@@ -6,11 +6,13 @@ import json
 import random
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from ebbflow.report.label_places import SCRIPT
+import ebbflow.report
 
+SCRIPT = (Path(ebbflow.report.__file__).parent / "static" / "labels.js").read_text()
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node to run the page's script with")
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import escape
+from pathlib import Path
 
 import msgspec
 import pytest
+from jinja2 import UndefinedError
 from report_runs import EPOCH_S, empty_run, scores_of, sine_run
 
+import ebbflow
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.errors import InputError
-from ebbflow.report.ledger_table import fold, ledger_table
-from ebbflow.report.numbers import whole
-from ebbflow.report.page import page, write_page
-from ebbflow.report.wording import headline, kept_slo
+from ebbflow.report.page import fold, page, write_page
+from ebbflow.report.template import render
+from ebbflow.report.wording import headline, kept_slo, whole
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -65,6 +68,37 @@ def test_hostile_text_is_text_everywhere(tmp_path):
     assert _data(text)["title"] == HOSTILE
     rest = _without_plotly(text)
     assert rest.count("<script") == rest.count("</script>") == 4
+
+
+def test_templates_escape_by_default_and_only_what_is_marked_safe_is_markup(tmp_path):
+    (tmp_path / "bare.html.j2").write_text("<p>{{ text }}</p>")
+    (tmp_path / "safe.html.j2").write_text("<p>{{ text|safe }}</p>")
+    assert render("bare.html.j2", folder=tmp_path, text=HOSTILE) == f"<p>{escape(HOSTILE)}</p>"
+    assert HOSTILE in render("safe.html.j2", folder=tmp_path, text=HOSTILE), "the negative control"
+
+
+def test_no_template_marks_data_as_safe():
+    for template in (Path(ebbflow.__file__).parent).rglob("*.j2"):
+        assert "|safe" not in template.read_text().replace(" ", ""), template
+
+
+def test_a_template_that_misses_a_value_fails(tmp_path):
+    (tmp_path / "page.html.j2").write_text("{{ missing }}")
+    with pytest.raises(UndefinedError, match="missing"):
+        render("page.html.j2", folder=tmp_path)
+
+
+def test_colours_are_set_in_one_place():
+    colour = re.compile(r"#[0-9a-fA-F]{3}\b|#[0-9a-fA-F]{6}\b|rgba?\(\d+")
+    package = Path(ebbflow.__file__).parent
+    files = [*package.glob("report/**/*.*"), *package.glob("papers/**/page.*")]
+    found = {
+        path.name
+        for path in files
+        if path.suffix in {".py", ".css", ".js", ".j2"}
+        and colour.search(re.sub(r"rgba\(0,0,0,0\)|>>>.*\n.*", "", path.read_text()))
+    }
+    assert found == {"colors.css"}
 
 
 def test_every_score_is_there_with_its_meaning():
@@ -127,7 +161,7 @@ def test_holds_for_one_reason_are_one_row_that_opens():
         at(act, 30),
         at(hold, 35, "no data for 12 s"),
     ]
-    assert [len(folded.entries) for folded in fold(entries)] == [3, 1, 1, 1, 1]
+    assert [len(group) for group in fold(entries)] == [3, 1, 1, 1, 1]
     rows = _row_texts(_page(replace(run, decisions=entries)), "hold")
     assert len(rows) == 3
     assert "×3" in rows[0]
@@ -147,15 +181,15 @@ def test_a_row_says_all_there_is_to_say_of_a_decision():
 
 @pytest.mark.parametrize(
     ("wanted", "requested", "words"),
-    [(5, 3, "2 cannot be had: no free cores"), (1, 3, "2 cannot leave: no free cores")],
+    [(5, 3, "2 cannot be had: no free cores"), (1, 3, "2 cannot be released: no free cores")],
 )
-def test_what_is_infeasible_is_told_as_what_it_is(wanted, requested, words):
+def test_a_row_says_what_of_a_decision_is_infeasible(wanted, requested, words):
     run = sine_run()
     entry = next(entry for entry in run.decisions if entry.verdict == "act")
     decision = msgspec.structs.replace(entry.decision, wanted=Layout.of(wanted))
     outcome = Outcome(requested=Layout.of(requested), infeasible_nodes=2, note="no free cores")
     told = msgspec.structs.replace(entry, before=Layout.of(3), decision=decision, outcome=outcome)
-    assert words in ledger_table(replace(run, decisions=[told]))
+    assert words in _page(replace(run, decisions=[told]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -210,7 +244,7 @@ def test_headline_says_whether_the_slo_was_kept():
 
 
 def test_scores_that_do_not_match_the_runs_are_refused():
-    with pytest.raises(InputError, match="2 runs, but 1 scores"):
+    with pytest.raises(InputError, match="2 runs and 1 scores"):
         page(title="t", runs=[sine_run(), sine_run()], scores=[{}])
     with pytest.raises(InputError, match="at least one run"):
         page(title="t", runs=[], scores=[])

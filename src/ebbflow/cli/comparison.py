@@ -27,7 +27,7 @@ from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
-from ebbflow.report.numbers import counted, number, seconds, share, times, whole
+from ebbflow.report.wording import counted, number, seconds, share, times, whole
 from ebbflow.runs.leaderboard.ranking import Means, Standing
 from ebbflow.runs.leaderboard.sweep import GuardsOf, Scene, Sweep, sweep
 

@@ -24,9 +24,8 @@ from ebbflow.options import Configuration
 from ebbflow.papers.elysium.demo_run import LIMITS, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.papers.elysium.pipelines.rankings import Rankings
 from ebbflow.report.live import LiveState, LiveView
-from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_run_page
-from ebbflow.report.wording import kept_slo
+from ebbflow.report.wording import kept_slo, whole
 from ebbflow.targets.spark.launch.preflight import check_java
 
 _HISTORY = 240

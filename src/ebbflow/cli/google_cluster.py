@@ -21,7 +21,7 @@ from ebbflow.papers.rules.google_cluster.generator import CSV, PARQUET, ClusterT
 from ebbflow.papers.rules.google_cluster.job import Figures, make_trace, resumed, run_job
 from ebbflow.papers.rules.google_cluster.sink import CLUSTER, REJECTS, held_output, read_table
 from ebbflow.papers.rules.google_cluster.source_rows import BUCKETS
-from ebbflow.report.numbers import counted
+from ebbflow.report.wording import counted
 from ebbflow.targets.spark.launch.preflight import check_java, check_master, local_slots
 
 app = typer.Typer(help="Task events of a Google cluster: analyse them, or make some.", no_args_is_help=True)

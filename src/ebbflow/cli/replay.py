@@ -14,10 +14,8 @@ from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import USUAL_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO, Slo
-from ebbflow.report.board import write_board
-from ebbflow.report.comparison import board
-from ebbflow.report.numbers import seconds, share, whole
-from ebbflow.report.wording import comparison
+from ebbflow.report.board import sweep_board, write_board
+from ebbflow.report.wording import comparison, seconds, share, whole
 from ebbflow.runs.leaderboard.policies import check_operators, read_policies
 from ebbflow.runs.leaderboard.ranking import leaderboard
 from ebbflow.runs.leaderboard.sweep import Result, Sweep
@@ -124,10 +122,10 @@ def replay_command(
     if report is not None:
         write_board(
             report,
-            board(
+            sweep_board(
                 done, [scene], title=f"Ebbflow replay: {plan.recording.query}", facts=_surroundings(plan),
                 notes=[*sentences, *facts, *(f"Careful: {doubt}." for doubt in doubts)],
-                written=lambda one: str(one.scenario.load),
+                load_text=lambda one: str(one.scenario.load),
             ),
         )  # fmt: skip
     doubts += _hopeless(plan, done)  # the page says so by itself

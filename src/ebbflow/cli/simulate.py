@@ -25,10 +25,9 @@ from ebbflow.cli.options import (
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
-from ebbflow.report.board import write_board
-from ebbflow.report.comparison import board
-from ebbflow.report.numbers import share, times, whole
+from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.page import SIMULATED
+from ebbflow.report.wording import share, times, whole
 from ebbflow.runs.leaderboard.policies import check_operators, read_policies
 from ebbflow.runs.leaderboard.ranking import Standing, leaderboard
 from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
@@ -123,10 +122,10 @@ def simulate(
     if report is not None:
         write_board(
             report,
-            board(
+            sweep_board(
                 done, [scene], title=f"Ebbflow simulation: {spec.pipeline}", facts=_facts(spec, made),
                 notes=[SIMULATED],
-                written=lambda one: one.load,
+                load_text=lambda one: one.load,
             ),
         )  # fmt: skip
     if not json:

@@ -23,8 +23,8 @@ from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration, from_spark
 from ebbflow.profiling.profile import SPARK
-from ebbflow.report.numbers import whole
 from ebbflow.report.page import write_run_page
+from ebbflow.report.wording import whole
 from ebbflow.runs.stored_run import StoredRun, node_changes, read_run
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale, is_on_this_machine

@@ -1,24 +1,34 @@
-"""The page of a comparison: the ranking, every load beside every strategy, and each run to look at.
+"""The comparison board: the ranking, every load beside every strategy, and each run over time.
 
-As all pages: one file that loads nothing, in which names and reasons are data and never markup.
+``simulate``, ``replay`` and ``bench leaderboard`` build it from a sweep with :func:`sweep_board`.
 """
 
 from __future__ import annotations
 
-import html
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ebbflow.core.duration import format_duration
 from ebbflow.core.slo import Slo
-from ebbflow.report.board_assets import SCRIPT, STYLE
 from ebbflow.report.drawing import Drawing
-from ebbflow.report.figures import COLOURS
-from ebbflow.report.numbers import seconds, share, times, whole
-from ebbflow.report.shell import FOOTER, document, script_json
-from ebbflow.report.wording import Scores, slo_text
+from ebbflow.report.palette import COLOURS
+from ebbflow.report.template import render
+from ebbflow.report.wording import Scores, counted, seconds, share, slo_text, times, whole
+from ebbflow.runs.leaderboard.ranking import (
+    APART,
+    COARSE,
+    RULE,
+    Means,
+    Standing,
+    leaderboard,
+    mean_scores,
+    sampling,
+)
+from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep, kept_slo
+from ebbflow.targets.simulator import Scenario
 
 SHOWN_AT_FIRST = 3
 """Strategies whose runs are drawn when the page opens; the others are one click away."""
@@ -36,12 +46,12 @@ class BoardRow:
     failed: int
     wins: int
     scores: Scores
-    past: bool = False
-    """Whether it is no strategy but a run that was; that is always drawn."""
+    recorded: bool = False
+    """Whether it is not a strategy but a recorded run, which is always drawn."""
     infeasible: int = 0
-    """Loads on which nobody can keep the SLO."""
+    """Loads on which no schedule keeps the SLO."""
     spread: Scores = field(default_factory=dict)
-    """Of some scores the standard deviation over the seeds, where there are several."""
+    """Standard deviation of some scores over the seeds, if there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,7 @@ class BoardCell:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoardRun:
-    """One run: how it did, and its picture, unless it failed."""
+    """One run: its result, and its curves unless it failed."""
 
     cell: BoardCell
     drawing: Drawing | None
@@ -74,17 +84,23 @@ class BoardScene:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoardLoad:
-    """A load: how strategies did on it, and their runs for every seed."""
+    """A load: the results of strategies on it, and their runs for every seed."""
 
     name: str
     first: str
-    """The strategy that was first on it."""
+    """The strategy that ranks first on it."""
     cells: Mapping[str, BoardCell]
     scenes: Sequence[BoardScene]
     sampled: str = ""
     """How finely, in words; empty for a shape."""
-    apart: bool = False
-    """Whether it is so coarse that the rank is not by it."""
+    coarse: bool = False
+    """Whether its samples are so coarse that it does not count for the rank."""
+
+    @property
+    def text(self) -> str:
+        """The load as an expression, and how finely it is sampled."""
+        text = self.scenes[0].text if self.scenes else self.name
+        return f"{text}, {self.sampled}" if self.sampled else text
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,9 +114,12 @@ class Board:
     slo: Slo
     rows: Sequence[BoardRow]
     loads: Sequence[BoardLoad]
-    apart: Sequence[BoardRow] = ()
-    """The same strategies, in the same order, on the loads that are told apart."""
+    coarse: Sequence[BoardRow] = ()
+    """The same strategies, in the same order, on coarse loads."""
     notes: Sequence[str] = ()
+
+
+# -- the page --------------------------------------------------------------------------------------
 
 
 def write_board(path: Path | str, board: Board) -> None:
@@ -110,23 +129,38 @@ def write_board(path: Path | str, board: Board) -> None:
 
 def board_page(board: Board) -> str:
     """The page as HTML text."""
-    looks = _looks(board.rows)
-    body = "\n".join(
-        (
-            _header(board),
-            _ranking(board, looks),
-            _matrix(board, looks),
-            _runs(board),
-            _notes(board.notes),
-            FOOTER,
-        )
+    styles = _styles(board.rows)
+    return render(
+        "board.html.j2",
+        title=board.title,
+        kept=board.rows[0].kept,
+        headline=headline(board.rows),
+        facts=board.facts,
+        columns=[{"name": name, "meaning": meaning, "kind": kind} for name, meaning, kind in _COLUMNS],
+        ranked=[_ranked(row, styles) for row in board.rows],
+        separated=_separated(board.rows),
+        coarse=[_ranked(row, styles) for row in board.coarse],
+        coarse_separated=_separated(board.coarse),
+        fine_loads=sum(not load.coarse for load in board.loads),
+        rule=board.rule,
+        slo=slo_text(board.slo),
+        loads=board.loads,
+        matrix=[
+            {
+                "strategy": row.strategy,
+                "colour": styles[row.strategy].colour,
+                "cells": [_matrix_cell(load, row.strategy) for load in board.loads],
+            }
+            for row in board.rows
+        ],
+        several_seeds=any(len(load.scenes) > 1 for load in board.loads),
+        notes=board.notes,
+        data={"ebbflow-data": _data(board, styles)},
     )
-    data = script_json(_data(board, looks))
-    return document(title=board.title, body=body, data={"ebbflow-data": data}, script=SCRIPT, style=STYLE)
 
 
 def headline(rows: Sequence[BoardRow]) -> str:
-    """Who came first, in one sentence.
+    """The winner in one sentence.
 
     >>> row = BoardRow(rank=1, strategy="hpa", kept=True, runs=3, kept_runs=3, failed=0, wins=1,
     ...                scores={"violation": 0.012, "cost_ratio": 1.21})
@@ -137,8 +171,10 @@ def headline(rows: Sequence[BoardRow]) -> str:
     late = share(first.scores.get("violation"))
     place = f" is first of {len(rows)}: it" if len(rows) > 1 else ""
     if not first.kept:
-        nobody = "none of them" if len(rows) > 1 else "it"
-        return f"{first.strategy}{place.removesuffix(': it')}, but {nobody} kept the SLO; {late} of its rows were late."
+        missed = "none of them" if len(rows) > 1 else "it"
+        if len(rows) == 1:
+            return f"{first.strategy} missed the SLO; {late} of its rows were late."
+        return f"{first.strategy} is first of {len(rows)}, but {missed} kept the SLO; {late} of its rows were late."
     ratio = first.scores.get("cost_ratio")
     cost = f"{times(ratio)} the cheapest schedule with hindsight"
     if ratio is None:
@@ -146,228 +182,279 @@ def headline(rows: Sequence[BoardRow]) -> str:
     return f"{first.strategy}{place} kept the SLO at {cost}; {late} of the rows were late."
 
 
-def _looks(rows: Sequence[BoardRow]) -> dict[str, tuple[str, str]]:
-    """Colour and dash of each strategy, in the order of the ranking."""
-    count = len(COLOURS)
-    dashes = ("solid", "dash", "dot", "dashdot")
+@dataclass(frozen=True, kw_only=True)
+class _Style:
+    colour: str
+    dash: str
+
+
+def _styles(rows: Sequence[BoardRow]) -> dict[str, _Style]:
+    """Colour and dash of each strategy, in order of the ranking."""
+    count, dashes = len(COLOURS), ("solid", "dash", "dot", "dashdot")
     return {
-        row.strategy: (COLOURS[index % count], dashes[index // count % len(dashes)])
+        row.strategy: _Style(colour=COLOURS[index % count], dash=dashes[index // count % len(dashes)])
         for index, row in enumerate(rows)
     }
-
-
-def _header(board: Board) -> str:
-    kept = "kept" if board.rows[0].kept else "missed"
-    facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in board.facts)
-    return (
-        f'<header><p class="eyebrow">{html.escape(board.title)}</p>'
-        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(headline(board.rows))}</h1>'
-        f'<p class="facts">{facts}</p></header>'
-    )
 
 
 _COLUMNS: tuple[tuple[str, str, str], ...] = (
     (
         "Node-seconds",
-        "Nodes held × seconds, from asking for each until it was gone. Mean over the runs; ± its standard "
+        "Nodes held × seconds, from the request for each until it was gone. Mean over the runs; ± standard "
         "deviation over the seeds.",
         "",
     ),
     ("× hindsight", "Node-seconds ÷ those of the cheapest schedule with hindsight that keeps the SLO.", ""),
-    ("Saved", "Node-seconds saved against holding the maximum throughout.", ""),
+    ("Saved", "Node-seconds saved compared with holding the maximum throughout.", ""),
     (
         "Late rows",
-        "Share of the rows that were later than the SLO allows, or lost. Mean over the runs; ± its standard deviation "
+        "Share of the rows that were later than the SLO allows, or lost. Mean over the runs; ± standard deviation "
         "over the seeds.",
         "",
     ),
     ("p50", "Half of the rows were processed within this time of their arrival.", "narrow"),
     ("p95", "95 % of the rows were processed within this time of their arrival.", "narrow"),
-    ("Worst", "The longest wait of a row; mean over the runs.", "narrow"),
+    ("Worst", "The longest latency of a row; mean over the runs.", "narrow"),
     ("Changes", "How often the layout was changed; mean over the runs.", ""),
-    ("Lost", "Rows that can never be processed any more; mean over the runs.", "narrow"),
-    ("SLO kept", "Runs in which few enough rows were late, of all runs.", ""),
-    ("First on", "Loads on which it was first by the same rule.", ""),
+    ("Lost", "Rows that can never be processed; mean over the runs.", "narrow"),
+    ("SLO kept", "Runs that kept the SLO, of all runs.", ""),
+    ("First on", "Loads on which it ranks first by the same rule.", ""),
     (
         "Infeasible",
-        "Loads on which no schedule within the limits keeps the SLO; × hindsight is against a best effort there.",
+        "Loads on which no schedule within the limits keeps the SLO; × hindsight compares with a best effort there.",
         "narrow",
     ),
 )
 
 
-def _ranking(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
-    ranked, apart = _table(board.rows, looks), ""
-    if board.apart:
-        ranked = f"<h3>{_FINE}</h3>{ranked}"
-        apart = f"<h3>{_COARSE}</h3>{_table(board.apart, looks)}"
-    return (
-        f"<section><h2>Ranking</h2>{ranked}"
-        f'<p class="hint">{html.escape(board.rule)} SLO: freshness {html.escape(slo_text(board.slo))}.</p>'
-        f'{apart}<div class="chart" id="costs"></div></section>'
-    )
+def _separated(rows: Sequence[BoardRow]) -> int:
+    """Index of the first row that missed the SLO, if those that kept it all come before; else −1.
+
+    On coarse loads, which do not count for the rank, rows that kept it may come anywhere.
+    """
+    if not all(row.kept or not after.kept for row, after in itertools.pairwise(rows)):
+        return -1
+    return next((index for index, row in enumerate(rows) if not row.kept and row.rank > 1), -1)
 
 
-_FINE = "On loads with a sample a minute or more often, which the rank is by"
-_COARSE = "On coarser loads, told apart: flat between samples, then a jump that nobody could see"
-
-
-def _table(rows: Sequence[BoardRow], looks: Mapping[str, tuple[str, str]]) -> str:
-    heads = "".join(
-        f'<th scope="col" class="{kind}"><abbr title="{html.escape(meaning)}">{name}</abbr></th>'
-        for name, meaning, kind in _COLUMNS
-    )
-    in_order = all(row.kept or not after.kept for row, after in itertools.pairwise(rows))
-    body, missed = "", not in_order  # of loads that the rank is not by, who kept it may come anywhere
-    for row in rows:
-        if not row.kept and not missed and row.rank > 1:
-            missed = True
-            body += f'<tr class="rule"><th colspan="{len(_COLUMNS) + 2}">did not keep the SLO</th></tr>'
-        body += _ranked(row, looks[row.strategy])
-    return (
-        '<div class="scroll"><table class="board"><thead><tr><th>#</th>'
-        f'<th scope="col">Strategy</th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _ranked(row: BoardRow, look: tuple[str, str]) -> str:
+def _ranked(row: BoardRow, styles: Mapping[str, _Style]) -> dict[str, Any]:
     scores = row.scores
     kept = f"{row.kept_runs} of {row.runs}" + (f", {row.failed} failed" if row.failed else "")
     lost = scores.get("rows_lost")
     cells = (
         (whole(scores.get("node_seconds")), "strong", _spread(whole, row, "node_seconds")),
-        (times(scores.get("cost_ratio")), ""),
-        (share(scores.get("nodes_saved")), ""),
+        (times(scores.get("cost_ratio")), "", ""),
+        (share(scores.get("nodes_saved")), "", ""),
         (share(scores.get("violation")), "" if row.kept else "bad", _spread(share, row, "violation")),
-        (seconds(scores.get("latency_p50_s")), "narrow"),
-        (seconds(scores.get("latency_p95_s")), "narrow"),
-        (seconds(scores.get("latency_max_s")), "narrow"),
-        (whole(scores.get("reconfigurations")), ""),
-        (whole(lost), "narrow bad" if lost else "narrow"),
-        (kept, "bad" if row.failed else ""),
-        (str(row.wins) if row.wins else "–", ""),
-        (str(row.infeasible) if row.infeasible else "–", "narrow"),
+        (seconds(scores.get("latency_p50_s")), "narrow", ""),
+        (seconds(scores.get("latency_p95_s")), "narrow", ""),
+        (seconds(scores.get("latency_max_s")), "narrow", ""),
+        (whole(scores.get("reconfigurations")), "", ""),
+        (whole(lost), "narrow bad" if lost else "narrow", ""),
+        (kept, "bad" if row.failed else "", ""),
+        (str(row.wins) if row.wins else "–", "", ""),
+        (str(row.infeasible) if row.infeasible else "–", "narrow", ""),
     )
-    written = "".join(
-        f'<td class="{kind}">{html.escape(text)}{"".join(more)}</td>' for text, kind, *more in cells
-    )
-    name = f'<i class="dot" style="background:{look[0]}"></i>{html.escape(row.strategy)}'
-    return f'<tr class="{"kept" if row.kept else "late"}"><td>{row.rank}</td><th scope="row">{name}</th>{written}</tr>'
+    return {
+        "rank": row.rank,
+        "strategy": row.strategy,
+        "kept": row.kept,
+        "colour": styles[row.strategy].colour,
+        "cells": [{"text": text, "kind": kind, "spread": spread} for text, kind, spread in cells],
+    }
 
 
-def _spread(written: Callable[[float | None], str], row: BoardRow, score: str) -> str:
-    """Beside a mean over several seeds."""
+def _spread(write: Callable[[float | None], str], row: BoardRow, score: str) -> str:
     value = row.spread.get(score)
-    return "" if value is None else f" <small>± {html.escape(written(value))}</small>"
+    return "" if value is None else write(value)
 
 
-def _matrix(board: Board, looks: Mapping[str, tuple[str, str]]) -> str:
-    """Cost against hindsight, strategy by load; where the SLO was missed, how late instead."""
-    if len(board.loads) < 2:
-        return ""
-    heads = "".join(
-        f'<th scope="col"><button type="button" data-load="{index}" title="{html.escape(_told(load))}">'
-        f"{html.escape(load.name)}</button></th>"
-        for index, load in enumerate(board.loads)
-    )
-    fine = sum(not load.apart for load in board.loads)
-    over = ""
-    if board.apart:
-        coarse = len(board.loads) - fine
-        over = f'<tr class="over"><th></th><th colspan="{fine}">ranked</th><th colspan="{coarse}">apart</th></tr>'
-    body = ""
-    for row in board.rows:
-        cells = "".join(_cell(load, row.strategy) for load in board.loads)
-        name = f'<i class="dot" style="background:{looks[row.strategy][0]}"></i>{html.escape(row.strategy)}'
-        body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
-    return (
-        '<section><h2>By load</h2><div class="scroll"><table class="matrix">'
-        f"<thead>{over}<tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
-        '<p class="hint">Cost against hindsight, mean over the seeds; bold is first on that load. Red: the SLO was '
-        "missed, with the share of late rows. Click a load to look at its runs.</p></section>"
-    )
-
-
-def _told(load: BoardLoad) -> str:
-    text = load.scenes[0].text if load.scenes else load.name
-    return f"{text}, {load.sampled}" if load.sampled else text
-
-
-def _cell(load: BoardLoad, strategy: str) -> str:
+def _matrix_cell(load: BoardLoad, strategy: str) -> dict[str, str]:
+    """Cost against hindsight, and the share of late rows if the SLO was missed."""
     cell = load.cells.get(strategy)
     if cell is None:
-        return '<td class="bad">failed</td>'
-    late = "" if cell.kept else f"<small>{html.escape(share(cell.violation))} late</small>"
-    kind = "first" if strategy == load.first else "" if cell.kept else "bad"
-    title = f"{whole(cell.node_seconds)} node-seconds, {share(cell.violation)} late"
-    return f'<td class="{kind}" title="{html.escape(title)}">{html.escape(times(cell.cost_ratio))}{late}</td>'
+        return {"kind": "bad", "text": "failed", "title": "", "late": ""}
+    return {
+        "kind": "first" if strategy == load.first else "" if cell.kept else "bad",
+        "text": times(cell.cost_ratio),
+        "title": f"{whole(cell.node_seconds)} node-seconds, {share(cell.violation)} late",
+        "late": "" if cell.kept else share(cell.violation),
+    }
 
 
-def _runs(board: Board) -> str:
-    options = "".join(
-        f'<option value="{index}">{html.escape(load.name)}</option>' for index, load in enumerate(board.loads)
-    )
-    hidden = " hidden" if len(board.loads) < 2 else ""
-    alone = " hidden" if all(len(load.scenes) < 2 for load in board.loads) else ""
-    return (
-        '<section id="runs"><div class="tools"><h2>Runs</h2>'
-        f'<label{hidden}>load <select id="load">{options}</select></label>'
-        f'<label{alone}>seed <select id="seed"></select></label></div>'
-        '<p class="hint" id="load-text"></p><div id="chips" class="chips"></div>'
-        '<div class="chart" id="timeline"></div>'
-        '<p class="hint">Drag to zoom, double-click to zoom out. The reasons of the ▲▼ decisions show when the '
-        "pointer is over them; of a run with very many the largest are drawn, and how many that leaves out is told "
-        "below. Dashed grey: the nodes that hindsight would hold.</p></section>"
-        '<section><div class="tools"><h2>Decisions</h2><label>of <select id="whose"></select></label></div>'
-        '<p class="hint" id="acts-told"></p><div class="scroll"><table class="ledger"><thead><tr>'
-        "<th>Time</th><th>Nodes</th><th>Why</th><th>Bound by</th><th>Expected → achieved</th></tr></thead>"
-        '<tbody id="acts"></tbody></table></div></section>'
-    )
-
-
-def _notes(notes: Sequence[str]) -> str:
-    if not notes:
-        return ""
-    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>'
-
-
-def _data(board: Board, looks: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _data(board: Board, styles: Mapping[str, _Style]) -> dict[str, Any]:
     return {
         "title": board.title,
         "slo": {"freshness": board.slo.freshness_s, "quantile": board.slo.quantile},
         "strategies": [
             {
                 "name": row.strategy,
-                "colour": looks[row.strategy][0],
-                "dash": looks[row.strategy][1],
-                "shown": row.rank <= SHOWN_AT_FIRST or row.past,
+                "colour": styles[row.strategy].colour,
+                "dash": styles[row.strategy].dash,
+                "shown": row.rank <= SHOWN_AT_FIRST or row.recorded,
                 "kept": row.kept,
                 "scores": dict(row.scores),
             }
             for row in board.rows
         ],
-        "loads": [_load_data(load) for load in board.loads],
-    }
-
-
-def _load_data(load: BoardLoad) -> dict[str, Any]:
-    return {
-        "name": load.name,
-        "sampled": load.sampled,
-        "seeds": [_scene_data(scene) for scene in load.scenes],
+        "loads": [
+            {
+                "name": load.name,
+                "sampled": load.sampled,
+                "seeds": [_scene_data(scene) for scene in load.scenes],
+            }
+            for load in board.loads
+        ],
     }
 
 
 def _scene_data(scene: BoardScene) -> dict[str, Any]:
     drawn = {name: (run, run.drawing) for name, run in scene.runs.items() if run.drawing is not None}
-    around = next((drawing.surroundings() for _, drawing in drawn.values()), {})
-    runs = {name: {"told": _run_told(run), **drawing.curves()} for name, (run, drawing) in drawn.items()}
-    return {"seed": scene.seed, "text": scene.text, **around, "runs": runs}
+    shared = next((drawing.shared_curves() for _, drawing in drawn.values()), {})
+    runs = {
+        name: {"summary": _summary(run.cell), **drawing.curves()} for name, (run, drawing) in drawn.items()
+    }
+    return {"seed": scene.seed, "text": scene.text, **shared, "runs": runs}
 
 
-def _run_told(run: BoardRun) -> str:
-    """A run in a few characters, beside its name."""
-    cell = run.cell
+def _summary(cell: BoardCell) -> str:
     cost = times(cell.cost_ratio) if cell.cost_ratio is not None else f"{whole(cell.node_seconds)} node-s"
     return f"{cost}, {share(cell.violation)} late"
+
+
+# -- from a sweep ----------------------------------------------------------------------------------
+
+
+def sweep_board(
+    done: Sweep,
+    scenes: Sequence[Scene],
+    *,
+    title: str,
+    facts: Sequence[str],
+    notes: Sequence[str],
+    load_text: Callable[[Scene], str],
+) -> Board:
+    """The board of a sweep. ``load_text`` writes the load of a scene."""
+    slo = scenes[0].scenario.slo
+    standings = leaderboard(done, quantile=slo.quantile)
+    coarse = any(row.apart is not None for row in standings)
+    recorded = {name for scene in scenes for name in scene.runs(())}
+    by_load: dict[str, list[Scene]] = {}
+    for scene in sorted(scenes, key=lambda scene: sampling(scene.step_s) == COARSE):  # ranked loads first
+        by_load.setdefault(scene.load, []).append(scene)
+    loads = [_board_load(done, mine, load_text, slo.quantile, coarse=coarse) for mine in by_load.values()]
+    failed = [f"Failed: {failure}." for failure in done.failures]
+    return Board(
+        title=title,
+        facts=facts,
+        rule=f"{RULE} {APART}" if coarse else RULE,
+        slo=slo,
+        rows=[_board_row(row, row.judged, recorded) for row in standings],
+        coarse=[_board_row(row, row.apart, recorded) for row in standings if row.apart is not None],
+        loads=loads,
+        notes=[*notes, *_scenario_notes(scenes[0].scenario), *_infeasible(done), *_left_out(done), *failed],
+    )
+
+
+def _board_row(row: Standing, means: Means, recorded: Set[str]) -> BoardRow:
+    return BoardRow(
+        rank=row.rank,
+        strategy=row.strategy,
+        kept=means.kept,
+        runs=means.runs,
+        kept_runs=means.kept_runs,
+        failed=row.failed,
+        wins=means.wins,
+        infeasible=means.infeasible,
+        scores=means.scores,
+        recorded=row.strategy in recorded,
+        spread=means.spread,
+    )
+
+
+def _scenario_notes(made: Scenario) -> list[str]:
+    """Notes on a scenario that is not one pipeline on one cluster without faults."""
+    notes = []
+    if made.others:
+        mine, others = made.engine.pipeline.name, [tenant.engine.pipeline.name for tenant in made.others]
+        notes.append(
+            f"{mine} shares its nodes with {', '.join(others)}: scores cover the rows of all of them; the charts show "
+            f"load, backlog and freshness of {mine}."
+        )
+    if made.clusters:
+        notes.append(f"Node counts cover all clusters: main, {', '.join(made.clusters)}.")
+    if not made.is_single:
+        notes.append(
+            "There is no schedule with hindsight here: it exists for one pipeline on one cluster only."
+        )
+    if made.faults:
+        notes.append(
+            f"The runs contain {counted(len(made.faults), 'fault')}; the schedule with hindsight has none."
+        )
+    return notes
+
+
+def _infeasible(done: Sweep) -> list[str]:
+    loads = list(dict.fromkeys(result.load for result in done.results if result.oracle_feasible is False))
+    if not loads:
+        return []
+    return [
+        f"No schedule within the limits keeps the SLO on {', '.join(loads)}: "
+        "× hindsight compares with a best effort there."
+    ]
+
+
+def _left_out(done: Sweep) -> list[str]:
+    """How many decisions a page with many runs leaves out."""
+    drawings = [result.drawing for result in done.results if isinstance(result.drawing, Drawing)]
+    thinned = [drawing for drawing in drawings if drawing.acts_left_out]
+    if not thinned:
+        return []
+    kept, left = len(thinned[0].acts), sum(drawing.acts_left_out for drawing in thinned)
+    return [
+        f"{len(thinned)} of the {len(drawings)} runs show only their {kept} largest changes; {whole(left)} smaller "
+        "ones are left out of charts and tables. Scores cover all."
+    ]
+
+
+def _board_load(
+    done: Sweep, scenes: Sequence[Scene], load_text: Callable[[Scene], str], quantile: float, *, coarse: bool
+) -> BoardLoad:
+    name, step_s = scenes[0].load, scenes[0].step_s
+    results = [result for result in done.results if result.load == name]
+    failures = tuple(failure for failure in done.failures if failure.load == name)
+    order = leaderboard(Sweep(results=tuple(results), failures=failures), quantile=quantile)
+    by_strategy: dict[str, list[Result]] = {}
+    for result in results:
+        by_strategy.setdefault(result.strategy, []).append(result)
+    return BoardLoad(
+        name=name,
+        first=order[0].strategy if order else "",
+        cells={strategy: _cell(mine, quantile) for strategy, mine in by_strategy.items()},
+        scenes=[_board_scene(results, scene, load_text(scene), quantile) for scene in scenes if scene.drawn],
+        sampled=f"a sample every {format_duration(step_s)}" if step_s else "",
+        coarse=coarse and sampling(step_s) == COARSE,
+    )
+
+
+def _board_scene(results: Sequence[Result], scene: Scene, text: str, quantile: float) -> BoardScene:
+    seed = scene.scenario.seed
+    runs = {
+        result.strategy: BoardRun(
+            cell=_cell([result], quantile),
+            drawing=result.drawing if isinstance(result.drawing, Drawing) else None,
+        )
+        for result in results
+        if result.seed == seed
+    }
+    return BoardScene(seed=seed, text=text, runs=runs)
+
+
+def _cell(results: Sequence[Result], quantile: float) -> BoardCell:
+    scores = mean_scores(results)
+    return BoardCell(
+        cost_ratio=scores["cost_ratio"],
+        node_seconds=scores["node_seconds"],
+        violation=scores["violation"],
+        kept=kept_slo(scores["violation"], quantile),
+    )

@@ -1,6 +1,6 @@
-"""A run as little as a picture of it needs: a day in some ten kilobytes, so that a page can hold a hundred.
+"""A run thinned out to what a chart shows: about ten kilobytes for a day, so that a page can hold a hundred.
 
-Made where the run was (in a worker of a sweep, maybe on another machine), so it needs numpy and nothing else.
+Made where the run was simulated, possibly on another machine, so it needs numpy and nothing else.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ebbflow.report import series
 from ebbflow.report.wording import bound_by, change, effect
 
 FULL_RUNS = 120
-"""Runs that a page holds in full detail; of more, each is drawn with less."""
+"""Runs that a page holds in full detail; with more runs, each gets less."""
 MOST_RUNS = 1_500
-"""Runs that a page holds at all."""
+"""The most runs that a page can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """How much is kept of a run."""
+    """How much of a run is kept."""
 
     points: int = 300
-    """Of backlog and freshness, the highest of each stretch."""
+    """Points of backlog and freshness: the highest of each interval."""
     steps: int = 500
-    """Of the nodes, the highest of each stretch."""
+    """Points of the node curves: the highest of each interval."""
     acts: int = 120
-    """Of a run with more acts the largest changes are kept."""
+    """Acts; the largest changes of a run that has more."""
 
     @classmethod
     def of_each(cls, runs: int) -> Detail:
-        """What each of so many runs on one page may have, so that the page stays below some 15 MB.
+        """The detail of each run if a page has so many, so that the page stays below about 15 MB.
 
         >>> Detail.of_each(100) == Detail(), Detail.of_each(360)
         (True, Detail(points=100, steps=166, acts=40))
@@ -53,7 +53,7 @@ FULL = Detail()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Act:
-    """A decision that changed something, in words."""
+    """A decision that changed the layout, in words."""
 
     time_s: float
     nodes: int
@@ -74,9 +74,9 @@ class Drawing:
     held: Curve
     working: Curve
     hindsight: Curve | None
-    """Nodes that the cheapest schedule with hindsight holds; as steps, as those before. None where it is not known."""
+    """Nodes that the cheapest schedule with hindsight holds, as steps; None if unknown."""
     capacity_rows_per_s: Floats
-    """The best rate of 0, 1, 2 … nodes."""
+    """The highest rate of 0, 1, 2 … nodes."""
     backlog: Curve
     freshness: Curve
     acts: tuple[Act, ...]
@@ -84,11 +84,11 @@ class Drawing:
 
     @property
     def acts_left_out(self) -> int:
-        """Changes that are not in it."""
+        """Acts that were left out."""
         return self.acts_in_all - len(self.acts)
 
     def curves(self) -> dict[str, Any]:
-        """What is drawn of this run alone, as plain numbers: curves are a list of times and one of values."""
+        """The curves of this run as plain numbers: a list of times and a list of values each."""
         digits = 0 if self.span_s > 3600 else 1
         return {
             "held": _lists(self.held, digits, 2),
@@ -102,8 +102,8 @@ class Drawing:
             "actsInAll": self.acts_in_all,
         }
 
-    def surroundings(self) -> dict[str, Any]:
-        """What is the same for every strategy on the same load."""
+    def shared_curves(self) -> dict[str, Any]:
+        """The curves that are the same for every strategy on the same load."""
         digits = 0 if self.span_s > 3600 else 1
         return {
             "span": self.span_s,
@@ -114,7 +114,7 @@ class Drawing:
 
 
 def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve | None, *, detail: Detail = FULL) -> Drawing:
-    """Thin a run out. ``hindsight``: the nodes of the cheapest schedule, in the run's own time."""
+    """Thin out a run. ``hindsight`` are the nodes of the cheapest schedule, in the time of the run."""
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
     largest = sorted(acts, key=lambda entry: -abs(_growth(entry)))[: detail.acts]
     return Drawing(
@@ -149,7 +149,7 @@ def _growth(entry: LedgerEntry) -> int:
 
 
 def _steps(run: Run, curve: Curve, most: int) -> Curve:
-    """A step curve within the run: exact while its changes are few, else the highest of each stretch of time."""
+    """A step curve within the run: exact if it has few changes, else the highest value of each interval."""
     if not len(curve):
         return curve
     inside = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
@@ -169,5 +169,5 @@ def _lists(curve: Curve, time_digits: int, digits: int) -> list[list[float]]:
 
 
 def _plain(values: Floats, digits: int) -> list[float]:
-    """Rounded, and whole numbers without a point: half the file."""
+    """Rounded, whole numbers without a decimal point: half the size."""
     return [int(v) if v == int(v) else v for v in np.round(values, digits).tolist()]

@@ -1,7 +1,6 @@
-"""Figures of runs: everything over one time axis, and bars that compare what runs cost and brought.
+"""Plotly figures of runs: the timeline, and bars that compare cost and latency.
 
-Colours are those of Okabe and Ito, which people with any
-kind of colour vision tell apart. The figures have no background of their own, so that a page can be dark.
+Colours are in ``static/colors.css``. Figures have no background of their own, so that a page can be dark.
 """
 
 from __future__ import annotations
@@ -17,15 +16,30 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.run import Run
 from ebbflow.report import series
-from ebbflow.report.numbers import clock, seconds, whole
-from ebbflow.report.wording import Scores, bound_by, change, effect, inputs, labels
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Of the first run, the second, and so on; then again from the start, with dashed lines."""
-INK, MUTED, FAINT = "#1f2328", "#7a828e", "rgba(128,136,148,0.22)"
-LOAD_GREY = "rgba(128,136,148,0.28)"
-SLO_RED = "#C4372E"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+from ebbflow.report.palette import (
+    AREA,
+    COLOURS,
+    FONT,
+    GRID,
+    INK,
+    MARKER_EDGE,
+    MUTED,
+    SLO,
+    SPIKE,
+    TRANSPARENT,
+    tint,
+)
+from ebbflow.report.wording import (
+    Scores,
+    bound_by,
+    change,
+    clock,
+    effect,
+    inputs,
+    labels,
+    seconds,
+    whole,
+)
 
 _LOAD, _NODES, _BACKLOG, _FRESHNESS = "y", "y2", "y3", "y4"
 _DOMAINS = {_LOAD: (0.795, 0.97), _NODES: (0.53, 0.725), _BACKLOG: (0.295, 0.46), _FRESHNESS: (0.0, 0.225)}
@@ -39,26 +53,35 @@ _BARE_AXIS = {"showgrid": False, "zeroline": False, "showticklabels": False, "fi
 
 
 def timeline(runs: Sequence[Run]) -> Any:
-    """Load, nodes, backlog and freshness of one or several runs, as panels over one time axis.
+    """Load, nodes, backlog and freshness of one or several runs, in panels over one time axis.
 
     Returns a ``plotly.graph_objects.Figure``. A click on a run in the legend hides it in all panels.
     """
     graph = _graph_objects()
     figure = graph.Figure()
+    unit_s, suffix = _time_unit(runs)
     if runs:
-        _add_load(figure, graph, runs)
+        _add_load(figure, graph, runs, unit_s)
     alone = len(runs) == 1
     for index, (run, label) in enumerate(zip(runs, labels(runs), strict=True)):
-        _add_run(_Group(figure, graph, index=index, label=_plain_name(label), alone=alone), run)
+        _add_run(
+            _Group(figure, graph, index=index, label=_plain_name(label), alone=alone, unit_s=unit_s), run
+        )
     _add_limits(figure, runs)
-    _lay_out(figure, runs)
+    _lay_out(figure, runs, unit_s, suffix)
     return figure
 
 
-def comparison(runs: Sequence[Run], scores: Sequence[Scores]) -> Any:
-    """Bars: what each run cost (executor-seconds) beside how late its rows were (p95), with the SLO.
+def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
+    """Seconds of the unit of the time axis, and its suffix."""
+    span_s = max((run.ended_s - run.started_s for run in runs), default=0.0)
+    return (3600.0, " h") if span_s > 10_800 else (60.0, " min") if span_s > 600 else (1.0, " s")
 
-    Returns a ``plotly.graph_objects.Figure``. A value that is not known has no bar.
+
+def comparison(runs: Sequence[Run], scores: Sequence[Scores]) -> Any:
+    """Bars of the cost of each run (executor-seconds) and its latency (p95), with the SLO.
+
+    Returns a ``plotly.graph_objects.Figure``. An unknown value has no bar.
     """
     graph = _graph_objects()
     figure = graph.Figure()
@@ -96,11 +119,11 @@ def comparison(runs: Sequence[Run], scores: Sequence[Scores]) -> Any:
     for slo_s in sorted({run.slo.freshness_s for run in runs}):
         figure.add_shape(
             type="line", xref="x2", yref="y2 domain", x0=slo_s, x1=slo_s, y0=0, y1=1, name="slo",
-            line={"color": SLO_RED, "width": 1.3, "dash": "dash"},
+            line={"color": SLO, "width": 1.3, "dash": "dash"},
         )  # fmt: skip
         figure.add_annotation(
             xref="x2", yref="y2 domain", x=slo_s, y=0, yanchor="top", showarrow=False,
-            text=f"SLO {seconds(slo_s)}", font={"size": 11.5, "color": SLO_RED},
+            text=f"SLO {seconds(slo_s)}", font={"size": 11.5, "color": SLO},
         )  # fmt: skip
     figure.update_layout(
         **_base_layout(), height=120 + 92 * max(len(runs), 1), margin={"l": 4, "r": 4, "t": 4, "b": 4},
@@ -109,16 +132,8 @@ def comparison(runs: Sequence[Run], scores: Sequence[Scores]) -> Any:
     return figure
 
 
-def plotly_js() -> str:
-    """The library that draws the figures in a page, as source text: about 5 MB."""
-    _graph_objects()
-    import plotly.offline
-
-    return str(plotly.offline.get_plotlyjs())
-
-
 def _graph_objects() -> Any:
-    """Loaded when a picture is drawn: it takes a second that other commands need not wait for."""
+    """Imported when a figure is drawn: it takes a second."""
     import plotly.graph_objects
 
     return plotly.graph_objects
@@ -127,18 +142,20 @@ def _graph_objects() -> Any:
 class _Group:
     """The traces of one run: one colour, one entry in the legend."""
 
-    def __init__(self, figure: Any, graph: Any, *, index: int, label: str, alone: bool) -> None:
+    def __init__(
+        self, figure: Any, graph: Any, *, index: int, label: str, alone: bool, unit_s: float
+    ) -> None:
         self._figure, self._graph = figure, graph
-        self._key, self._label, self.alone = f"run{index}", label, alone
+        self._key, self._label, self.alone, self.unit_s = f"run{index}", label, alone, unit_s
         self.colour = COLOURS[index % len(COLOURS)]
         self._dash = "solid" if index < len(COLOURS) else "dash"
 
     def add(self, panel: str, curve: Curve, hover: str, **options: Any) -> None:
-        """A line of the run in a panel; ``hover`` says what y is, or is empty where nothing is to be said."""
+        """Add a line of the run to a panel; ``hover`` describes y, or is empty for no hover text."""
         prefix = "" if self.alone else f"{self._label} · "
         line = {"color": self.colour, "width": 1.8, "dash": self._dash, **options.pop("line", {})}
         self.add_raw(
-            panel, x=_rounded(curve.times_s), y=_rounded(curve.values), mode="lines", line=line,
+            panel, x=_rounded(curve.times_s / self.unit_s), y=_rounded(curve.values), mode="lines", line=line,
             hovertemplate=f"{prefix}{hover}<extra></extra>" if hover else None,
             hoverinfo=None if hover else "skip", **options,
         )  # fmt: skip
@@ -156,17 +173,17 @@ class _Group:
         )
 
 
-def _add_load(figure: Any, graph: Any, runs: Sequence[Run]) -> None:
-    """The load as a grey area if all runs had the same, else one area per run."""
+def _add_load(figure: Any, graph: Any, runs: Sequence[Run], unit_s: float) -> None:
+    """The load as a grey area if it is the same for all runs, else one area per run."""
     loads = [series.arrival_rate(run) for run in runs]
     same = all(_alike(loads[0], load) for load in loads[1:])
     for index, load in enumerate(loads[:1] if same else loads):
         whose = "" if same else f"{_plain_name(labels(runs)[index])} · "
         figure.add_trace(
             graph.Scatter(
-                x=_rounded(load.times_s), y=_rounded(load.values), xaxis="x", yaxis=_LOAD, mode="lines",
+                x=_rounded(load.times_s / unit_s), y=_rounded(load.values), xaxis="x", yaxis=_LOAD, mode="lines",
                 line={"width": 0}, fill="tozeroy", name="load",
-                fillcolor=LOAD_GREY if same else _tint(COLOURS[index % len(COLOURS)], 0.14),
+                fillcolor=AREA if same else tint(COLOURS[index % len(COLOURS)], 0.14),
                 legendgroup="load" if same else f"run{index}", showlegend=same,
                 hovertemplate=f"{whose}arriving %{{y:,.0f}} rows/s<extra></extra>",
             )
@@ -186,8 +203,8 @@ def _add_run(group: _Group, run: Run) -> None:
     held = series.nodes_held(run)
     if group.alone:
         line = {"shape": "hv", "width": 0}
-        group.add(_NODES, held, "held %{y:d}", fill="tozeroy", fillcolor=_tint(group.colour, 0.18), line=line)
-    else:  # areas over each other make mud
+        group.add(_NODES, held, "held %{y:d}", fill="tozeroy", fillcolor=tint(group.colour, 0.18), line=line)
+    else:  # overlapping areas are unreadable
         group.add(_NODES, held, "held %{y:d}", line={"shape": "hv", "width": 1.1, "dash": "dot"})
     group.add(_NODES, series.nodes_working(run), "working %{y:d}", line={"shape": "hv", "width": 2})
     _add_decisions(group, run)
@@ -197,8 +214,8 @@ def _add_run(group: _Group, run: Run) -> None:
     if np.any(latency.values > run.slo.freshness_s):
         flat = Curve(late.times_s, np.full_like(late.values, run.slo.freshness_s))
         group.add(_FRESHNESS, flat, "", line={"width": 0})
-        tint = "rgba(213,94,0,0.30)" if group.alone else _tint(group.colour, 0.25)
-        group.add(_FRESHNESS, late, "", line={"width": 0}, fill="tonexty", fillcolor=tint)
+        late_fill = tint(COLOURS[1], 0.3) if group.alone else tint(group.colour, 0.25)
+        group.add(_FRESHNESS, late, "", line={"width": 0}, fill="tonexty", fillcolor=late_fill)
     group.add(_FRESHNESS, latency, "oldest row %{y:,.1f} s", line={"width": 1.8})
 
 
@@ -207,11 +224,11 @@ def _add_decisions(group: _Group, run: Run) -> None:
     if not acts:
         return
     group.add_raw(
-        _NODES, mode="markers", x=[round(entry.time_s - run.started_s, 3) for entry in acts],
+        _NODES, mode="markers", x=[round((entry.time_s - run.started_s) / group.unit_s, 3) for entry in acts],
         y=[sum(entry.decision.wanted.nodes.values()) for entry in acts],
         marker={
             "symbol": [_symbol(entry) for entry in acts], "size": 11, "color": group.colour,
-            "line": {"color": "#ffffff", "width": 1.2},
+            "line": {"color": MARKER_EDGE, "width": 1.2},
         },
         text=[decision_text(entry, run.started_s) for entry in acts], hovertemplate="%{text}<extra></extra>",
         cliponaxis=False,
@@ -224,7 +241,7 @@ def _symbol(entry: LedgerEntry) -> str:
 
 
 def decision_text(entry: LedgerEntry, started_s: float) -> str:
-    """A decision in the few lines of a hover: what, why, from what, bound by what, and what it brought."""
+    """A decision as hover text: the change, reason, inputs, constraints and effect."""
     decision = entry.decision
     lines = [f"<b>{clock(entry.time_s - started_s)}  {_escaped(change(entry.before, decision.wanted))}</b>"]
     lines += [_escaped(line) for line in textwrap.wrap(decision.reason, 64)]
@@ -242,7 +259,7 @@ def decision_text(entry: LedgerEntry, started_s: float) -> str:
 
 
 def _plain_name(label: str) -> str:
-    """A name in which plotly finds no markup and no placeholder."""
+    """A name without markup or placeholders for Plotly."""
     return _escaped(label).replace("%{", "% {")
 
 
@@ -250,20 +267,15 @@ def _escaped(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _tint(colour: str, opacity: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity:g})"
-
-
 def _add_limits(figure: Any, runs: Sequence[Run]) -> None:
-    """The node limits as faint lines, the SLO as a dashed one, each named in the right margin."""
+    """The node limits as faint lines and the SLO as a dashed one, labelled in the right margin."""
     faint = {"color": MUTED, "width": 0.8, "dash": "dot"}
     for nodes in sorted({run.limits.min_nodes for run in runs}):
         _add_level(figure, _NODES, nodes, "limit", faint, f"min {nodes}")
     for nodes in sorted({run.limits.max_nodes for run in runs}):
         _add_level(figure, _NODES, nodes, "limit", faint, f"max {nodes}")
     for slo_s in sorted({run.slo.freshness_s for run in runs}):
-        line = {"color": SLO_RED, "width": 1.3, "dash": "dash"}
+        line = {"color": SLO, "width": 1.3, "dash": "dash"}
         _add_level(figure, _FRESHNESS, slo_s, "slo", line, f"SLO {seconds(slo_s)}")
 
 
@@ -278,7 +290,7 @@ def _add_level(figure: Any, panel: str, value: float, name: str, line: dict[str,
     )  # fmt: skip
 
 
-def _lay_out(figure: Any, runs: Sequence[Run]) -> None:
+def _lay_out(figure: Any, runs: Sequence[Run], unit_s: float, suffix: str) -> None:
     span_s = max((run.ended_s - run.started_s for run in runs), default=1.0)
     most_nodes = max((run.limits.max_nodes for run in runs), default=1)
     ranges: dict[str, dict[str, object]] = {
@@ -290,16 +302,16 @@ def _lay_out(figure: Any, runs: Sequence[Run]) -> None:
     for panel, domain in _DOMAINS.items():
         figure.update_layout({
             f"yaxis{panel[1:]}": {
-                "domain": domain, "anchor": "x", "showgrid": True, "gridcolor": FAINT, "zeroline": False,
+                "domain": domain, "anchor": "x", "showgrid": True, "gridcolor": GRID, "zeroline": False,
                 "nticks": 4, "separatethousands": True, "exponentformat": "none",
                 "tickfont": {"size": 11.5}, "fixedrange": True, **ranges[panel],
             }
         })  # fmt: skip
-        name, explanation = _TITLES[panel]
-        explanation = explanation.format(held="area" if len(runs) == 1 else "dotted")
+        name, subtitle = _TITLES[panel]
+        subtitle = subtitle.format(held="area" if len(runs) == 1 else "dotted")
         figure.add_annotation(
             xref="paper", x=0, xanchor="left", yref="paper", y=domain[1], yanchor="bottom", yshift=5,
-            showarrow=False, text=f"<b>{name}</b>  <span style='color:{MUTED}'>{explanation}</span>",
+            showarrow=False, text=f"<b>{name}</b>  <span style='color:{MUTED}'>{subtitle}</span>",
             font={"size": 13},
         )  # fmt: skip
     figure.update_layout(
@@ -308,20 +320,20 @@ def _lay_out(figure: Any, runs: Sequence[Run]) -> None:
         legend={
             "orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom",
             "groupclick": "togglegroup", "traceorder": "grouped", "font": {"size": 13},
-            "bgcolor": "rgba(0,0,0,0)",
+            "bgcolor": TRANSPARENT,
         },
         xaxis={
-            "anchor": _FRESHNESS, "range": [0, max(span_s, 1e-3)], "showgrid": True, "gridcolor": FAINT,
+            "anchor": _FRESHNESS, "range": [0, max(span_s / unit_s, 1e-3)], "showgrid": True, "gridcolor": GRID,
             "zeroline": False, "title": {"text": "time since start", "font": {"size": 12, "color": MUTED}},
             "showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "solid",
-            "spikecolor": "rgba(128,136,148,0.7)", "spikesnap": "cursor", "hoverformat": ",.0f",
-            "ticksuffix": " s", "ticklabelstandoff": 4, "tickfont": {"size": 11.5},
+            "spikecolor": SPIKE, "spikesnap": "cursor", "hoverformat": ",.0f" if unit_s == 1.0 else ",.2f",
+            "ticksuffix": suffix, "ticklabelstandoff": 4, "tickfont": {"size": 11.5},
         },
     )  # fmt: skip
 
 
 def _highest_freshness_s(runs: Sequence[Run]) -> float:
-    """The SLO has to be seen, with room for its label, and so has every violation."""
+    """High enough for the SLO with its label, and for every violation."""
     highest = [run.slo.freshness_s * 1.2 for run in runs]
     highest += [float(np.max(series.freshness(run).values, initial=0.0)) * 1.05 for run in runs]
     return max(highest, default=1.0)
@@ -331,13 +343,13 @@ def _base_layout() -> dict[str, Any]:
     return {
         "template": "none",
         "font": {"family": FONT, "size": 13, "color": INK},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        "paper_bgcolor": TRANSPARENT,
+        "plot_bgcolor": TRANSPARENT,
         "hoverlabel": {"font": {"size": 12, "family": FONT}, "align": "left", "namelength": -1},
         "dragmode": "zoom",
     }
 
 
 def _rounded(values: Any) -> list[float]:
-    """Three decimals: half the file, and nothing anyone could see."""
+    """Three decimals: half the size, no visible difference."""
     return [float(value) for value in np.round(values, 3)]

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ebbflow.core.limits import Limits
-from ebbflow.report.numbers import UNKNOWN, clock, number, seconds, whole
+from ebbflow.report.wording import UNKNOWN, clock, number, seconds, whole
 
 # A line of blocks: the last values of a series in one row of a terminal.
 

@@ -1,4 +1,4 @@
-"""Curves in panels over one axis: a small picture language for the pages of the seeds' tables."""
+"""Stacked panels over one x axis: the charts of the paper pages."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ebbflow.report.figures import COLOURS, FAINT, FONT, LOAD_GREY, MUTED
+from ebbflow.report.palette import AREA, COLOURS, FONT, GRID, MUTED, TRANSPARENT
 
 _PANEL_HEIGHT, _GAP = 170, 46
 _TITLE, _BELOW = 26, 40
-"""Of a panel's title above it, and of the axis below all."""
+"""Height of a panel's title above it, and of the axis below all panels."""
 _LEGEND_LINE, _NARROW = 20, 560
-"""Height of a line of the legend, and the width for which there is room for all of them."""
+"""Height of a legend line, and the narrowest window the legend must fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One curve. Lines of one name have one colour in all panels, and one entry in the legend."""
+class PanelLine:
+    """One curve of a panel. Curves of the same name share a colour in all panels and one legend entry."""
 
     name: str
     points: Sequence[tuple[float | str, float]]
-    """Across and up; words across are for bars."""
+    """(x, y); x may be text for bars."""
     steps: bool = False
     dots: bool = False
     """Points without a line."""
     bars: bool = False
     behind: bool = False
-    """A grey area: what the others are seen against."""
+    """A grey area behind the others."""
     dashed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Lines with one unit."""
+    """Curves with one unit."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[PanelLine]
     whole: bool = False
-    """Whether its values are small counts."""
+    """Whether its values are small integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """Panels above each other."""
+    """Panels stacked above each other."""
 
     title: str
     caption: str
@@ -72,7 +72,7 @@ def panels_figure(picture: Picture) -> Any:
             figure.add_trace(_trace(graph, line, f"y{number}", names, first=line.name not in shown))
             shown.add(line.name)
         layout[f"yaxis{number}"] = {
-            "domain": [bottom, top], "anchor": "x", "gridcolor": FAINT, "zeroline": False,
+            "domain": [bottom, top], "anchor": "x", "gridcolor": GRID, "zeroline": False,
             "rangemode": "tozero", "nticks": 5, **(_whole(panel) if panel.whole else {}),
         }  # fmt: skip
         figure.add_annotation(
@@ -83,14 +83,14 @@ def panels_figure(picture: Picture) -> Any:
     figure.update_layout(
         height=above + inner + _BELOW, margin={"l": 56, "r": 16, "t": above, "b": _BELOW},
         font={"family": FONT, "size": 13},
-        template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
-        # above the title of the first panel: it has as many lines as the window is narrow
+        template="none", paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
+        # above the title of the first panel; in a narrow window it has several lines
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0 + _TITLE / inner, "yanchor": "bottom"},
         xaxis={
-            "title": {"text": picture.x_title, "font": {"size": 13}}, "gridcolor": FAINT,
+            "title": {"text": picture.x_title, "font": {"size": 13}}, "gridcolor": GRID,
             "zeroline": False, "anchor": f"y{last}", "automargin": True,
             "showgrid": not any(line.bars for line in lines),
-            "ticks": "outside", "ticklen": 6, "tickcolor": "rgba(0,0,0,0)",  # apart from the 0 of the axis beside it
+            "ticks": "outside", "ticklen": 6, "tickcolor": TRANSPARENT,  # keeps a distance to the 0 of the y axis
         },
         **layout,
     )  # fmt: skip
@@ -98,13 +98,13 @@ def panels_figure(picture: Picture) -> Any:
 
 
 def _whole(panel: Panel) -> dict[str, Any]:
-    """Each count has its line, and the highest is not at the edge, where half of its curve would be cut off."""
+    """A grid line for each count, and space above the highest so that its curve is not cut off."""
     most = max((y for line in panel.lines for _, y in line.points), default=1.0)
     return {"dtick": 1, "range": [0.0, most + 0.3]}
 
 
 def _legend_lines(names: Sequence[str]) -> int:
-    """How many lines the legend has in a narrow window: each entry is as wide as the widest, with its sign before it.
+    """Number of legend lines in a narrow window; each entry is as wide as the widest.
 
     >>> _legend_lines(["load", "joint", "symbiotic"]), _legend_lines(["only-resources (parallelism 4)"] * 5)
     (1, 3)
@@ -113,7 +113,7 @@ def _legend_lines(names: Sequence[str]) -> int:
     return math.ceil(len(names) / max(1, _NARROW // entry))
 
 
-def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bool) -> Any:
+def _trace(graph: Any, line: PanelLine, axis: str, names: Sequence[str], *, first: bool) -> Any:
     points: dict[str, Any] = {
         "x": [x for x, _ in line.points], "y": [y for _, y in line.points], "yaxis": axis, "name": line.name,
         "legendgroup": line.name, "showlegend": first,
@@ -124,7 +124,7 @@ def _trace(graph: Any, line: Line, axis: str, names: Sequence[str], *, first: bo
         look: dict[str, Any] = {
             "mode": "lines",
             "fill": "tozeroy",
-            "fillcolor": LOAD_GREY,
+            "fillcolor": AREA,
             "line": {"width": 0},
         }
     else:

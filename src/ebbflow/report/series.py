@@ -1,8 +1,7 @@
-"""What is drawn of a run: its curves as rates, backlog and freshness, with no more points than are seen.
+"""The curves drawn of a run: rates, backlog and freshness, with no more points than a chart can show.
 
-All times are seconds since the run's start. A micro-batch engine commits in steps, so backlog and freshness
-are sawteeth; they are drawn through their peaks, the values just before each commit, which is the line a
-person would draw by hand and the one the SLO is about.
+Times are seconds since the start of the run. A micro-batch engine commits in steps, so backlog and freshness are
+sawteeth. They are drawn through their peaks, the values just before each commit, which are what the SLO is about.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
 
 _MOST_POINTS = 600
-"""A panel is about 1,100 pixels wide; more points than this cost loading time and show nothing."""
+"""A panel is about 1,100 pixels wide, so more points would not be visible."""
 _NICE_S = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 
 
 def rate_interval_s(span_s: float) -> float:
-    """Seconds to average a rate over, so that about a hundred points cover a span.
+    """Seconds to average a rate over so that about a hundred points cover a span.
 
     >>> rate_interval_s(180.0), rate_interval_s(3600.0)
     (2.0, 30.0)
@@ -49,7 +48,7 @@ def nodes_held(run: Run) -> Curve:
 
 
 def nodes_working(run: Run) -> Curve:
-    """Nodes that could work, as steps from the start to the end of the run."""
+    """Nodes that were working, as steps from the start to the end of the run."""
     return _steps(run, run.nodes_working)
 
 
@@ -68,8 +67,8 @@ def freshness(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
     arrived = run.survived
     if not len(arrived):
         return Curve.of([])
-    # The oldest unprocessed row is the first one beyond those processed, and not the last one of those: after
-    # a lull the two are far apart. A hair of a row, left over by floating point, is not a row.
+    # The oldest unprocessed row is the first one after those processed, not the last of them: after a lull the two
+    # are far apart. Fractions of a row left over by floating point are not a row.
     hair = 1e-6 + 1e-9 * float(arrived.values[-1])
     processed = _processed_before(run, times_s) + hair
     index = np.searchsorted(arrived.values, processed, side="right")
@@ -85,7 +84,7 @@ def freshness(run: Run, *, most_points: int = _MOST_POINTS) -> Curve:
 
 
 def above(curve: Curve, limit: float) -> Curve:
-    """The part of a curve above a limit, the limit itself elsewhere, with the crossings put in.
+    """The part of a curve above a limit, and the limit itself elsewhere, with the crossings inserted.
 
     >>> above(Curve.of([(0.0, 0.0), (10.0, 20.0)]), 10.0).times_s.tolist()
     [0.0, 5.0, 10.0]
@@ -101,7 +100,7 @@ def above(curve: Curve, limit: float) -> Curve:
 
 
 def _inside(run: Run, curve: Curve) -> Curve:
-    """The part of a curve within the run, its ends interpolated, times since the start."""
+    """The part of a curve within the run, ends interpolated, times since the start."""
     if not len(curve) or run.ended_s <= run.started_s:
         return Curve.of([])
     within = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
@@ -110,7 +109,7 @@ def _inside(run: Run, curve: Curve) -> Curve:
 
 
 def _steps(run: Run, curve: Curve) -> Curve:
-    """Where the curve changes, and points in between, so that a pointer always finds one near."""
+    """The changes of a curve, and points in between, so that there is always one near the pointer."""
     if not len(curve) or run.ended_s <= run.started_s:
         return Curve.of([])
     changes_s = curve.times_s[(curve.times_s > run.started_s) & (curve.times_s < run.ended_s)]
@@ -120,7 +119,7 @@ def _steps(run: Run, curve: Curve) -> Curve:
 
 
 def _commits(run: Run) -> Curve:
-    """The start, and each time the processed rows grew, with the rows processed by then."""
+    """The rows processed at the start and at each commit that added some."""
     processed = run.processed
     if not len(processed):
         return Curve.of([(0.0, 0.0)])
@@ -135,14 +134,14 @@ def _commits(run: Run) -> Curve:
 
 
 def _processed_before(run: Run, times_s: Floats) -> Floats:
-    """Rows processed just before each time: a commit at that very time does not count yet."""
+    """Rows processed just before each time; a commit at exactly that time does not count."""
     commits = _commits(run)
     index = np.searchsorted(commits.times_s, times_s, side="left") - 1
     return np.asarray(commits.values[np.maximum(index, 0)])
 
 
 def _peak_times(run: Run) -> Floats:
-    """The start, the end, each commit, and points in between where commits are long in coming."""
+    """The start, the end, each commit, and points in between where commits are far apart."""
     span_s = max(run.ended_s - run.started_s, 0.0)
     commits_s = _commits(run).times_s
     usual_gap_s = float(np.median(np.diff(commits_s))) if len(commits_s) > 2 else 0.0
@@ -162,9 +161,9 @@ def _thinned(curve: Curve, gap_s: float) -> Curve:
 
 
 def _peaks(curve: Curve, most_points: int) -> Curve:
-    """At most so many points: the highest of each stretch, so that no violation is lost."""
+    """At most so many points, the highest of each interval, so that no violation is lost."""
     if len(curve) <= most_points:
         return curve
-    stretches = np.array_split(np.arange(len(curve)), most_points)
-    highest = [int(stretch[np.argmax(curve.values[stretch])]) for stretch in stretches]
+    parts = np.array_split(np.arange(len(curve)), most_points)
+    highest = [int(part[np.argmax(curve.values[part])]) for part in parts]
     return Curve(curve.times_s[highest], curve.values[highest])

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ebbflow.papers.elysium.page import ElysiumPage, Finding, Headline, LearnedRow, Row, elysium_page
-from ebbflow.report.panels import Line, Panel, Picture, panels_figure
+from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -23,8 +23,8 @@ def row(**given: object) -> Row:
 
 
 def picture(title: str = "nodes") -> Picture:
-    joint = Line(name="joint", points=[(0.0, 1.0), (60.0, 2.0)], steps=True)
-    load = Line(name="load", points=[(0.0, 100.0), (60.0, 200.0)], behind=True)
+    joint = PanelLine(name="joint", points=[(0.0, 1.0), (60.0, 2.0)], steps=True)
+    load = PanelLine(name="load", points=[(0.0, 100.0), (60.0, 200.0)], behind=True)
     return Picture(
         title=title,
         caption="a caption",
@@ -85,7 +85,7 @@ def test_a_line_has_one_colour_and_one_entry_in_the_legend_in_all_panels() -> No
 def test_the_legend_is_above_the_title_of_the_first_panel_and_has_room_in_a_narrow_window(
     names: list[str],
 ) -> None:
-    lines = [Line(name=name, points=[(0.0, 1.0), (60.0, 2.0)]) for name in names]
+    lines = [PanelLine(name=name, points=[(0.0, 1.0), (60.0, 2.0)]) for name in names]
     panels = [Panel(title="rows/s", lines=lines), Panel(title="nodes", lines=lines, whole=True)]
     layout = panels_figure(Picture(title="", caption="", panels=panels)).layout
     inner = layout.height - layout.margin.t - layout.margin.b
@@ -104,7 +104,7 @@ def test_the_highest_count_is_not_cut_off() -> None:
     assert figure.layout.yaxis2.range[1] > 2.0
 
 
-def test_thresholds_stand_beside_the_seeds_with_what_is_to_say_of_them() -> None:
+def test_learned_thresholds_stand_beside_the_published_ones_with_an_explanation() -> None:
     learned = LearnedRow(
         name=HOSTILE, published=0.25, learned=0.45, reward=0.3241, best=0.5, inside=True, explanation=HOSTILE
     )
@@ -119,7 +119,7 @@ def test_thresholds_stand_beside_the_seeds_with_what_is_to_say_of_them() -> None
 
 def test_bars_stand_side_by_side_over_words() -> None:
     lines = [
-        Line(name=name, bars=True, points=[("T1 stair", 0.1), ("T1 step", 0.2)])
+        PanelLine(name=name, bars=True, points=[("T1 stair", 0.1), ("T1 step", 0.2)])
         for name in ("joint", "other")
     ]
     figure = panels_figure(Picture(title="", caption="", panels=[Panel(title="", lines=lines)]))

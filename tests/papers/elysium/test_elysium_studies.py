@@ -217,7 +217,7 @@ def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStud
     monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", done)
     page = elysium_report([], [], Studies.made(kit, workers=1))
     assert [picture.title.split(" ")[0] for picture in page.pictures] == [
-        "cpu_max_thr", "core_max_thr", "core_min_thr", "What", "CPU", "CPU",
+        "cpu_max_thr", "core_max_thr", "core_min_thr", "Cost", "CPU", "CPU",
     ]  # fmt: skip
     told = json.loads(json.dumps(page.data))["studies"]["thresholds"]
     assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in told.items()} == {
@@ -231,4 +231,4 @@ def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStud
     assert "From 0.85 to 0.90 the degradation rises from " in text
     assert "on stair(base=150, peak=580, steps=1, hold=3m), the other two" in text
     assert "The load was picked for cpu_max" in text
-    assert "0.20 unsmoothed, 0.004 in windows of a minute; the seed published 0.64." in text
+    assert "0.20 unsmoothed, 0.004 in windows of a minute; the paper published 0.64." in text

@@ -27,7 +27,7 @@ from ebbflow.papers.elysium.run import run_cases
 from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.thresholds import ThresholdStudy, threshold_runs
 from ebbflow.papers.elysium.verdict import Verdict, counts, verdicts
-from ebbflow.report.numbers import counted, number, seconds, share
+from ebbflow.report.wording import counted, number, seconds, share
 from ebbflow.targets.spark.launch.preflight import check_java
 
 

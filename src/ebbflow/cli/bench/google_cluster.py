@@ -29,7 +29,7 @@ from ebbflow.papers.rules.google_cluster.page import (
 )
 from ebbflow.papers.rules.google_cluster.rates import EVENTS, MACHINES, MEAN_RATE_PER_S, PARTS
 from ebbflow.papers.rules.google_cluster.static import INSTANCES, SIMULATED, StaticResult, run_static
-from ebbflow.report.numbers import counted
+from ebbflow.report.wording import counted
 from ebbflow.targets.spark.launch.preflight import check_java
 
 app = typer.Typer(

@@ -15,10 +15,9 @@ from ebbflow.cli.options import Parquet, Policies, ScenarioFile, Workers, takes_
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
-from ebbflow.report.board import Board, headline, write_board
-from ebbflow.report.comparison import board
+from ebbflow.report.board import Board, headline, sweep_board, write_board
 from ebbflow.report.drawing import MOST_RUNS
-from ebbflow.report.numbers import counted
+from ebbflow.report.wording import counted
 from ebbflow.runs.leaderboard.policies import check_operators, read_policies
 from ebbflow.runs.leaderboard.ranking import APART, RULE, leaderboard
 from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
@@ -165,7 +164,7 @@ def leaderboard_command(
 
 def _page(done: Sweep, scenes: Sequence[Scene], spec: Spec, *, size: str, notes: Sequence[str]) -> Board:
     had = {(run.load, run.seed) for run in done.over}
-    return board(
+    return sweep_board(
         done,
         [scene for scene in scenes if (scene.load, scene.scenario.seed) in had],
         title="Ebbflow leaderboard, partial" if done.undone else "Ebbflow leaderboard",
@@ -173,7 +172,7 @@ def _page(done: Sweep, scenes: Sequence[Scene], spec: Spec, *, size: str, notes:
             f"pipeline {spec.pipeline}", f"{spec.engine} engine", f"nodes {spec.limits}", str(spec.objective), size,
         ],
         notes=notes,
-        written=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
+        load_text=lambda scene: f"{scene.scenario.load} for {format_duration(scene.scenario.duration_s)}",
     )  # fmt: skip
 
 

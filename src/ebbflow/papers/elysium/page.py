@@ -1,9 +1,7 @@
-"""The page of Elysium's table: every row published beside ours, and pictures like the seed's figures."""
+"""The page of ``bench elysium``: Figure 9 with the published values beside ours, and charts like the paper's."""
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +14,14 @@ from ebbflow.papers.elysium.result import STANDS_IN, Curves, Measured, Result
 from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.thresholds import TRIAL, ThresholdStudy
 from ebbflow.papers.elysium.verdict import Verdict, counts
-from ebbflow.report.numbers import counted, number, share
-from ebbflow.report.page_assets import SCRIPT
-from ebbflow.report.panels import Line, Panel, Picture, panels_figure
-from ebbflow.report.shell import FOOTER, document, script_json
+from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
+from ebbflow.report.template import figure_json, render
+from ebbflow.report.wording import counted, number, share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of Figure 9. What the seed did not publish is None."""
+    """A row of Figure 9; None is what the paper did not publish."""
 
     application: str
     load: str
@@ -43,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """What the rows of a strategy show, in a sentence."""
+    """The result of a strategy in one sentence."""
 
     text: str
     ok: bool
@@ -51,7 +48,7 @@ class Headline:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Symbiotic, or its proactive kind, against joint on one load."""
+    """Symbiotic scaling, reactive or proactive, compared with joint scaling on one load."""
 
     what: str
     saves_more: bool
@@ -60,30 +57,30 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Better in one, not worse in the other."""
+        """Whether it saves more and degrades no more."""
         return self.saves_more and self.degrades_no_more
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedRow:
-    """A threshold: the seed's beside what was learned here."""
+    """A threshold: the published value beside the learned one."""
 
     name: str
     published: float
     learned: float
-    """Where Q-learning came to rest."""
+    """Where Q-learning converged."""
     reward: float
-    """There."""
+    """At the learned value."""
     best: float
     """The value with the highest reward."""
     inside: bool
-    """Whether that is neither the lowest nor the highest that was tried."""
+    """Whether the best value is neither the lowest nor the highest that was tried."""
     explanation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElysiumPage:
-    """All that is on it."""
+    """The contents of the page."""
 
     rows: Sequence[Row]
     findings: Sequence[Finding]
@@ -91,156 +88,99 @@ class ElysiumPage:
     headlines: Sequence[Headline] = ()
     thresholds: Sequence[LearnedRow] = ()
     trial: str = ""
-    """What the thresholds were learned on."""
+    """The load that the thresholds were learned on."""
     facts: Sequence[str] = ()
     data: Any = None
-    """What can be saved from it."""
+    """The data that can be saved from the page."""
 
 
 def write_elysium_page(path: Path, page: ElysiumPage) -> None:
-    """One HTML file that needs nothing else."""
+    """Write the page as one HTML file."""
     path.write_text(elysium_page(page), encoding="utf-8")
 
 
 def elysium_page(page: ElysiumPage) -> str:
     """The page as HTML text."""
-    title, *others = page.headlines or [Headline(text="Elysium's table", ok=True)]
-    facts = "".join(f"<span>{html.escape(fact)}</span>" for fact in page.facts)
-    sections = [
-        '<header><p class="eyebrow">Ebbflow: Figure 9 of the Elysium seed, published beside ours</p>'
-        + _headline("h1", title)
-        + "".join(_headline("h2", other) for other in others)
-        + f'<p class="facts">{facts}</p></header>',
-        _table(page.rows),
-    ]
-    if page.findings:
-        sections.append(_findings(page.findings))
-    if page.thresholds:
-        sections.append(_thresholds(page.thresholds, page.trial))
-    data = {}
-    for index, picture in enumerate(page.pictures):
-        sections.append(
-            f"<section><h2>{html.escape(picture.title)}</h2><p>{html.escape(picture.caption)}</p>"
-            f'<div class="chart" data-figure="picture-{index}"></div></section>'
-        )
-        data[f"picture-{index}"] = script_json(json.loads(panels_figure(picture).to_json()))
-    data["ebbflow-data"] = script_json(page.data)
-    body = "\n".join((*sections, FOOTER))
-    return document(title=title.text, body=body, data=data, script=SCRIPT, style=_STYLE)
+    headlines = page.headlines or [Headline(text="Elysium's table", ok=True)]
+    data = {
+        f"picture-{index}": figure_json(panels_figure(picture)) for index, picture in enumerate(page.pictures)
+    }
+    return render(
+        "page.html.j2",
+        folder=Path(__file__).parent,
+        title=headlines[0].text,
+        headlines=headlines,
+        facts=page.facts,
+        columns=_COLUMNS,
+        rows=_table_rows(page.rows),
+        notes=[f"{row.application} {row.load} {row.strategy}: {row.note}" for row in page.rows if row.note],
+        findings=page.findings,
+        trial=page.trial,
+        learned_columns=_LEARNED_COLUMNS,
+        thresholds=[
+            {
+                "name": row.name,
+                "explanation": row.explanation,
+                "cells": [
+                    *map(_hundredths, (row.published, row.learned, row.reward, row.best)),
+                    "yes" if row.inside else "no",
+                ],
+            }
+            for row in page.thresholds
+        ],
+        pictures=page.pictures,
+        data={**data, "ebbflow-data": page.data},
+    )
 
 
-def _headline(tag: str, said: Headline) -> str:
-    kept = "kept" if said.ok else "missed"
-    return f'<{tag} class="{kept}"><i class="mark"></i>{html.escape(said.text)}</{tag}>'
-
-
-_STYLE = """
-.scroll + .notes { margin-top: 14px; } .judged { list-style: none; padding: 0; }
-.scores tbody tr:not(.group) > th { min-width: 8.5em; }
-@media (max-width: 820px) {
-  .scores thead th { white-space: normal; vertical-align: bottom; } .scores thead th, .scores td { padding-left: 10px; }
-}
-"""
-
-_HEADS = (
-    ("seed: degradation", "as the seed published it"),
+_COLUMNS = (
+    ("paper: degradation", "as the paper published it"),
     ("ours", "mean of |in − out| / in over windows of a minute"),
     ("unsmoothed", "the same second by second, without a window"),
-    ("seed: saved", "share of the nodes of an over-provisioned cluster, as the seed published it"),
+    ("paper: saved", "share of the nodes of an over-provisioned cluster, as the paper published it"),
     ("ours", "1 − node-seconds ÷ (4 × duration)"),
     ("latency", "mean over the rows of the time from arrival to the end"),
     ("changes", "reconfigurations in a run"),
 )
 
+_LEARNED_COLUMNS = (
+    ("paper", "as the paper published it"),
+    ("ours", "where Q-learning converged"),
+    ("reward", "threshold − throughput degradation, unsmoothed; the mean over the runs"),
+    ("highest at", "the value with the highest reward of those tried"),
+    ("inside", "whether lower and higher values were tried and were worse"),
+)
 
-def _table(rows: Sequence[Row]) -> str:
-    heads = "".join(
-        f'<th><abbr title="{html.escape(why)}">{html.escape(name)}</abbr></th>' for name, why in _HEADS
-    )
-    lines, group = [], ""
+
+def _table_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows of the table; the first of each application, load and target has a heading for its group."""
+    shown, group = [], ""
     for row in rows:
-        here = f"{row.application} · {row.load}" + ("" if row.target == "simulator" else f" · {row.target}")
-        if here != group:
-            group = here
-            figures = [r.figure for r in rows if (r.application, r.load) == (row.application, row.load)]
-            figure = next((f" (Figure {each})" for each in figures if each), "")
-            lines.append(f'<tr class="group"><th colspan="8">{html.escape(here + figure)}</th></tr>')
-        cells = (
-            _hundredths(row.published_degradation),
-            _hundredths(row.degradation),
-            _hundredths(row.degradation_unsmoothed),
-            share(row.published_saved),
-            share(row.saved),
-            number(None) if row.latency_s is None else f"{row.latency_s:.1f} s",
-            number(None) if row.reconfigurations is None else f"{row.reconfigurations:.1f}",
+        here = f"{row.application} · {row.load}" + ("" if row.target == SIMULATOR else f" · {row.target}")
+        figures = [r.figure for r in rows if (r.application, r.load) == (row.application, row.load)]
+        figure = next((f" (Figure {each})" for each in figures if each), "")
+        shown.append(
+            {
+                "group": here + figure if here != group else "",
+                "strategy": row.strategy,
+                "note": row.note,
+                "cells": [
+                    _hundredths(row.published_degradation),
+                    _hundredths(row.degradation),
+                    _hundredths(row.degradation_unsmoothed),
+                    share(row.published_saved),
+                    share(row.saved),
+                    number(None) if row.latency_s is None else f"{row.latency_s:.1f} s",
+                    number(None) if row.reconfigurations is None else f"{row.reconfigurations:.1f}",
+                ],
+            }
         )
-        note = f' <small title="{html.escape(row.note)}">*</small>' if row.note else ""
-        lines.append(
-            f"<tr><th>{html.escape(row.strategy)}{note}</th>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-            + "</tr>"
-        )
-    notes = "".join(
-        f"<li>{html.escape(f'{row.application} {row.load} {row.strategy}: {row.note}')}</li>"
-        for row in rows
-        if row.note
-    )
-    listed = f'<ul class="notes">{notes}</ul>' if notes else ""
-    return (
-        '<section><h2>Figure 9</h2><div class="scroll"><table class="scores"><thead><tr><th></th>'
-        f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{listed}</section>"
-    )
+        group = here
+    return shown
 
 
 def _hundredths(value: float | None) -> str:
     return number(None) if value is None else f"{value:.2f}"
-
-
-def _findings(findings: Sequence[Finding]) -> str:
-    items = "".join(
-        f"<li>{'✓' if finding.ok else '✗'} <b>{html.escape(finding.what)}</b> {html.escape(finding.explanation)}</li>"
-        for finding in findings
-    )
-    return f'<section><h2>Symbiotic against joint</h2><ul class="notes judged">{items}</ul></section>'
-
-
-_LEARNED_HEADS = (
-    ("seed", "as the seed published it"),
-    ("ours", "where Q-learning came to rest"),
-    ("reward", "threshold − throughput degradation, unsmoothed; the mean over the runs"),
-    ("highest at", "the value with the highest reward of those tried"),
-    ("inside", "whether values below and above it were tried, and were worse"),
-)
-
-
-def _thresholds(thresholds: Sequence[LearnedRow], trial: str) -> str:
-    heads = "".join(
-        f'<th><abbr title="{html.escape(why)}">{html.escape(name)}</abbr></th>'
-        for name, why in _LEARNED_HEADS
-    )
-    rows = "".join(
-        f"<tr><th>{html.escape(each.name)}</th>"
-        + "".join(
-            f"<td>{cell}</td>"
-            for cell in (
-                *map(_hundredths, (each.published, each.learned, each.reward, each.best)),
-                "yes" if each.inside else "no",
-            )
-        )
-        + "</tr>"
-        for each in thresholds
-    )
-    notes = "".join(
-        f"<li><b>{html.escape(each.name)}</b> {html.escape(each.explanation)}</li>" for each in thresholds
-    )
-    told = f"<p>{html.escape(trial)}</p>" if trial else ""
-    return (
-        f'<section><h2>Thresholds by Q-learning</h2>{told}<div class="scroll"><table class="scores"><thead><tr>'
-        f'<th></th>{heads}</tr></thead><tbody>{rows}</tbody></table></div><ul class="notes">{notes}</ul></section>'
-    )
-
-
-# The page of ``bench elysium``, put together from results: which curves stand beside which.
 
 
 HEAVIEST = (STOP_WORDS, "features")
@@ -250,7 +190,7 @@ HEAVIEST = (STOP_WORDS, "features")
 def elysium_report(
     results: Sequence[Result], judged: Sequence[Verdict], studies: Studies | None
 ) -> ElysiumPage:
-    """All of it."""
+    """The page of results, verdicts and studies."""
     runs, targets = max((r.runs for r in results), default=0), {r.target for r in results}
     pictures = [*_aggregates(results), *_pictures(results)]
     if studies is not None:
@@ -323,25 +263,25 @@ def _learned(study: ThresholdStudy) -> LearnedRow:
 
 
 def _trial(studies: Sequence[ThresholdStudy]) -> str:
-    """What was run for them. That this load was picked is no result, and belongs beside every one."""
+    """The load that the thresholds were learned on. That it was picked belongs beside every result."""
     if not studies:
         return ""
     case = studies[0].case
     loads = " and ".join(f"{application} on {load}" for application, load in case.loads)
-    said = f"Each value was run on {case.seconds / 60:g} minutes of {loads}, the other two thresholds at the seed's."
-    return f"{said} The load was picked for cpu_max: docs/elysium.md says why." if case == TRIAL else said
+    text = f"Each value was run on {case.seconds / 60:g} minutes of {loads}, the other two thresholds as published."
+    return f"{text} The load was picked for cpu_max: docs/elysium.md says why." if case == TRIAL else text
 
 
 def _aggregates(results: Sequence[Result]) -> Iterator[Picture]:
-    """Figure 13(d) and (e), for all loads: whoever decides freely, side by side."""
+    """Figures 13(d) and (e) for all loads: the strategies without a fixed setting, side by side."""
     rows = [row for row in results if not row.case.key.setting and row.target == SIMULATOR]
     names = list(dict.fromkeys(row.case.key.strategy for row in rows))
     if len(names) < 2:
         return
 
-    def bars(value: Callable[[Measured], float | None]) -> list[Line]:
+    def bars(value: Callable[[Measured], float | None]) -> list[PanelLine]:
         return [
-            Line(
+            PanelLine(
                 name=name,
                 bars=True,
                 points=[
@@ -355,7 +295,7 @@ def _aggregates(results: Sequence[Result]) -> Iterator[Picture]:
 
     yield Picture(
         title="Degradation and nodes saved (Figure 13d–e)",
-        caption="Degradation is the unsmoothed one.",
+        caption="Degradation is unsmoothed.",
         x_title="",
         panels=[
             Panel(title="throughput degradation", lines=bars(lambda m: m.throughput_degradation_unsmoothed)),
@@ -365,7 +305,7 @@ def _aggregates(results: Sequence[Result]) -> Iterator[Picture]:
 
 
 def _pictures(results: Sequence[Result]) -> Iterator[Picture]:
-    """One for each application, load and target: what was held still first, then who decided."""
+    """One for each application, load and target, and another one for strategies with a fixed setting."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.curves is not None:
@@ -378,7 +318,7 @@ def _pictures(results: Sequence[Result]) -> Iterator[Picture]:
         figures = list(dict.fromkeys(row.case.published.figure for row in rows if row.case.published))
         like = ", ".join(figure for figure in figures if figure)
         where = "" if target == SIMULATOR else f", {target}"
-        for shown, what in ((free, ""), (held, ": something held still")):
+        for shown, what in ((free, ""), (held, ": with a fixed setting")):
             if shown:
                 yield Picture(
                     title=f"{application} {load}{what}{where}"
@@ -403,8 +343,8 @@ def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
             Panel(
                 title=f"throughput{of}, rows/s",
                 lines=[
-                    Line(name="load", points=load, behind=True),
-                    *(Line(name=name, points=run.throughput[app]) for name, run in runs.items()),
+                    PanelLine(name="load", points=load, behind=True),
+                    *(PanelLine(name=name, points=run.throughput[app]) for name, run in runs.items()),
                 ],
             )
         )
@@ -412,7 +352,7 @@ def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
         Panel(
             title="nodes",
             whole=True,
-            lines=[Line(name=name, points=run.nodes, steps=True) for name, run in runs.items()],
+            lines=[PanelLine(name=name, points=run.nodes, steps=True) for name, run in runs.items()],
         )
     )
     for operator in _heaviest(first):
@@ -421,7 +361,7 @@ def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
                 title=f"instances of {operator}",
                 whole=True,
                 lines=[
-                    Line(name=name, points=run.parallelism.get(operator, ()), steps=True)
+                    PanelLine(name=name, points=run.parallelism.get(operator, ()), steps=True)
                     for name, run in runs.items()
                 ],
             )
@@ -431,7 +371,7 @@ def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
         panels.append(
             Panel(
                 title=f"latency{of}, s",
-                lines=[Line(name=name, points=run.latency[app]) for name, run in runs.items()],
+                lines=[PanelLine(name=name, points=run.latency[app]) for name, run in runs.items()],
             )
         )
     return panels
@@ -448,22 +388,22 @@ def study_pictures(studies: Studies) -> list[Picture]:
     return [
         *(_threshold_picture(each) for each in studies.thresholds),
         Picture(
-            title="What reconfiguring costs, by assessment period (Figure 6c)",
-            caption="T1 over-provisioned on nine minutes of a sine, rebalanced at every assessment for no reason. "
+            title="Cost of reconfiguring, by assessment period (Figure 6c)",
+            caption="T1 over-provisioned on nine minutes of a sine, rebalanced needlessly at every assessment. "
             f"{_most_often(overheads)}",
             x_title="assessment period, s",
             panels=[
                 Panel(
                     title="throughput degradation",
                     lines=[
-                        Line(
-                            name="the seed",
+                        PanelLine(
+                            name="paper",
                             points=[
                                 (o.period_s, o.published) for o in overheads if o.period_s and o.published
                             ],
                             dashed=True,
                         ),
-                        Line(
+                        PanelLine(
                             name="ours, unsmoothed",
                             points=[
                                 (o.period_s, o.throughput_degradation_unsmoothed)
@@ -471,7 +411,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
                                 if o.period_s
                             ],
                         ),
-                        Line(
+                        PanelLine(
                             name="ours, in windows of a minute",
                             points=[(o.period_s, o.throughput_degradation) for o in overheads if o.period_s],
                         ),
@@ -482,13 +422,13 @@ def study_pictures(studies: Studies) -> list[Picture]:
         Picture(
             title="CPU of operators, measured and estimated (Figure 7)",
             caption=f"A sine that the profile was not learned from. Mean error {100 * accuracy.mean:.1f} % over all "
-            f"operators, {100 * worst:.1f} % at the worst; the seed tells under 3 %.",
+            f"operators, {100 * worst:.1f} % at worst; the paper reports under 3 %.",
             panels=[
                 Panel(
                     title=f"{name}, cores of all instances",
                     lines=[
-                        Line(name="measured", points=accuracy.measured[name]),
-                        Line(name="estimated", points=accuracy.estimated[name], dashed=True),
+                        PanelLine(name="measured", points=accuracy.measured[name]),
+                        PanelLine(name="estimated", points=accuracy.estimated[name], dashed=True),
                     ],
                 )
                 for name in accuracy.measured
@@ -496,14 +436,14 @@ def study_pictures(studies: Studies) -> list[Picture]:
         ),
         Picture(
             title="CPU of a node against the sum of its instances (Figure 8)",
-            caption=f"What lies above the sum ÷ 4 is the engine's overhead. Mean error {100 * accuracy.node:.1f} %.",
+            caption=f"The part above the sum ÷ 4 is the engine's overhead. Mean error {100 * accuracy.node:.1f} %.",
             x_title="cores of the instances on the node",
             panels=[
                 Panel(
                     title="share of the node in use",
                     lines=[
-                        Line(name="measured", points=accuracy.nodes_measured, dots=True),
-                        Line(name="estimated", points=accuracy.nodes_estimated),
+                        PanelLine(name="measured", points=accuracy.nodes_measured, dots=True),
+                        PanelLine(name="estimated", points=accuracy.nodes_estimated),
                     ],
                 )
             ],
@@ -512,12 +452,12 @@ def study_pictures(studies: Studies) -> list[Picture]:
 
 
 def _most_often(overheads: Sequence[Overhead]) -> str:
-    """What the shortest period came to, beside the seed's."""
+    """The result of the shortest period, beside the published one."""
     shortest = min((o for o in overheads if o.period_s), key=lambda o: o.period_s or 0.0)
-    seed = "" if shortest.published is None else f"; the seed published {shortest.published:g}"
+    published = "" if shortest.published is None else f"; the paper published {shortest.published:g}"
     return (
         f"Every {shortest.period_s:g} s: {shortest.throughput_degradation_unsmoothed:.2f} unsmoothed, "
-        f"{shortest.throughput_degradation:.3f} in windows of a minute{seed}."
+        f"{shortest.throughput_degradation:.3f} in windows of a minute{published}."
     )
 
 
@@ -533,10 +473,10 @@ def _threshold_picture(study: ThresholdStudy) -> Picture:
             Panel(
                 title="reward",
                 lines=[
-                    Line(name="ours", points=[(each.value, each.reward) for each in tried]),
-                    *([Line(name="the seed", points=published, dashed=True)] if published else []),
-                    Line(
-                        name=f"the seed's threshold, {study.published:.2f}",
+                    PanelLine(name="ours", points=[(each.value, each.reward) for each in tried]),
+                    *([PanelLine(name="paper", points=published, dashed=True)] if published else []),
+                    PanelLine(
+                        name=f"the paper's threshold, {study.published:.2f}",
                         points=[(study.published, 0.0), (study.published, top)],
                         dashed=True,
                     ),
@@ -544,11 +484,11 @@ def _threshold_picture(study: ThresholdStudy) -> Picture:
             ),
             Panel(
                 title="throughput degradation",
-                lines=[Line(name="ours", points=[(t.value, t.throughput_degradation) for t in tried])],
+                lines=[PanelLine(name="ours", points=[(t.value, t.throughput_degradation) for t in tried])],
             ),
             Panel(
                 title="nodes saved",
-                lines=[Line(name="ours", points=[(t.value, t.nodes_saved) for t in tried])],
+                lines=[PanelLine(name="ours", points=[(t.value, t.nodes_saved) for t in tried])],
             ),
         ],
     )

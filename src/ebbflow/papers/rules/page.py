@@ -1,22 +1,19 @@
-"""The page of the rules benchmark: for each case the queue length against the size, like the seed's figures."""
+"""The page of ``bench rules``: queue length against size for each case, like the figures of the Rules thesis."""
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbflow.report.figures import COLOURS, FAINT, FONT
-from ebbflow.report.page_assets import SCRIPT
-from ebbflow.report.shell import FOOTER, document, script_json
+from ebbflow.report.palette import COLOURS, FONT, GRID, TRANSPARENT
+from ebbflow.report.template import figure_json, render
 
 
 @dataclass(frozen=True, kw_only=True)
 class CasePicture:
-    """What the page shows of a case."""
+    """A case on the page."""
 
     title: str
     expected: str
@@ -27,42 +24,40 @@ class CasePicture:
 
 
 def write_rules_page(path: Path, cases: Sequence[CasePicture]) -> None:
-    """One HTML file that needs nothing else."""
+    """Write the page as one HTML file."""
     path.write_text(rules_page(cases), encoding="utf-8")
 
 
 def rules_page(cases: Sequence[CasePicture]) -> str:
     """The page as HTML text."""
-    good = sum(case.ok for case in cases)
-    title = f"Rules: {good} of {len(cases)} tests show what they must"
-    sections: list[str] = []
-    data: dict[str, str] = {}
-    for index, case in enumerate(cases):
-        mark = "✓" if case.ok else "✗"
-        sections.append(
-            f"<section><h2>{mark} {html.escape(case.title)}</h2>"
-            f"<p>Expected: {html.escape(case.expected)}<br>Measured: {html.escape(case.measured)}</p>"
-            f'<div class="chart" data-figure="case-{index}"></div></section>'
-        )
-        data[f"case-{index}"] = script_json(json.loads(case_figure(case).to_json()))
-    listed = [
-        {
-            "title": case.title,
-            "ok": case.ok,
-            "expected": case.expected,
-            "measured": case.measured,
-            "queues": {name: [list(p) for p in points] for name, points in case.queues.items()},
-            "sizes": {name: [list(p) for p in points] for name, points in case.sizes.items()},
-        }
-        for case in cases
-    ]
-    data["ebbflow-data"] = script_json(listed)
-    kept = "kept" if good == len(cases) else "missed"
-    header = (
-        f'<header><p class="eyebrow">Ebbflow: the six tests of the Rules seed</p>'
-        f'<h1 class="{kept}"><i class="mark"></i>{html.escape(title)}</h1></header>'
+    passed = sum(case.ok for case in cases)
+    data = {f"case-{index}": figure_json(case_figure(case)) for index, case in enumerate(cases)}
+    return render(
+        "figures.html.j2",
+        title=f"Rules: {passed} of {len(cases)} tests show what they must",
+        eyebrow="Ebbflow: the six tests of the Rules thesis",
+        ok=passed == len(cases),
+        sections=[
+            {
+                "heading": f"{'✓' if case.ok else '✗'} {case.title}",
+                "paragraphs": [f"Expected: {case.expected}", f"Measured: {case.measured}"],
+                "figure": f"case-{index}",
+            }
+            for index, case in enumerate(cases)
+        ],
+        data={**data, "ebbflow-data": [_case_data(case) for case in cases]},
     )
-    return document(title=title, body="\n".join((header, *sections, FOOTER)), data=data, script=SCRIPT)
+
+
+def _case_data(case: CasePicture) -> dict[str, Any]:
+    return {
+        "title": case.title,
+        "ok": case.ok,
+        "expected": case.expected,
+        "measured": case.measured,
+        "queues": {name: [list(p) for p in points] for name, points in case.queues.items()},
+        "sizes": {name: [list(p) for p in points] for name, points in case.sizes.items()},
+    }
 
 
 def case_figure(case: CasePicture) -> Any:
@@ -92,10 +87,10 @@ def case_figure(case: CasePicture) -> Any:
     most = max((n for points in case.sizes.values() for _, n in points), default=1)
     figure.update_layout(
         height=320, margin={"l": 56, "r": 48, "t": 12, "b": 40}, font={"family": FONT, "size": 13},
-        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
+        paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
         legend={"orientation": "h", "y": 1.12},
-        xaxis={"title": "seconds", "gridcolor": FAINT, "zeroline": False},
-        yaxis={"title": "rows queued", "gridcolor": FAINT, "rangemode": "tozero", "zeroline": False},
+        xaxis={"title": "seconds", "gridcolor": GRID, "zeroline": False},
+        yaxis={"title": "rows queued", "gridcolor": GRID, "rangemode": "tozero", "zeroline": False},
         yaxis2={
             "title": "instances", "overlaying": "y", "side": "right", "range": [0, most + 1], "dtick": 1,
             "showgrid": False, "zeroline": False,

@@ -42,7 +42,7 @@ def test_a_title_of_what_was_only_simulated_says_so(tmp_path) -> None:
     for chosen, words in (
         (points(), "1.80 times as fast as one<"),
         (points()[2:], "as fast as one (simulated)<"),
-        (points()[:1], "one instance is the fastest that was measured<"),
+        (points()[:1], "one instance is the fastest measured<"),
     ):
         write_static_page(tmp_path / "page.html", chosen, "")
         assert words in (tmp_path / "page.html").read_text()
@@ -75,7 +75,7 @@ def test_lines_break_where_the_query_was_stopped_and_the_time_is_told() -> None:
         speed=1000, cpu=[(1, 0.05), (2, 0.2), (40, 0.1)], sizes=[(0, 1), (2, 2)], rates=[(1, 100.0), (40, 300.0)],
         changes=[(3, "1→2: a rule")], stops=[(3.0, 12.0), (50.0, 9.0)],
     )  # fmt: skip
-    assert "stopped for 21s in all" in dynamic_page(picture)
+    assert "stopped the query for 21s in total" in dynamic_page(picture)
     cpu = cpu_figure(picture).data[0]
     assert list(zip(cpu.x, cpu.y, strict=True)) == [(1, 5.0), (2, 20.0), (3, None), (40, 10.0), (50, None)]
     assert rate_figure(picture).data[0].y[1] is None

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ebbflow.core.duration import format_duration
-from ebbflow.report.figures import COLOURS, FAINT, FONT, MUTED
-from ebbflow.report.numbers import counted
-from ebbflow.report.page_assets import SCRIPT
-from ebbflow.report.shell import FOOTER, document, script_json
+from ebbflow.report.palette import COLOURS, FONT, GRID, MUTED, TRANSPARENT, tint
+from ebbflow.report.template import figure_json, render
+from ebbflow.report.wording import counted
 
 _MOST_POINTS = 3000
 _DAY_S = 86_400
@@ -21,11 +18,11 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPoint:
-    """One n."""
+    """The result for one number of instances."""
 
     instances: int
     measured: bool
-    """Else simulated."""
+    """False if simulated."""
     seconds: float
     speed_up: float
     seed_speed_up: float | None
@@ -34,7 +31,7 @@ class StaticPoint:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DynamicPicture:
-    """What the page of a dynamic run shows; times are seconds since its start."""
+    """A dynamic run on the page; times are seconds since its start."""
 
     speed: float
     cpu: Sequence[tuple[float, float]]
@@ -42,24 +39,24 @@ class DynamicPicture:
     rates: Sequence[tuple[float, float]]
     changes: Sequence[tuple[float, str]]
     stops: Sequence[tuple[float, float]] = ()
-    """(when, seconds) in which the query was down for a resize."""
+    """(time, seconds) of each stop of the query for a resize."""
     cluster: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def write_static_page(path: Path, points: Sequence[StaticPoint], note: str) -> None:
-    """One HTML file that needs nothing else."""
+    """Write the page as one HTML file."""
     best = max((p for p in points if p.measured), key=lambda p: p.speed_up, default=points[0])
     title = f"Google cluster, static: {_fastest(best)}{'' if best.measured else ' (simulated)'}"
     sections = [
         ("Speed-up", f"{note}.", speed_up_figure(points)),
         ("Efficiency", "Speed-up ÷ instances.", efficiency_figure(points)),
-        ("Throughput", "Events a second of the batches; dashed: simulated.", throughput_figure(points)),
+        ("Throughput", "Events per second of the batches; dashed: simulated.", throughput_figure(points)),
     ]
     path.write_text(_page(title, sections, [vars(point) for point in points]), encoding="utf-8")
 
 
 def write_dynamic_page(path: Path, picture: DynamicPicture) -> None:
-    """One HTML file that needs nothing else."""
+    """Write the page as one HTML file."""
     path.write_text(dynamic_page(picture), encoding="utf-8")
 
 
@@ -67,15 +64,17 @@ def dynamic_page(picture: DynamicPicture) -> str:
     """The page as HTML text."""
     times = counted(len(picture.changes), "time")
     title = f"Google cluster ×{picture.speed:g}: the machine operator was resized {times}"
-    told = "; ".join(f"{time_s:.0f} s: {text}" for time_s, text in picture.changes) or "It was never resized"
+    changes = (
+        "; ".join(f"{time_s:.0f} s: {text}" for time_s, text in picture.changes) or "It was never resized"
+    )
     if picture.stops:
         stopped_s = sum(seconds for _, seconds in picture.stops)
-        told += (
-            f". The query was stopped for {format_duration(stopped_s)} in all for that: there the lines break"
+        changes += (
+            f". Resizing stopped the query for {format_duration(stopped_s)} in total, where the lines break"
         )
     sections = [
-        ("CPU of the machine operator against its size", f"{told}.", cpu_figure(picture)),
-        ("Event rate", "Events a second of real time that the batches took.", rate_figure(picture)),
+        ("CPU of the machine operator against its size", f"{changes}.", cpu_figure(picture)),
+        ("Event rate", "Events per second of real time in the batches.", rate_figure(picture)),
     ]
     cluster = picture.cluster
     if cluster.get("trace_s"):
@@ -130,7 +129,7 @@ def cpu_figure(picture: DynamicPicture) -> Any:
 def rate_figure(picture: DynamicPicture) -> Any:
     """Figures 5.29 and 5.30: the rate, and its rolling mean of a minute."""
     figure = _figure("seconds", "events/s")
-    _line(figure, broken(picture.rates, picture.stops), "rate of each batch", "rgba(0,114,178,0.45)")
+    _line(figure, broken(picture.rates, picture.stops), "rate of each batch", tint(COLOURS[0], 0.45))
     _line(figure, rolling_mean(picture.rates, 60.0), "1-minute mean", COLOURS[1])
     return figure
 
@@ -138,7 +137,7 @@ def rate_figure(picture: DynamicPicture) -> Any:
 def broken(
     points: Sequence[tuple[float, float]], stops: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float | None]]:
-    """Points with a gap wherever nothing was to be seen.
+    """Points with a gap at each stop.
 
     >>> broken([(0, 1.0), (5, 1.0), (30, 2.0)], [(6, 20.0)])
     [(0, 1.0), (5, 1.0), (6, None), (30, 2.0)]
@@ -166,8 +165,8 @@ def rolling_mean(points: Sequence[tuple[float, float]], over_s: float) -> list[t
 def results_figure(
     cluster: Mapping[str, Sequence[float]], columns: Mapping[str, str], *, rolling: bool = False
 ) -> Any:
-    """Columns of the cluster table over days of the trace, of a short one over hours; ``rolling``: and their mean of
-    the last 24 hours."""
+    """Columns of the cluster table over the days of the trace, or the hours of a short one; ``rolling`` adds the mean
+    of the last 24 hours."""
     unit, unit_s = ("hours", 3_600) if cluster["trace_s"][-1] < 2 * _DAY_S else ("days", _DAY_S)
     figure = _figure(f"{unit} of the trace", "")
     times = [seconds / unit_s for seconds in cluster["trace_s"]]
@@ -180,7 +179,7 @@ def results_figure(
 
 
 def has_day(cluster: Mapping[str, Sequence[float]]) -> bool:
-    """Whether a mean of 24 hours is one of 24 hours anywhere.
+    """Whether the trace is long enough for a mean of 24 hours.
 
     >>> has_day({"trace_s": [900, 85_500]}), has_day({"trace_s": [900, 86_400]})
     (False, True)
@@ -189,12 +188,12 @@ def has_day(cluster: Mapping[str, Sequence[float]]) -> bool:
 
 
 def speed_up_figure(points: Sequence[StaticPoint]) -> Any:
-    """Figure 5.23: ours, the seed's and the linear one."""
+    """Figure 5.23: our speed-up, the thesis's and the linear one."""
     figure = _figure("instances of the machine operator", "speed-up")
     sizes = [point.instances for point in points]
     _line(figure, [(n, n) for n in sizes], "linear", MUTED, dash="dot")
-    seed = [(p.instances, p.seed_speed_up) for p in points if p.seed_speed_up is not None]
-    _line(figure, seed, "the seed's", COLOURS[1], mode="lines+markers")
+    published = [(p.instances, p.seed_speed_up) for p in points if p.seed_speed_up is not None]
+    _line(figure, published, "thesis", COLOURS[1], mode="lines+markers")
     _measured_and_simulated(figure, [(p.instances, p.speed_up, p.measured) for p in points])
     return figure
 
@@ -202,8 +201,8 @@ def speed_up_figure(points: Sequence[StaticPoint]) -> Any:
 def efficiency_figure(points: Sequence[StaticPoint]) -> Any:
     """Figure 5.24."""
     figure = _figure("instances of the machine operator", "efficiency")
-    seed = [(p.instances, p.seed_speed_up / p.instances) for p in points if p.seed_speed_up is not None]
-    _line(figure, seed, "the seed's", COLOURS[1], mode="lines+markers")
+    published = [(p.instances, p.seed_speed_up / p.instances) for p in points if p.seed_speed_up is not None]
+    _line(figure, published, "thesis", COLOURS[1], mode="lines+markers")
     _measured_and_simulated(figure, [(p.instances, p.speed_up / p.instances, p.measured) for p in points])
     return figure
 
@@ -232,7 +231,7 @@ def _measured_and_simulated(
 
 def _fastest(best: StaticPoint) -> str:
     if best.instances == 1:
-        return "one instance is the fastest that was measured"
+        return "one instance is the fastest measured"
     return f"{best.instances} instances are {best.speed_up:.2f} times as fast as one"
 
 
@@ -269,26 +268,25 @@ def _figure(x_title: str, y_title: str) -> Any:
     figure = graph.Figure()
     figure.update_layout(
         height=320, margin={"l": 64, "r": 48, "t": 12, "b": 40}, font={"family": FONT, "size": 13},
-        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="x unified",
-        # upwards from the plot: however many lines it takes, the margin grows with it and the plot is left alone
+        paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
+        # grows upwards from the plot, so that several lines do not cover it
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
-        xaxis={"title": x_title, "gridcolor": FAINT, "zeroline": False},
-        yaxis={"title": y_title, "gridcolor": FAINT, "rangemode": "tozero", "zeroline": False},
+        xaxis={"title": x_title, "gridcolor": GRID, "zeroline": False},
+        yaxis={"title": y_title, "gridcolor": GRID, "rangemode": "tozero", "zeroline": False},
     )  # fmt: skip
     return figure
 
 
 def _page(title: str, sections: Sequence[tuple[str, str, Any]], data: Any) -> str:
-    body = [
-        '<header><p class="eyebrow">Ebbflow: the Google cluster query of the Rules seed</p>'
-        f'<h1 class="kept"><i class="mark"></i>{html.escape(title)}</h1></header>'
-    ]
-    embedded: dict[str, str] = {}
-    for index, (heading, words, figure) in enumerate(sections):
-        body.append(
-            f"<section><h2>{html.escape(heading)}</h2><p>{html.escape(words)}</p>"
-            f'<div class="chart" data-figure="figure-{index}"></div></section>'
-        )
-        embedded[f"figure-{index}"] = script_json(json.loads(figure.to_json()))
-    embedded["ebbflow-data"] = script_json(data)
-    return document(title=title, body="\n".join((*body, FOOTER)), data=embedded, script=SCRIPT)
+    figures = {f"figure-{index}": figure_json(figure) for index, (_, _, figure) in enumerate(sections)}
+    return render(
+        "figures.html.j2",
+        title=title,
+        eyebrow="Ebbflow: the Google cluster query of the Rules thesis",
+        ok=True,
+        sections=[
+            {"heading": heading, "paragraphs": [text], "figure": f"figure-{index}"}
+            for index, (heading, text, _) in enumerate(sections)
+        ],
+        data={**figures, "ebbflow-data": data},
+    )

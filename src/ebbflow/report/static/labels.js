@@ -1,11 +1,8 @@
-"""Where the names of points in a scatter go so that none lies on another: a few lines of script."""
-
-from __future__ import annotations
-
-SCRIPT = """
+// placeLabels([{x, y, w, h}], width, height) places the labels of a scatter plot. Points are in pixels, each with the size
+// of its label. Returns the offset of each label's centre from its point, and whether a line must join the two.
 const placeLabels = (points, width, height) => {
-  // Greedy: each label takes the nearest free place around its point. A place is free if it lies within the
-  // chart and on no label that has one and no point. Points in the order of x, so that neighbours see each other.
+  // Greedy, in order of x: each label takes the nearest place around its point that lies within the chart and
+  // covers neither a point nor a label that is already placed.
   const gap = 9, taken = points.map(p => ({ x: p.x, y: p.y, w: 13, h: 13, of: p }));
   const meets = (a, b) => Math.abs(a.x - b.x) * 2 < a.w + b.w && Math.abs(a.y - b.y) * 2 < a.h + b.h;
   const shared = (a, b) =>
@@ -36,6 +33,3 @@ const placeLabels = (points, width, height) => {
   }
   return places;
 };
-"""
-"""``placeLabels([{x, y, w, h}], width, height)``: points in pixels, each with the size of its label; answers with the
-offset of each label's middle from its point, and whether it is so far that a line must join the two."""

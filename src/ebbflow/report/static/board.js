@@ -1,55 +1,14 @@
-"""Style sheet and script of the comparison page, beside those that all pages have."""
-
-from __future__ import annotations
-
-from ebbflow.report.label_places import SCRIPT as PLACE_LABELS
-
-STYLE = """
-.board td, .board thead th:nth-child(n+3) { text-align: right; white-space: nowrap; padding-left: 16px; }
-.board td:first-child, .board thead th:first-child { text-align: left; padding: 0 12px 0 0; color: var(--muted); }
-.board tbody th, .matrix tbody th { font-weight: 600; white-space: nowrap; padding-right: 10px; }
-.board tbody tr > * { padding-top: 5px; padding-bottom: 5px; border-bottom: 1px solid var(--faint); }
-.board .strong { font-weight: 650; }
-.board small { font-size: 11.5px; font-weight: 400; color: var(--muted); }
-.board .bad, .matrix .bad { color: var(--bad); }
-.board tr.late td:not(.bad), .board tr.late th { color: var(--muted); }
-.board tr.rule th { font-size: 12px; color: var(--muted); padding: 12px 0 3px; letter-spacing: 0.02em;
-  font-weight: 400; }
-.matrix td { text-align: right; padding: 4px 0 4px 16px; white-space: nowrap; vertical-align: top;
-  border-bottom: 1px solid var(--faint); }
-.matrix tbody th { border-bottom: 1px solid var(--faint); vertical-align: top; padding-top: 4px; }
-.matrix thead th { text-align: right; padding-left: 16px; vertical-align: bottom; }
-.matrix thead button { border: 0; padding: 0; background: none; color: var(--act); font-size: 13px;
-  text-align: right; max-width: 11em; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.matrix .first { font-weight: 700; } .matrix small { display: block; font-size: 11.5px; font-weight: 400; }
-h3 { font-size: 14px; font-weight: 600; color: var(--muted); margin: 18px 0 6px; }
-h2 + h3 { margin-top: 0; }
-.matrix tr.over th { font-size: 12px; text-align: right; border-bottom: 0; padding-bottom: 0; }
-.tools select { max-width: 24em; }
-#costs { height: 420px; margin-top: 18px; } #timeline { min-height: 900px; }
-#load-text { overflow-wrap: anywhere; margin: 0 0 10px;
-  font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.chips { display: flex; flex-wrap: wrap; gap: 6px; margin-bottom: 6px; }
-.chips button { border-radius: 999px; padding: 2px 12px 2px 8px; font-size: 13.5px; color: var(--muted); }
-.chips button .dot { opacity: 0.25; } .chips button[aria-pressed="true"] { color: var(--ink);
-  border-color: var(--muted); } .chips button[aria-pressed="true"] .dot { opacity: 1; }
-.chips small { color: var(--muted); margin-left: 6px; }
-@media print { .chips { display: none; } }
-"""
-
-SCRIPT = (
-    PLACE_LABELS
-    + """
+// The comparison board: cost against lateness, the runs of one load over time, and their decisions.
 (() => {
   const board = Page.read("ebbflow-data"), byId = id => document.getElementById(id);
   const shown = new Set(board.strategies.filter(s => s.shown).map(s => s.name));
-  const grey = "rgba(128,136,148,0.22)", muted = "#7a828e", red = "#C4372E";
-  const font = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  const grey = Page.style("figure-grid"), muted = Page.style("figure-muted"), red = Page.style("slo");
+  const font = Page.style("font"), edge = Page.style("marker-edge");
   const base = { template: "none", paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: font, size: 13 }, hoverlabel: { font: { size: 12, family: font }, align: "left",
     namelength: -1 } };
-  // Plotly reads a little markup in texts; ours are data.
-  const plain = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%\\{/g, "% {");
+  // Plotly interprets some markup in texts; names and reasons are plain text.
+  const plain = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%\{/g, "% {");
   const wrapped = text => {
     const lines = [""];
     for (const word of String(text).split(" ")) {
@@ -65,7 +24,7 @@ SCRIPT = (
   };
   let current = board.loads[0], scene = current.seeds[0];
 
-  // What each strategy cost beside how late it was, on a logarithmic scale with a floor for "none".
+  // Cost against late rows, on a logarithmic scale with a floor for "none".
   const floor = 0.0001, known = board.strategies.filter(
     s => s.scores.cost_ratio != null && s.scores.violation != null);
   const late = s => Math.max(s.scores.violation, floor), allowed = 1 - board.slo.quantile;
@@ -81,7 +40,7 @@ SCRIPT = (
       showarrow: false, xshift: 3, text: "SLO", font: { size: 11.5, color: red } });
     const chart = byId("costs"), pen = document.createElement("canvas").getContext("2d");
     pen.font = `12px ${font}`;
-    const named = () => {  // where there is room, which the drawn axes know
+    const named = () => {  // needs the drawn axes
       const { xaxis, yaxis } = chart._fullLayout;
       const points = known.map(s => ({ x: xaxis.d2p(s.scores.cost_ratio), y: yaxis.d2p(late(s)),
         w: pen.measureText(s.name).width + 6, h: 16 }));
@@ -108,7 +67,7 @@ SCRIPT = (
   };
 
   const panels = [
-    ["y", [0.80, 0.97], "Load and capacity", "area: arriving, lines: what the nodes at work could do, rows/s"],
+    ["y", [0.80, 0.97], "Load and capacity", "area: arriving, lines: what the working nodes could process, rows/s"],
     ["y2", [0.53, 0.73], "Nodes", "held, ▲▼ decisions, dashed grey: hindsight"],
     ["y3", [0.29, 0.46], "Backlog", "rows waiting, just before each commit"],
     ["y4", [0.0, 0.22], "Freshness", "latency of the oldest row of each commit, s"],
@@ -117,7 +76,7 @@ SCRIPT = (
     const at = curve => curve[0].map(t => t / unit), all = [];
     if (!load.load) return all;
     all.push({ x: at(load.load), y: load.load[1], yaxis: "y", mode: "lines", line: { width: 0 },
-      fill: "tozeroy", fillcolor: "rgba(128,136,148,0.28)", name: "load",
+      fill: "tozeroy", fillcolor: Page.style("figure-area"), name: "load",
       hovertemplate: "arriving %{y:,.0f} rows/s<extra></extra>" });
     if (load.hindsight) all.push({ x: at(load.hindsight), y: load.hindsight[1], yaxis: "y2", mode: "lines",
       name: "hindsight", line: { color: muted, width: 1.4, dash: "dash", shape: "hv" },
@@ -129,11 +88,11 @@ SCRIPT = (
         mode: "lines", name: plain(s.name), line: { color: s.colour, dash: s.dash, width, shape },
         hovertemplate: `${plain(s.name)} · ${text}<extra></extra>` });
       const could = [run.working[0], run.working[1].map(n => load.capacity[Math.round(n)] ?? null)];
-      line(could, "y", "hv", 1.4, "could do %{y:,.0f} rows/s");
+      line(could, "y", "hv", 1.4, "capacity %{y:,.0f} rows/s");
       line(run.held, "y2", "hv", 1.8, "held %{y:d}");
       if (run.acts.length) all.push({ x: run.acts.map(a => a[0] / unit), y: run.acts.map(a => a[1]),
         yaxis: "y2", mode: "markers", name: plain(s.name), cliponaxis: false,
-        marker: { color: s.colour, size: 8, line: { color: "#ffffff", width: 1 },
+        marker: { color: s.colour, size: 8, line: { color: edge, width: 1 },
           symbol: run.acts.map(a => a[2] > 0 ? "triangle-up" : a[2] < 0 ? "triangle-down" : "diamond") },
         text: run.acts.map(a => `<b>${plain(s.name)} ${stopwatch(a[0])}  ${plain(a[3])}</b><br>` +
           wrapped(a[4]) + (a[5] ? `<br><i>bound by ${wrapped(a[5])}</i>` : "")),
@@ -149,15 +108,15 @@ SCRIPT = (
     const axes = {}, notes = [], slo = board.slo.freshness;
     let worst = slo * 1.2;
     for (const name of shown) for (const v of (load.runs[name]?.freshness[1] ?? [])) worst = Math.max(worst, v * 1.05);
-    let most = (load.capacity || [0, 0]).length - 1;  // a recorded run may have held more than is allowed now
+    let most = (load.capacity || [0, 0]).length - 1;  // a recorded run may have held more than the limits allow
     for (const name of shown) for (const n of (load.runs[name]?.held[1] ?? [])) most = Math.max(most, n);
-    for (const [name, domain, title, told] of panels) {
+    for (const [name, domain, title, subtitle] of panels) {
       axes["yaxis" + name.slice(1)] = { domain, anchor: "x", gridcolor: grey, zeroline: false, nticks: 4,
         rangemode: "tozero", separatethousands: true, exponentformat: "none", tickfont: { size: 11.5 },
         fixedrange: true, ...(name === "y4" ? { range: [0, worst] } : {}),
         ...(name === "y2" ? { range: [0, most * 1.1], nticks: 6 } : {}) };
       notes.push({ xref: "paper", yref: "paper", x: 0, y: domain[1], xanchor: "left", yanchor: "bottom", yshift: 5,
-        showarrow: false, font: { size: 13 }, text: `<b>${title}</b>  <span style="color:${muted}">${told}</span>` });
+        showarrow: false, font: { size: 13 }, text: `<b>${title}</b>  <span style="color:${muted}">${subtitle}</span>` });
     }
     notes.push({ xref: "paper", x: 1, xanchor: "left", yref: "y4", y: slo, showarrow: false, xshift: 3,
       text: "SLO", font: { size: 11.5, color: red } });
@@ -169,7 +128,7 @@ SCRIPT = (
       xaxis: { anchor: "y4", range: [0, span / unit], gridcolor: grey, zeroline: false, ticksuffix: suffix,
         hoverformat: ",.2f", title: { text: "time since start", font: { size: 12, color: muted } },
         showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid",
-        spikecolor: "rgba(128,136,148,0.7)", spikesnap: "cursor", tickfont: { size: 11.5 } } });
+        spikecolor: Page.style("figure-spike"), spikesnap: "cursor", tickfont: { size: 11.5 } } });
   };
 
   const chips = () => {
@@ -179,9 +138,9 @@ SCRIPT = (
       dot.className = "dot";
       dot.style.background = s.colour;
       chip.append(dot, s.name);
-      const told = document.createElement("small");
-      told.textContent = scene.runs[s.name]?.told ?? "not drawn";
-      chip.append(told);
+      const summary = document.createElement("small");
+      summary.textContent = scene.runs[s.name]?.summary ?? "not drawn";
+      chip.append(summary);
       chip.setAttribute("aria-pressed", shown.has(s.name));
       chip.addEventListener("click", () => {
         if (!shown.delete(s.name)) shown.add(s.name);
@@ -207,10 +166,10 @@ SCRIPT = (
       return row;
     }));
     const all = run ? run.actsInAll : 0, where = `on ${current.name}, seed ${scene.seed}`;
-    byId("acts-told").textContent = !run ? "This run is not in the page."
-      : !all ? "No change was decided in this run, or no decision is known."
+    byId("acts-count").textContent = !run ? "This run is not in the page."
+      : !all ? "This run has no changes, or its decisions are unknown."
       : entries.length < all ? `The ${entries.length} largest of ${all} changes ${where}; the other ` +
-        `${all - entries.length} are left out here and in the picture.`
+        `${all - entries.length} are left out here and in the chart.`
       : `All ${all} changes ${where}.`;
   };
   const play = seed => {
@@ -240,5 +199,3 @@ SCRIPT = (
   costs();
   choose(0);
 })();
-"""
-)
