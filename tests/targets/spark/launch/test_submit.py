@@ -194,7 +194,7 @@ def test_a_script_terminated_while_its_jvm_is_launched_leaves_no_jvm_behind(
     finally:
         running.kill()
     assert running.returncode == 128 + signal.SIGTERM
-    assert "was ended before it opened a Spark session" in " ".join(output.split())
+    assert "ended before it opened a Spark session" in " ".join(output.split())
     wait(
         lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in drivers),
         "its JVM to end",

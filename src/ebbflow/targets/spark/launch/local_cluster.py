@@ -134,8 +134,8 @@ class LocalCluster:
             for index in range(self._workers):
                 self._spawn_worker(index)
             self._await_workers(deadline_s)
-            popen, self.agent_address = start_local_agent(self._here)
-            self._processes.append(_Process("agent", popen, self._here / AGENT_LOG))
+            popen, self.agent_address = start_local_agent(self._folder)
+            self._processes.append(_Process("agent", popen, self._folder / AGENT_LOG))
         except BaseException:
             self.stop()
             raise
@@ -190,7 +190,7 @@ class LocalCluster:
     @property
     def settings_file(self) -> Path:
         """The settings as a properties file, while the cluster runs."""
-        return self._here / "session.conf"
+        return self._folder / "session.conf"
 
     @property
     def folder(self) -> Path | None:
@@ -203,7 +203,7 @@ class LocalCluster:
         return [process.popen.pid for process in self._processes]
 
     @property
-    def _here(self) -> Path:
+    def _folder(self) -> Path:
         assert self._scratch is not None, "the cluster is not running"
         return Path(self._scratch.name)
 
@@ -213,7 +213,7 @@ class LocalCluster:
             "org.apache.spark.deploy.worker.Worker",
             *("--host", LOOPBACK, "--webui-port", "0"),
             *("--cores", str(self._cores), "--memory", f"{self._memory_mb}m"),
-            *("--work-dir", str(self._here / f"work-{index}"), self.master_url),
+            *("--work-dir", str(self._folder / f"work-{index}"), self.master_url),
         )
 
     def _await_workers(self, deadline_s: float) -> None:
@@ -235,13 +235,13 @@ class LocalCluster:
             "SPARK_DAEMON_JAVA_OPTS": f"{_JVM_OPTIONS} -Xshare:auto -Dspark.authenticate=true "
             "-Dspark.master.rest.enabled=false -Dspark.ui.killEnabled=false -Dspark.worker.cleanup.enabled=true",
         }
-        log_file = self._here / f"{name}.log"
+        log_file = self._folder / f"{name}.log"
         popen = supervisor.start(
             [str(home / "bin" / "spark-class"), main_class, *arguments],
             log=log_file,
             environment=environment,
             # The master ends last, so its supervisor removes the folder if this process is gone.
-            folder=self._here if name == "master" else None,
+            folder=self._folder if name == "master" else None,
         )
         self._processes.append(_Process(name, popen, log_file))
 
