@@ -101,7 +101,7 @@ def test_a_finite_load_stays_at_its_total_and_further_rows_never_arrive(
     file = trace_file("0,104\n300,100\n600,99\n")
     arrivals = Arrivals(Trace(file=file))
     assert [arrivals.rows_by(t) for t in (300.0, 600.0, 900.0, 1e9, math.inf)] == [104, 204, 303, 303, 303]
-    assert arrivals.total_rows == 303
+    assert arrivals.rows_by(math.inf) == 303
     times_s = arrivals.times_of(302, 3)
     assert times_s[0] == pytest.approx(900)
     assert times_s[1:].tolist() == [math.inf, math.inf]
@@ -119,7 +119,6 @@ def test_a_load_that_ends_within_a_second_is_complete_at_its_end(
 
 def test_a_load_of_zero_has_no_rows() -> None:
     assert Arrivals(Constant(level_per_s=0)).times_of(0, 2).tolist() == [math.inf, math.inf]
-    assert Arrivals(Constant(level_per_s=0)).total_rows is None
 
 
 def test_rows_after_a_long_pause_still_arrive() -> None:

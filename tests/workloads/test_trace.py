@@ -151,7 +151,7 @@ def test_speed_replays_the_same_events_in_less_time(trace_file: Write) -> None:
     trace = Trace(file=trace_file(MINUTES), speed=60)
     assert trace.duration_s == 3
     assert rates(trace, 0, 1, 2) == [60, 240, 120]
-    assert Arrivals(trace).total_rows == 420
+    assert Arrivals(trace).rows_by(math.inf) == 420
 
 
 def test_speed_does_not_change_a_requested_peak(trace_file: Write) -> None:
@@ -182,13 +182,13 @@ def test_section_outside_the_trace_is_refused(trace_file: Write) -> None:
 def test_nothing_arrives_in_a_gap(trace_file: Write) -> None:
     trace = Trace(file=trace_file("0,10\n1,10\n2,10\n6,10\n7,10\n"))
     assert rates(trace, 0, 2, 2.9, 3, 5.9, 6, 7.9) == [10, 10, 10, 0, 0, 10, 10]
-    assert Arrivals(trace).total_rows == 50
+    assert Arrivals(trace).rows_by(math.inf) == 50
 
 
 def test_uneven_steps_are_not_gaps(trace_file: Write) -> None:
     trace = Trace(file=trace_file("0,10\n1,10\n2.2,12\n3.1,10\n4.1,10\n"))
     assert rates(trace, 1.1) == pytest.approx([10 / 1.2])
-    assert Arrivals(trace).total_rows == 52
+    assert Arrivals(trace).rows_by(math.inf) == 52
 
 
 def test_a_repeated_trace_never_ends(trace_file: Write) -> None:
@@ -306,7 +306,7 @@ def test_all_events_around_many_gaps_are_replayed_and_none_in_the_gaps(tmp_path:
     before = np.flatnonzero(np.diff(samples.times_s) > 60)
     assert len(before) == 5
     assert rates(trace, *(samples.times_s[before] + 61)) == [0] * 5
-    assert Arrivals(trace).total_rows == int(samples.events.sum())
+    assert Arrivals(trace).rows_by(math.inf) == int(samples.events.sum())
 
 
 def test_nine_days_of_seconds_load_in_under_a_second_and_a_half(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_the_rows_up_to_each_count_are_the_counted_rows(gaps_s, rows) -> None:
     load = Recorded(source="x", arrived=Curve(times_s, counts))
     assert np.sum(load.rows_between(times_s)) == pytest.approx(counts[-1])
     assert np.allclose(load.rows_between(times_s), np.diff(counts))
-    assert Arrivals(load).total_rows == counts[-1]
+    assert Arrivals(load).rows_by(math.inf) == counts[-1]
     assert np.all(load.rate_per_s(np.linspace(-1.0, times_s[-1] + 1.0, 50)) >= 0)
     assert load.duration_s == load.span_s == times_s[-1]
 

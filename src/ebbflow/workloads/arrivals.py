@@ -47,8 +47,7 @@ class Arrivals:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self._endless = math.isinf(load.duration_s)
-        self._end_s = _FAR_S if self._endless else load.duration_s
+        self._end_s = _FAR_S if math.isinf(load.duration_s) else load.duration_s
         # the last second of a load may be a partial one
         self._last_second = math.ceil(self._end_s) - 1
         self._last_length_s = self._end_s - self._last_second
@@ -63,11 +62,6 @@ class Arrivals:
 
     def __repr__(self) -> str:
         return f"Arrivals({self.load})"
-
-    @property
-    def total_rows(self) -> int | None:
-        """All rows of the load; None if it does not end."""
-        return None if self._endless else self._rows_at_end()
 
     def rows_by(self, time_s: float) -> int:
         """Rows that have arrived by a time: ⌊∫₀ᵗ rate⌋."""

@@ -116,8 +116,29 @@ class Sum(Load):
         return " + ".join(str(part) for part in self.parts)
 
 
+class Derived(Load):
+    """A load made of another one with the same duration and span."""
+
+    load: Load
+
+    @property
+    def duration_s(self) -> float:
+        """When the other load ends."""
+        return self.load.duration_s
+
+    @property
+    def span_s(self) -> float:
+        """The span of the other load."""
+        return self.load.span_s
+
+    @property
+    def sample_step_s(self) -> float:
+        """The sampling interval of the other load."""
+        return self.load.sample_step_s
+
+
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Load):
+class Scaled(Derived):
     """A load multiplied by a number: rate = factor · rate."""
 
     factor: float
@@ -128,21 +149,6 @@ class Scaled(Load):
             raise LoadError(
                 f"the factor of a load is {format_number(self.factor)}; it must be {FACTOR.expected}"
             )
-
-    @property
-    def duration_s(self) -> float:
-        """As for the load itself."""
-        return self.load.duration_s
-
-    @property
-    def span_s(self) -> float:
-        """As for the load itself."""
-        return self.load.span_s
-
-    @property
-    def sample_step_s(self) -> float:
-        """As for the load itself."""
-        return self.load.sample_step_s
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return self.factor * self.load.rate_per_s(times_s)

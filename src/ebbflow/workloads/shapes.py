@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ebbflow.core.curve import Floats
 from ebbflow.errors import LoadError
 from ebbflow.workloads.hashing import Words, hashed, normal, uniform
-from ebbflow.workloads.load import LOAD, Load, Shape, refined
+from ebbflow.workloads.load import LOAD, Derived, Load, Shape, refined
 from ebbflow.workloads.parameters import COUNT, MOMENT, PERIOD, RATE, SEED, SHARE, SPREAD, format_number
 
 Base = Annotated[float, RATE("base", "rows per second at the trough")]
@@ -307,7 +307,7 @@ class Periodic(_Wave):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(Shape):
+class Noise(Derived, Shape):
     """Another load multiplied by a random factor that changes every second.
 
     factor(k) = exp(σ·z(k) − σ²/2) with σ² = ln(1 + amount²) and z(k) standard normal, a hash of (seed, k). It
@@ -326,21 +326,6 @@ class Noise(Shape):
     load: Annotated[Load, LOAD("load", "the load to add noise to")]
     amount: Annotated[float, SPREAD("amount", "standard deviation, as a share of the rate")]
     seed: Annotated[int, SEED("seed", "selects the random factors")] = 0
-
-    @property
-    def duration_s(self) -> float:
-        """As for the load itself."""
-        return self.load.duration_s
-
-    @property
-    def span_s(self) -> float:
-        """As for the load itself."""
-        return self.load.span_s
-
-    @property
-    def sample_step_s(self) -> float:
-        """As for the load itself."""
-        return self.load.sample_step_s
 
     def _factor(self, times_s: Floats) -> Floats:
         variance = math.log1p(self.amount**2)

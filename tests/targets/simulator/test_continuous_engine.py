@@ -130,8 +130,8 @@ def test_new_nodes_are_used_after_a_rebalance() -> None:
     target.observe()
     target.apply(Layout.of(4))
     clock.advance(100.0)
-    seen = target.observe()
-    assert seen.layout.main_nodes == 4
+    observed = target.observe()
+    assert observed.layout.main_nodes == 4
     left = target.processed().values
     assert left[20] - left[10] == pytest.approx(100.0)
     assert left[120] - left[110] == pytest.approx(400.0)

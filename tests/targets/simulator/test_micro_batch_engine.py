@@ -95,11 +95,11 @@ def test_rows_are_conserved_and_never_taken_before_they_arrive(
     arrivals, taken = inflow(load).arrivals, 0
     for seconds in intervals_s:
         clock.advance(seconds)
-        seen, work = target.observe(), target.work()
+        observed, work = target.observe(), target.work()
         assert work.processed + work.waiting + work.failed == pytest.approx(
             target.arrived(clock.now_s()).values[-1]
         )
-        for batch in seen.batches:
+        for batch in observed.batches:
             assert batch.oldest_arrival_s <= batch.started_s + 1e-6
     left = target.processed()
     for ended_s, rows in zip(left.times_s, left.values, strict=True):
@@ -115,8 +115,8 @@ def test_a_stage_never_gets_more_than_its_maximum_of_tasks() -> None:
     outcome = target.apply(Layout.of(4, rank=9))
     assert outcome.requested.parallelism == {"rank": 2}
     clock.advance(60.0)
-    seen = target.observe()
-    assert (seen.batches[-1].stages[1].tasks, seen.layout.parallelism) == (2, {"rank": 2})
+    observed = target.observe()
+    assert (observed.batches[-1].stages[1].tasks, observed.layout.parallelism) == (2, {"rank": 2})
     assert target.apply(Layout.of(4, rank=9)).note == "", "no restart is needed"
     with pytest.raises(InputError, match="exceeds its maximum of 2"):
         Stage(tasks=3, operator="rank", max_tasks=2)
@@ -195,11 +195,11 @@ def test_a_restart_stops_the_query_and_loses_no_row() -> None:
     outcome = target.apply(Layout.of(4, count=4))
     assert "checkpoint" in outcome.note
     clock.advance(36.0)
-    seen = target.observe()
-    assert seen.layout.parallelism == {"count": 4}
-    assert seen.batches[0].started_s == pytest.approx(31.0)
-    assert {b.stages[1].tasks for b in seen.batches} == {4}
-    assert sum(b.rows for b in seen.batches) == target.processed().values[-1] - 2000
+    observed = target.observe()
+    assert observed.layout.parallelism == {"count": 4}
+    assert observed.batches[0].started_s == pytest.approx(31.0)
+    assert {b.stages[1].tasks for b in observed.batches} == {4}
+    assert sum(b.rows for b in observed.batches) == target.processed().values[-1] - 2000
 
 
 def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
@@ -208,8 +208,8 @@ def test_a_node_that_dies_loses_its_task_and_is_replaced() -> None:
         query(Stage(tasks=4, per_task_s=2.0), driver_s=0.0), "constant(10)", 2, faults=dying
     )
     clock.advance(8.0)
-    seen = target.observe()
-    assert (seen.layout.main_nodes, seen.requested.main_nodes, seen.held_nodes) == (1, 2, 2)
+    observed = target.observe()
+    assert (observed.layout.main_nodes, observed.requested.main_nodes, observed.held_nodes) == (1, 2, 2)
     clock.advance(30.0)
     # Four tasks of 2 s on two nodes from 5 s on; at 7.5 s one of the second pair is lost, and runs from 9 s.
     assert target.observe().layout.main_nodes == 2
@@ -221,4 +221,4 @@ def test_a_slow_node_is_given_fewer_tasks() -> None:
     target, clock = world(query(Stage(tasks=5, per_task_s=1.0), driver_s=0.0), "constant(10)", 2, faults=slow)
     clock.advance(12.0)
     target.observe()
-    assert target.processed().times_s[1] == pytest.approx(9.0)  # four on the quick one, one on the slow
+    assert target.processed().times_s[1] == pytest.approx(9.0)  # four on the fast one, one on the slow

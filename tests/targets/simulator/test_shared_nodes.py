@@ -212,8 +212,8 @@ def test_a_rebalance_of_one_pipeline_does_not_stop_the_other() -> None:
     clock.advance(20.0)
     target.apply(Layout(nodes={"main": 1}, parallelism={"a/work": 2}))
     clock.advance(5.0)
-    seen = target.observe()
-    assert [(action.kind.value, action.note) for action in seen.under_way] == [("restart", "a")]
+    observed = target.observe()
+    assert [(action.kind.value, action.note) for action in observed.under_way] == [("restart", "a")]
     assert (target.work("a").processed, target.work("b").processed) == pytest.approx((100.0, 125.0))
 
 

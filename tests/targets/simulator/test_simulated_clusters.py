@@ -83,8 +83,8 @@ def test_moving_an_operator_stops_the_pipeline_for_the_transfer_of_its_state() -
         layout = Layout(nodes={"main": 1, "west": 1}, placement={"b": "west"} if move else {})
         target.apply(layout)
         clock.advance(40.0)
-        seen = target.observe()
-        assert dict(seen.layout.placement) == dict(layout.placement)
+        observed = target.observe()
+        assert dict(observed.layout.placement) == dict(layout.placement)
         left = target.processed().values
         return sum(b - a == 0 for a, b in itertools.pairwise(left[20:]))
 
@@ -130,14 +130,17 @@ def test_nodes_are_requested_and_paid_by_cluster() -> None:
         "a cluster that is not named stays unchanged"
     )
     clock.advance(20.0)
-    seen = target.observe()
-    assert dict(seen.layout.nodes) == {"main": 2, "west": 0}
-    assert [(a.kind.value, a.cluster, a.nodes) for a in seen.under_way] == [("grow", "west", 2)]
-    assert seen.held_nodes == 4
+    observed = target.observe()
+    assert dict(observed.layout.nodes) == {"main": 2, "west": 0}
+    assert [(a.kind.value, a.cluster, a.nodes) for a in observed.under_way] == [("grow", "west", 2)]
+    assert observed.held_nodes == 4
     clock.advance(20.0)
-    seen = target.observe()
-    assert dict(seen.layout.nodes) == {"main": 2, "west": 2}
-    assert {r.subject: r.value for r in seen.readings if r.metric is Metric.SLOTS} == {"main": 2, "west": 6}
+    observed = target.observe()
+    assert dict(observed.layout.nodes) == {"main": 2, "west": 2}
+    assert {r.subject: r.value for r in observed.readings if r.metric is Metric.SLOTS} == {
+        "main": 2,
+        "west": 6,
+    }
     assert target.held().integral(0.0, 50.0) == 2 * 50 + 2 * 40
     assert target.held("west").integral(0.0, 50.0) == 2 * 40
 
@@ -212,21 +215,21 @@ def test_no_row_is_lost_when_operators_move(moves, latency_s, bound) -> None:
 
 
 def test_a_query_moves_at_a_batch_boundary_and_continues_from_its_checkpoint() -> None:
-    quick = {"west": Cluster(nodes=NodeKind(slots=4, speeds=(2.0,)))}
+    fast = {"west": Cluster(nodes=NodeKind(slots=4, speeds=(2.0,)))}
     engine = named_query("q", Stage(tasks=4, per_task_s=1.0), restart_s=7.0, state_mb=50.0)
-    target, clock = world(engine, "constant(10)", clusters=quick, kind=NodeKind(slots=2))
+    target, clock = world(engine, "constant(10)", clusters=fast, kind=NodeKind(slots=2))
     clock.advance(11.0)
     target.observe()  # the batch of 10 s runs till 12 s
     assert "in west" in target.apply(Layout(nodes={"main": 1, "west": 1}, placement={"read": "west"})).note
     clock.advance(60.0)
-    seen = target.observe()
-    assert dict(seen.layout.placement) == {"read": "west"}
-    assert [(b.started_s, round(b.duration_s, 6), b.slots) for b in seen.batches[:3]] == [
+    observed = target.observe()
+    assert dict(observed.layout.placement) == {"read": "west"}
+    assert [(b.started_s, round(b.duration_s, 6), b.slots) for b in observed.batches[:3]] == [
         (10.0, 2.0, 2),  # two waves on two slots
         (12.0 + 7.0 + 50.0 / 12.5, 0.5, 4),  # one wave on four slots, twice as fast
         (25.0, 0.5, 4),
     ]
-    assert sum(b.rows for b in seen.batches) + 50 == target.work().processed  # none lost, none twice
+    assert sum(b.rows for b in observed.batches) + 50 == target.work().processed  # none lost, none twice
 
 
 def test_queries_in_different_clusters_do_not_wait_for_each_other() -> None:

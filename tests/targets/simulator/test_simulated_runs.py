@@ -137,9 +137,9 @@ def test_nothing_changes_while_metrics_are_missing_or_late(fault) -> None:
     acts_s = [entry.time_s for entry in run.decisions if entry.verdict == "act"]
     assert not [t for t in acts_s if 330.0 <= t < 600.0]
     assert [t for t in acts_s if t >= 600.0], "it acts again once metrics are back"
-    seen = [batch.batch_id for batch in run.batches]
-    assert seen == sorted(set(seen)), "every batch is reported once, in order"
-    assert len(seen) == seen[-1] - seen[0] + 1, "none is missing"
+    ids = [batch.batch_id for batch in run.batches]
+    assert ids == sorted(set(ids)), "every batch is reported once, in order"
+    assert len(ids) == ids[-1] - ids[0] + 1, "none is missing"
 
 
 def test_every_row_of_the_load_is_recorded() -> None:

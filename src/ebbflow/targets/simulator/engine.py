@@ -37,46 +37,36 @@ class PipelineRun(Protocol):
     @property
     def parallelism(self) -> Mapping[str, int]:
         """The requested instances of each operator that has its own parallelism."""
-        ...
 
     @property
     def placement(self) -> Mapping[str, str]:
         """The cluster of each operator outside the main cluster."""
-        ...
 
     def set_parallelism(
         self, now_s: float, parallelism: Mapping[str, int], placement: Mapping[str, str] | None = None
     ) -> str:
         """Change instances, and clusters if a placement is given. Returns a note on what happens, or ""."""
-        ...
 
     def stopped_since_s(self) -> float | None:
         """Since when it is stopped for a layout change; None while it runs."""
-        ...
 
     def take_batches(self) -> list[Batch]:
         """Batches that finished since the last call."""
-        ...
 
     def running(self) -> dict[str, float | None]:
         """The queries, each with the start time of its running batch."""
-        ...
 
     def readings(self, now_s: float, batches: Sequence[Batch], /) -> list[Reading]:
         """What a monitor would read now."""
-        ...
 
     def work(self, now_s: float) -> Work:
         """The current row counts."""
-        ...
 
     def processed(self) -> Curve:
         """Processed rows, cumulative."""
-        ...
 
     def lost(self, arrived: Curve, /) -> Curve:
         """Failed rows, cumulative over their arrival times."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -95,19 +85,15 @@ class World(Protocol):
     @property
     def runs(self) -> Sequence[PipelineRun]:
         """The pipelines in the given order."""
-        ...
 
     def advance(self, until_s: float) -> None:
         """Simulate all pipelines up to a time."""
-        ...
 
     def busy(self, cluster: str) -> bool:
         """Whether nodes of a cluster run work that must end before they can leave."""
-        ...
 
     def node_readings(self, now_s: float) -> list[Reading]:
         """What a monitor would read of the nodes now."""
-        ...
 
 
 class Engine(Protocol):
@@ -116,34 +102,27 @@ class Engine(Protocol):
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline it runs."""
-        ...
 
     @property
     def step_s(self) -> float:
         """The time step of an engine that works in steps; else 0."""
-        ...
 
     @property
     def read_limited(self) -> bool:
         """Whether its source limits the rows of a batch, so that its backlog is known."""
-        ...
 
     @property
     def with_qualified_operators(self) -> Engine:
         """A copy whose operators are named ``pipeline/operator``, for several pipelines side by side."""
-        ...
 
     def start_together(self, starts: Sequence[Start], pools: Mapping[str, NodePool], link: Link) -> World:
         """Start this pipeline and any others of the same engine on shared clusters."""
-        ...
 
     def stages_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
         """The highest possible rate of each sequential stage (row) on 0 … max_nodes nodes (column), for the oracle."""
-        ...
 
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
         """The highest possible rate of the whole pipeline on 0 … max_nodes nodes."""
-        ...
 
 
 def with_qualified_names(pipeline: Pipeline) -> Pipeline:

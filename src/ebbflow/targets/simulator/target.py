@@ -273,21 +273,12 @@ class SimulatorTarget:
     def _under_way(self, now_s: float, counts: Mapping[str, NodeCounts]) -> list[ActionUnderWay]:
         actions = []
         for cluster, count in counts.items():
-            if count.joining:
-                actions.append(
-                    ActionUnderWay(
-                        kind=ActionKind.GROW,
-                        since_s=count.last_request_s,
-                        nodes=count.joining,
-                        cluster=cluster,
-                    )
-                )
-            if count.leaving:
-                actions.append(
-                    ActionUnderWay(
-                        kind=ActionKind.SHRINK, since_s=now_s, nodes=count.leaving, cluster=cluster
-                    )
-                )
+            for kind, since_s, nodes in (
+                (ActionKind.GROW, count.last_request_s, count.joining),
+                (ActionKind.SHRINK, now_s, count.leaving),
+            ):
+                if nodes:
+                    actions.append(ActionUnderWay(kind=kind, since_s=since_s, nodes=nodes, cluster=cluster))
         for name, run in self._runs.items():
             stopped_s = run.stopped_since_s()
             if stopped_s is not None:
@@ -303,19 +294,11 @@ class SimulatorTarget:
             due.append(self._delayed_observations.popleft())
         if not due:
             raise TargetError(f"the simulated monitor has delivered nothing newer than {by_s:g} s")
-        return _merged(due)
-
-
-def _merged(observations: Sequence[Observation]) -> Observation:
-    """The last observation, with the readings and batches of all."""
-    last = observations[-1]
-    if len(observations) == 1:
-        return last
-    return msgspec.structs.replace(
-        last,
-        readings=[reading for each in observations for reading in each.readings],
-        batches=[batch for each in observations for batch in each.batches],
-    )
+        return msgspec.structs.replace(
+            due[-1],
+            readings=[reading for each in due for reading in each.readings],
+            batches=[batch for each in due for batch in each.batches],
+        )
 
 
 class _CombinedReadings:
