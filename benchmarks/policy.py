@@ -174,7 +174,7 @@ def _costs_us(condition: Callable[[Span], Trigger], *histories: Span) -> list[fl
     for first in range(0, len(values), 2_000):
         for which, router in enumerate(routers):
             began_s = time.process_time()
-            router.offer_values("op", Metric.OPERATOR_QUEUE, values[first : first + 2_000])
+            router.add_points("op", Metric.OPERATOR_QUEUE, values[first : first + 2_000])
             if first:
                 best_s[which] = min(best_s[which], (time.process_time() - began_s) / 2_000)
     return [1e6 * each for each in best_s]
