@@ -79,7 +79,7 @@ def test_people_get_a_table(monkeypatch, capsys, tmp_path: Path) -> None:
     assert "tokeniser" in out
     assert "a restart:" in out
     assert "mine.toml" in err
-    assert path.read_text().startswith("# What sentiment costs")
+    assert path.read_text().startswith("# Costs of sentiment")
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_what_would_be_refused_when_it_is_read_is_not_written(
         file.execute("UPDATE terms SET value = 'moon' WHERE name = 'target'")
     code, out, err = ebbflow(monkeypatch, capsys, "profile", "--store", "run.sqlite")
     assert (code, out) == (2, "")
-    assert "run.sqlite: what was learned cannot be meant, and is not written: " in err
+    assert "run.sqlite: the learned profile is invalid and is not written: " in err
     assert len(err.strip().splitlines()) == 1
     assert not Path("run.profile.toml").exists()
 

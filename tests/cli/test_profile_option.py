@@ -107,16 +107,16 @@ def refused(monkeypatch, capsys, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("known", "options", "words"),
     [
-        (profile(pipeline="sentiment"), (), "is a profile of 'sentiment', and there is 'top-words'; learn one with"),
+        (profile(pipeline="sentiment"), (), "is a profile of 'sentiment', not of 'top-words'; learn one with"),
         (
             profile(cpu={**profile().cpu, "stemmer": profile().cpu["words"]}), (),
-            "knows operator 'stemmer', which pipeline top-words does not have (reader, words,",
+            "has operator 'stemmer', which pipeline top-words does not have (reader, words,",
         ),
         (
             profile(cpu={"words": profile().cpu["words"]}), (),
-            "has no CPU of operator 'reader', and the continuous engine is sized by it",
+            "has no CPU of operator 'reader', which the continuous engine needs",
         ),
-        (profile(), ("--engine", "micro-batch"), "has no costs of batches, and the micro-batch engine has nothing"),
+        (profile(), ("--engine", "micro-batch"), "has no costs of batches, which the micro-batch engine needs"),
         (profile(), ("--strategy", "capacity,joint"), "is for symbiotic and symbiotic-proactive, not for capacity, j"),
     ],
 )  # fmt: skip
@@ -133,7 +133,9 @@ def test_two_profiles_of_one_pipeline_and_a_file_that_is_none_are_one_line(
 ) -> None:
     one, two = written(tmp_path, profile()), written(tmp_path, profile(), "q.toml")
     usual = ("simulate", "--load", "constant(9)", "--strategy", "symbiotic", "--profile", one, "--profile")
-    assert "are both of 'top-words'; leave one of them out" in refused(monkeypatch, capsys, *usual, two)
+    assert "are both profiles of 'top-words'; give only one of them" in refused(
+        monkeypatch, capsys, *usual, two
+    )
     (tmp_path / "q.toml").write_text("version = 1")
     assert "q.toml: " in refused(monkeypatch, capsys, *usual, two)
     assert "cannot read the profile" in refused(monkeypatch, capsys, *usual, str(tmp_path / "none.toml"))

@@ -52,7 +52,7 @@ def test_symbiotic_gets_the_profiles_however_they_are_given(
         ({"policy": Policy(), "profiles": known()}, "rules do not size by profiles"),
         ({"strategy": "symbiotic", "policy": Policy()}, "contradict each other"),
         ({"strategy": "symbiotic", "profiles": known("simulator")}, "was learned in the simulator"),
-        ({"strategy": "symbiotic", "profiles": [known(), known()]}, "are both of 'words'"),
+        ({"strategy": "symbiotic", "profiles": [known(), known()]}, "are both profiles of 'words'"),
         ({"strategy": "symbiotic", "profiles": [7]}, "attach(profiles=…): [7] is invalid"),
         ({"strategy": "symbiotic", "profiles": "none.toml"}, "cannot read the profile none.toml"),
     ],

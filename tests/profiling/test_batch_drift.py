@@ -48,7 +48,7 @@ def noticed(
     return found
 
 
-def test_a_stage_that_costs_two_fifths_more_is_noticed_within_eight_batches() -> None:
+def test_a_stage_that_gets_40_percent_more_expensive_is_detected_within_eight_batches() -> None:
     watching = watch()
     assert not noticed(watching, [(1.0, 1.0)] * 100)
     ((number, found),) = noticed(watching, [(1.0, 1.4)] * 20, first=100)
@@ -59,7 +59,7 @@ def test_a_stage_that_costs_two_fifths_more_is_noticed_within_eight_batches() ->
     assert all(run.index == 1 for _, run in found.runs)
 
 
-def test_one_that_costs_less_is_noticed_too_and_each_for_itself() -> None:
+def test_a_cheaper_stage_is_detected_too_and_each_stage_separately() -> None:
     watching = watch()
     noticed(watching, [(1.0, 1.0)] * 10)
     found = noticed(watching, [(0.7, 1.5)] * 10, first=10)
@@ -74,7 +74,7 @@ def test_noise_that_the_profile_knows_of_raises_no_alarm_in_a_day(spread: float,
     assert not noticed(watching, [(1.0, 1.0)] * 17_280, noise=lambda: chance.lognormvariate(0.0, spread))
 
 
-def test_a_profile_without_an_error_is_taken_to_have_one() -> None:
+def test_a_profile_without_an_error_gets_a_default_one() -> None:
     chance = random.Random(1)
     watching = watch(error=None)
     assert not noticed(watching, [(1.0, 1.0)] * 5000, noise=lambda: chance.lognormvariate(0.0, 0.2))
@@ -95,19 +95,19 @@ def test_executors_that_warm_up_are_no_drift() -> None:
     assert not noticed(watching, cold(60), first=20, steady=lambda number: number > 20)
 
 
-def test_one_that_was_dearer_from_the_start_is_noticed_after_the_warm_up() -> None:
+def test_a_stage_that_is_more_expensive_from_the_start_is_detected_after_the_warm_up() -> None:
     found = noticed(watch(), [(1.4, 1.0)] * 20)
     assert [each.stage for _, each in found] == [0]
     assert found[0][0] <= 10
 
 
-def test_a_batch_in_which_nodes_came_says_nothing_of_drift() -> None:
+def test_a_batch_in_which_nodes_joined_does_not_count_for_drift() -> None:
     watching = watch()
     noticed(watching, [(1.0, 1.0)] * 20)
     assert not noticed(watching, [(2.0, 2.0)] * 60, first=20, steady=lambda _: False)
 
 
-def test_after_an_alarm_it_is_watched_again_against_what_it_costs_now() -> None:
+def test_after_an_alarm_the_new_cost_is_the_reference() -> None:
     watching = watch()
     noticed(watching, [(1.0, 1.0)] * 20)
     assert len(noticed(watching, [(1.4, 1.0)] * 200, first=20)) == 1
@@ -123,7 +123,7 @@ def test_a_clock_that_is_set_back_begins_another_window() -> None:
     assert len(noticed(watching, [(1.5, 1.0)] * 10, first=20)) == 1
 
 
-def test_below_the_rows_that_were_profiled_nothing_is_compared() -> None:
+def test_batches_below_the_profiled_range_are_not_compared() -> None:
     """What a task costs without rows was told badly: that shows in small batches, and is no change."""
     costs = SparkCosts(
         driver_s=0.5, stages=(StageCosts(tasks=8, per_task_s=0.2, per_row_s=0.01, error=0.05),),

@@ -60,7 +60,7 @@ def true_s(stages: Sequence[TrueStage], rows: float, slots: int, driver_s: float
     )
 
 
-def test_the_costs_are_found_exactly_where_nothing_disturbs() -> None:
+def test_without_noise_the_costs_are_found_exactly() -> None:
     model = taught(MAP, REDUCE)
     assert model.driver_s == pytest.approx(0.5)
     assert [s.costs for s in model.stages] == [
@@ -83,7 +83,7 @@ def test_what_was_learned_on_one_executor_holds_on_ten() -> None:
     assert model.on(8).of(3000) == pytest.approx(true_s((MAP,), 3000, 8), rel=0.01)
 
 
-def test_where_sizes_do_not_differ_all_cost_is_put_on_the_rows() -> None:
+def test_if_batch_sizes_do_not_vary_all_cost_counts_as_the_rows() -> None:
     model = BatchModel()
     for i in range(20):
         model.learn(made_batch(1000, [MAP], batch_id=i))
@@ -91,7 +91,7 @@ def test_where_sizes_do_not_differ_all_cost_is_put_on_the_rows() -> None:
     assert model.on(2).of(4000) >= true_s((MAP,), 4000, 2)  # never too few nodes
 
 
-def test_a_steady_load_does_not_unteach_what_a_changing_one_taught() -> None:
+def test_a_steady_load_does_not_erase_what_a_changing_one_taught() -> None:
     model = taught(MAP)
     for i in range(200):
         model.learn(made_batch(1000, [MAP], batch_id=i))
@@ -99,7 +99,7 @@ def test_a_steady_load_does_not_unteach_what_a_changing_one_taught() -> None:
     assert model.on(8).of(8000) == pytest.approx(true_s((MAP,), 8000, 8), rel=0.02)
 
 
-def test_the_first_batch_only_warms_the_machinery_up() -> None:
+def test_the_first_batch_is_skipped_as_a_warm_up() -> None:
     model = BatchModel()
     model.learn(made_batch(1000, [TrueStage(tasks=8, per_task_s=5.0, per_row_s=1.0)]))
     assert not model.ready
@@ -108,7 +108,7 @@ def test_the_first_batch_only_warms_the_machinery_up() -> None:
     assert model.on(2).of(1000) == pytest.approx(true_s((MAP,), 1000, 2))
 
 
-def test_a_batch_in_which_nodes_came_or_went_teaches_nothing() -> None:
+def test_nothing_is_learned_from_a_batch_in_which_nodes_joined_or_left() -> None:
     model, slow = taught(MAP), TrueStage(tasks=8, per_task_s=1.0, per_row_s=0.1)
     before = model.on(4).of(1000)
     for i in range(5):
@@ -116,7 +116,7 @@ def test_a_batch_in_which_nodes_came_or_went_teaches_nothing() -> None:
     assert model.on(4).of(1000) == before
 
 
-def test_a_surprise_counts_in_part_and_a_lasting_change_gets_through() -> None:
+def test_an_outlier_is_capped_and_a_lasting_change_gets_through() -> None:
     model = taught(MAP, count=30)
     dear = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.05)
     model.learn(made_batch(2000, [dear]))
@@ -158,7 +158,7 @@ def test_a_profile_that_the_first_batch_fits_is_not_dropped_for_one_that_does_no
     assert model.base is not None
 
 
-def test_another_number_of_tasks_is_taken_over_at_once() -> None:
+def test_a_new_number_of_tasks_applies_at_once() -> None:
     model = taught(MAP)
     model.learn(made_batch(1000, [TrueStage(tasks=16, per_task_s=0.08, per_row_s=0.01)]))
     assert model.most_tasks == 16
@@ -202,9 +202,7 @@ def test_a_slot_that_cuts_no_wave_saves_no_time(stages: list[TrueStage], rows: i
 
 @settings(max_examples=60, deadline=None)
 @given(stages=STAGES, sizes=st.lists(st.integers(1, 100_000), min_size=2, max_size=30))
-def test_whatever_it_is_shown_no_cost_is_negative_or_endless(
-    stages: list[TrueStage], sizes: list[int]
-) -> None:
+def test_costs_are_never_negative_or_infinite(stages: list[TrueStage], sizes: list[int]) -> None:
     model = BatchModel()
     for i, rows in enumerate(sizes):
         model.learn(made_batch(rows, stages, slots=1 + i % 7))
@@ -217,7 +215,7 @@ def test_whatever_it_is_shown_no_cost_is_negative_or_endless(
     assert math.isfinite(model.on(3).of(1e6))
 
 
-def test_executors_that_warm_up_are_not_taken_for_rows_that_cost_nothing() -> None:
+def test_warming_executors_do_not_make_rows_look_free() -> None:
     """A night of equal batches that get faster: least squares alone would find that more rows take no longer."""
     stage = StageModel()
     for rows, warm in zip((230, 90, 166, 170, 176, 181, 185, 189, 190, 192), range(10), strict=True):
@@ -239,7 +237,7 @@ def test_a_share_learned_from_a_changing_load_outlives_a_steady_one() -> None:
     assert row_s == pytest.approx(0.008, rel=0.1)
 
 
-def test_a_first_task_on_a_cold_node_is_no_skew() -> None:
+def test_the_first_task_on_a_cold_node_is_not_skew() -> None:
     stage = StageModel()
     stage.learn(200, run(8, 8.0, longest_task_s=5.0), steady=False)
     assert stage.skew == 1.0
@@ -260,14 +258,14 @@ def profiled(*stages: TrueStage, driver_s: float = 0.5, seen: Range | None = Non
     return SparkCosts(driver_s=driver_s, stages=tuple(known), batch_rows=seen)
 
 
-def test_with_a_profile_it_can_be_asked_before_the_first_batch() -> None:
+def test_with_a_profile_the_model_is_ready_before_the_first_batch() -> None:
     model = BatchModel(profiled(MAP, REDUCE))
     assert model.ready
     for slots in (1, 3, 8):
         assert model.on(slots).of(3000) == pytest.approx(true_s((MAP, REDUCE), 3000, slots))
 
 
-def test_with_a_profile_tasks_are_told_from_rows_though_all_batches_are_alike() -> None:
+def test_a_profile_tells_task_costs_from_row_costs_even_if_all_batches_are_alike() -> None:
     model = BatchModel(profiled(MAP))
     for i in range(100):
         model.learn(made_batch(1000, [MAP], batch_id=i))
@@ -276,7 +274,7 @@ def test_with_a_profile_tasks_are_told_from_rows_though_all_batches_are_alike() 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_with_noise_a_profile_still_tells_them_apart_after_an_hour_at_one_load(seed: int) -> None:
+def test_with_noise_a_profile_still_does_so_after_an_hour_at_one_load(seed: int) -> None:
     chance, model = random.Random(seed), BatchModel(profiled(MAP))
     for i in range(700):
         rows = chance.randint(970, 1030)
@@ -284,7 +282,7 @@ def test_with_noise_a_profile_still_tells_them_apart_after_an_hour_at_one_load(s
     assert model.on(2).of(4000) == pytest.approx(true_s((MAP,), 4000, 2), rel=0.15)
 
 
-def test_the_first_batch_tells_a_profiled_model_how_many_tasks_there_are_now_and_nothing_else() -> None:
+def test_a_profiled_model_learns_only_the_number_of_tasks_from_the_first_batch() -> None:
     model = BatchModel(profiled(MAP))
     twice = TrueStage(tasks=16, per_task_s=MAP.per_task_s, per_row_s=MAP.per_row_s)
     model.learn(made_batch(1000, [TrueStage(tasks=16, per_task_s=0.5, per_row_s=0.05)]))
@@ -292,7 +290,7 @@ def test_the_first_batch_tells_a_profiled_model_how_many_tasks_there_are_now_and
     assert model.on(16).of(2000) == pytest.approx(true_s((twice,), 2000, 16))
 
 
-def test_what_the_batches_teach_takes_the_place_of_what_the_profile_said() -> None:
+def test_batches_replace_what_the_profile_said() -> None:
     dear = TrueStage(tasks=8, per_task_s=0.12, per_row_s=0.015)
     model, chance = BatchModel(profiled(MAP)), random.Random(1)
     for i in range(60):
@@ -301,7 +299,7 @@ def test_what_the_batches_teach_takes_the_place_of_what_the_profile_said() -> No
     assert model.driver_s == pytest.approx(0.9, rel=0.02)
 
 
-def test_a_batch_or_two_with_other_stages_are_no_other_plan() -> None:
+def test_one_or_two_batches_with_other_stages_are_not_another_plan() -> None:
     model, untouched = (BatchModel(profiled(MAP, REDUCE)) for _ in range(2))
     for i in range(6):
         for each in (model, untouched):
@@ -319,7 +317,7 @@ def test_a_batch_or_two_with_other_stages_are_no_other_plan() -> None:
     assert len(model.stages) == 1
 
 
-def test_a_profile_of_another_plan_is_as_none() -> None:
+def test_a_profile_of_another_plan_is_ignored() -> None:
     model, plain = BatchModel(profiled(MAP, REDUCE, seen=Range(low=1.0, high=9.0))), BatchModel()
     for i in range(3):
         for each in (model, plain):
@@ -329,7 +327,7 @@ def test_a_profile_of_another_plan_is_as_none() -> None:
     assert model.on(2) == plain.on(2)
 
 
-def test_the_error_of_a_stage_is_how_far_off_batches_were_by_those_before() -> None:
+def test_the_error_of_a_stage_is_that_of_predictions_from_the_batches_before() -> None:
     assert BatchModel().seen_rows is None
     assert StageModel().error is None
     found = taught(MAP, noise=0.2, count=300).stages[0].error
@@ -338,14 +336,14 @@ def test_the_error_of_a_stage_is_how_far_off_batches_were_by_those_before() -> N
     assert StageModel(profiled(MAP).stages[0]).error == 0.04
 
 
-def test_a_wild_batch_is_no_error_beyond_all_measure() -> None:
+def test_the_error_of_an_outlier_is_capped() -> None:
     stage = StageModel()
     stage.learn(100, run(8, 1e-9))
     stage.learn(100, run(8, 900.0))
     assert stage.error == 1.0
 
 
-def test_it_knows_in_what_range_of_rows_it_was_learned() -> None:
+def test_the_model_keeps_the_range_of_batch_sizes_it_was_learned_from() -> None:
     model = BatchModel()
     for i, rows in enumerate((9000, 500, 300, 700)):
         model.learn(made_batch(rows, [MAP], batch_id=i))
@@ -356,7 +354,7 @@ def test_it_knows_in_what_range_of_rows_it_was_learned() -> None:
     assert model.seen_rows == Range(low=100.0, high=700.0)
 
 
-def test_a_stage_that_is_learned_anew_knows_only_what_its_rows_are_a_part_of() -> None:
+def test_a_relearned_stage_keeps_only_the_share_of_its_rows() -> None:
     model = BatchModel(profiled(MAP, REDUCE, seen=Range(low=100.0, high=9000.0)))
     for i in range(30):
         model.learn(made_batch(1000, [MAP, REDUCE], batch_id=i))
@@ -371,7 +369,7 @@ def test_a_stage_that_is_learned_anew_knows_only_what_its_rows_are_a_part_of() -
 
 @settings(max_examples=60, deadline=None)
 @given(known=STAGES, stages=STAGES, sizes=st.lists(st.integers(1, 100_000), min_size=1, max_size=20))
-def test_whatever_a_profile_says_no_cost_is_negative_or_endless(
+def test_with_any_profile_costs_are_never_negative_or_infinite(
     known: list[TrueStage], stages: list[TrueStage], sizes: list[int]
 ) -> None:
     model = BatchModel(profiled(*known))

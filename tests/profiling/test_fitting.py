@@ -24,7 +24,7 @@ def noisy(y: np.ndarray, sigma: float = 0.03) -> np.ndarray:
     return np.asarray(y * np.exp(np.random.default_rng(7).normal(0, sigma, len(y))))
 
 
-def test_rows_that_cost_the_same_each_give_the_simplest_model_though_a_net_could_do_it_too() -> None:
+def test_if_all_rows_cost_the_same_the_simplest_model_wins_against_the_net() -> None:
     answer = found(noisy(0.002 * X))
     assert isinstance(answer.model, Proportional)
     assert answer.model.per_unit == pytest.approx(0.002, rel=0.01)
@@ -38,7 +38,7 @@ def test_a_cost_whatever_the_load_gives_a_line() -> None:
     assert answer.model.fixed == pytest.approx(0.2, rel=0.1)
 
 
-def test_a_curve_is_left_to_a_model_that_can_bend() -> None:
+def test_a_curve_gets_a_model_that_can_bend() -> None:
     curved = 0.9 * np.tanh((X - 200) / 120) + 1.0
     answer = found(noisy(curved, 0.01))
     assert isinstance(answer.model, Net | Knots)
@@ -46,7 +46,7 @@ def test_a_curve_is_left_to_a_model_that_can_bend() -> None:
     assert answer.tried["net"] < 0.02
 
 
-def test_the_net_is_the_seeds_and_finds_a_curve_by_itself() -> None:
+def test_the_net_is_that_of_elysium_and_fits_a_curve() -> None:
     curved = 0.9 * np.tanh((X - 200) / 120) + 1.0
     answer = found(noisy(curved, 0.01), kinds=("net",))
     assert isinstance(answer.model, Net)
@@ -55,21 +55,21 @@ def test_the_net_is_the_seeds_and_finds_a_curve_by_itself() -> None:
     assert float(np.mean(np.abs(estimates - curved) / curved)) < 0.01
 
 
-def test_the_error_is_of_samples_that_were_held_out() -> None:
+def test_the_error_is_that_of_held_out_samples() -> None:
     """A model that only remembers would have none: knots through pure noise must not look good."""
     rng = np.random.default_rng(3)
     answer = found(1.0 + 0.5 * rng.uniform(-1, 1, 60), np.sort(rng.uniform(1, 100, 60)), kinds=("knots",))
     assert answer.error > 0.2
 
 
-def test_without_spread_in_the_load_nothing_but_the_cost_of_a_row_can_be_learned() -> None:
+def test_at_a_steady_load_only_the_cost_of_a_row_is_learned() -> None:
     answer = found(noisy(np.full(50, 0.3)), np.full(50, 100.0))
     assert isinstance(answer.model, Proportional)
     assert answer.model.at(100.0) == pytest.approx(0.3, rel=0.02)
 
 
 @pytest.mark.parametrize(("samples", "spread"), [(5, 0.02), (10, 0.02), (30, 0.02), (100, 0.02), (100, 0.05)])
-def test_what_is_said_far_from_a_narrow_range_does_not_follow_the_noise(samples: int, spread: float) -> None:
+def test_extrapolation_from_a_narrow_range_does_not_follow_the_noise(samples: int, spread: float) -> None:
     """Rows cost the same each; windows are read with 5 % of noise at one load that varies a little."""
     off = []
     for seed in range(60):
@@ -81,7 +81,7 @@ def test_what_is_said_far_from_a_narrow_range_does_not_follow_the_noise(samples:
 
 
 @pytest.mark.parametrize("kinds", [("proportional",), ("line",)])
-def test_a_straight_model_goes_on_as_it_is(kinds: tuple[str, ...]) -> None:
+def test_a_straight_model_extrapolates_with_its_own_slope(kinds: tuple[str, ...]) -> None:
     answer = found(noisy(0.1 + 0.002 * X), kinds=kinds)
     for at in (1.0, 2000.0):
         assert answer.estimate(at).value == pytest.approx(answer.model.at(at))
@@ -95,7 +95,7 @@ def test_more_rows_never_cost_less() -> None:
 
 
 @pytest.mark.parametrize("kinds", [ALL, ("net",)])
-def test_a_net_that_falls_is_left_out_however_well_it_does(kinds: tuple[str, ...]) -> None:
+def test_a_net_that_falls_never_wins(kinds: tuple[str, ...]) -> None:
     """Sizes are searched for as if more rows cost more, and the file of a profile has no other curves."""
     answer = found(noisy(0.2 + 0.3 * np.sin(np.pi * X / 500), 0.01), kinds=kinds)
     assert isinstance(answer.model, Knots)
@@ -109,7 +109,7 @@ def test_nothing_is_learned_from_nothing(x: list[float], y: list[float]) -> None
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, FOLDS, FOLDS + 1])
-def test_few_samples_are_enough_to_begin_with(count: int) -> None:
+def test_a_few_samples_are_enough_to_start(count: int) -> None:
     x = np.linspace(10, 100, count)
     answer = found(0.01 * x, x)
     assert answer.model.at(50.0) == pytest.approx(0.5)
@@ -131,7 +131,7 @@ def test_quick_models_are_found_in_milliseconds() -> None:
     assert time.process_time() - began < 0.2
 
 
-def test_knots_bear_loads_that_are_all_but_the_same() -> None:
+def test_knots_handle_loads_that_are_almost_equal() -> None:
     """A stair has few loads, and means of one load differ in their last digits."""
     x = np.repeat([38.0, 209.0, 313.5], 40) + np.tile([0.0, 1e-14], 60)
     answer = found(noisy(0.002 * x), x, kinds=("knots",))

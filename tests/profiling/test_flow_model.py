@@ -35,7 +35,7 @@ def taught(*stretches: FlowInterval) -> FlowModel:
     return model
 
 
-def test_before_rows_with_a_cost_it_knows_nothing() -> None:
+def test_without_rows_the_model_is_not_ready() -> None:
     assert not taught().ready
     assert not taught(stretch(0.0)).ready
     assert taught(stretch()).ready
@@ -49,7 +49,7 @@ def test_what_was_learned_on_two_slots_holds_on_ten() -> None:
     assert model.operator_per_s("b", 2) == pytest.approx(2 / 0.003)
 
 
-def test_idle_time_unteaches_nothing() -> None:
+def test_idle_time_erases_nothing() -> None:
     model = taught(stretch(), *[stretch(0.0) for _ in range(50)])
     assert model.nodes_per_s(2) == pytest.approx(400.0)
 
@@ -59,12 +59,12 @@ def test_a_cost_that_changes_is_followed() -> None:
     assert model.row_cpu_s == pytest.approx(0.01, rel=0.05)
 
 
-def test_slow_nodes_show_when_all_they_can_is_not_enough() -> None:
+def test_slow_nodes_show_when_the_flow_is_saturated() -> None:
     slow = stretch(2000.0, backlogged=True)  # 10 s of CPU in 10 s on 2 slots: half of what they should give
     assert taught(*[slow for _ in range(10)]).slot_cpu == pytest.approx(0.5, abs=0.01)
 
 
-def test_slow_nodes_are_forgotten_where_nothing_shows_them() -> None:
+def test_slow_nodes_are_forgotten_while_unobserved() -> None:
     model = taught(*[stretch(2000.0, backlogged=True) for _ in range(10)], *[stretch() for _ in range(300)])
     assert model.slot_cpu == pytest.approx(1.0, abs=0.05)
 
@@ -73,13 +73,13 @@ def test_fast_nodes_show_by_what_they_do() -> None:
     assert taught(*[stretch(8000.0) for _ in range(10)]).slot_cpu == pytest.approx(2.0, abs=0.05)
 
 
-def test_rows_that_wait_before_an_operator_count_with_what_they_will_cost() -> None:
+def test_queued_rows_count_with_their_future_cost() -> None:
     # The source took in 1000 rows; b was sent all of them, finished 400 and used 1.2 s for those.
     piling = stretch(cpu_s={"a": 2.0, "b": 1.2}, done={"a": 1000.0, "b": 400.0})
     assert taught(piling).row_cpu_s == pytest.approx(0.005)
 
 
-def test_an_operator_that_rows_wait_for_can_do_what_it_did_and_no_more() -> None:
+def test_an_operator_with_a_queue_is_at_its_capacity() -> None:
     # Each of its 2 instances got 0.6 of a core, beside others on a crowded node.
     crowded = stretch(4000.0, slots=8.0, backlogged=True, waits_for="b")
     model = taught(*[crowded for _ in range(10)])
@@ -106,6 +106,6 @@ def test_two_changes_in_a_row_are_two_stops() -> None:
     assert model.pause_s == pytest.approx(8.0, abs=0.2)
 
 
-def test_a_stop_after_which_nothing_waits_tells_nothing() -> None:
+def test_a_stop_without_a_queue_after_it_does_not_count() -> None:
     model = taught(stretch(), stretch(100.0, changes=1, steady=False), stretch(100.0))
     assert model.pause_s == PAUSE_S

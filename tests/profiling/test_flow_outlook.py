@@ -47,7 +47,7 @@ def stepped(
     capacities=st.lists(st.floats(0, 500), min_size=1, max_size=3),
     judge_s=st.integers(0, 60),
 )
-def test_it_is_what_small_steps_come_to(
+def test_the_closed_form_agrees_with_small_steps(
     rate: float, slope: float, rising_s: float, queue_s: float, capacities: list[float], judge_s: int
 ) -> None:
     state = flow(rate, queue_s * rate, queue_s, slope_per_s2=slope, slope_for_s=rising_s)
@@ -67,7 +67,7 @@ def test_a_backlog_is_worked_off_by_what_is_left_of_the_capacity() -> None:
     assert simulate_flow(behind, [(50.0, 150.0)], judge_from_s=70.0, until_s=90.0) == (0.0, 0.0)
 
 
-def test_a_stop_is_as_late_as_it_is_long() -> None:
+def test_rows_are_late_by_the_length_of_a_stop() -> None:
     phases = [(50.0, 200.0), (60.0, 0.0), (67.0, 200.0)]
     assert simulate_flow(flow(), phases, judge_from_s=50.0, until_s=100.0)[0] == pytest.approx(7.0)
 
@@ -76,7 +76,7 @@ def test_without_capacity_rows_only_get_older() -> None:
     assert simulate_flow(flow(), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (30.0, 30.0)
 
 
-def test_where_nothing_arrives_and_nothing_waits_nothing_is_late() -> None:
+def test_without_arrivals_and_queue_nothing_is_late() -> None:
     assert simulate_flow(flow(0.0), [(50.0, 0.0)], judge_from_s=50.0, until_s=80.0) == (0.0, 0.0)
 
 

@@ -88,7 +88,7 @@ def test_a_backlog_under_a_read_limit_is_worked_off_batch_by_batch() -> None:
     assert later.worst_freshness_s == pytest.approx(11.0)
 
 
-def test_nodes_under_way_help_from_when_they_come() -> None:
+def test_nodes_under_way_help_from_when_they_join() -> None:
     slow, fast = BatchTime(fixed_s=1.0, per_row_s=0.008), BatchTime(fixed_s=1.0, per_row_s=0.001)
     soon = ahead(CALM, (-math.inf, slow), (115.0, fast))
     assert soon.last_batch_s == pytest.approx(2.0)

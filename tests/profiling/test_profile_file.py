@@ -61,11 +61,11 @@ def full() -> Profile:
     )  # fmt: skip
 
 
-def test_everything_that_is_written_is_read_back() -> None:
+def test_a_written_profile_is_read_back_completely() -> None:
     assert Profile.from_text(full().to_text()) == full()
 
 
-def test_a_file_from_before_there_were_errors_and_ranges_of_batches_is_read() -> None:
+def test_an_older_file_without_errors_and_ranges_is_read() -> None:
     text = full().to_text()
     assert text.count("\nerror = 0.04") == 1
     rows = text[text.index("[costs.batch_rows]") : text.index("high = 3900.0") + len("high = 3900.0")]
@@ -91,7 +91,7 @@ def test_any_name_and_any_number_survive_the_file(names: list[str], numbers: lis
     assert Profile.from_text(profile.to_text()) == profile
 
 
-def test_who_edits_a_straight_model_need_not_edit_the_slope_beside_it() -> None:
+def test_editing_a_straight_model_does_not_need_an_edit_of_its_slope() -> None:
     text = Profile(pipeline="p", cpu={"a": cpu()}).to_text()
     found = Profile.from_text(text.replace(f"per_unit = {1 / 3!r}", "per_unit = 0.1")).cpu["a"]
     assert [round(found.estimate(x).value, 6) for x in (5.0, 100.0)] == [0.5, 10.0]
@@ -99,7 +99,7 @@ def test_who_edits_a_straight_model_need_not_edit_the_slope_beside_it() -> None:
 
 def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
     text = full().to_text()
-    assert text.startswith("# What top-words costs, learned on spark.")
+    assert text.startswith("# Costs of top-words, learned on spark.")
     document = tomllib.loads(text)
     assert document["version"] == 1
     assert document["cpu"]["op 3"]["model"]["weights"] == [1.0, -2.0, 0.3]
@@ -111,10 +111,10 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("version = 1", "version = 2"), "version 2, and this Ebbflow reads versions up to 1"),
-        (("version = 1", ""), "this is no profile; one begins with 'version = 1'"),
-        (("version = 1", "version = true"), "this is no profile"),
-        (("version = 1", "version ="), "this is not TOML"),
+        (("version = 1", "version = 2"), "version 2, but this Ebbflow reads only up to version 1"),
+        (("version = 1", ""), "not a profile; a profile begins with 'version = 1'"),
+        (("version = 1", "version = true"), "not a profile"),
+        (("version = 1", "version ="), "not TOML"),
         (("pipeline = ", "pipe = "), "pipe"),
         (("samples = 40", 'samples = "many"'), "node.samples: Expected `int`, got `str`; write it as"),
         (("low = 1.0", 'low = "few"'), "cpu.op 0.low: Expected `float`, got `str`"),
@@ -124,7 +124,7 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("x = [0.0, 1.5]", "x = [1.5, 0.0]"), "the x of knots must rise"),
         (
             ("y = [0.0, 2.0]", "y = [2.0, 0.5]"),
-            'cpu."op 2".model.y[1] is 0.5 and one before it is 2; write values of y that never fall',
+            'cpu."op 2".model.y[1] is 0.5, after 2; write values of y that never fall',
         ),
         (
             ("outputs = [0.5, 0.25, 3.0]", "outputs = [0.5, 0.25, -3.0]"),
@@ -132,7 +132,7 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         ),
         (
             ("low = 0.1", "low = 40.0"),
-            "node.low is 40 and node.high is 3.9, which is no range; write the lower one",
+            "node.low is 40, above node.high, which is 3.9; swap them",
         ),
         (("low = 0.1", "low = -0.1"), "node.low is -0.1; write a number of 0 or more"),
         (("high = 10.0", "high = inf"), "cpu.op 0.high is inf; write"),
@@ -177,7 +177,7 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (("high = 3900.0", "high = nan"), "costs.batch_rows.high is nan; write"),
         (
             ("low = 210.0", "low = 4000.0"),
-            "costs.batch_rows.low is 4000 and costs.batch_rows.high is 3900, which is no range; write the lower",
+            "costs.batch_rows.low is 4000, above costs.batch_rows.high, which is 3900; swap them",
         ),
         (("low = 210.0", ""), "costs.batch_rows: Object missing required field `low`"),
         (("state_rows = 10000.0", "state_rows = -1.0"), "costs.state_rows is -1; write"),
@@ -189,22 +189,25 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
             'target is "moon"; write "spark" or "simulator", where it was',
         ),
         (('target = "spark"', 'target = "Simulator"'), 'target is "Simulator"; write "spark" or "simulator"'),
-        (("version = 1", "version = 1\nvresion = 1"), "a.toml: vresion is no key of a profile; write it as"),
-        (("error = 0.04", "eror = 0.04"), "costs.stages[0].eror is no key of a profile; write it as"),
-        (("error = 0.02", "error = 0.02\nnotes = 1"), "cpu.op 0.notes is no key of a profile"),
+        (
+            ("version = 1", "version = 1\nvresion = 1"),
+            "a.toml: vresion is not a key of a profile; write it as",
+        ),
+        (("error = 0.04", "eror = 0.04"), "costs.stages[0].eror is not a key of a profile; write it as"),
+        (("error = 0.02", "error = 0.02\nnotes = 1"), "cpu.op 0.notes is not a key of a profile"),
         (
             ("per_unit = 0.3", "per_unit = 1.0\nper_unti = 0.3"),
-            "cpu.op 0.model.per_unti is no key of a profile",
+            "cpu.op 0.model.per_unti is not a key of a profile",
         ),
-        (("driver_s = 0.4", "driver = 0.4"), "costs.driver is no key of a profile"),
-        (("high = 3900.0", "high = 3900.0\nmost = 1"), "costs.batch_rows.most is no key of a profile"),
-        (("mean = 12.0", "mean = 12.0\nmedian = 1.0"), "costs.lead_time_s.median is no key of a profile"),
+        (("driver_s = 0.4", "driver = 0.4"), "costs.driver is not a key of a profile"),
+        (("high = 3900.0", "high = 3900.0\nmost = 1"), "costs.batch_rows.most is not a key of a profile"),
+        (("mean = 12.0", "mean = 12.0\nmedian = 1.0"), "costs.lead_time_s.median is not a key of a profile"),
         (
             (
                 "[costs.reconfiguration.stop_s]",
                 "[costs.reconfiguration.halt_s]\n[costs.reconfiguration.stop_s]",
             ),
-            "costs.reconfiguration.halt_s is no key of a profile",
+            "costs.reconfiguration.halt_s is not a key of a profile",
         ),
         (('pipeline = "top-words"', 'pipeline = ""'), "pipeline is empty; write the name"),
         (('from = "reader"', 'from = ""'), "selectivity[0].from is empty; write the name"),
@@ -214,7 +217,7 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_told_in_one_line(change: tuple[str, str], words: str) -> None:
+def test_an_invalid_file_is_refused_in_one_line(change: tuple[str, str], words: str) -> None:
     text = full().to_text()
     assert change[0] in text
     with pytest.raises(ProfileError) as error:
@@ -229,25 +232,25 @@ def test_where_a_profile_was_learned_may_be_left_open(target: str) -> None:
     assert Profile.from_text(full().to_text().replace('"spark"', f'"{target}"')).target == target
 
 
-def test_a_stream_that_is_told_twice_is_told_in_one_line() -> None:
+def test_a_repeated_stream_is_refused_in_one_line() -> None:
     text = full().to_text()
     stream = text[text.index("[[selectivity]]") : text.index("[cpu")]
-    with pytest.raises(ProfileError, match=r"selectivity\[1\] is from 'reader' to 'words' as one before it"):
+    with pytest.raises(ProfileError, match=r"selectivity\[1\] repeats the stream from 'reader' to 'words'"):
         Profile.from_text(text.replace(stream, 2 * stream), "a.toml")
 
 
-def test_an_operator_without_a_name_is_told_in_one_line() -> None:
-    with pytest.raises(ProfileError, match=r'cpu."" has no name; write that of an operator'):
+def test_an_operator_without_a_name_is_refused_in_one_line() -> None:
+    with pytest.raises(ProfileError, match=r'cpu."" has no name; write the name of an operator'):
         Profile.from_text(full().to_text().replace('cpu."op 0"', 'cpu.""'), "a.toml")
 
 
-def test_what_is_known_of_the_graph_is_what_the_streams_tell() -> None:
+def test_the_graph_of_a_profile_comes_from_its_streams() -> None:
     graph = full().graph
     assert (graph.name, graph.sources) == ("top-words", ("reader", "op 0", "op 1", "op 2", "op 3"))
     assert [(s.source, s.target, s.selectivity) for s in graph.streams] == [("reader", "words", 17.86)]
 
 
-def test_a_file_that_is_not_there_or_no_text_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="No such file"):
         Profile.read(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")

@@ -48,7 +48,7 @@ def test_rates_are_of_one_instance_and_cpu_is_in_cores() -> None:
     assert [(s.time_s, s.x, pytest.approx(s.y)) for s in found] == [(10.0, 20.0, 0.4), (20.0, 20.0, 0.4)]
 
 
-def test_batches_that_end_when_they_end_give_the_same_as_even_looks() -> None:
+def test_readings_at_the_ends_of_batches_give_the_same_as_regular_ones() -> None:
     """100 rows/s at 2 ms a row, in batches of 3, 7, 4 … s."""
     sampler, last_s = Sampler(window_s=10.0), 0.0
     sampler.add(looks([0.0], 0.0, 0.0))
@@ -68,7 +68,7 @@ def test_a_window_in_which_instances_changed_is_no_sample() -> None:
     assert [s.time_s for s in sampler.take(CHAIN).cpu["a"]] == [10.0, 30.0]
 
 
-def test_readings_may_come_in_any_portions_and_each_window_is_told_once() -> None:
+def test_readings_may_come_in_any_portions_and_each_window_is_sampled_once() -> None:
     readings = looks([float(t) for t in range(0, 101)], 10.0, 0.1)
     whole, parts = Sampler(window_s=10.0), Sampler(window_s=10.0)
     whole.add(readings)
@@ -92,7 +92,7 @@ def test_a_node_has_the_cpu_of_all_operators_divided_by_the_nodes() -> None:
     assert sampler.cores == 4
 
 
-def test_an_operator_that_is_gone_does_not_stop_the_nodes_from_being_learned() -> None:
+def test_an_ended_operator_does_not_keep_nodes_from_being_learned() -> None:
     sampler = Sampler(window_s=10.0)
     sampler.add(looks([0.0, 10.0], 100.0, 0.5, name="gone"))
     for t in range(0, 600, 10):
@@ -102,7 +102,7 @@ def test_an_operator_that_is_gone_does_not_stop_the_nodes_from_being_learned() -
     assert last
 
 
-def test_selectivity_is_of_the_stream_wherever_its_rows_can_be_told_apart() -> None:
+def test_selectivity_is_that_of_the_stream_if_its_rows_can_be_told_apart() -> None:
     """a feeds b and c; b and c feed d: rows into b and c are those of their streams, rows out of b and c too."""
     names = ("a", "b", "c", "d")
     pipeline = Pipeline(
@@ -134,7 +134,7 @@ def test_where_no_stream_is_known_rows_are_counted_from_the_source() -> None:
     assert {ends: s[0].y / s[0].x for ends, s in found.items()} == {("app", "a"): 1.0, ("app", "b"): 17.0}
 
 
-def test_what_was_used_is_forgotten() -> None:
+def test_readings_of_past_windows_are_dropped() -> None:
     sampler = Sampler(window_s=10.0)
     for t in range(20_000):
         sampler.add(looks([float(t)], 10.0, 0.1))
@@ -144,7 +144,7 @@ def test_what_was_used_is_forgotten() -> None:
     assert len(sampler._operators["a"].instances._times_s) < 300
 
 
-def test_cores_are_slots_by_node_while_none_comes_or_leaves() -> None:
+def test_cores_are_slots_by_node_while_no_node_joins_or_leaves() -> None:
     sampler, told = Sampler(), []
     looks = [(4, 1), (4, 1), (8, 2), (8, 2), (8, 1), (4, 1), (4, 1), (12, 3), (12, 3), (16, 2), (16, 2)]
     for time_s, (slots, nodes) in enumerate(looks):

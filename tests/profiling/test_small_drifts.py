@@ -22,7 +22,7 @@ def windows_until_noticed(change: float) -> list[int]:
 
 
 @pytest.mark.parametrize(("change", "least", "most"), [(0.1, 5, 10), (0.05, 25, 50), (0.04, 70, 150)])
-def test_a_change_of_a_few_percent_is_always_noticed_and_the_smaller_the_later(
+def test_a_change_of_a_few_percent_is_always_detected_and_the_smaller_the_later(
     change: float, least: int, most: int
 ) -> None:
     found = windows_until_noticed(change)
@@ -30,5 +30,5 @@ def test_a_change_of_a_few_percent_is_always_noticed_and_the_smaller_the_later(
     assert least <= np.median(found) <= most
 
 
-def test_a_change_of_two_percent_is_mostly_not_noticed_in_hours() -> None:
+def test_a_change_of_two_percent_is_mostly_not_detected_in_hours() -> None:
     assert np.median(windows_until_noticed(0.02)) == MOST

@@ -1,4 +1,4 @@
-"""What batches, nodes and restarts cost, from readings and batches."""
+"""Learns the costs of batches, nodes and restarts from readings and batches."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ebbflow.profiling.batch.model import FADE, BatchModel
 from ebbflow.profiling.profile import Reconfiguration, SparkCosts, Spread, StageCosts
 
 PHASE_FADE = 0.995
-"""Weight that a batch keeps when the next one comes: a profile is of all loads that were met, not of the last ones.
-About the last 400 batches count, more than a phase has."""
+"""Weight that a batch keeps with each later one. A profile describes all loads of a run, so about the last 400 batches
+count, more than a phase has."""
 KEEP_S = 1800.0
-"""How far back queues are remembered, to tell when one is back to what it was."""
+"""For how long queue lengths are kept."""
 BEFORE_S = 30.0
-"""Over how long before a restart the usual queue is looked for: a few batches."""
+"""Period before a restart whose longest queue is the usual one: a few batches."""
 AS_BEFORE = 1.2
-"""A queue of no more than so many times the usual one is back to it."""
+"""A queue is back to normal at no more than so many times the usual one."""
 
 
 class RunningSpread:
-    """Values that are the same whatever the load, added up.
+    """Mean and standard deviation of values added one by one.
 
-    >>> seen = RunningSpread()
+    >>> values = RunningSpread()
     >>> for value in (1.0, 3.0):
-    ...     seen.add(value)
-    >>> seen.spread
+    ...     values.add(value)
+    >>> values.spread
     Spread(mean=2.0, deviation=1.0, samples=2)
     """
 
@@ -38,14 +38,14 @@ class RunningSpread:
         self._sum = self._squares = 0.0
 
     def add(self, value: float) -> None:
-        """Take one in."""
+        """Add a value."""
         self.count += 1
         self._sum += value
         self._squares += value * value
 
     @property
     def spread(self) -> Spread:
-        """Mean and standard deviation; 0 and 0 of nothing."""
+        """Mean and standard deviation; 0 and 0 without values."""
         if not self.count:
             return Spread(mean=0.0)
         mean = self._sum / self.count
@@ -54,10 +54,10 @@ class RunningSpread:
 
 
 class CostLearner:
-    """d, o and c by the batch model; lead times, restarts, state and its reloading from readings.
+    """Learns d, o and c with the batch model; lead times, restarts, state and its reloading from readings.
 
-    A lead time is read where the target tells one (Spark); else it is the time from nodes being requested to
-    their being there. A restart is drained when no more rows wait than did before it, and a fifth.
+    The lead time is read if the target reports one (Spark); else it is the time from requesting nodes to observing
+    them. A restart is over when at most 1.2 times as many rows wait as before.
     """
 
     def __init__(self) -> None:
@@ -67,20 +67,20 @@ class CostLearner:
         self._parts = {metric: RunningSpread() for metric in PARTS}
         self._drain, self._reload = RunningSpread(), RunningSpread()
         self._state: dict[Metric, float] = {}
-        self._nodes_asked: list[tuple[float, float]] = []
-        """(when, up to how many nodes) of growth that has not come yet."""
+        self._growth: list[tuple[float, float]] = []
+        """(time, nodes requested) of growth that has not been observed yet."""
         self._requested: float | None = None
         self._requested_s = 0.0
         self._there: float | None = None
         self._queues = Windows(KEEP_S)
         self._batch_s: dict[str, float] = {}
-        """How long batches take, fading."""
+        """Duration of batches, fading."""
         self._stood_s: dict[str, dict[Metric, float]] = {}
         self._draining: dict[str, tuple[float, float]] = {}
-        """Pipelines that took up again: (when, the queue that is as before)."""
+        """Restarted pipelines: (time, the queue length at which it is drained)."""
 
     def learn(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
-        """Take in what was seen."""
+        """Learn from readings and finished batches."""
         for batch in batches:
             if batch.rows:
                 if batch.query not in self._models:
@@ -94,13 +94,13 @@ class CostLearner:
 
     @property
     def model(self) -> BatchModel | None:
-        """Of the query with the most rows, if its batches were seen."""
+        """The model of the query with the most rows; None before its batches are known."""
         ready = [name for name, model in self._models.items() if model.ready]
         return self._models[max(ready, key=lambda name: self._rows[name])] if ready else None
 
     @property
     def costs(self) -> SparkCosts | None:
-        """What is known; None if nothing is."""
+        """The costs known so far; None if there are none."""
         model = self.model
         lead = self._lead if self._lead.count else self._lead_derived
         restarts = self._parts[Metric.RESTART_START].count
@@ -135,18 +135,18 @@ class CostLearner:
         if r.subject != MAIN:
             return
         if self._requested is not None and r.value > max(self._requested, self._there or 0.0):
-            # Loops ask right after they have looked, and see it at the next look.
-            self._nodes_asked.append((self._requested_s, r.value))
+            # The loop requests nodes right after an observation, and they show in the next one.
+            self._growth.append((self._requested_s, r.value))
         elif self._requested is not None and r.value < self._requested:
-            self._nodes_asked.clear()  # some were taken back; which, nobody can tell
+            self._growth.clear()  # some were withdrawn, and which is unknown
         self._requested, self._requested_s = r.value, r.time_s
 
     def _take_nodes(self, r: Reading) -> None:
         if r.subject != MAIN:
             return
         if self._there is not None and r.value > self._there:
-            while self._nodes_asked and self._nodes_asked[0][1] <= r.value:
-                self._lead_derived.add(r.time_s - self._nodes_asked.pop(0)[0])
+            while self._growth and self._growth[0][1] <= r.value:
+                self._lead_derived.add(r.time_s - self._growth.pop(0)[0])
         self._there = r.value
 
     # -- state and restarts ----------------------------------------------------------------------
@@ -159,22 +159,22 @@ class CostLearner:
         self._batch_s[r.subject] = FADE * usual_s + (1 - FADE) * r.value
 
     def _take_first_batch(self, r: Reading) -> None:
-        """How much longer than the last ones before the restart; the first of all loads no state."""
+        """How much longer it took than those before the restart; the very first batch loads no state."""
         if r.subject in self._batch_s:
             self._reload.add(max(0.0, r.value - self._batch_s[r.subject]))
 
     def _take_part(self, r: Reading) -> None:
-        """The parts of a restart come together, when it is over; how long rows started again is the last."""
+        """The parts of a restart are read together, once it is over; the start is the last of them."""
         self._parts[r.metric].add(r.value)
         stood_s = self._stood_s.setdefault(r.subject, {})
         stood_s[r.metric] = r.value
         if r.metric is Metric.RESTART_START:
-            asked_s = r.time_s - sum(stood_s.values())
+            requested_s = r.time_s - sum(stood_s.values())
             queue = self._queues.of(r.subject, Metric.QUEUE_LENGTH)
-            before = [rows for time_s, rows in queue if asked_s - BEFORE_S <= time_s <= asked_s]
+            before = [rows for time_s, rows in queue if requested_s - BEFORE_S <= time_s <= requested_s]
             if (
                 r.subject in self._draining
-            ):  # the one before was not drained yet: back to what was before that
+            ):  # the restart before was not over: keep its queue as the usual one
                 self._draining[r.subject] = (r.time_s, self._draining[r.subject][1])
             elif before:
                 self._draining[r.subject] = (r.time_s, max(1.0, AS_BEFORE * max(before)))
@@ -188,12 +188,12 @@ class CostLearner:
 
 
 def stage_costs(model: BatchModel) -> tuple[StageCosts, ...]:
-    """o, c, tasks, skew and error of each stage of a learned model."""
+    """The costs of each stage of a learned model."""
     return tuple(stage.as_costs for stage in model.stages)
 
 
 def batch_costs(model: BatchModel) -> SparkCosts:
-    """What a learned model says of batches; of nodes and restarts it knows nothing."""
+    """The costs of batches in a learned model, without those of nodes and restarts."""
     return SparkCosts(driver_s=model.driver_s, stages=stage_costs(model), batch_rows=model.seen_rows)
 
 
@@ -212,4 +212,4 @@ _TAKERS = {
     Metric.QUEUE_LENGTH: CostLearner._take_queue,
 }
 METRICS = tuple(_TAKERS)
-"""What a cost learner looks at."""
+"""The metrics that a cost learner reads."""

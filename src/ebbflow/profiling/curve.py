@@ -1,4 +1,4 @@
-"""Whether what is seen still fits what was learned."""
+"""One curve of a profile, learned as samples arrive: fitted on demand, and checked for drift in between."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ebbflow.profiling.profile import BEYOND, Fitted
 from ebbflow.profiling.samples import Sample
 
 LEAST_SIGMA = 0.05
-"""However well a profile did: single windows are seldom read more exactly, and no decision hangs on less."""
+"""Least σ: single windows are seldom more exact, and no decision depends on less."""
 _SLACK, _ALARM, _MOST = 1.0, 6.0, 3.0
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator, or a stage of batches, costs what it did not use to."""
+    """The cost of an operator, or of a stage of batches, has changed."""
 
     operator: str
     time_s: float
     change: float
-    """Of the windows that raised the alarm, all that was used ÷ all that was expected − 1: +0.3 is 30 % more."""
+    """Used ÷ expected − 1, over the windows that raised the alarm: +0.3 is 30 % more."""
     unit: str = "CPU"
-    """Of what more or less is used: ``task time`` on batches."""
+    """What is used: CPU, or ``task time`` on batches."""
 
     def __str__(self) -> str:
         """In words."""
@@ -40,11 +40,10 @@ class Cusum:
 
         S⁺ ← max(0, S⁺ + e/σ − 1)    S⁻ ← max(0, S⁻ − e/σ − 1)    alarm when one reaches 6
 
-    Its target is known (an error of 0), which is why it is this one and not Page–Hinkley, which first has to learn a
-    mean. σ is that of the profile, from its mean error ε: σ = ε·√(π/2), at least 5 %. With these numbers a false alarm
-    comes about once in 400,000 samples (Siegmund, Sequential Analysis, 1985, §II.6: (e^2b − 2b − 1)/2 for one
-    side, b = 6 + 1.166); that is 48 days of 10 s windows. No sample counts for more than 3σ, so that one, however wild,
-    is no alarm, and it takes three.
+    The target is known (an error of 0), hence not Page–Hinkley, which has to learn a mean first. σ comes from the mean
+    error ε of the profile: σ = ε·√(π/2), at least 5 %. A false alarm then happens about once in 400,000 samples
+    (Siegmund, Sequential Analysis, 1985, §II.6: (e^2b − 2b − 1)/2 for one side, b = 6 + 1.166), which is 48 days of
+    10 s windows. A sample counts for 3σ at most, so that an alarm takes at least three.
 
     >>> cusum = Cusum(error=0.02)
     >>> [cusum.add(used, expected=1.0) for used in (1.01, 0.97, 1.3, 1.3, 1.3)]
@@ -58,7 +57,7 @@ class Cusum:
         self._sides = (_Side(+1), _Side(-1))
 
     def add(self, used: float, expected: float, least: float = 0.0) -> bool:
-        """Take in a window; whether it raises the alarm. What is expected counts as at least ``least``."""
+        """Add a window; return whether it raises the alarm. ``expected`` counts as at least ``least``."""
         error = (used - expected) / max(expected, least, 1e-12)
         z = max(-_MOST, min(_MOST, error / self._sigma))
         for side in self._sides:
@@ -71,18 +70,18 @@ class Cusum:
 
     @property
     def change(self) -> float:
-        """All that was used in the windows that speak for a change ÷ all that was expected − 1; at most 9."""
+        """Used ÷ expected − 1 over the windows that indicate a change; at most 9."""
         used, expected = self._worst.used, self._worst.expected
         return used / max(expected, used / 10, 1e-12) - 1
 
     @property
     def suspicious(self) -> int:
-        """How many of the last windows speak for a change."""
+        """How many of the last windows indicate a change."""
         return self._worst.count
 
 
 class _Side:
-    """More than expected (+1), or less (−1)."""
+    """The sum for more than expected (+1), or for less (−1)."""
 
     def __init__(self, sign: int) -> None:
         self._sign = sign
@@ -100,24 +99,21 @@ class _Side:
         self.count += 1
 
 
-# One curve of a profile.
-
-
 # One curve of a profile, learned as samples come: fitted when asked, watched for drift in between.
 
 
 KEPT = 1000
-"""Samples remembered: the last three hours of windows."""
+"""Samples kept: windows of the last three hours."""
 MATURE = 30
-"""Samples from which on drift is looked for: before, a curve is still being found."""
+"""Samples needed before checking for drift."""
 REFIT_SHARE = 0.1
-"""A fit holds until so many times as many samples are new."""
+"""Fit again when more than this share of the samples is new."""
 CARRIED = 40
-"""Points that stand for what a file said when it is stretched."""
+"""Points that represent the base when its range is extended."""
 
 
 class CurveLearner:
-    """Samples of one curve; ``base`` is what was known before."""
+    """Learns one curve; ``base``: the curve of a profile."""
 
     def __init__(self, name: str, kinds: Sequence[str], base: Fitted | None = None) -> None:
         self.name = name
@@ -135,11 +131,11 @@ class CurveLearner:
 
     @property
     def holds(self) -> bool:
-        """Whether what was known before needs no change: no drift, and no sample far beyond its range."""
+        """Whether the base needs no change: no drift, and no sample far beyond its range."""
         return self.base is not None and not any(s.x > BEYOND * self.base.high for s in self.samples)
 
     def add(self, sample: Sample) -> Drift | None:
-        """Take one in; what it says if it is the one by which a change is noticed."""
+        """Add a sample; return the drift it reveals, if any."""
         self.samples.append(sample)
         self._new += 1
         self._unwatched += 1
@@ -147,15 +143,15 @@ class CurveLearner:
             self._watch()
             return None
         known, cusum = self._watched
-        # Beyond the range too: a guess that is wrong by so much is not one to decide on.
+        # Samples beyond the range count too: an extrapolation that wrong is not fit to decide on.
         if not cusum.add(sample.y, known.estimate(sample.x).value, _least(known, sample.x)):
             return None
         change, last = cusum.change, cusum.suspicious
-        self._start_anew(last)
+        self._restart(last)
         return Drift(operator=self.name, time_s=sample.time_s, change=change)
 
     def _watch(self) -> None:
-        """From now on compare with what is known by now; again when twice as much is."""
+        """Compare new samples with the curve as known now; update it once there are twice as many."""
         if len(self.samples) < MATURE:
             return
         found = fit([s.x for s in self.samples], [s.y for s in self.samples], kinds=QUICK)
@@ -164,7 +160,7 @@ class CurveLearner:
             self._unwatched, self._watch_anew_after = 0, len(self.samples)
 
     def fit(self, kinds: Sequence[str] | None = None) -> Fitted | None:
-        """The curve through what is remembered; found anew once a tenth more was seen, or with other models."""
+        """The curve through the samples kept; fitted again if a tenth is new, or with other kinds of models."""
         tried = self._kinds if kinds is None else tuple(kinds)
         if self._fit is None or tried != self._fitted_with or self._new > REFIT_SHARE * len(self.samples):
             carried = self._carried()
@@ -180,8 +176,8 @@ class CurveLearner:
         points = np.linspace(self.base.low, self.base.high, CARRIED).tolist()
         return [(x, max(0.0, self.base.model.at(x))) for x in points if x > 0]
 
-    def _start_anew(self, last: int) -> None:
-        """Only the samples that raised the alarm tell of how it is now."""
+    def _restart(self, last: int) -> None:
+        """Keep only the samples that raised the alarm: they show the current cost."""
         kept = list(self.samples)[-max(1, last) :]
         self.samples.clear()
         self.samples.extend(kept)
@@ -190,7 +186,7 @@ class CurveLearner:
 
 
 def _least(known: Fitted, x: float) -> float:
-    """What an expected value counts as at least: who idles has not changed. As in ``fitting`` a share of the largest;
-    below the range, where it is a guess, what the lowest rate that was seen costs."""
+    """Least expected value, so that idling is no change: a share of the largest, as in ``fitting``. Below the range,
+    where the curve is a guess, the cost at its lower end."""
     least = max(LEAST_SHARE * known.estimate(known.high).value, LEAST)
     return max(least, known.estimate(known.low).value) if x < known.low else least

@@ -1,38 +1,33 @@
-"""The estimator: the four questions a strategy asks of a profile (Elysium §3.2, Figure 4)."""
+"""Estimators: the questions that a strategy asks of a profile (Elysium §3.2, Figure 4), and how accurate the answers
+are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from ebbflow.core.pipeline import Pipeline
-from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.profiling.profile import Estimate, Profile
+from ebbflow.core.readings import Reading
+from ebbflow.errors import InputError, ProfileError, UnknownNameError
+from ebbflow.profiling.fitting import relative_errors
+from ebbflow.profiling.profile import SIMULATOR, Estimate, Fitted, Profile
+from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
 if TYPE_CHECKING:
     from ebbflow.core.placement import Placement
     from ebbflow.forecasting.forecast import Forecast
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
-
-import msgspec
-
-from ebbflow.core.readings import Reading
-from ebbflow.errors import ProfileError
-from ebbflow.profiling.fitting import relative_errors
-from ebbflow.profiling.profile import SIMULATOR, Fitted
-from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
 UNKNOWN = Estimate(value=0.0, error=1.0, inside=False)
-"""Of an operator whose CPU nobody measured: it is fused with one that was, or costs nothing worth measuring."""
+"""For an operator whose CPU was not measured: it is fused with one that was, or costs next to nothing."""
 
 
 class Estimator:
-    """What an application would do, asked before it is made to.
+    """Predicts rates and CPU of an application for any layout.
 
     >>> from ebbflow.profiling.models import Proportional
     >>> from ebbflow.profiling.profile import CpuProfile, NodeProfile, Spread
@@ -63,9 +58,9 @@ class Estimator:
         }
 
     def input_rates(self, source_rates: Mapping[str, float]) -> dict[str, float]:
-        """Question 1: rows/s that enter each operator, by walking the graph with the learned selectivities.
+        """Question 1: rows/s into each operator, from the graph and the learned selectivities.
 
-        ``source_rates`` by source operator; or by the name of the pipeline, for what arrives at all of its sources.
+        ``source_rates``: by source operator, or by the name of the pipeline for all of its sources.
         """
         for name, rate in source_rates.items():
             if name != self.pipeline.name and name not in self._from_source:
@@ -89,9 +84,9 @@ class Estimator:
     def node_cpu(
         self, placement: Placement, rates: Mapping[str, float], parallelism: Mapping[str, int]
     ) -> tuple[Estimate, ...]:
-        """Question 3: share of its cores that each node uses, given where the instances are.
+        """Question 3: share of its cores that each node uses, for a placement of the instances.
 
-        ``placement`` has a row for each operator in the order of the pipeline; ``rates`` are of whole operators.
+        ``placement``: a row for each operator in the order of the pipeline. ``rates``: of whole operators.
         """
         cores = [
             self.instance_cpu(name, rates.get(name, 0.0) / max(1, parallelism.get(name, 1)))
@@ -100,8 +95,8 @@ class Estimator:
         on_nodes = np.asarray(placement, dtype=np.float64)
         if on_nodes.ndim != 2 or len(on_nodes) != len(cores):
             raise InputError(
-                f"a placement of {len(on_nodes)} rows; {self.pipeline.name} has {len(cores)} operators, and each needs "
-                "a row with its instances on every node"
+                f"the placement has {len(on_nodes)} rows, but {self.pipeline.name} has {len(cores)} operators; "
+                "each needs a row with its instances on every node"
             )
         sums, which = np.unique(np.asarray([each.value for each in cores]) @ on_nodes, return_inverse=True)
         inside = all(each.inside for each in cores if each is not UNKNOWN)
@@ -111,54 +106,46 @@ class Estimator:
             kinds.append(found if inside else Estimate(value=found.value, error=found.error, inside=False))
         return tuple([kinds[kind] for kind in which.tolist()])
 
-    def predicted_load(self, loads: Sequence[tuple[float, float]], now_s: float) -> float:
-        """Question 4: the highest load of the forecast horizon; the last one where nobody forecasts."""
-        if self.forecast is not None and loads:
-            ahead = self.forecast.predict(loads, now_s)
-            if len(ahead):
-                return max(0.0, *ahead)
-        return loads[-1][1] if loads else 0.0
-
 
 def _check_rate(rate_per_s: float, name: str) -> None:
     if not 0 <= rate_per_s < math.inf:
         raise InputError(f"{rate_per_s:g} rows/s into {name}; a rate is a number of 0 or more")
 
 
-# Profiles that a person gives to be sized by: read from files, and checked against what they are to be used on.
+# -- estimators for given profiles -----------------------------------------------------------------------
 
 
 def read_profiles(files: Iterable[str | Path]) -> dict[str, Profile]:
-    """By file."""
+    """Profiles by file name."""
     return {str(file): Profile.read(Path(file)) for file in files}
 
 
 def estimators_for(
     profiles: Mapping[str, Profile], pipelines: Sequence[Pipeline], *, in_batches: bool
 ) -> dict[str, Estimator]:
-    """By pipeline, for pipelines that are known; an error that names the file where one does not fit.
+    """Estimators by pipeline, for known pipelines. An error names the file that does not fit.
 
-    On batches that takes the costs of batches; without them, the CPU of every operator.
+    Profiles need the costs of batches if the engine runs batches, else the CPU of every operator.
     """
-    _check_no_two(profiles)
+    _check_unique(profiles)
     by_name = {pipeline.name: pipeline for pipeline in pipelines}
     found = {}
     for file, profile in profiles.items():
         pipeline = by_name.get(profile.pipeline)
         if pipeline is None:
             raise ProfileError(
-                f"{file} is a profile of '{profile.pipeline}', and there is {' and '.join(map(repr, by_name))}; "
+                f"{file} is a profile of '{profile.pipeline}', not of {' or '.join(map(repr, by_name))}; "
                 f"learn one with `ebbflow profile --pipeline {pipelines[0].name}`"
             )
         _check_operators(file, profile, pipeline)
         if in_batches and (profile.costs is None or not profile.costs.stages):
             raise ProfileError(
-                f"{file} has no costs of batches, and the micro-batch engine has nothing else; learn one with "
+                f"{file} has no costs of batches, which the micro-batch engine needs; learn one with "
                 "`ebbflow profile --engine micro-batch`, or simulate with --engine continuous"
             )
         if not in_batches and (unknown := [name for name in pipeline.order if name not in profile.cpu]):
             raise ProfileError(
-                f"{file} has no CPU of operator '{unknown[0]}', and the continuous engine is sized by it; "
+                f"{file} has no CPU of operator '{unknown[0]}', which the continuous engine needs; "
                 "learn one with `ebbflow profile --engine continuous`"
             )
         found[pipeline.name] = Estimator(pipeline, profile)
@@ -166,23 +153,23 @@ def estimators_for(
 
 
 def estimators_on_spark(profiles: Mapping[str, Profile]) -> dict[str, Estimator]:
-    """By query. What operators and streams there are only the job itself will show; until then the profile's own."""
-    _check_no_two(profiles)
+    """Estimators by query, with the operators of the profile: those of the job show only once it runs."""
+    _check_unique(profiles)
     for file, profile in profiles.items():
         if profile.target == SIMULATOR:
             raise ProfileError(
-                f"{file} was learned in the simulator, whose rows cost something else than yours; learn one with "
+                f"{file} was learned in the simulator, where rows cost something else than on Spark; learn one with "
                 "`ebbflow profile --target spark`, or from the store of a run with `ebbflow profile --store`"
             )
     return {profile.pipeline: Estimator(profile.graph, profile) for profile in profiles.values()}
 
 
-def _check_no_two(profiles: Mapping[str, Profile]) -> None:
+def _check_unique(profiles: Mapping[str, Profile]) -> None:
     files: dict[str, str] = {}
     for file, profile in profiles.items():
         if profile.pipeline in files:
             raise ProfileError(
-                f"{files[profile.pipeline]} and {file} are both of '{profile.pipeline}'; leave one of them out"
+                f"{files[profile.pipeline]} and {file} are both profiles of '{profile.pipeline}'; give only one of them"
             )
         files[profile.pipeline] = file
 
@@ -191,27 +178,27 @@ def _check_operators(file: str, profile: Profile, pipeline: Pipeline) -> None:
     for name in profile.graph.order:
         if name not in pipeline.order:
             raise ProfileError(
-                f"{file} knows operator '{name}', which pipeline {pipeline.name} does not have "
+                f"{file} has operator '{name}', which pipeline {pipeline.name} does not have "
                 f"({', '.join(pipeline.order)}); learn one with `ebbflow profile --pipeline {pipeline.name}`"
             )
 
 
-# How far off a profile is on a load that it was not learned from.
+# -- accuracy --------------------------------------------------------------------------------------------
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean relative errors of the estimates, as ``fitting`` counts them."""
+    """Mean relative errors of a profile on a load that it was not learned from (see ``fitting``)."""
 
     cpu: Mapping[str, float]
-    """Of the CPU of an instance at its own input rate, by operator."""
+    """Error of the CPU of an instance at its own input rate, by operator."""
     node: float | None
-    """Of the CPU of a node; None where no node's was read."""
+    """Error of the CPU of a node; None if none was read."""
     outside: float
-    """Share of the windows of operators that lay outside of the range of their profile."""
+    """Share of the operators' windows outside the range of their profile."""
 
     @property
     def mean(self) -> float | None:
-        """Over all operators; None without one."""
+        """Mean error of all operators; None without one."""
         return sum(self.cpu.values()) / len(self.cpu) if self.cpu else None
 
     def to_json(self) -> dict[str, Any]:
@@ -222,21 +209,21 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
 def accuracy(
     profile: Profile, pipeline: Pipeline, readings: Iterable[Reading], *, window_s: float = WINDOW_S
 ) -> Accuracy:
-    """Compare a profile with what was read on another load."""
+    """Compare a profile with the readings of another load."""
     sampler = Sampler(window_s=window_s)
     sampler.add(readings)
-    seen = sampler.take(pipeline)
-    judged = {
+    observed = sampler.take(pipeline)
+    compared = {
         name: (profile.cpu[name], samples)
-        for name, samples in seen.cpu.items()
+        for name, samples in observed.cpu.items()
         if samples and name in profile.cpu
     }
     windows = [
-        curve.low <= sample.x <= curve.high for curve, samples in judged.values() for sample in samples
+        curve.low <= sample.x <= curve.high for curve, samples in compared.values() for sample in samples
     ]
     return Accuracy(
-        cpu={name: _mean_error(curve, samples) for name, (curve, samples) in judged.items()},
-        node=_mean_error(profile.node, seen.node) if seen.node else None,
+        cpu={name: _mean_error(curve, samples) for name, (curve, samples) in compared.items()},
+        node=_mean_error(profile.node, observed.node) if observed.node else None,
         outside=1 - sum(windows) / len(windows) if windows else 0.0,
     )
 

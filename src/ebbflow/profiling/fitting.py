@@ -1,13 +1,13 @@
-"""From samples to the model that explains unseen ones best: cross-validation over simple models and a small net.
+"""Fits the model that predicts unseen samples best: cross-validation over simple models and a small net.
 
-Elysium (§5.1) trains one net for each operator: one hidden layer of 3 neurons, tanh, 10-fold cross-validation. Here
-that net has to win against simpler models on the same folds. Where a simpler one does as well, within the standard
-error of the difference, it is kept: it errs less where nothing was seen (Breiman et al., Classification and
-Regression Trees, 1984, §3.4.3: the one-standard-error rule).
+Elysium (§5.1) trains one net per operator: one hidden layer of 3 tanh neurons, 10-fold cross-validation. Here, the net
+competes with simpler models on the same folds. A simpler model wins if it is as good within the standard error of the
+difference, because it extrapolates better (Breiman et al., Classification and Regression Trees, 1984, §3.4.3: the
+one-standard-error rule).
 
-Errors are relative: |estimate − measured| / measured. An operator that idles is not judged by the noise of
-nearly nothing, so a measured value counts as at least 5 % of the largest one, and as at least 1 % of a core (or of a
-node): no decision hangs on less. Least squares weigh alike.
+Errors are relative: |estimate − measured| / measured. So that the noise of an idle operator does not count, a measured
+value counts as at least 5 % of the largest one and at least 1 % of a core (or of a node): no decision depends on less.
+Least squares use the same weights.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from ebbflow.profiling.profile import Fitted
 
 FOLDS = 10
 LEAST_SHARE = 0.05
-"""Of the largest measured value: smaller ones count as that much in relative errors."""
+"""Relative errors take measured values as at least this share of the largest one,"""
 LEAST = 0.01
-"""Of a core, or of a node: the same."""
+"""and as at least this share of a core or node."""
 MOST_SAMPLES = 300
-"""More are thinned out evenly: a net of 10 numbers does not learn from them what it has not learned before."""
+"""More are thinned out evenly: a net of 10 parameters learns nothing more from them."""
 FEWEST_FOR_FREEDOM = 20
-"""Samples below which only straight lines are tried."""
+"""With fewer samples only straight lines are tried."""
 MOST_KNOTS = 12
 HIDDEN = 3
 _SAME = 1e-6
-"""Errors closer than this differ by rounding."""
+"""Errors that differ by less are equal."""
 _ALIKE = 1e-3
-"""Inputs closer than this share of the largest are one input."""
+"""Inputs closer than this share of the largest are the same."""
 _TELLING = 0.2
-"""Inputs that all lie within this share of the largest do not tell what of the output is fixed: a line through them
-would follow the noise, and far from them it would be far off."""
+"""If all inputs lie within this share of the largest, they cannot show a fixed part of the output: a line would follow
+the noise, and extrapolate badly."""
 
 QUICK = ("proportional", "line", "knots")
-"""Models that are found in milliseconds: for learning while a pipeline runs."""
+"""Models that fit in milliseconds: for learning while a pipeline runs."""
 ALL = (*QUICK, "net")
 
 
 def fit(
     x: Sequence[float], y: Sequence[float], *, kinds: Sequence[str] = ALL, seed: int = 0
 ) -> Fitted | None:
-    """The best of some kinds of models for y from x, both 0 or more; None where there is nothing to learn from.
+    """The best model of y by x, both 0 or more, of some kinds; None if there is nothing to learn from.
 
     >>> x = [float(n) for n in range(1, 61)]
     >>> found = fit(x, [0.2 + 0.01 * n for n in x])
@@ -71,7 +71,7 @@ def fit(
     low, high = float(xs.min()), float(xs.max())
     winner = _winner(errors)
     model = FITTERS[winner](xs, ys, _weights(ys))
-    if fall(model, low, high) is not None:  # a net that follows the noise: of those that cannot, the best
+    if fall(model, low, high) is not None:  # a net that follows the noise: take the best of the others
         del errors[winner]
         if not errors:
             errors["knots"] = _held_out_errors(_knots, xs, ys, fold_of)
@@ -89,7 +89,7 @@ def fit(
 
 
 def relative_errors(estimates: Floats, measured: Floats) -> Floats:
-    """|estimate − measured| / measured of each, as this module counts it.
+    """|estimate − measured| / measured of each sample (see the module docstring).
 
     >>> relative_errors(np.array([1.1, 0.2]), np.array([1.0, 0.0])).round(6).tolist()
     [0.1, 4.0]
@@ -98,8 +98,8 @@ def relative_errors(estimates: Floats, measured: Floats) -> Floats:
 
 
 def _slope(model: Model, x: Floats, y: Floats) -> float:
-    """How the model goes on beyond the samples: as it does where it is straight, else as the line through all of them;
-    in proportion where that would stand still."""
+    """The slope beyond the samples: that of a straight model, else of the line through all samples; if that is flat, in
+    proportion."""
     straight = model if isinstance(model, Proportional | Linear) else _line(x, y, _weights(y))
     return straight.per_unit or _proportional(x, y, _weights(y)).per_unit
 
@@ -112,9 +112,9 @@ def _least(measured: Floats) -> float:
 
 
 def _may_win(known: Floats, errors: dict[str, Floats]) -> bool:
-    """Whether errors on the samples that a model was fitted to leave it a chance: on others it does no better.
+    """Whether the training error of a model leaves it a chance to win: its held-out error is no better.
 
-    A net takes as long as all others together ten times; mostly nothing bends, and it is spared the folds.
+    A net takes ten times as long as all other models. Mostly the data are straight, and it need not run the folds.
     """
     best = errors[_winner(errors)]
     better = best - known
@@ -127,7 +127,7 @@ def _own_errors(fitter: Fitter, x: Floats, y: Floats) -> Floats:
 
 
 def _held_out_errors(fitter: Fitter, x: Floats, y: Floats, fold_of: npt.NDArray[np.int64]) -> Floats:
-    """The relative error at each sample of a model that was fitted without its fold; 1 where there is but one."""
+    """The relative error at each sample, of a model fitted without its fold; 1 if there is only one sample."""
     if len(x) < 2:
         return np.ones(len(x))
     estimates = np.empty_like(y)
@@ -139,7 +139,7 @@ def _held_out_errors(fitter: Fitter, x: Floats, y: Floats, fold_of: npt.NDArray[
 
 
 def _winner(errors: dict[str, Floats]) -> str:
-    """The first, from the simplest on, that is not clearly worse than the best."""
+    """The simplest model that is not clearly worse than the best."""
     best = min(errors, key=lambda kind: float(errors[kind].mean()))
     for kind, error in errors.items():
         worse = error - errors[best]
@@ -160,12 +160,12 @@ def _worth_trying(x: Floats, kinds: Sequence[str]) -> list[str]:
 def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     if len(x) <= MOST_SAMPLES:
         return x, y
-    kept = np.linspace(0, len(x) - 1, MOST_SAMPLES).round().astype(int)
-    return x[kept], y[kept]
+    chosen = np.linspace(0, len(x) - 1, MOST_SAMPLES).round().astype(int)
+    return x[chosen], y[chosen]
 
 
 def _weights(y: Floats) -> Floats:
-    """1 / y², so that squares of relative errors are added up."""
+    """1 / y², for least squares of relative errors."""
     return np.asarray(1.0 / np.maximum(y, _least(y)) ** 2)
 
 
@@ -183,13 +183,13 @@ def _line(x: Floats, y: Floats, weights: Floats) -> Linear:
     spread = float(weights @ (x - mean_x) ** 2)
     if spread <= 1e-12 * total * max(mean_x * mean_x, 1e-12):
         return Linear(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
-    # More rows never cost less; where noise says so, it is what the mean row costs, whatever the rate.
+    # More rows never cost less: if noise says so, the line is flat.
     slope = max(0.0, float(weights @ ((x - mean_x) * (y - mean_y))) / spread)
     return Linear(fixed=mean_y - slope * mean_x, per_unit=slope)
 
 
 def _knots(x: Floats, y: Floats, weights: Floats) -> Model:
-    """Means of equal parts of the samples, made to rise (isotonic regression), joined by lines, drawn to the ends."""
+    """Means of equal parts of the samples, made monotonic (isotonic regression), joined by lines up to both ends."""
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(x, kind="stable")
@@ -214,7 +214,7 @@ def _on_line(x: Floats, y: Floats, at: float) -> float:
 
 
 def _net(x: Floats, y: Floats, weights: Floats) -> Model:
-    """The seed's net, by L-BFGS: RPROP, which it used, is for far more data than this."""
+    """Elysium's net, fitted with L-BFGS: its RPROP is for far more data than this."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 

@@ -1,4 +1,4 @@
-"""Learns the profile of an application from what is read of it, before and while it is scaled."""
+"""Learns the profile of an application from its readings and batches, before and while it is scaled."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 log = logging.getLogger("ebbflow")
 
 METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*samples.METRICS, *costs.METRICS)))
-"""Everything a profile is learned from: to be asked of a store."""
+"""All metrics that a profile is learned from."""
 KEPT_RATIOS = 1000
-"""Windows of which the selectivity is remembered."""
+"""Windows kept for each selectivity."""
 
 
 class ProfileLearner:
-    """Takes in readings and batches; answers with a profile at any time.
+    """Learns from readings and batches; gives a profile at any time.
 
-    With ``base``, a profile from a file, it goes on from there: what the file says holds until the pipeline is seen
-    to behave otherwise (``drift``), and is stretched where a wider range is seen. ``kinds``: the models to try;
-    those of ``QUICK`` take milliseconds, so a strategy may ask at every decision.
+    With ``base``, a profile from a file, it continues from there: the base holds until the pipeline behaves otherwise
+    (drift), and is extended when a wider range is observed. ``kinds``: the models to try; those of ``QUICK`` take
+    milliseconds, so that a strategy can use them in every decision.
 
     >>> learner = ProfileLearner(Pipeline.chain("p", "split"))
     >>> for t in range(0, 400, 10):
@@ -64,18 +64,18 @@ class ProfileLearner:
         self._cpu: dict[str, CurveLearner] = {}
         self._node = CurveLearner("a node", self._kinds, None if base is None else base.node)
         self._base_cores = base.node.cores if base is not None and base.node.samples else None
-        """Of a node of the base. Shares of nodes with more cores, or fewer, are told in shares of one of these."""
+        """Cores of a node of the base. Shares of other nodes are converted to shares of such a node."""
         self._ratios: dict[tuple[str, str], deque[tuple[float, float]]] = {}
-        self._seen_s: dict[tuple[str, Metric], float] = {}
+        self._read_s: dict[tuple[str, Metric], float] = {}
         self.drifts: list[Drift] = []
-        """What was noticed to cost what it did not use to, oldest first."""
+        """Detected changes of cost, oldest first."""
         for name, cpu in (base.cpu if base is not None else {}).items():
             self._cpu[name] = CurveLearner(name, self._kinds, cpu)
 
     # -- learning ----------------------------------------------------------------------------------
 
     def learn(self, readings: Iterable[Reading], batches: Iterable[Batch] = ()) -> None:
-        """Take in what was read."""
+        """Learn from readings and finished batches."""
         new = list(readings)
         self._sampler.add(new)
         self._costs.learn(new, batches)
@@ -89,21 +89,21 @@ class ProfileLearner:
             share = sample.y * self._sampler.cores / self._node_cores
             self._note(self._node.add(Sample(sample.time_s, sample.x, share)))
         for ends, streamed in found.selectivity.items():
-            kept = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
-            kept.extend((sample.x, sample.y) for sample in streamed)
+            ratios = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
+            ratios.extend((sample.x, sample.y) for sample in streamed)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take in what a snapshot shows and was not taken in before: for strategies, which see nothing else."""
+        """Learn from what is new in a snapshot."""
         self.pipeline = snapshot.pipeline
         new: list[Reading] = []
         for subject, metric in snapshot.windows.series():
-            if metric not in _LOOKED_AT:
+            if metric not in _READ:
                 continue
             window = snapshot.windows.of(subject, metric)
-            since_s = self._seen_s.get((subject, metric), float("-inf"))
+            since_s = self._read_s.get((subject, metric), float("-inf"))
             new += [Reading(time_s, subject, metric, value) for time_s, value in window.after(since_s)]
             if window.last_time_s is not None:
-                self._seen_s[subject, metric] = window.last_time_s
+                self._read_s[subject, metric] = window.last_time_s
         self.learn(new, snapshot.batches)
 
     def _note(self, drift: Drift | None) -> None:
@@ -111,7 +111,7 @@ class ProfileLearner:
             self.drifts.append(drift)
             log.warning("%s; learning it again", drift)
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- the profile ------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -121,7 +121,7 @@ class ProfileLearner:
     def profile(
         self, learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC), *, kinds: Sequence[str] | None = None
     ) -> Profile:
-        """What is known by now. ``kinds``: other models to try than those it was made with, this once."""
+        """The profile as known now. ``kinds``: models to try this time, instead of those of the constructor."""
         cpu = {}
         for name, learner in self._cpu.items():
             if isinstance(learner.base, CpuProfile) and learner.holds:
@@ -139,15 +139,15 @@ class ProfileLearner:
         )
 
     def _selectivity(self) -> dict[tuple[str, str], Spread]:
-        """Rows of the stream ÷ rows into the operator over all windows; the spread is that of single windows."""
+        """Rows of the stream ÷ rows into the operator over all windows, with the deviation of single windows."""
         found = dict(self._base.selectivity) if self._base is not None else {}
         for ends, ratios in self._ratios.items():
-            seen = RunningSpread()
+            windows = RunningSpread()
             for into, along in ratios:
-                seen.add(along / into)
-            if seen.count:
+                windows.add(along / into)
+            if windows.count:
                 mean = sum(along for _, along in ratios) / sum(into for into, _ in ratios)
-                found[ends] = Spread(mean=mean, deviation=seen.spread.deviation, samples=seen.count)
+                found[ends] = Spread(mean=mean, deviation=windows.spread.deviation, samples=windows.count)
         return found
 
     def _node_profile(self, kinds: Sequence[str] | None) -> NodeProfile:
@@ -164,7 +164,7 @@ class ProfileLearner:
         return self._base_cores or self._sampler.cores
 
     def _known_costs(self) -> SparkCosts | None:
-        """What was seen; what was not, as the file has it."""
+        """The observed costs, and those of the base where none were observed."""
         seen, base = self._costs.costs, None if self._base is None else self._base.costs
         if seen is None or base is None:
             return seen or base
@@ -180,4 +180,4 @@ class ProfileLearner:
         )
 
 
-_LOOKED_AT = frozenset(METRICS)
+_READ = frozenset(METRICS)

@@ -1,7 +1,6 @@
-"""Functions of one number, as numbers: what a profile keeps of what it learned, and writes to its file.
+"""Functions of one variable, as parameters that a profile can write to its file. ``fitting`` finds them.
 
-None of them knows how it was found (``fitting`` does that); all of them can be asked in under a microsecond or two,
-because a strategy asks hundreds of times for one decision.
+Evaluating one takes a microsecond or two: a strategy does so hundreds of times for one decision.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Linear(
 class Knots(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="knots"
 ):
-    """Straight lines between points that never fall; level before the first and after the last.
+    """Straight lines between points that never fall; constant before the first and after the last.
 
     >>> curve = Knots(x=(0.0, 10.0, 20.0), y=(0.0, 1.0, 4.0))
     >>> [curve.at(x) for x in (-5.0, 5.0, 15.0, 99.0)]
@@ -88,11 +87,11 @@ class Knots(
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="net"):
-    """The seed's net (Elysium §5.1): one input, one hidden layer of tanh, one output.
+    """Elysium's net (§5.1): one input, one hidden layer of tanh, one output.
 
         y = y_middle + y_scale · (b + Σ_k v_k · tanh(w_k · (x − x_middle) / x_scale + c_k))
 
-    The seed has tanh at its output too; a linear one can go on rising where the data do.
+    Elysium's output is tanh too; a linear one can keep rising with the data.
 
     >>> Net(x_middle=5.0, x_scale=5.0, y_middle=1.0, y_scale=2.0,
     ...     weights=(1.0,), shifts=(0.0,), outputs=(0.5,), output_shift=0.0).at(5.0)
@@ -112,7 +111,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         if not len(self.weights) == len(self.shifts) == len(self.outputs):
             raise ValueError("a net needs as many shifts and outputs as weights")
         if not self.x_scale > 0:
-            raise ValueError(f"the x_scale of a net must be above 0, and is {self.x_scale:g}")
+            raise ValueError(f"the x_scale of a net must be above 0, not {self.x_scale:g}")
 
     def at(self, x: float) -> float:
         """The value at x."""
@@ -126,16 +125,16 @@ class Net(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 Model = Proportional | Linear | Knots | Net
 """From the simplest to the one with the most freedom."""
 
-LOOKS = 200
-"""Places in its range at which a net is looked at, to see whether it falls: three tanh bend a few times, no more."""
+CHECKPOINTS = 200
+"""Places in its range at which a net is checked for a fall: three tanh bend only a few times."""
 DIP = 0.01
-"""Of its largest value that a net may fall: where it was learned to be level it is never quite so."""
+"""Share of its largest value by which a net may fall: a net is never quite level."""
 
 
 def fall(model: Model, low: float, high: float) -> tuple[float, float] | None:
-    """Where a model falls between two places: the highest point before, and the lower one behind; None if nowhere.
+    """Where a model falls between two places: (the highest point, a lower one after it); None if it never falls.
 
-    More rows never cost less, and sizes are searched for by that.
+    More rows never cost less, and the search for sizes relies on it.
 
     >>> fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), 0.0, 2.0)
     (1.0, 2.0)
@@ -146,8 +145,8 @@ def fall(model: Model, low: float, high: float) -> tuple[float, float] | None:
     if isinstance(model, Knots):
         places, dip = model.x, 0.0
     else:
-        places, dip = tuple(low + (high - low) * k / LOOKS for k in range(LOOKS + 1)), DIP
-    values = [max(0.0, model.at(x)) for x in places]  # as estimates have it
+        places, dip = tuple(low + (high - low) * k / CHECKPOINTS for k in range(CHECKPOINTS + 1)), DIP
+    values = [max(0.0, model.at(x)) for x in places]  # as in estimates
     slack = dip * max(values)
     top = 0
     for at, value in enumerate(values):

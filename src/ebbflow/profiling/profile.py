@@ -1,7 +1,7 @@
-"""The profile of an application: what its operators select, what they cost, and how surely that is known.
+"""The profile of an application: selectivities and costs of its operators, with their errors.
 
-Three profilers of Elysium's (§3.2) and what Spark needs besides. A profile is a value: the file it is written to
-(``profile_file``) is the same thing in TOML, models as numbers, never as code.
+It has the results of Elysium's three profilers (§3.2), and the costs of batches, nodes and restarts. Its file
+(``profile_file``) is TOML, with models as numbers, never as code.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from ebbflow.profiling.models import Model, Proportional
 SIMULATOR, SPARK = "simulator", "spark"
 """Where a profile was learned."""
 VERSION = 1
-"""Of the file. A reader refuses a newer one rather than misread it."""
+"""Version of the file format. Newer files are rejected."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An answer, with how far off such answers were when they could be checked."""
+    """An estimated value and its error."""
 
     value: float
     error: float
-    """Mean relative error of the profile in cross-validation; 1 where nothing was measured."""
+    """Mean relative error of the profile in cross-validation; 1 if nothing was measured."""
     inside: bool
-    """Whether it was asked within the range it was learned in."""
+    """Whether the input lies in the range that was learned from."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """A quantity that is the same whatever the load, and how much it varied."""
+    """Mean and standard deviation of a quantity that does not depend on the load."""
 
     mean: float
     deviation: float = 0.0
-    """Standard deviation of what was seen."""
     samples: int = 0
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """From the least to the most that was seen of something.
+    """The observed range of a quantity.
 
-    >>> seen = Range(low=210.0, high=3900.0)
-    >>> seen.holds(4000.0), seen.holds(5200.0), str(seen.with_one(5200.0))
+    >>> observed = Range(low=210.0, high=3900.0)
+    >>> observed.holds(4000.0), observed.holds(5200.0), str(observed.with_one(5200.0))
     (True, False, '210 to 5200')
     """
 
@@ -53,12 +52,12 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
     high: float
 
     def holds(self, value: float) -> bool:
-        """Whether it lies inside, or no more than a tenth beyond: loads are read with noise, and at a steady one the
-        range would else be left at every look."""
+        """Whether a value lies inside, or at most a tenth beyond: otherwise noise would leave the range at a steady
+        load."""
         return self.low / BEYOND <= value <= BEYOND * self.high
 
     def with_one(self, value: float) -> Range:
-        """The range once this was seen too."""
+        """The range extended to a value."""
         if self.low <= value <= self.high:
             return self
         return Range(low=min(self.low, value), high=max(self.high, value))
@@ -68,27 +67,27 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
 
 
 BEYOND = 1.1
-"""So many times the highest that was seen, and no more, is still the range that was seen."""
+"""A range includes values up to so many times beyond its ends."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, where it was learned, and how well it did on data it had not seen.
+    """A fitted model, the range it was learned in, and its error on unseen data.
 
-    Outside of that range a model is only a guess; a net would even stand still there. So from the edge on the
-    answer is y(edge) + slope · (x − edge), never below 0.
+    Outside that range a model is a guess, and a net even flat. So beyond an edge the estimate is
+    y(edge) + slope · (x − edge), and at least 0.
     """
 
     model: Model
     low: float
-    """The range of x in which it was learned."""
+    """Lower end of the range of x."""
     high: float
     slope: float
-    """The model's own where it is straight; else that of the straight line through all samples."""
+    """The slope of a straight model; else that of the straight line through all samples."""
     error: float
-    """Mean over held-out samples of |estimate − measured| / measured (``fitting`` says what of values near 0)."""
+    """Mean of |estimate − measured| / measured over held-out samples (see ``fitting`` for values near 0)."""
     samples: int
     tried: Mapping[str, float] = {}
-    """The error of each kind of model that was tried, itself included."""
+    """The error of each kind of model that was tried."""
 
     def estimate(self, x: float) -> Estimate:
         """The value at x."""
@@ -99,43 +98,24 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
             value, inside = self.model.at(edge) + self.slope * (x - edge), False
         return Estimate(value=value if value > 0 else 0.0, error=self.error, inside=inside)
 
-    def in_words(self, x: float, unit: str) -> str:
-        """The estimate at x for a person, with a warning outside of the range.
-
-        >>> cpu = Fitted(model=Proportional(per_unit=0.002), low=10.0, high=100.0, slope=0.002,
-        ...              error=0.021, samples=80)
-        >>> cpu.in_words(50.0, "rows/s")
-        '0.100 (mean error 2.1 %)'
-        >>> cpu.in_words(400.0, "rows/s")
-        '0.800 (a guess: 400 rows/s was asked, and 10 to 100 was seen)'
-        """
-        found = self.estimate(x)
-        if not self.samples:
-            return f"{found.value:.3f} (not measured, only assumed)"
-        if found.inside:
-            return f"{found.value:.3f} (mean error {100 * self.error:.1f} %)"
-        return (
-            f"{found.value:.3f} (a guess: {x:g} {unit} was asked, and {self.low:g} to {self.high:g} was seen)"
-        )
-
 
 class CpuProfile(Fitted, frozen=True, kw_only=True):
-    """CPU of one instance of an operator, in cores (1.0 = one core full), from its input rate in rows/s (OCUP)."""
+    """CPU of one instance of an operator in cores (1.0 is one full core), by its input rate in rows/s (OCUP)."""
 
 
 class NodeProfile(Fitted, frozen=True, kw_only=True):
-    """Share of a node's cores in use, from the CPU of the instances on it in cores (OP): the engine's overhead.
+    """Share of a node's cores in use, by the CPU of its instances in cores (OP): the overhead of the engine.
 
     >>> NodeProfile.assumed(cores=4).estimate(2.0).value
     0.5
     """
 
     cores: int
-    """Of the nodes it was learned on."""
+    """Cores of the nodes it was learned on."""
 
     @classmethod
     def assumed(cls, *, cores: int) -> NodeProfile:
-        """Where no node's CPU was read: the sum ÷ cores, no overhead at all."""
+        """Without readings of the CPU of nodes: the sum ÷ cores, without overhead."""
         per_unit = 1.0 / max(1, cores)
         return cls(
             model=Proportional(per_unit=per_unit), low=0.0, high=0.0, slope=per_unit, error=1.0, samples=0,
@@ -144,62 +124,57 @@ class NodeProfile(Fitted, frozen=True, kw_only=True):
 
 
 class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stage of a query, as ``batch_model`` has it."""
+    """Costs of one stage of a query (see ``batch.model``)."""
 
     tasks: int
     per_task_s: float
-    """o: what a task costs before its first row."""
+    """o: seconds of a task before its first row."""
     per_row_s: float
     """c: task seconds of a source row."""
     skew: float = 1.0
     error: float | None = None
-    """Mean of |expected − measured| / expected of the task time of a batch, by what the batches before it let expect;
-    None where nobody looked, as in older files."""
+    """Mean of |expected − measured| / expected of the task time of a
+    batch, predicted from those before; None if unknown, as in older files."""
 
     def task_time_s(self, tasks: int, rows: float) -> float:
-        """p·o + c·n: what all tasks of a batch take together."""
+        """p·o + c·n: total time of the tasks of a batch."""
         return tasks * self.per_task_s + self.per_row_s * rows
 
 
 class Reconfiguration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a change of parallelism cost, in seconds of its parts (Elysium §5.2: R_state, R_restart, R_queue)."""
+    """Cost of a change of parallelism: the seconds of its parts (Elysium §5.2: R_state, R_restart, R_queue)."""
 
     stop_s: Spread
-    """From asking until nothing runs: the batch or the queues under way are finished."""
+    """From the request until nothing runs: the running batch or the queues are finished."""
     state_s: Spread
-    """State is repartitioned or moved."""
+    """Repartitioning or moving state."""
     restart_s: Spread
-    """From there until it is started again. On Spark that is when ``start()`` returns; what its first batch takes
-    longer than others is ``reload_s`` of the costs, and not in here."""
+    """From there until it has started again. On Spark that is when ``start()`` returns; the extra
+    time of its first batch is not included, but in ``SparkCosts.reload_s``."""
     drain_s: Spread
-    """From there until no more rows wait than did before."""
+    """From there until the queue is back to normal."""
 
     @property
     def still_s(self) -> float:
-        """Seconds in which nothing runs."""
+        """Seconds during which nothing runs."""
         return self.stop_s.mean + self.state_s.mean + self.restart_s.mean
-
-    @property
-    def total_s(self) -> float:
-        """Until all is as before."""
-        return self.still_s + self.drain_s.mean
 
 
 class SparkCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What batches, nodes and restarts cost. On an engine without batches the first two are empty."""
+    """Costs of batches, nodes and restarts. Without batches, the first two are empty."""
 
     driver_s: float = 0.0
-    """d: what a batch costs whatever its size."""
+    """d: seconds of a batch whatever its size."""
     stages: tuple[StageCosts, ...] = ()
     batch_rows: Range | None = None
-    """Rows of the batches from which these two were learned; None where nobody looked, as in older files."""
+    """Range of the batch sizes that these two were learned from; None if unknown, as in older files."""
     lead_time_s: Spread | None = None
-    """From asking for a node to its first work; None where none was asked for."""
+    """From requesting a node to its first work; None if none was requested."""
     state_rows: float | None = None
-    """Keys held by stateful operators, as last read."""
+    """Keys in the state of operators, as last read."""
     state_bytes: float | None = None
     reload_s: Spread | None = None
-    """How much longer the first batch after a (re)start took than such a batch takes: state is loaded in it."""
+    """How much longer the first batch after a restart takes: it loads state."""
     reconfiguration: Reconfiguration | None = None
 
     @property
@@ -209,13 +184,13 @@ class SparkCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def restart_s(self) -> float | None:
-        """Seconds in which a restart takes nothing in; None where none was seen."""
+        """Seconds during which a restart stops processing; None if none was observed."""
         return None if self.reconfiguration is None else self.reconfiguration.still_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One application.
+    """The profile of one application.
 
     >>> cpu = CpuProfile(model=Proportional(per_unit=0.002), low=10.0, high=400.0, slope=0.002, error=0.01, samples=90)
     >>> profile = Profile(pipeline="words", cpu={"split": cpu}, node=NodeProfile.assumed(cores=4),
@@ -228,8 +203,8 @@ class Profile:
 
     pipeline: str
     selectivity: Mapping[tuple[str, str], Spread] = field(default_factory=dict)
-    """Of each stream, by the operators it joins. From the pipeline itself (by its name) to an operator: rows that
-    enter the operator per row at the source, where the streams between are not known."""
+    """Selectivity of each stream, by the operators it joins. From the pipeline (by name) to an operator: rows into the
+    operator per row at the source, if the streams between are unknown."""
     cpu: Mapping[str, CpuProfile] = field(default_factory=dict)
     node: NodeProfile = field(default_factory=lambda: NodeProfile.assumed(cores=1))
     costs: SparkCosts | None = None
@@ -240,8 +215,7 @@ class Profile:
 
     @property
     def graph(self) -> Pipeline:
-        """The operators that it knows, with the streams whose selectivity it knows: as much of the pipeline as can be
-        told by who has only the profile.
+        """The pipeline as far as the profile knows it: its operators, and the streams with a known selectivity.
 
         >>> profile = Profile(pipeline="p", selectivity={("p", "a"): Spread(mean=1.0), ("a", "b"): Spread(mean=3.0)})
         >>> profile.graph.order, profile.graph.sources, profile.graph.streams[0].selectivity
@@ -264,7 +238,7 @@ class Profile:
 
     @classmethod
     def from_text(cls, text: str, where: str = "the profile") -> Profile:
-        """Back from TOML; ``InputError`` in one line, with ``where`` it stood, if it cannot be read."""
+        """Read from TOML; an error names ``where`` it came from."""
         from ebbflow.profiling.profile_file import from_text
 
         return from_text(text, where)

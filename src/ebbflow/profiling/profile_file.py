@@ -1,4 +1,4 @@
-"""The file of a profile: TOML that a person can read and a reader checks key by key.
+"""The file of a profile: readable TOML, checked key by key.
 
 ::
 
@@ -36,14 +36,14 @@ from ebbflow.profiling.profile import (
 )
 
 LARGEST = 10_000_000
-"""Characters of the largest file that is read."""
+"""Most characters of a file."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class _Fit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A fitted model as it is written; ``cores`` only of a node."""
+    """A fitted model in the file; ``cores`` only for a node."""
 
     model: Model
     low: float
@@ -94,14 +94,14 @@ def to_text(profile: Profile) -> str:
     plain = _without_none(msgspec.to_builtins(document, builtin_types=(datetime,)))
     name = "".join(sign if sign.isprintable() else "?" for sign in profile.pipeline)
     head = (
-        f"# What {name} costs, learned on {profile.target or 'what was seen'}. Rates in rows/s of one "
-        "instance, CPU in cores,\n# a node's CPU as a share of its cores, times in seconds. `ebbflow profile --help`.\n"
+        f"# Costs of {name}, learned on {profile.target or 'an unknown target'}. Rates in rows/s of one "
+        "instance, CPU in cores,\n# CPU of a node as a share of its cores, seconds. `ebbflow profile --help`.\n"
     )
     return head + "\n".join(_table("", plain)) + "\n"
 
 
 def read(path: Path) -> Profile:
-    """The profile in a file."""
+    """Read a profile from a file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -111,26 +111,26 @@ def read(path: Path) -> Profile:
 
 
 def from_text(text: str, where: str) -> Profile:
-    """The profile in a text.
+    """Read a profile from text.
 
     >>> from_text("version = 99", "a.toml")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.ProfileError: a.toml: a profile of version 99, and this Ebbflow reads versions up to 1; \
+    ebbflow.errors.ProfileError: a.toml: this profile has version 99, but this Ebbflow reads only up to version 1; \
 use a newer Ebbflow, or learn it again with `ebbflow profile`
     """
     if len(text) > LARGEST:
-        raise ProfileError(f"{where}: a profile of {len(text)} characters; the most is {LARGEST}")
+        raise ProfileError(f"{where}: a profile has at most {LARGEST} characters, not {len(text)}")
     try:
         plain = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ProfileError(f"{where}: this is not TOML: {error}") from None
+        raise ProfileError(f"{where}: not TOML: {error}") from None
     version = plain.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ProfileError(f"{where}: this is no profile; one begins with 'version = {VERSION}'")
+        raise ProfileError(f"{where}: not a profile; a profile begins with 'version = {VERSION}'")
     if version > VERSION:
         raise ProfileError(
-            f"{where}: a profile of version {version}, and this Ebbflow reads versions up to {VERSION}; "
+            f"{where}: this profile has version {version}, but this Ebbflow reads only up to version {VERSION}; "
             "use a newer Ebbflow, or learn it again with `ebbflow profile`"
         )
     checked = _checked(plain)
@@ -140,26 +140,26 @@ use a newer Ebbflow, or learn it again with `ebbflow profile`
 
 
 def sound_text(profile: Profile, where: str) -> str:
-    """A profile as TOML that can be read again; ``ProfileError`` where what was learned cannot be meant.
+    """A profile as TOML that can be read again; ``ProfileError`` if what was learned is invalid.
 
     >>> sound_text(Profile(pipeline="p", selectivity={("p", "a"): Spread(mean=-12.1)}), "run.sqlite")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.ProfileError: run.sqlite: what was learned cannot be meant, and is not written: selectivity[0].mean \
-is -12.1; let it be learned from another run
+    ebbflow.errors.ProfileError: run.sqlite: the learned profile is invalid and is not written: selectivity[0].mean \
+is -12.1; learn it from another run
     """
     text = to_text(profile)
     checked = _checked(tomllib.loads(text))
     if isinstance(checked, str):
         raise ProfileError(
-            f"{where}: what was learned cannot be meant, and is not written: {checked.partition(';')[0]}; let it be "
-            "learned from another run"
+            f"{where}: the learned profile is invalid and is not written: {checked.partition(';')[0]}; "
+            "learn it from another run"
         )
     return text
 
 
 def _checked(plain: dict[str, Any]) -> Profile | str:
-    """The profile in a document, or what is wrong in it and what would be right."""
+    """The profile in a document, or what is wrong and what would be right."""
     try:
         if wrong := wrong_number(plain):
             return wrong
@@ -169,9 +169,9 @@ def _checked(plain: dict[str, Any]) -> Profile | str:
         profile = _profile(document)
         _ = profile.graph
     except msgspec.ValidationError as error:
-        return _spoken(str(error), plain)
+        return _reworded(str(error), plain)
     except PipelineError as error:
-        return f"selectivity: {error}; write streams that lead on from the source"
+        return f"selectivity: {error}; write streams that lead away from the source"
     return profile
 
 
@@ -181,18 +181,18 @@ def _wrong_text(document: _Document) -> str | None:
     if document.target not in ("", SPARK, SIMULATOR):
         return f'target is {_quoted(document.target)}; write "{SPARK}" or "{SIMULATOR}", where it was learned'
     if "" in document.cpu:
-        return 'cpu."" has no name; write that of an operator'
-    seen = set()
+        return 'cpu."" has no name; write the name of an operator'
+    streams = set()
     for number, stream in enumerate(document.selectivity):
         for key, end in (("from", stream.start), ("to", stream.to)):
             if not end:
                 return f"selectivity[{number}].{key} is empty; write the name of an operator"
-        if (stream.start, stream.to) in seen:
+        if (stream.start, stream.to) in streams:
             return (
-                f"selectivity[{number}] is from '{stream.start}' to '{stream.to}' as one before it; leave one of "
-                "them out"
+                f"selectivity[{number}] repeats the stream from '{stream.start}' to '{stream.to}'; "
+                "leave one of them out"
             )
-        seen.add((stream.start, stream.to))
+        streams.add((stream.start, stream.to))
     return None
 
 
@@ -201,12 +201,9 @@ def _wrong_range(document: _Document) -> str | None:
     ranges: dict[str, _Fit | Range] = {**fits}
     if document.costs is not None and document.costs.batch_rows is not None:
         ranges["costs.batch_rows"] = document.costs.batch_rows
-    for key, seen in ranges.items():
-        if seen.low > seen.high:
-            return (
-                f"{key}.low is {seen.low:g} and {key}.high is {seen.high:g}, which is no range; write the lower one "
-                "first"
-            )
+    for key, ends in ranges.items():
+        if ends.low > ends.high:
+            return f"{key}.low is {ends.low:g}, above {key}.high, which is {ends.high:g}; swap them"
     falls = (wrong_fall(fit.model, f"{key}.model", fit.low, fit.high) for key, fit in fits.items())
     return next(filter(None, falls), None)
 
@@ -238,7 +235,7 @@ def _profile(document: _Document) -> Profile:
 
 
 def _slope(fit: _Fit) -> float:
-    """What is straight goes on as it is, whatever stands beside it: who edits one of the two may forget the other."""
+    """A straight model has its own slope: an edit of the file may have changed only one of the two."""
     return fit.model.per_unit if isinstance(fit.model, Proportional | Linear) else fit.slope
 
 
@@ -250,15 +247,16 @@ def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:
     )  # fmt: skip
 
 
-def _spoken(error: str, plain: Mapping[str, Any]) -> str:
-    """msgspec's words in ours, with the name of the operator: 'Expected `float`, got `str` - at `$.cpu[...].low`'."""
+def _reworded(error: str, plain: Mapping[str, Any]) -> str:
+    """Reword an error of msgspec like 'Expected `float`, got `str` - at `$.cpu[...].low`', and name the operator."""
     at = _PATH.search(error)
     key, operators = at[1] if at else "", plain.get("cpu")
     if key.startswith("cpu[...]") and isinstance(operators, dict):
         key = f"cpu.{next(filter(lambda n: not _converts(operators[n]), operators))}{key[len('cpu[...]') :]}"
     wrong = error[: at.start()] if at else error
     if unknown := _UNKNOWN.fullmatch(wrong):
-        return f"{key}{'.' if key else ''}{_key(unknown[1])} is no key of a profile; write it as `ebbflow profile` does"
+        known = f"{key}{'.' if key else ''}{_key(unknown[1])}"
+        return f"{known} is not a key of a profile; write it as `ebbflow profile` does"
     return f"{key}{': ' if key else ''}{wrong}; write it as `ebbflow profile` does"
 
 
@@ -274,7 +272,7 @@ def _converts(table: Any) -> bool:
 
 
 def _table(path: str, table: Mapping[str, Any]) -> Iterator[str]:
-    """A table's own values first, then the tables in it."""
+    """The values of a table, then the tables in it."""
     inner = {key: value for key, value in table.items() if _is_table(value)}
     for key, value in table.items():
         if key not in inner:
@@ -310,18 +308,18 @@ def _key(key: str) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """As JSON has it, which is how TOML has it but for one sign."""
+    """As in JSON, which differs from TOML in one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: what is not known is not written."""
+    """TOML has no null: unknown values are left out."""
     if isinstance(value, dict):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-# What the numbers and names in the file of a profile may be: each key, and what would be right in its place.
+# -- checks ----------------------------------------------------------------------------------------------
 
 
 Rule = tuple[Callable[[float], bool], str]
@@ -332,7 +330,7 @@ _ABOVE_0: Rule = (lambda value: value > 0, "a number above 0")
 _FROM_1: Rule = (lambda value: value >= 1, "a number of 1 or more")
 
 LARGEST_NUMBER = 1e15
-"""Larger ones are no rate, count or time, and their squares would be infinite."""
+"""Largest number: beyond any rate, count or time, and squares stay finite."""
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("cores", "tasks", "skew"), _FROM_1),
     "x_scale": _ABOVE_0,
@@ -340,11 +338,11 @@ RULES: dict[str, Rule] = {
         ("fixed", "x_middle", "y_middle", "y_scale", "weights", "shifts", "outputs", "output_shift"), _ANY
     ),
 }
-"""By key; a number under any other key counts, lasts or costs something, and is 0 or more."""
+"""By key; numbers under all other keys are 0 or more."""
 
 
 def wrong_number(plain: Any, path: str = "") -> str | None:
-    """The first number that cannot be meant, with its key and what would be right; None where all can.
+    """The first invalid number, with its key and what would be right; None if all are valid.
 
     >>> wrong_number({"cpu": {"split": {"low": 1.0, "slope": float("nan")}}})
     'cpu.split.slope is nan; write a number of 0 or more'
@@ -363,10 +361,10 @@ def wrong_number(plain: Any, path: str = "") -> str | None:
 
 
 def wrong_fall(model: Model, key: str, low: float, high: float) -> str | None:
-    """Where a model says that more costs less, with its key and what would be right; None where it does not.
+    """Where a model says that more rows cost less, and what would be right; None if it never does.
 
     >>> wrong_fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), "cpu.split.model", 0.0, 2.0)
-    'cpu.split.model.y[2] is 1 and one before it is 3; write values of y that never fall'
+    'cpu.split.model.y[2] is 1, after 3; write values of y that never fall'
     """
     found = fall(model, low, high)
     if found is None:
@@ -374,12 +372,10 @@ def wrong_fall(model: Model, key: str, low: float, high: float) -> str | None:
     before, behind = (model.at(x) for x in found)
     if isinstance(model, Knots):
         at = model.x.index(found[1])
-        return (
-            f"{key}.y[{at}] is {behind:g} and one before it is {before:g}; write values of y that never fall"
-        )
+        return f"{key}.y[{at}] is {behind:g}, after {before:g}; write values of y that never fall"
     return (
         f"{key} falls from {before:g} at {found[0]:g} to {behind:g} at {found[1]:g}; write one that never falls "
-        f"between low and high"
+        "between low and high"
     )
 
 

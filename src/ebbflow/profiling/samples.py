@@ -1,13 +1,13 @@
-"""Readings cut into windows: what a profile is learned from.
+"""Cuts readings into windows: the samples that a profile is learned from.
 
-In a window of W seconds (10, as the seed samples) operator i with p instances took in r_i rows and one of its
-instances used k_i CPU seconds, node n used u_n of its cores. That gives samples
+In a window of W seconds (10, as in Elysium), operator i with p instances takes in r_i rows, one of its instances uses
+k_i CPU seconds, and node n uses u_n of its cores. The samples are
 
     CPU of an instance:    x = r_i / (W · p)                      y = k_i / W
     CPU of a node:         x = Σ_i p_i · k_i / (W · nodes)        y = mean of u_n
     selectivity of (A, B): rows of the stream / rows into A
 
-The same on Spark and in the simulator: nothing but readings of the catalogue is looked at.
+Spark and the simulator report the same metrics, so both are sampled alike.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 
-# Totals that grow, known only at the times of their readings: what happened between any two times.
-
 
 class Track:
-    """A running total on straight lines between its readings: rows of an operator, CPU seconds of an instance.
+    """A running total, interpolated between its readings: rows of an operator, CPU seconds of an instance.
 
-    Rates and CPU are read at different times on Spark (a batch ends when it ends, an agent looks when it looks), so
-    windows are cut out of the totals. A batch's rows and its CPU are spread over the same stretch and keep their ratio.
+    On Spark rates and CPU are read at different times (at the end of a batch, when an agent polls), so windows are cut
+    out of the totals. The rows and the CPU of a batch are spread over the same period and keep their ratio.
 
     >>> rows = Track()
     >>> for time_s, new in ((0.0, 7.0), (10.0, 100.0), (30.0, 400.0)):
     ...     rows.add(time_s, new)
-    >>> rows.between(5.0, 20.0)  # half of 100, half of 400; the 7 came nobody knows since when
+    >>> rows.between(5.0, 20.0)  # half of 100 and half of 400; it is unknown since when the 7 came
     250.0
     """
 
@@ -44,7 +42,7 @@ class Track:
         self._totals: list[float] = []
 
     def add(self, time_s: float, new: float) -> None:
-        """So much came since the last reading. The first one only tells since when it is read."""
+        """Add the amount since the last reading. The first reading only sets the start."""
         if not self._times_s:
             self._times_s, self._totals = [time_s], [0.0]
         elif time_s > self._times_s[-1]:
@@ -52,16 +50,16 @@ class Track:
             self._totals.append(self._totals[-1] + new)
 
     def add_mean(self, time_s: float, mean: float) -> None:
-        """It was so much a second since the last reading."""
+        """Add a mean per second since the last reading."""
         self.add(time_s, mean * (time_s - self._times_s[-1]) if self._times_s else 0.0)
 
     @property
     def first_s(self) -> float | None:
-        """Since when it is read."""
+        """Time of the first reading."""
         return self._times_s[0] if self._times_s else None
 
     def covers(self, start_s: float, end_s: float) -> bool:
-        """Whether there are readings on both sides of a stretch of time."""
+        """Whether there are readings on both sides of a period."""
         return bool(self._times_s) and self._times_s[0] <= start_s and self._times_s[-1] >= end_s
 
     def ended_before(self, time_s: float) -> bool:
@@ -69,13 +67,13 @@ class Track:
         return bool(self._times_s) and self._times_s[-1] < time_s
 
     def between(self, start_s: float, end_s: float) -> float:
-        """How much came in a stretch that it covers."""
+        """The amount within a period that it covers."""
         return self._at(end_s) - self._at(start_s)
 
     def forget_before(self, time_s: float) -> None:
-        """Drop readings that no stretch from there on needs."""
+        """Drop readings that no later period needs."""
         first = bisect_right(self._times_s, time_s) - 1
-        if first > 64:  # not for every window: deleting from the front moves all the rest
+        if first > 64:  # rarely: deleting from the front moves all the rest
             del self._times_s[:first], self._totals[:first]
 
     def _at(self, time_s: float) -> float:
@@ -88,7 +86,7 @@ class Track:
 
 
 class Level:
-    """A count that holds until the next reading says otherwise: instances, nodes.
+    """A count that holds until the next reading: instances, nodes.
 
     >>> instances = Level()
     >>> for time_s, count in ((0.0, 2.0), (10.0, 2.0), (20.0, 3.0)):
@@ -102,20 +100,20 @@ class Level:
         self._counts: list[float] = []
 
     def add(self, time_s: float, count: float) -> None:
-        """It was so many when it was read."""
+        """Add a reading."""
         if not self._times_s or time_s > self._times_s[-1]:
             self._times_s.append(time_s)
             self._counts.append(count)
 
     def throughout(self, start_s: float, end_s: float) -> float | None:
-        """The count, if every reading around the stretch says the same; None if it changed or is not known."""
+        """The count throughout a period; None if it changed or is unknown."""
         first = max(0, bisect_right(self._times_s, start_s) - 1)
         last = bisect_left(self._times_s, end_s)
-        seen = set(self._counts[first : last + 1])
-        return seen.pop() if len(seen) == 1 else None
+        counts = set(self._counts[first : last + 1])
+        return counts.pop() if len(counts) == 1 else None
 
     def forget_before(self, time_s: float) -> None:
-        """Drop readings that no stretch from there on needs."""
+        """Drop readings that no later period needs."""
         first = bisect_right(self._times_s, time_s) - 1
         if first > 64:
             del self._times_s[:first], self._counts[:first]
@@ -123,24 +121,24 @@ class Level:
 
 WINDOW_S = 10.0
 SILENT_S = 300.0
-"""An operator that was not read for so long is gone."""
-ONE_LOOK_S = 0.5
-"""Readings of one look are no further apart."""
+"""An operator without readings for so long has ended."""
+SAME_POLL_S = 0.5
+"""Readings of one poll are no further apart."""
 FORGET_S = 3600.0
-"""What no window has used by then is not kept for one."""
+"""Readings are kept for no longer."""
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One window of an operator or of the nodes."""
 
     time_s: float
-    """Its end."""
+    """End of the window."""
     x: float
     y: float
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the windows that are over."""
+    """Samples of the windows that have ended."""
 
     cpu: Mapping[str, Sequence[Sample]]
     node: Sequence[Sample]
@@ -155,7 +153,7 @@ class _Operator:
 
 
 class Sampler:
-    """Takes readings in as they come, and gives samples once their windows are over.
+    """Collects readings, and gives samples once their windows have ended.
 
     >>> sampler = Sampler(window_s=10.0)
     >>> for t in (0.0, 10.0, 20.0):
@@ -173,16 +171,16 @@ class Sampler:
         self._nodes: dict[str, Track] = {}
         self._node_count = Level()
         self._next: dict[tuple[str, str, str], int] = {}
-        """The window that each thing sampled is at."""
+        """Number of the next window of each sampled quantity."""
         self.cores = 1
-        """Of a node, as last read."""
-        self._slots = self._there = (-1e9, 0.0)
-        """(when, how many) slots and nodes were last read."""
+        """Cores of a node, as last read."""
+        self._slots = self._node_reading = (-1e9, 0.0)
+        """(time, count) of the last reading of slots and of nodes."""
         self._both = (0.0, 0.0)
         self._newest_s = -math.inf
 
     def add(self, readings: Iterable[Reading]) -> None:
-        """Take in readings; those about other things are passed over."""
+        """Add readings; those of other metrics are ignored."""
         for reading in readings:
             take = _TAKERS.get(reading.metric)
             if take is not None and reading.value == reading.value:
@@ -191,7 +189,7 @@ class Sampler:
                     self._newest_s = reading.time_s
 
     def take(self, pipeline: Pipeline) -> Samples:
-        """Samples of the windows that ended since this was last asked."""
+        """Samples of the windows that ended since the last call."""
         found = Samples(
             cpu={name: self._cpu(name, operator) for name, operator in self._operators.items()},
             node=self._node(),
@@ -236,14 +234,14 @@ class Sampler:
     def _take_nodes(self, r: Reading) -> None:
         if r.subject == MAIN:
             self._node_count.add(r.time_s, r.value)
-            self._there = (r.time_s, r.value)
+            self._node_reading = (r.time_s, r.value)
             self._note_cores()
 
     def _note_cores(self) -> None:
-        """Slots by node, where both are of one look (a node that came in between would make all of them smaller), and
-        where the look before told the same: of a node that leaves the slots may still be there."""
-        (slots_s, slots), (nodes_s, nodes) = self._slots, self._there
-        if abs(slots_s - nodes_s) >= ONE_LOOK_S or not nodes or not slots:
+        """Slots ÷ nodes, if both are from the same poll (a node that joined in between would make all look smaller) and
+        the poll before agrees: the slots of a node that leaves may still be counted."""
+        (slots_s, slots), (nodes_s, nodes) = self._slots, self._node_reading
+        if abs(slots_s - nodes_s) >= SAME_POLL_S or not nodes or not slots:
             return
         if self._both == (slots, nodes) and slots % nodes == 0:
             self.cores = max(1, round(slots / nodes))
@@ -254,7 +252,7 @@ class Sampler:
     def _windows(
         self, key: tuple[str, str, str], tracks: Sequence[Track], until_s: float = math.inf
     ) -> Iterable[tuple[float, float]]:
-        """The next windows up to a time that all of some tracks cover, each once."""
+        """The next windows up to a time that all of these tracks cover, each once."""
         since_s = [track.first_s for track in tracks]
         if not tracks or None in since_s:
             return
@@ -281,8 +279,8 @@ class Sampler:
         return found
 
     def _node(self) -> list[Sample]:
-        """Only while all operators whose CPU is read are read: else the sum would lack one. A window later than
-        those of operators, as what agents tell comes a little later than what the target does."""
+        """Samples of nodes, while every operator with CPU readings has them: else the sum would lack one. One window
+        later than operators, as readings of agents arrive later than those of the target."""
         operators = [
             o
             for o in self._operators.values()
@@ -309,7 +307,7 @@ class Sampler:
         return found
 
     def _streams(self, pipeline: Pipeline) -> dict[tuple[str, str], tuple[Track, Track]]:
-        """(rows into the operator that a stream leaves, rows of the stream), where both can be told."""
+        """(rows into the operator that a stream leaves, rows of the stream), where both are known."""
         targets: dict[str, int] = {}
         sources: dict[str, int] = {}
         for stream in pipeline.streams:
@@ -340,14 +338,14 @@ class Sampler:
         return found
 
     def _forget(self) -> None:
-        """What lies before all windows that are still to come."""
+        """Drop what lies before all later windows."""
         if not self._next:
             return
         before_s = max(min(self._next.values()) * self._window_s, self._newest_s - FORGET_S)
-        kept: list[Track | Level] = [*self._source.values(), *self._nodes.values(), self._node_count]
+        series: list[Track | Level] = [*self._source.values(), *self._nodes.values(), self._node_count]
         for operator in self._operators.values():
-            kept += [operator.rows_in, operator.rows_out, operator.cpu_s, operator.instances]
-        for each in kept:
+            series += [operator.rows_in, operator.rows_out, operator.cpu_s, operator.instances]
+        for each in series:
             each.forget_before(before_s)
         silent = [name for name, node in self._nodes.items() if node.ended_before(before_s)]
         for name in silent:
@@ -365,4 +363,4 @@ _TAKERS = {
     Metric.NODES: Sampler._take_nodes,
 }
 METRICS = tuple(_TAKERS)
-"""What a sampler looks at."""
+"""The metrics that a sampler reads."""

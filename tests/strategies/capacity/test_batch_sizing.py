@@ -77,13 +77,13 @@ def sizing(
     )
 
 
-def test_only_sizes_that_cut_a_wave_are_worth_looking_at() -> None:
+def test_only_sizes_that_save_a_wave_are_considered() -> None:
     assert sizing(state()).sizes() == [1, 2, 3, 4, 6, 12]
     assert sizing(state(), slots_per_node=4).sizes() == [1, 2, 3]
     assert sizing(state(), limits=Limits(min_nodes=2, max_nodes=5)).sizes() == [2, 3, 4]
 
 
-def test_where_the_minimum_is_more_than_can_be_used_it_is_the_only_size() -> None:
+def test_if_the_minimum_is_more_than_useful_it_is_the_only_size() -> None:
     assert sizing(state(), limits=Limits(min_nodes=15, max_nodes=20)).sizes() == [15]
 
 
@@ -91,7 +91,7 @@ def test_for_two_queries_sizes_in_between_count_too() -> None:
     assert sizing(state(), state()).sizes() == list(range(1, 21))
 
 
-def test_busy_is_how_full_a_batch_is_that_is_as_long_as_the_budget_allows() -> None:
+def test_busy_is_the_load_of_the_longest_batch_that_the_budget_allows() -> None:
     # The budget is 5 + 0.4 · 25 = 15 s: one batch of 7.5 s to wait for and one to be in. On 4 nodes it takes
     # 0.3 s in the driver and 3 waves of 0.05 s and 750/12 rows of 10 ms each.
     assert sizing(state()).predict(4).busy == pytest.approx((0.3 + 3 * (0.05 + 0.01 * 750 / 12)) / 7.5)
@@ -100,7 +100,7 @@ def test_busy_is_how_full_a_batch_is_that_is_as_long_as_the_budget_allows() -> N
     assert slow.busy == pytest.approx((0.3 + 3 * (0.05 + 0.01 * 2000 / 12)) / 20.0)
 
 
-def test_a_short_trigger_does_not_make_it_busier_where_the_objective_allows_long_batches() -> None:
+def test_a_short_trigger_does_not_raise_busy_if_the_objective_allows_long_batches() -> None:
     shuffle = replace(MAP, tasks=200, per_task_s=0.02)  # 4 task seconds a batch, however small
     often = sizing(state(trigger_interval_s=1.0), stage=shuffle).predict(4)
     seldom = sizing(state(trigger_interval_s=5.0), stage=shuffle).predict(4)
@@ -127,7 +127,7 @@ def test_the_smallest_size_that_fits_is_found() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(rate=st.floats(1, 2000), nodes=st.integers(1, 20), queries=st.integers(1, 2))
-def test_a_size_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
+def test_skipping_the_simulation_of_busy_sizes_does_not_change_what_fits(
     rate: float, nodes: int, queries: int
 ) -> None:
     there = sizing(*[state(rate)] * queries, nodes=nodes)
@@ -137,7 +137,7 @@ def test_a_size_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
         assert kept == there.fits(there.predict(n))
 
 
-def test_where_none_fits_it_is_the_smallest_that_does_nearly_as_well_as_the_largest() -> None:
+def test_if_none_fits_it_is_the_smallest_that_does_nearly_as_well_as_the_largest() -> None:
     there = sizing(state(20.0, trigger_interval_s=30.0), nodes=12)
     best = there.predict(12)
     chosen = there.smallest()
@@ -158,7 +158,7 @@ def test_a_size_beyond_the_objective_is_not_nearly_as_good_as_one_within_it() ->
             assert chosen.final_s <= (1.03 + 0.2 * spared) * best.final_s, rate
 
 
-def test_a_backlog_nobody_can_keep_the_budget_with_is_worked_off_by_more_than_just_keep_up() -> None:
+def test_a_backlog_beyond_the_budget_gets_more_nodes_than_keeping_up_needs() -> None:
     late = state(300.0, offsets_taken_s=0.0, free_at_s=99.0, now_s=100.0)  # 100 s of rows are waiting
     there = sizing(late, nodes=12)
     chosen = there.smallest()
@@ -166,7 +166,7 @@ def test_a_backlog_nobody_can_keep_the_budget_with_is_worked_off_by_more_than_ju
     assert chosen.final_s <= max(there.budget_s, NEARLY * there.predict(12).final_s)
 
 
-def test_nodes_asked_for_earlier_are_expected_earlier() -> None:
+def test_nodes_requested_earlier_are_expected_earlier() -> None:
     late = state(300.0, offsets_taken_s=40.0, free_at_s=99.0)  # 59 s of rows are waiting
     grow = ActionUnderWay(kind=ActionKind.GROW, since_s=90.0, nodes=11)
     asked = sizing(late, requested=Layout.of(12), under_way=(grow,))
@@ -181,7 +181,7 @@ def test_nodes_asked_for_earlier_are_expected_earlier() -> None:
     nodes=st.integers(1, 12),
     interval_s=st.sampled_from([0.0, 1.0, 5.0]),
 )
-def test_more_nodes_are_never_busier_nor_less_fresh_where_the_fewer_keep_up(
+def test_more_nodes_are_never_busier_nor_less_fresh_if_fewer_keep_up(
     rate_per_s: float, tasks: int, nodes: int, interval_s: float
 ) -> None:
     stage = replace(MAP, tasks=tasks)

@@ -50,7 +50,7 @@ def decided(entries: list[LedgerEntry], after_s: float) -> set[tuple[int, float 
 @example(load=(200.0, 4), start=100, length=14, trigger_s=5.0)
 @example(load=(200.0, 4), start=103, length=12, trigger_s=5.0)
 @example(load=(300.0, 6), start=102, length=9, trigger_s=5.0)
-def test_a_constant_load_is_kept_as_if_it_had_been_seen_throughout(
+def test_a_constant_load_is_handled_through_an_outage_of_metrics(
     load: tuple[float, int], start: int, length: int, trigger_s: float
 ) -> None:
     rate, nodes = load
@@ -70,7 +70,7 @@ def test_a_constant_load_is_kept_as_if_it_had_been_seen_throughout(
 
 
 @pytest.mark.parametrize("length", [3, 8, 14])
-def test_what_happened_while_it_could_not_be_seen_is_answered_at_the_first_look(length: int) -> None:
+def test_the_first_observation_after_an_outage_is_acted_on(length: int) -> None:
     def load(time_s: float) -> float:
         return 80.0 if time_s < 100.0 else 700.0
 
@@ -108,7 +108,7 @@ def test_a_constant_load_is_kept_on_both_simulated_engines(engine: str, length: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_no_strategy_acts_on_a_look_that_failed(name: str, engine: str) -> None:
+def test_no_strategy_acts_on_a_failed_observation(name: str, engine: str) -> None:
     """A load that rises and falls, and every half minute some seconds in which nothing can be seen."""
     blind = [(30.0 * k, 30.0 * k + 1 + k % 14) for k in range(1, 30)]
     scenario = Scenario(

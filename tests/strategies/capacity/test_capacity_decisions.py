@@ -32,7 +32,7 @@ def decide(
     return Capacity().decide(made_snapshot(batches, nodes=nodes, slots_per_node=slots, limits=limits))
 
 
-def test_before_two_batches_it_learns_and_holds() -> None:
+def test_it_holds_until_two_batches_are_known() -> None:
     for count in (0, 1):
         decision = decide([100.0] * count, [12])
         assert decision.wanted == Layout.of(4)
@@ -66,7 +66,7 @@ def test_batches_without_rows_teach_nothing() -> None:
     slots=st.integers(1, 4),
     most=st.integers(1, 50),
 )
-def test_it_never_asks_for_a_size_that_cuts_no_wave(
+def test_it_never_requests_a_size_that_saves_no_wave(
     rates: list[float], tasks: list[int], nodes: int, slots: int, most: int
 ) -> None:
     wanted = decide(rates, tasks, nodes=nodes, slots=slots, most=most).wanted.main_nodes
@@ -98,7 +98,7 @@ def test_the_same_snapshots_lead_to_the_same_decision() -> None:
     assert decide(rates, [12, 7]) == decide(rates, [12, 7])
 
 
-def test_a_growth_says_from_which_numbers_by_which_formula_and_to_what_effect() -> None:
+def test_a_growth_has_inputs_a_formula_and_an_expected_effect() -> None:
     decision = decide([400.0, 410.0, 420.0], [12], nodes=1)
     assert decision.wanted.main_nodes > 1
     assert "rows/s" in decision.reason
@@ -109,7 +109,7 @@ def test_a_growth_says_from_which_numbers_by_which_formula_and_to_what_effect() 
     assert decision.expected.value == pytest.approx(decision.inputs["predicted_freshness_s"], abs=0.01)
 
 
-def test_nodes_under_way_are_not_asked_for_twice() -> None:
+def test_nodes_under_way_are_not_requested_twice() -> None:
     batches = [made_batch(i, 300.0, [12], slots=1) for i in range(3)]
     fresh = made_snapshot(batches, nodes=1)
     wanted = Capacity().decide(fresh).wanted.main_nodes
@@ -123,7 +123,7 @@ def test_nodes_under_way_are_not_asked_for_twice() -> None:
     assert Capacity().decide(coming).wanted.main_nodes == wanted
 
 
-def test_nodes_that_are_there_though_fewer_were_asked_for_do_not_leave_at_once() -> None:
+def test_running_nodes_count_even_if_fewer_are_requested() -> None:
     batches = [made_batch(k, 80.0, [12]) for k in range(1, 4)]
     for requested in range(1, 5):
         decision = Capacity().decide(made_snapshot(batches, nodes=4, requested=Layout.of(requested)))
@@ -131,7 +131,7 @@ def test_nodes_that_are_there_though_fewer_were_asked_for_do_not_leave_at_once()
         assert [c.name for c in decision.bound_by] == ["hold"]
 
 
-def test_what_could_not_be_had_is_wanted_again() -> None:
+def test_nodes_that_could_not_be_obtained_are_wanted_again() -> None:
     batches = [made_batch(k, 300.0, [12]) for k in range(1, 4)]
     there = Layout.of(1)
     decision = Capacity().decide(made_snapshot(batches, nodes=6, requested=there, observed=there))
@@ -140,7 +140,7 @@ def test_what_could_not_be_had_is_wanted_again() -> None:
 
 
 @pytest.mark.parametrize("age_s", [0.0, 5.0, 10.0, 14.0])
-def test_what_an_old_look_does_not_show_is_not_taken_for_silence_or_a_batch_without_end(age_s: float) -> None:
+def test_an_old_observation_is_not_taken_for_idleness_or_an_overdue_batch(age_s: float) -> None:
     for running_s in (None, 15.5):
         strategy = Capacity()
         for k in range(1, 4):
@@ -156,7 +156,7 @@ def test_what_an_old_look_does_not_show_is_not_taken_for_silence_or_a_batch_with
 
 
 @pytest.mark.parametrize(("running_s", "overdue"), [(1.0, False), (60.0, True)])
-def test_a_batch_that_begins_after_a_pause_without_rows_is_not_late_by_the_pause(
+def test_a_batch_after_a_pause_without_rows_is_not_overdue_by_the_pause(
     running_s: float, overdue: bool
 ) -> None:
     """On a row in a minute or two, batches of half a second used to be called a minute and more late."""
@@ -168,7 +168,7 @@ def test_a_batch_that_begins_after_a_pause_without_rows_is_not_late_by_the_pause
     assert ("overdue" in strategy.decide(seen).reason) is overdue
 
 
-def test_a_rising_load_is_grown_for_before_it_is_there() -> None:
+def test_it_grows_ahead_of_a_rising_load() -> None:
     steady = decide([150.0] * 5, [12], nodes=3)
     rising = decide([50.0, 75.0, 100.0, 125.0, 150.0], [12], nodes=3)
     assert rising.wanted.main_nodes > steady.wanted.main_nodes
@@ -188,7 +188,7 @@ def test_shrinking_waits_until_it_has_been_right_for_a_while() -> None:
     assert acted_s[0] - first_right_s >= 10.0
 
 
-def test_nothing_leaves_while_a_batch_takes_far_longer_than_it_should() -> None:
+def test_no_node_is_released_while_a_batch_is_overdue() -> None:
     strategy = Capacity()
     for i in range(8):
         strategy.decide(made_snapshot([made_batch(i, 20.0, [12], slots=12)], nodes=12))
@@ -198,7 +198,7 @@ def test_nothing_leaves_while_a_batch_takes_far_longer_than_it_should() -> None:
     assert "overdue" in decision.reason
 
 
-def test_what_is_known_of_one_query_does_not_let_nodes_leave_under_another() -> None:
+def test_no_node_is_released_while_another_query_is_unknown() -> None:
     strategy, known = Capacity(), {"q": None}
     for i in range(8):
         strategy.decide(made_snapshot([made_batch(i, 20.0, [12], slots=12)], nodes=12))
@@ -222,7 +222,7 @@ def test_a_query_that_ended_is_forgotten() -> None:
     assert decision.wanted.main_nodes == 4
 
 
-def test_a_batch_that_ended_the_silence_counts_with_its_rate() -> None:
+def test_the_batch_that_ends_an_idle_period_counts_with_its_rate() -> None:
     strategy = Capacity()
     for i in range(3):
         strategy.decide(made_snapshot([made_batch(i, 100.0, [12], slots=2)], nodes=2))
@@ -245,7 +245,7 @@ def test_two_queries_need_more_than_either_alone() -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_is_made_by_name_and_answers_before_anything_is_known(name: str) -> None:
+def test_every_strategy_decides_before_anything_is_known(name: str) -> None:
     strategy = make_strategy(name)
     assert isinstance(strategy, Strategy)
     assert strategy.name == name

@@ -61,7 +61,7 @@ def nodes_at(run: Run, time_s: float) -> float:
 
 @pytest.mark.parametrize(("rate", "fewest", "most"), [(60, 1, 1), (240, 3, 3), (560, 6, 7), (1130, 12, 13)])
 @pytest.mark.parametrize("start", [1, 14])
-def test_under_a_constant_load_it_settles_at_the_size_that_does(
+def test_under_a_constant_load_it_settles_at_the_size_that_is_enough(
     rate: int, fewest: int, most: int, start: int
 ) -> None:
     run = play(f"constant({rate})", nodes=start)
@@ -88,7 +88,7 @@ def test_when_nothing_arrives_any_more_the_minimum_is_enough() -> None:
     assert nodes_at(run, 1250.0) == 1
 
 
-def test_a_step_nobody_could_see_is_made_good() -> None:
+def test_it_recovers_from_an_unforeseeable_step() -> None:
     run = play("step(base=150, peak=900, at=300s)", nodes=2)
     late = scores(run).latency_max_s
     assert late is not None
@@ -96,7 +96,7 @@ def test_a_step_nobody_could_see_is_made_good() -> None:
     assert nodes_at(run, 900.0) <= 11
 
 
-def test_a_source_that_lags_far_behind_is_worked_off_and_then_nodes_leave() -> None:
+def test_it_works_off_a_large_lag_and_then_releases_nodes() -> None:
     run = play("square(base=100, peak=1500, period=10m)", seconds=890.0, nodes=1)
     assert run.nodes.values.max() >= 14
     assert nodes_at(run, 880.0) <= 2
@@ -106,7 +106,7 @@ def test_a_source_that_lags_far_behind_is_worked_off_and_then_nodes_leave() -> N
 # -- what more nodes cannot help -----------------------------------------------------------------
 
 
-def test_where_one_instance_is_the_limit_it_says_so_and_buys_no_nodes() -> None:
+def test_if_one_instance_is_the_limit_it_says_so_and_does_not_grow() -> None:
     costs = {"read": 0.002, "work": 0.004, "rank": 0.004}  # one instance of rank takes in 250 rows/s
     run = play("constant(400)", costs=costs, instances={"rank": 1}, nodes=2)
     assert run.nodes.values.max() <= 3
@@ -128,7 +128,7 @@ def test_an_operator_with_too_few_instances_gets_more_with_the_nodes_in_one_deci
     assert float(run.arrived.values[-1] - run.processed.values[-1]) < 600
 
 
-def test_at_the_end_of_the_limits_it_says_so() -> None:
+def test_at_the_maximum_it_says_so() -> None:
     run = play("constant(2500)", nodes=16, seconds=300.0)
     assert "limit" in {c.name for entry in run.decisions for c in entry.decision.bound_by}
 
@@ -136,19 +136,19 @@ def test_at_the_end_of_the_limits_it_says_so() -> None:
 # -- trouble -------------------------------------------------------------------------------------
 
 
-def test_the_loss_of_a_node_is_outlived() -> None:
+def test_it_recovers_from_the_loss_of_a_node() -> None:
     run = play("constant(450)", nodes=5, faults=(NodeDies(at_s=400.0),))
     assert scores(run).violation is not None
     assert scores(run).violation < 0.05
     assert 5 <= nodes_at(run, 900.0) <= 6
 
 
-def test_nodes_that_are_half_as_fast_are_found_out() -> None:
+def test_slow_nodes_are_detected() -> None:
     run = play("constant(300)", nodes=3, kind=NodeKind(speeds=(0.5,)))
     assert 6 <= nodes_at(run, 900.0) <= 8
 
 
-def test_nothing_changes_while_nothing_can_be_seen() -> None:
+def test_nothing_changes_during_an_outage_of_metrics() -> None:
     blind = MissingMetrics(from_s=300.0, until_s=600.0)
     run = play("step(base=150, peak=900, at=330s)", nodes=2, faults=(blind,))
     assert not [entry for entry in acts(run) if 320.0 <= entry.time_s < 600.0]
@@ -158,13 +158,13 @@ def test_nothing_changes_while_nothing_can_be_seen() -> None:
 # -- the record ----------------------------------------------------------------------------------
 
 
-def test_before_it_has_looked_twice_it_learns_and_holds() -> None:
+def test_it_holds_until_two_observations() -> None:
     first = play("constant(500)", seconds=60.0).decisions[0]
     assert first.verdict == "hold"
     assert "learning" in first.decision.reason
 
 
-def test_every_decision_says_by_which_formula_from_which_numbers_and_what_it_should_bring() -> None:
+def test_every_decision_of_a_flow_has_a_formula_inputs_and_an_expected_effect() -> None:
     run = play("step(base=150, peak=600, at=300s)", nodes=2)
     learned = [entry for entry in run.decisions if "learning" not in entry.decision.reason]
     assert {entry.verdict for entry in learned} == {"act", "hold"}

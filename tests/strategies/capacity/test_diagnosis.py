@@ -61,7 +61,7 @@ def name_of(found: Constraint | None) -> str:
     return found.name
 
 
-def test_where_slots_are_what_is_missing_nothing_is_in_the_way() -> None:
+def test_if_slots_are_missing_there_is_no_other_bottleneck() -> None:
     assert why(model_of(*batches()), slots=4) is None
 
 

@@ -63,13 +63,13 @@ def sizing(
     return FlowSizing(model(), state, {"split": split, "rank": 1}, snapshot, budget=budget, busy_limit=0.95)
 
 
-def test_the_smallest_size_takes_in_what_arrives() -> None:
+def test_the_smallest_size_processes_what_arrives() -> None:
     assert sizing(250.0).smallest().nodes == 3
     assert sizing(280.0).smallest().nodes == 3
     assert sizing(290.0).smallest().nodes == 4
 
 
-def test_a_rate_that_rises_is_sized_for_where_it_will_be() -> None:
+def test_a_rising_rate_is_sized_for_its_future_value() -> None:
     assert sizing(250.0, slope=5.0).smallest().nodes == 5  # 400 rows/s in half a minute
 
 
@@ -81,11 +81,11 @@ def test_the_budget_is_the_stop_of_a_change_and_a_share_of_what_it_leaves() -> N
     assert there.predict(3).reserve_s == 0.0
 
 
-def test_rows_that_wait_keep_nodes() -> None:
+def test_waiting_rows_keep_nodes() -> None:
     assert sizing(250.0, waiting_s=12.0).smallest().nodes > sizing(250.0).smallest().nodes
 
 
-def test_a_backlog_that_no_size_makes_good_in_time_gets_what_ends_within_the_budget() -> None:
+def test_a_backlog_that_no_size_can_clear_in_time_gets_a_size_that_ends_within_the_budget() -> None:
     there = sizing(250.0, nodes=3, waiting_s=120.0)
     chosen = there.smallest()
     assert not there.fits(chosen)
@@ -93,14 +93,14 @@ def test_a_backlog_that_no_size_makes_good_in_time_gets_what_ends_within_the_bud
     assert chosen.final_s <= max(there.budget_s, 1.15 * there.predict(there.sizes()[-1]).final_s)
 
 
-def test_nodes_beyond_what_instances_can_use_are_not_looked_at() -> None:
+def test_nodes_beyond_what_instances_can_use_are_not_considered() -> None:
     there = sizing(600.0)  # one instance of rank takes in 500 rows/s: five nodes
     assert there.sizes() == [1, 2, 3, 4, 5]
     assert there.limit == ("rank", pytest.approx(500.0))
     assert there.raised == {}
 
 
-def test_an_operator_that_may_be_split_gets_the_instances_it_needs_and_half_as_many_again() -> None:
+def test_an_operator_that_can_be_split_gets_half_as_many_instances_again_as_it_needs() -> None:
     there = sizing(250.0, split=2)  # two instances take in 250 rows/s, and 250 / 0.95 are wanted
     assert there.raised == {"split": 4}
     assert there.layout(4).parallelism == {"split": 4, "rank": 1}
@@ -120,13 +120,13 @@ def grown(asked_s: float, nodes: int) -> dict[str, Any]:
     }
 
 
-def test_while_nodes_that_suffice_are_under_way_no_more_are_asked_for() -> None:
+def test_while_enough_nodes_are_under_way_no_more_are_requested() -> None:
     """They would all be put to work together, so asking for more would put off those that nearly are there."""
     assert sizing(290.0, nodes=2, slope=1.0, **grown(90.0, 3)).smallest().nodes == 3
     assert sizing(310.0, nodes=2, slope=1.0, **grown(90.0, 3)).smallest().nodes > 3
 
 
-def test_a_stop_under_way_is_part_of_what_is_ahead() -> None:
+def test_a_stop_under_way_is_part_of_the_prediction() -> None:
     stop = ActionUnderWay(kind=ActionKind.RESTART, since_s=99.0)
     still, going = sizing(250.0, nodes=3, under_way=(stop,)), sizing(250.0, nodes=3)
     assert still.predict(2).freshness_s > going.predict(2).freshness_s
@@ -157,7 +157,7 @@ def test_whatever_is_chosen_is_within_the_limits_and_keeps_up(
 
 @settings(max_examples=40, deadline=None)
 @given(rate=st.floats(10, 600), nodes=st.integers(1, 20), waiting_s=st.floats(0, 60), slope=st.floats(0, 5))
-def test_a_flow_keeps_what_it_fits_whether_or_not_it_had_to_be_played(
+def test_skipping_the_simulation_of_a_busy_flow_does_not_change_what_fits(
     rate: float, nodes: int, waiting_s: float, slope: float
 ) -> None:
     there = sizing(rate, nodes=nodes, waiting_s=waiting_s, slope=slope)
