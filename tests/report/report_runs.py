@@ -1,4 +1,4 @@
-"""Runs that never ran: a sine load on one to six nodes, sized by a simple rule, for pictures and pages."""
+"""Made-up runs for figures and pages: a sine load on one to six nodes, sized by a simple rule."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sine_run(
     hostile: str = "",
     headroom: float = 1.15,
 ) -> Run:
-    """A run under a strategy that follows the load, or that holds ``fixed_nodes``."""
+    """A run of a strategy that follows the load, or holds ``fixed_nodes``."""
     start = fixed_nodes or 1
     world = _World(nodes=start, working=start, held=[(EPOCH_S, start)], at_work=[(EPOCH_S, start)])
     arrived, processed = [(0.0, 0.0)], [(0.0, 0.0)]
@@ -129,7 +129,7 @@ def _entry(
         reason = f"{before} executors hold the {load:.0f} rows/s expected in 9 s {hostile}".strip()
         decision = Decision(wanted=Layout.of(before), reason=reason, formula=formula, inputs=inputs)
     else:
-        word = "they need" if wanted > before else "there is room, they need only"
+        word = "they need" if wanted > before else "they need only"
         decision = Decision(
             wanted=Layout.of(wanted),
             reason=f"the {load:.0f} rows/s expected in 9 s: {word} {wanted} executors {hostile}".strip(),
@@ -175,7 +175,7 @@ def empty_run() -> Run:
 
 
 def scores_of(run: Run, **changes: float | int | None) -> dict[str, float | int | None]:
-    """Scores with the fields of ``bench.score``, near enough to look at."""
+    """Scores with the fields of ``runs.score``, plausible but not computed."""
     seconds = run.ended_s - run.started_s
     held = run.nodes.integral(run.started_s, run.ended_s) if len(run.nodes) else None
     rows_in = int(run.arrived.values[-1]) if len(run.arrived) else 0

@@ -1,4 +1,4 @@
-"""The comparison page: whole in itself, safe with any text, with every strategy and load in it."""
+"""The comparison board: one file that loads nothing, safe with any text, with every strategy and load."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_many_steps_become_few_and_keep_their_heights() -> None:
     assert held.values.max() == flapping.values.max()
 
 
-def test_of_too_many_acts_the_largest_are_kept_in_order() -> None:
+def test_a_run_with_too_many_acts_keeps_the_largest_in_order() -> None:
     run = sine_run()
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
     many = [
@@ -61,7 +61,7 @@ def test_a_drawing_is_small_as_text() -> None:
     assert len(json.dumps(drawing.curves()) + json.dumps(drawing.shared_curves())) < 60_000
 
 
-def test_nodes_that_nobody_knows_are_not_drawn() -> None:
+def test_unknown_nodes_are_not_drawn() -> None:
     run = sine_run()
     drawing = draw(replace(run, nodes=Curve.of([]), nodes_working=Curve.of([])), CAPACITY, run.nodes)
     assert drawing.curves()["held"] == drawing.curves()["working"] == [[], []]

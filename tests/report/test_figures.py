@@ -1,4 +1,4 @@
-"""Figures: one time axis, the SLO to be seen, runs that can be told apart and hidden."""
+"""Figures: one time axis, a visible SLO, runs that look different and can be hidden."""
 
 from __future__ import annotations
 
@@ -103,6 +103,6 @@ def test_unknown_scores_have_no_bar_and_a_dash():
     assert figure.data[1].text[0] == "–"
 
 
-def test_nothing_to_draw_is_drawn_as_nothing():
+def test_a_run_without_data_makes_an_empty_figure():
     assert figures.timeline([empty_run()]).data is not None
     assert not figures.timeline([]).data

@@ -54,14 +54,14 @@ def test_it_fits_the_terminal(state, width):
     assert len(lines) <= 22
 
 
-def test_what_is_not_known_is_a_dash_and_never_a_zero():
+def test_an_unknown_value_is_a_dash_and_never_a_zero():
     body = "\n".join(_drawn(UNKNOWN)[2:])
     assert body.count("–") >= 5
     assert "0" not in body
     assert "None" not in body
 
 
-def test_what_is_known_is_shown():
+def test_known_values_are_shown():
     text = "\n".join(_drawn(FULL))
     for words in (
         "ebbflow · word count · symbiotic", "1:23 of 3:00", "46 %", "243 rows/s", "1,204 rows", "8.2 s",
@@ -78,7 +78,7 @@ def test_freshness_is_coloured_against_the_slo():
         assert f"\x1b[1;{colour}m{freshness_s:g} s" in console.file.getvalue()
 
 
-def test_nodes_that_leave_are_told_from_those_that_come():
+def test_leaving_and_starting_nodes_look_different():
     assert "■ ■ ▣ · · ·" in "\n".join(_drawn(replace(FULL, nodes_requested=2)))
 
 
@@ -106,7 +106,7 @@ def test_plain_line_is_one_compact_line():
     assert plain_line(UNKNOWN) == "0:00 | load – rows/s | backlog – | freshness – | executors –"
 
 
-def test_off_a_terminal_the_view_prints_a_line_now_and_then():
+def test_without_a_terminal_the_view_prints_an_occasional_line():
     console = Console(file=io.StringIO(), width=80)
     with LiveView(console, line_every_s=10.0) as view:
         for second in range(25):

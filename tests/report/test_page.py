@@ -1,4 +1,4 @@
-"""The page: whole in itself, safe with any text, and complete."""
+"""The run report: one file that loads nothing, safe with any text, and complete."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_score_is_there_with_its_meaning():
     assert ">10.2 s</td>" in text
 
 
-def test_a_score_nobody_declared_is_shown_under_its_own_name():
+def test_an_undeclared_score_is_shown_under_its_own_name():
     run = sine_run()
     assert 'data-score="novel_score"' in page(title="t", runs=[run], scores=[{"novel_score": 0.5}])
 
@@ -207,7 +207,7 @@ def test_the_same_strategy_twice_gets_two_names():
     assert "symbiotic (2)" in text
 
 
-def test_no_rows_and_no_decisions_is_a_page_too():
+def test_a_run_without_rows_and_decisions_has_a_page():
     run = empty_run()
     text = page(title="Idle", runs=[run], scores=[{"node_seconds": None, "violation": None}])
     assert "No decisions were made" in text

@@ -36,7 +36,7 @@ def test_arrival_rate_follows_the_load():
         assert value == pytest.approx(load_per_s(time_s + 0.5), rel=0.1)
 
 
-def test_rates_add_up_to_the_rows_however_thin_they_are_drawn():
+def test_thinned_rates_still_add_up_to_the_rows():
     times = np.arange(0.0, 3601.0, 0.25)
     run = _run([(t, 7 * t) for t in times], [(t, 7 * t) for t in times], ended_s=3600.0)
     rate = series.processed_rate(run)
@@ -59,7 +59,7 @@ def test_freshness_after_a_lull_counts_from_the_first_new_row():
     assert fresh.values[-1] == pytest.approx(12.0, abs=1e-3)
 
 
-def test_a_pipeline_that_is_stuck_is_seen_to_grow_stale():
+def test_the_freshness_of_a_stuck_pipeline_grows():
     run = _run([(0, 0), (100, 100)], [(5, 5), (10, 10)])
     assert series.freshness(run).values[-1] == pytest.approx(90.0, abs=1e-3)
     assert series.backlog(run).values[-1] == pytest.approx(90.0)
@@ -74,7 +74,7 @@ def test_long_runs_keep_their_peaks_when_they_are_thinned():
     assert fresh.values.max() == pytest.approx(40.0, abs=0.1)
 
 
-def test_nothing_that_happened_draws_nothing():
+def test_an_empty_run_draws_nothing():
     run = empty_run()
     for curve in (
         series.arrival_rate(run),

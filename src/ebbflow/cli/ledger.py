@@ -1,4 +1,4 @@
-"""``ebbflow ledger``: what was decided, why, and what came of it, from the store of a run."""
+"""``ebbflow ledger``: the decisions of a run with reasons and effects, from its store."""
 
 from __future__ import annotations
 
@@ -22,39 +22,37 @@ def register(app: typer.Typer) -> None:
 
 
 def ledger(
-    store: Annotated[Path, typer.Argument(help="The SQLite file that attach or submit writes.")],
-    acts: Annotated[
-        bool, typer.Option("--acts", help="Leave the holds out, and show what each act was made from.")
-    ] = False,
-    last: Annotated[int, typer.Option(min=1, help="How many entries.")] = 50,
+    store: Annotated[Path, typer.Argument(help="SQLite file written by attach, submit or simulate.")],
+    acts: Annotated[bool, typer.Option("--acts", help="Show only acts, with their inputs.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="Number of entries to show.")] = 50,
     json: Json = False,
 ) -> None:
-    """Show the decisions of a run, also while it goes on."""
+    """Show the decisions of a run. It also works while the run goes on."""
     chosen = Store.read_ledger(store, verdict=ACT if acts else None, last=last)
     if json:
         print_json(chosen)
         return
     table = Table("time (UTC)", "verdict", "nodes", "why", "expected", "achieved", box=None, pad_edge=False)
     for entry in chosen:
-        table.add_row(*_row(entry, evidence=acts))
+        table.add_row(*_row(entry, with_inputs=acts))
     Console().print(table)
 
 
-def _row(entry: dict[str, Any], *, evidence: bool) -> tuple[str, ...]:
+def _row(entry: dict[str, Any], *, with_inputs: bool) -> tuple[str, ...]:
     at = datetime.fromtimestamp(entry["time_s"], UTC).strftime("%m-%d %H:%M:%S")
     before = sum(entry["before"]["nodes"].values())
     after = sum(entry["wanted"]["nodes"].values())
     bound = "".join(f" [{c['name']}: {c['why']}]" for c in entry["bound_by"])
     note = (entry.get("outcome") or {}).get("note")
     bound += f" → {note}" if note else ""
-    inputs = entry.get("inputs", {}) if evidence else {}
-    seen = "".join(f"\n  [dim]{escape(f'{name}: {_value(value)}')}[/dim]" for name, value in inputs.items())
+    inputs = entry.get("inputs", {}) if with_inputs else {}
+    listed = "".join(f"\n  [dim]{escape(f'{name}: {_value(value)}')}[/dim]" for name, value in inputs.items())
     expected, achieved = entry["expected"], entry["achieved"]
     return (
         at,
         entry["verdict"],
         f"{before} → {after}" if before != after else str(after),
-        escape(entry["reason"] + bound) + seen,
+        escape(entry["reason"] + bound) + listed,
         f"{expected['metric']} {expected['value']:.1f}" if expected else "",
         f"{achieved:.1f}" if achieved is not None else "",
     )

@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 
 
 def check_writable(path: Path | None) -> None:
-    """A file that is to be written at the end must be possible before anything is started."""
+    """Check before a command starts that the file it writes at the end can be written."""
     if path is None:
         return
     if path.is_dir():
@@ -33,13 +33,13 @@ def check_writable(path: Path | None) -> None:
         if path.exists():
             path.open("ab").close()
         else:
-            tempfile.TemporaryFile(dir=path.parent).close()  # asking for rights is not enough: see /proc
+            tempfile.TemporaryFile(dir=path.parent).close()  # permission bits are not enough, as /proc shows
     except OSError as error:
         raise InputError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def refuse(options: Mapping[str, object], why: str) -> None:
-    """An option that would be passed over in silence is an error. Those not given are None or an empty list."""
+    """Refuse options that would be ignored. Those not given are None or an empty list."""
     for name, value in options.items():
         if value is not None and value != []:
             raise InputError(f"--{name} {why}; leave it out")
@@ -51,19 +51,19 @@ def print_json(document: Any) -> None:
 
 
 def say(message: str) -> None:
-    """A line for the person watching."""
+    """Print a progress line."""
     errors.print(f"[dim]·[/dim] {message}")
 
 
 @contextmanager
 def standard_output_to_error() -> Iterator[None]:
-    """Send to standard error what others print meanwhile, child processes included."""
+    """Redirect standard output to standard error, that of child processes included."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved, 1)
+        os.close(saved)

@@ -1,1 +1,4 @@
-"""Pictures and pages from runs, and the live view of one that is still going."""
+"""Pages and figures of runs, and the live view of a running loop.
+
+Templates are in ``templates/``, style sheets and scripts in ``static/``; colours are set in ``static/colors.css``.
+"""

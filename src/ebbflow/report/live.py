@@ -1,7 +1,6 @@
-"""The live view of a running loop in a terminal, and one line at a time where there is none.
+"""The live view of a running loop: a panel in a terminal, log lines elsewhere.
 
-A state goes in, a picture comes out; nothing here watches a clock or asks Spark. What is not known is shown
-as a dash, and never as a zero.
+Rendering depends on the state alone, not on a clock or on Spark. An unknown value is a dash, never a zero.
 """
 
 from __future__ import annotations
@@ -24,19 +23,16 @@ from rich.text import Text
 from ebbflow.core.limits import Limits
 from ebbflow.report.wording import UNKNOWN, clock, number, seconds, whole
 
-# A line of blocks: the last values of a series in one row of a terminal.
-
-
 _BLOCKS = "▁▂▃▄▅▆▇"
 _OVER = "█"
 _GAP = "·"
 
 
 def sparkline(values: Sequence[float | None], *, width: int, top: float | None = None) -> str:
-    """The newest ``width`` values as blocks from zero to ``top`` (the largest of them, if not given).
+    """The newest ``width`` values as blocks from zero to ``top`` (by default the largest of them).
 
-    The full block is kept for values above ``top``: lines under each other stay apart, and a limit that was
-    passed stands out. A value that is not known is a dot, so that a gap in what was seen stays a gap.
+    The full block is reserved for values above ``top``, so that an exceeded limit stands out and sparklines below each
+    other stay separate. An unknown value is a dot.
 
     >>> sparkline([0, 1, 2, None, 4, 8], width=5)
     '▂▃·▄▇'
@@ -62,7 +58,7 @@ def _block(value: float | None, highest: float) -> str:
 
 
 class Sparkline:
-    """A sparkline as wide as the place it is put in, each block in the style of its own value."""
+    """A sparkline that fills the available width, each block styled by its value."""
 
     def __init__(
         self,
@@ -72,10 +68,9 @@ class Sparkline:
         top: float | None = None,
         limit: float | None = None,
     ) -> None:
-        """``top`` is what the highest block stands for; the largest value, if not given.
+        """``top`` is the value of the highest block, by default the largest value.
 
-        With a ``limit``, blocks near it are yellow and blocks above it red, others green; a value small
-        against its limit also looks small.
+        With a ``limit``, blocks near it are yellow, above it red and otherwise green, and ``top`` defaults to it.
         """
         self._values = values
         self._style = style
@@ -83,7 +78,7 @@ class Sparkline:
         self._limit = limit
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw to the width that is there."""
+        """Fill the available width."""
         width = options.max_width
         shown = list(self._values)[-width:]
         text = Text(no_wrap=True, overflow="crop")
@@ -92,7 +87,7 @@ class Sparkline:
         yield text
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Anything from a few blocks to all the room."""
+        """From a few blocks to the whole width."""
         return Measurement(min(8, options.max_width), options.max_width)
 
     def _style_of(self, value: float) -> StyleType:
@@ -115,7 +110,7 @@ _LABEL_STYLE = "dim"
 
 @dataclass(frozen=True, kw_only=True)
 class LiveState:
-    """All the live view shows, at one moment. None means not known (yet)."""
+    """What the live view shows at one moment. None is unknown."""
 
     title: str
     strategy: str
@@ -123,7 +118,7 @@ class LiveState:
     total_s: float | None = None
     load_per_s: float | None = None
     load_history: Sequence[float | None] = ()
-    """Histories are oldest first, one value per update; the view shows as many as fit."""
+    """Histories are oldest first, with one value per update; the view shows as many as fit."""
     backlog_rows: float | None = None
     backlog_history: Sequence[float | None] = ()
     freshness_s: float | None = None
@@ -140,7 +135,7 @@ class LiveState:
     """Of the last decision: ``act`` or ``hold``."""
     reason: str | None = None
     bound_by: str | None = None
-    """Name of the constraint that bound the last decision; None where it was free."""
+    """The constraint that bound the last decision, if any."""
     decision_age_s: float | None = None
     top_items: Sequence[tuple[str, int]] = ()
     """(word, count), the most frequent first."""
@@ -148,7 +143,7 @@ class LiveState:
 
 
 def render(state: LiveState) -> RenderableType:
-    """The state as a picture, made to fit any width from 60 columns up."""
+    """The state as a panel for any width from 60 columns."""
     rows = Table.grid(padding=(0, 1), expand=True)
     rows.add_column(width=10, style=_LABEL_STYLE, no_wrap=True)
     rows.add_column(ratio=1)
@@ -172,7 +167,7 @@ def render(state: LiveState) -> RenderableType:
 
 
 def plain_line(state: LiveState) -> str:
-    """The state in one line, for logs."""
+    """The state as one log line."""
     total = f"/{clock(state.total_s)}" if state.total_s is not None else ""
     parts = [
         f"{clock(state.elapsed_s)}{total}",
@@ -195,9 +190,9 @@ def plain_line(state: LiveState) -> str:
 
 
 class LiveView:
-    """Shows each state it is given: in place on a terminal, else as a line now and then.
+    """Shows each state: in place on a terminal, elsewhere as an occasional line.
 
-    Used as a context manager::
+    Use it as a context manager::
 
         with LiveView(console) as view:
             view.update(state)
@@ -220,7 +215,7 @@ class LiveView:
         self._live.stop()
 
     def update(self, state: LiveState) -> None:
-        """Show a state. Off a terminal, only once in ``line_every_s`` seconds of the state's own time."""
+        """Show a state; if not on a terminal, at most once in ``line_every_s`` seconds of elapsed time."""
         if self._console.is_terminal:
             self._live.update(render(state), refresh=True)
         elif self._last_line_s is None or state.elapsed_s - self._last_line_s >= self._line_every_s:
@@ -298,7 +293,7 @@ class _NodeBlocks:
         self._most = most
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Block by block if they fit, else counted."""
+        """One block per node if they fit, else counts."""
         if self._working is None:
             yield Text(UNKNOWN, _LABEL_STYLE)
             return
@@ -328,7 +323,7 @@ class _TopItems:
         self._items = items
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Whole items only: half a count is a wrong count."""
+        """Only complete items: a cut-off count would be wrong."""
         text = Text(no_wrap=True, overflow="crop").append(f"{'top':<10} ", _LABEL_STYLE)
         for word, count in self._items:
             item = Text.assemble((_clean(word), ""), (f" {whole(count)}   ", _LABEL_STYLE))
@@ -340,5 +335,5 @@ class _TopItems:
 
 
 def _clean(text: str) -> str:
-    """Text from data without anything a terminal would obey: escape sequences, line breaks."""
+    """Text from data without escape sequences and line breaks."""
     return "".join(character if character.isprintable() else " " for character in text)

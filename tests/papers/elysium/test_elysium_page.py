@@ -1,4 +1,4 @@
-"""The page of Elysium's table: complete, whole in itself, and safe with any text."""
+"""The page of Elysium: complete, one file that loads nothing, and safe with any text."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_line_has_one_colour_and_one_entry_in_the_legend_in_all_panels() -> No
 
 
 @pytest.mark.parametrize("names", [["joint"], [f"only-resources (parallelism {n})" for n in range(6)]])
-def test_the_legend_is_above_the_title_of_the_first_panel_and_has_room_in_a_narrow_window(
+def test_the_legend_fits_above_the_title_of_the_first_panel_in_a_narrow_window(
     names: list[str],
 ) -> None:
     lines = [PanelLine(name=name, points=[(0.0, 1.0), (60.0, 2.0)]) for name in names]
@@ -117,7 +117,7 @@ def test_learned_thresholds_stand_beside_the_published_ones_with_an_explanation(
     assert "<script>alert" not in text
 
 
-def test_bars_stand_side_by_side_over_words() -> None:
+def test_bars_stand_side_by_side_over_text_labels() -> None:
     lines = [
         PanelLine(name=name, bars=True, points=[("T1 stair", 0.1), ("T1 step", 0.2)])
         for name in ("joint", "other")

@@ -180,7 +180,7 @@ def _point(result: StaticResult, index: int) -> StaticPoint:
         measured=row.source != SIMULATED,
         seconds=row.seconds,
         speed_up=row.speed_up,
-        seed_speed_up=seed["speed_up"],
+        published_speed_up=seed["speed_up"],
         rates_per_s=row.rates_per_s,
     )
 

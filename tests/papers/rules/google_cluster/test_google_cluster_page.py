@@ -19,13 +19,13 @@ from ebbflow.papers.rules.google_cluster.page import (
 
 def points() -> list[StaticPoint]:
     return [
-        StaticPoint(instances=n, measured=n < 3, seconds=10.0 / n, speed_up=0.9 * n, seed_speed_up=0.8 * n,
+        StaticPoint(instances=n, measured=n < 3, seconds=10.0 / n, speed_up=0.9 * n, published_speed_up=0.8 * n,
                     rates_per_s=(1.0, 2.0, 3.0, 4.0))
         for n in (1, 2, 4, 8)
     ]  # fmt: skip
 
 
-def test_simulated_points_are_drawn_apart_from_measured_ones(tmp_path) -> None:
+def test_simulated_points_have_a_line_of_their_own(tmp_path) -> None:
     lines = {trace.name: (list(trace.x), trace.line.dash) for trace in speed_up_figure(points()).data}
     assert lines["measured"][0] == [1, 2]
     assert lines["simulated"] == ([2, 4, 8], "dash")
@@ -70,7 +70,7 @@ def test_the_dynamic_page_shows_cpu_size_rates_and_results() -> None:
     )
 
 
-def test_lines_break_where_the_query_was_stopped_and_the_time_is_told() -> None:
+def test_lines_break_where_the_query_was_stopped_and_the_page_says_for_how_long() -> None:
     picture = DynamicPicture(
         speed=1000, cpu=[(1, 0.05), (2, 0.2), (40, 0.1)], sizes=[(0, 1), (2, 2)], rates=[(1, 100.0), (40, 300.0)],
         changes=[(3, "1→2: a rule")], stops=[(3.0, 12.0), (50.0, 9.0)],

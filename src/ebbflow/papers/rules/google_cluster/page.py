@@ -25,7 +25,7 @@ class StaticPoint:
     """False if simulated."""
     seconds: float
     speed_up: float
-    seed_speed_up: float | None
+    published_speed_up: float | None
     rates_per_s: tuple[float, ...]
 
 
@@ -192,7 +192,7 @@ def speed_up_figure(points: Sequence[StaticPoint]) -> Any:
     figure = _figure("instances of the machine operator", "speed-up")
     sizes = [point.instances for point in points]
     _line(figure, [(n, n) for n in sizes], "linear", MUTED, dash="dot")
-    published = [(p.instances, p.seed_speed_up) for p in points if p.seed_speed_up is not None]
+    published = [(p.instances, p.published_speed_up) for p in points if p.published_speed_up is not None]
     _line(figure, published, "thesis", COLOURS[1], mode="lines+markers")
     _measured_and_simulated(figure, [(p.instances, p.speed_up, p.measured) for p in points])
     return figure
@@ -201,7 +201,9 @@ def speed_up_figure(points: Sequence[StaticPoint]) -> Any:
 def efficiency_figure(points: Sequence[StaticPoint]) -> Any:
     """Figure 5.24."""
     figure = _figure("instances of the machine operator", "efficiency")
-    published = [(p.instances, p.seed_speed_up / p.instances) for p in points if p.seed_speed_up is not None]
+    published = [
+        (p.instances, p.published_speed_up / p.instances) for p in points if p.published_speed_up is not None
+    ]
     _line(figure, published, "thesis", COLOURS[1], mode="lines+markers")
     _measured_and_simulated(figure, [(p.instances, p.speed_up / p.instances, p.measured) for p in points])
     return figure

@@ -1,4 +1,4 @@
-"""Names of points in a scatter: none on another, none outside, and near its point where there is room."""
+"""Labels of a scatter plot: none overlap, none are outside, and each is near its point if possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def point(x: float, y: float, letters: int = 9) -> dict[str, float]:
     return {"x": x, "y": y, "w": 7.0 * letters, "h": 16.0}
 
 
-def test_a_point_alone_is_named_above_it() -> None:
+def test_a_single_point_has_its_label_above_it() -> None:
     assert places([point(400, 200)]) == [{"dx": 0, "dy": -17, "far": False}]
 
 
@@ -52,7 +52,7 @@ def test_thirteen_strategies_that_did_the_same_are_all_readable() -> None:
     assert any(place["far"] for place in found), "some are so far that a line joins them"
 
 
-def test_random_boards_have_no_name_on_another_and_the_same_places_again() -> None:
+def test_labels_of_random_boards_do_not_overlap_and_are_placed_the_same_again() -> None:
     rng = random.Random(3)
     points = [point(rng.uniform(60, 900), rng.uniform(20, 320), rng.randint(3, 16)) for _ in range(14)]
     found = places(points)
@@ -61,5 +61,5 @@ def test_random_boards_have_no_name_on_another_and_the_same_places_again() -> No
     assert places(points) == found
 
 
-def test_where_there_is_no_room_every_point_still_gets_a_place() -> None:
+def test_every_point_gets_a_label_even_without_space() -> None:
     assert len(places([point(5, 5, 30), point(6, 5, 30)], width=40, height=20)) == 2
