@@ -124,7 +124,7 @@ def test_a_clock_that_is_set_back_begins_another_window() -> None:
 
 
 def test_batches_below_the_profiled_range_are_not_compared() -> None:
-    """What a task costs without rows was told badly: that shows in small batches, and is no change."""
+    """The cost of a task without rows was profiled badly: that shows in small batches, and is no drift."""
     costs = SparkCosts(
         driver_s=0.5, stages=(StageCosts(tasks=8, per_task_s=0.2, per_row_s=0.01, error=0.05),),
         batch_rows=Range(low=800.0, high=9000.0),

@@ -118,12 +118,12 @@ def test_nothing_is_learned_from_a_batch_in_which_nodes_joined_or_left() -> None
 
 def test_an_outlier_is_capped_and_a_lasting_change_gets_through() -> None:
     model = taught(MAP, count=30)
-    dear = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.05)
-    model.learn(made_batch(2000, [dear]))
-    assert model.on(2).of(2000) < 0.7 * true_s((dear,), 2000, 2)
+    expensive = TrueStage(tasks=8, per_task_s=0.08, per_row_s=0.05)
+    model.learn(made_batch(2000, [expensive]))
+    assert model.on(2).of(2000) < 0.7 * true_s((expensive,), 2000, 2)
     for rows in (1000, 2500, 3500, 500, 2000) * 8:
-        model.learn(made_batch(rows, [dear]))
-    assert model.on(2).of(2000) == pytest.approx(true_s((dear,), 2000, 2), rel=0.10)
+        model.learn(made_batch(rows, [expensive]))
+    assert model.on(2).of(2000) == pytest.approx(true_s((expensive,), 2000, 2), rel=0.10)
 
 
 def test_one_long_task_is_skew_that_no_slot_cures() -> None:
@@ -140,7 +140,7 @@ def test_three_batches_in_a_row_with_other_stages_are_another_plan(others: list[
     model, before = taught(MAP, REDUCE), taught(MAP, REDUCE)
     for _ in range(2):
         model.learn(made_batch(1000, others))
-    assert model.on(2) == before.on(2), "half a batch may have been told"
+    assert model.on(2) == before.on(2), "half a batch may have been reported"
     model.learn(made_batch(1000, [MAP, REDUCE]))
     for _ in range(3):
         model.learn(made_batch(1000, others))
@@ -291,11 +291,11 @@ def test_a_profiled_model_learns_only_the_number_of_tasks_from_the_first_batch()
 
 
 def test_batches_replace_what_the_profile_said() -> None:
-    dear = TrueStage(tasks=8, per_task_s=0.12, per_row_s=0.015)
+    expensive = TrueStage(tasks=8, per_task_s=0.12, per_row_s=0.015)
     model, chance = BatchModel(profiled(MAP)), random.Random(1)
     for i in range(60):
-        model.learn(made_batch(chance.randint(200, 4000), [dear], driver_s=0.9, batch_id=i))
-    assert model.stages[0].costs == pytest.approx((dear.per_task_s, dear.per_row_s), rel=0.05)
+        model.learn(made_batch(chance.randint(200, 4000), [expensive], driver_s=0.9, batch_id=i))
+    assert model.stages[0].costs == pytest.approx((expensive.per_task_s, expensive.per_row_s), rel=0.05)
     assert model.driver_s == pytest.approx(0.9, rel=0.02)
 
 
@@ -358,12 +358,12 @@ def test_a_relearned_stage_keeps_only_the_share_of_its_rows() -> None:
     model = BatchModel(profiled(MAP, REDUCE, seen=Range(low=100.0, high=9000.0)))
     for i in range(30):
         model.learn(made_batch(1000, [MAP, REDUCE], batch_id=i))
-    dear = TrueStage(tasks=8, per_task_s=1.4 * MAP.per_task_s, per_row_s=1.4 * MAP.per_row_s)
-    batches = [made_batch(1000 + i, [dear, REDUCE], batch_id=i) for i in range(4)]
+    expensive = TrueStage(tasks=8, per_task_s=1.4 * MAP.per_task_s, per_row_s=1.4 * MAP.per_row_s)
+    batches = [made_batch(1000 + i, [expensive, REDUCE], batch_id=i) for i in range(4)]
     model.relearn(0, [(batch.rows, batch.stages[0]) for batch in batches])
-    assert model.stages[0].costs == pytest.approx((dear.per_task_s, dear.per_row_s), rel=0.02)
+    assert model.stages[0].costs == pytest.approx((expensive.per_task_s, expensive.per_row_s), rel=0.02)
     assert model.stages[1].costs == pytest.approx((REDUCE.per_task_s, REDUCE.per_row_s), rel=0.01)
-    assert model.on(2).of(4000) == pytest.approx(true_s((dear, REDUCE), 4000, 2), rel=0.02)
+    assert model.on(2).of(4000) == pytest.approx(true_s((expensive, REDUCE), 4000, 2), rel=0.02)
     assert model.seen_rows == Range(low=1000.0, high=1003.0)
 
 

@@ -1,4 +1,4 @@
-"""A flow played forward: closed form against small steps, and cases worked out by hand."""
+"""A simulated flow: closed form against small steps, and cases worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches played forward, against cases worked by hand."""
+"""Simulated batches, against cases worked out by hand."""
 
 from __future__ import annotations
 

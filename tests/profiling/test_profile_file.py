@@ -1,4 +1,4 @@
-"""The file of a profile: what is written is read back, and what cannot be meant is told in one line."""
+"""The file of a profile: a written profile is read back, and an invalid one is refused in one line."""
 
 from __future__ import annotations
 

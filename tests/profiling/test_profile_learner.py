@@ -28,7 +28,7 @@ def feed(
     start_s: float = 0.0,
     noise: float = 0.02,
 ) -> float:
-    """One look every 10 s; returns the time after the last."""
+    """One observation every 10 s; returns the time after the last."""
     rng = np.random.default_rng(round(start_s) + 1)
     for number, rate in enumerate(rates):
         now_s = start_s + 10.0 * number
@@ -70,11 +70,11 @@ def test_five_percent_of_noise_are_no_change_in_a_thousand_windows() -> None:
 @pytest.mark.parametrize("rate", [10.0, 15.0, 200.0, 280.0, 295.0, 310.0, 320.0, 400.0, 600.0])
 @pytest.mark.parametrize("factor", [2.0, 1.5])
 def test_a_changed_cost_is_detected_at_any_rate(rate: float, factor: float) -> None:
-    """The profile was learned from 20 to 283 rows/s; beyond it, it is a guess, and one that is wrong is told too."""
+    """The profile was learned from 20 to 283 rows/s; beyond that it is a guess, and a wrong guess is drift too."""
     learner = ProfileLearner(PIPELINE, base=base(high=283.0))
     feed(learner, [rate] * 30, lambda _: factor * 0.002)
     assert len(learner.drifts) == 1
-    assert learner.drifts[0].time_s <= 60.0  # the first look begins a window, the fifth ends at 50 s
+    assert learner.drifts[0].time_s <= 60.0  # the first observation begins a window, the fifth ends at 50 s
     assert learner.drifts[0].change == pytest.approx(factor - 1, abs=0.1)
     for asked in (rate, 100.0, 800.0):
         estimate = learner.profile().cpu["split"].estimate(asked).value

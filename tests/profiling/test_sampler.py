@@ -17,7 +17,7 @@ from ebbflow.profiling.samples import Sampler, Track
 CHAIN = Pipeline.chain("p", "a", "b")
 
 
-def looks(
+def readings_at(
     times_s: list[float], rows: float, cpu: float, instances: float = 1.0, name: str = "a"
 ) -> list[Reading]:
     found = []
@@ -43,7 +43,7 @@ def test_no_row_is_lost_or_counted_twice_however_windows_are_cut(cuts: list[floa
 
 def test_rates_are_of_one_instance_and_cpu_is_in_cores() -> None:
     sampler = Sampler(window_s=10.0)
-    sampler.add(looks([0.0, 5.0, 10.0, 15.0, 20.0], rows=300.0, cpu=0.4, instances=3.0))
+    sampler.add(readings_at([0.0, 5.0, 10.0, 15.0, 20.0], rows=300.0, cpu=0.4, instances=3.0))
     found = sampler.take(CHAIN).cpu["a"]
     assert [(s.time_s, s.x, pytest.approx(s.y)) for s in found] == [(10.0, 20.0, 0.4), (20.0, 20.0, 0.4)]
 
@@ -51,9 +51,9 @@ def test_rates_are_of_one_instance_and_cpu_is_in_cores() -> None:
 def test_readings_at_the_ends_of_batches_give_the_same_as_regular_ones() -> None:
     """100 rows/s at 2 ms a row, in batches of 3, 7, 4 … s."""
     sampler, last_s = Sampler(window_s=10.0), 0.0
-    sampler.add(looks([0.0], 0.0, 0.0))
+    sampler.add(readings_at([0.0], 0.0, 0.0))
     for time_s in (3.0, 10.0, 14.0, 26.0, 27.0, 41.0):
-        sampler.add(looks([time_s], rows=100.0 * (time_s - last_s), cpu=0.2))
+        sampler.add(readings_at([time_s], rows=100.0 * (time_s - last_s), cpu=0.2))
         last_s = time_s
     found = sampler.take(CHAIN).cpu["a"]
     assert [(s.time_s, pytest.approx(s.x), pytest.approx(s.y)) for s in found] == [
@@ -63,13 +63,13 @@ def test_readings_at_the_ends_of_batches_give_the_same_as_regular_ones() -> None
 
 def test_a_window_in_which_instances_changed_is_no_sample() -> None:
     sampler = Sampler(window_s=10.0)
-    sampler.add(looks([0.0, 5.0, 10.0], 100.0, 0.2, instances=1.0))
-    sampler.add(looks([15.0, 20.0, 25.0, 30.0], 100.0, 0.1, instances=2.0))
+    sampler.add(readings_at([0.0, 5.0, 10.0], 100.0, 0.2, instances=1.0))
+    sampler.add(readings_at([15.0, 20.0, 25.0, 30.0], 100.0, 0.1, instances=2.0))
     assert [s.time_s for s in sampler.take(CHAIN).cpu["a"]] == [10.0, 30.0]
 
 
 def test_readings_may_come_in_any_portions_and_each_window_is_sampled_once() -> None:
-    readings = looks([float(t) for t in range(0, 101)], 10.0, 0.1)
+    readings = readings_at([float(t) for t in range(0, 101)], 10.0, 0.1)
     whole, parts = Sampler(window_s=10.0), Sampler(window_s=10.0)
     whole.add(readings)
     found = []
@@ -83,8 +83,8 @@ def test_readings_may_come_in_any_portions_and_each_window_is_sampled_once() -> 
 def test_a_node_has_the_cpu_of_all_operators_divided_by_the_nodes() -> None:
     sampler = Sampler(window_s=10.0)
     for t in (0.0, 10.0, 20.0, 30.0):
-        sampler.add(looks([t], 100.0, 0.5, instances=4.0))
-        sampler.add(looks([t], 100.0, 0.25, instances=2.0, name="b"))
+        sampler.add(readings_at([t], 100.0, 0.5, instances=4.0))
+        sampler.add(readings_at([t], 100.0, 0.25, instances=2.0, name="b"))
         sampler.add([Reading(t, MAIN, Metric.SLOTS, 8.0), Reading(t, MAIN, Metric.NODES, 2.0)])
         sampler.add([Reading(t, "node-1", Metric.NODE_CPU, 0.4), Reading(t, "node-2", Metric.NODE_CPU, 0.3)])
     found = sampler.take(CHAIN).node
@@ -94,9 +94,9 @@ def test_a_node_has_the_cpu_of_all_operators_divided_by_the_nodes() -> None:
 
 def test_an_ended_operator_does_not_keep_nodes_from_being_learned() -> None:
     sampler = Sampler(window_s=10.0)
-    sampler.add(looks([0.0, 10.0], 100.0, 0.5, name="gone"))
+    sampler.add(readings_at([0.0, 10.0], 100.0, 0.5, name="gone"))
     for t in range(0, 600, 10):
-        sampler.add([*looks([float(t)], 100.0, 0.5), Reading(float(t), MAIN, Metric.NODES, 1.0)])
+        sampler.add([*readings_at([float(t)], 100.0, 0.5), Reading(float(t), MAIN, Metric.NODES, 1.0)])
         sampler.add([Reading(float(t), "node-1", Metric.NODE_CPU, 0.4)])
         last = sampler.take(CHAIN).node
     assert last
@@ -137,7 +137,7 @@ def test_where_no_stream_is_known_rows_are_counted_from_the_source() -> None:
 def test_readings_of_past_windows_are_dropped() -> None:
     sampler = Sampler(window_s=10.0)
     for t in range(20_000):
-        sampler.add(looks([float(t)], 10.0, 0.1))
+        sampler.add(readings_at([float(t)], 10.0, 0.1))
         if t % 100 == 0:
             sampler.take(CHAIN)
     assert len(sampler._operators["a"].rows_in._times_s) < 300
@@ -145,10 +145,10 @@ def test_readings_of_past_windows_are_dropped() -> None:
 
 
 def test_cores_are_slots_by_node_while_no_node_joins_or_leaves() -> None:
-    sampler, told = Sampler(), []
-    looks = [(4, 1), (4, 1), (8, 2), (8, 2), (8, 1), (4, 1), (4, 1), (12, 3), (12, 3), (16, 2), (16, 2)]
-    for time_s, (slots, nodes) in enumerate(looks):
+    sampler, cores = Sampler(), []
+    counts = [(4, 1), (4, 1), (8, 2), (8, 2), (8, 1), (4, 1), (4, 1), (12, 3), (12, 3), (16, 2), (16, 2)]
+    for time_s, (slots, nodes) in enumerate(counts):
         sampler.add([Reading(float(time_s), MAIN, Metric.NODES, float(nodes))])
         sampler.add([Reading(time_s + 0.01, MAIN, Metric.SLOTS, float(slots))])
-        told.append(sampler.cores)
-    assert told == [1, *[4] * 9, 8], "larger nodes are believed at the second look"
+        cores.append(sampler.cores)
+    assert cores == [1, *[4] * 9, 8], "larger nodes count from the second observation"

@@ -99,9 +99,6 @@ class _Side:
         self.count += 1
 
 
-# One curve of a profile, learned as samples come: fitted when asked, watched for drift in between.
-
-
 KEPT = 1000
 """Samples kept: windows of the last three hours."""
 MATURE = 30
@@ -178,9 +175,9 @@ class CurveLearner:
 
     def _restart(self, last: int) -> None:
         """Keep only the samples that raised the alarm: they show the current cost."""
-        kept = list(self.samples)[-max(1, last) :]
+        recent = list(self.samples)[-max(1, last) :]
         self.samples.clear()
-        self.samples.extend(kept)
+        self.samples.extend(recent)
         self.base = self._fit = self._watched = None
         self._new = 0
 

@@ -92,7 +92,7 @@ class ProfileLearner:
             ratios = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
             ratios.extend((sample.x, sample.y) for sample in streamed)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def observe(self, snapshot: Snapshot) -> None:
         """Learn from what is new in a snapshot."""
         self.pipeline = snapshot.pipeline
         new: list[Reading] = []
@@ -165,18 +165,18 @@ class ProfileLearner:
 
     def _known_costs(self) -> SparkCosts | None:
         """The observed costs, and those of the base where none were observed."""
-        seen, base = self._costs.costs, None if self._base is None else self._base.costs
-        if seen is None or base is None:
-            return seen or base
+        observed, base = self._costs.costs, None if self._base is None else self._base.costs
+        if observed is None or base is None:
+            return observed or base
         return SparkCosts(
-            driver_s=seen.driver_s if seen.stages else base.driver_s,
-            stages=seen.stages or base.stages,
-            batch_rows=seen.batch_rows if seen.stages else base.batch_rows,
-            lead_time_s=seen.lead_time_s or base.lead_time_s,
-            state_rows=base.state_rows if seen.state_rows is None else seen.state_rows,
-            state_bytes=base.state_bytes if seen.state_bytes is None else seen.state_bytes,
-            reload_s=seen.reload_s or base.reload_s,
-            reconfiguration=seen.reconfiguration or base.reconfiguration,
+            driver_s=observed.driver_s if observed.stages else base.driver_s,
+            stages=observed.stages or base.stages,
+            batch_rows=observed.batch_rows if observed.stages else base.batch_rows,
+            lead_time_s=observed.lead_time_s or base.lead_time_s,
+            state_rows=base.state_rows if observed.state_rows is None else observed.state_rows,
+            state_bytes=base.state_bytes if observed.state_bytes is None else observed.state_bytes,
+            reload_s=observed.reload_s or base.reload_s,
+            reconfiguration=observed.reconfiguration or base.reconfiguration,
         )
 
 

@@ -51,7 +51,9 @@ def most(rate_per_s: float) -> int:
 
 @pytest.mark.parametrize("rate_per_s", [10, 80, 140, 300, 480])
 @pytest.mark.parametrize("start", [1, 12])
-def test_under_a_constant_load_it_settles_at_the_smallest_size_that_does(rate_per_s: int, start: int) -> None:
+def test_under_a_constant_load_it_settles_at_the_smallest_size_that_is_enough(
+    rate_per_s: int, start: int
+) -> None:
     run = run_loop(constant(rate_per_s), nodes=start, seconds=400)
     # Coming from above it may stay at a size that growing would not have taken, and at none beyond it.
     assert fewest(rate_per_s) <= run.nodes <= most(rate_per_s)
@@ -99,7 +101,7 @@ def test_after_a_step_it_reaches_its_size_in_three_acts_and_keeps_the_objective(
     assert fewest(300) <= run.nodes <= most(300)
 
 
-def test_after_a_step_nobody_could_see_it_is_fresh_again_soon_and_stays_so() -> None:
+def test_after_an_unforeseeable_step_it_is_fresh_again_soon_and_stays_so() -> None:
     run = run_loop(step(50, 400, at_s=100.0))
     assert run.worst_s(170.0) <= 30.0  # its first sight of the step is at 126, when a long batch ends
     assert run.late_share() <= 0.15
@@ -137,7 +139,7 @@ def test_a_backlog_from_a_read_limit_is_worked_off_and_then_it_shrinks() -> None
     assert run.worst_s(250.0) <= 30.0
 
 
-# -- a source that does not tell what waits -------------------------------------------------------
+# -- a source that does not report its backlog -----------------------------------------------------
 
 MANY = FakeStage(tasks=48, per_task_s=0.1, per_row_s=0.001)
 """Mostly fixed costs: whoever believes that batches may grow shrinks under it."""
@@ -156,20 +158,20 @@ def behind(*, reports_backlog: bool) -> FakeQuery:
 
 
 @pytest.mark.parametrize("reports_backlog", [True, False])
-def test_nobody_leaves_a_query_that_is_hours_behind_whether_its_source_tells_or_not(
+def test_no_node_is_released_while_a_query_is_hours_behind_even_if_the_backlog_is_unknown(
     reports_backlog: bool,
 ) -> None:
     run = run_loop(behind(reports_backlog=reports_backlog), nodes=8, limits="1:12")
     assert min(nodes for _, nodes in run.target.requests) == 8
 
 
-def test_what_nobody_tells_is_said_in_the_decision() -> None:
+def test_an_unknown_backlog_shows_in_the_decision() -> None:
     run = run_loop(behind(reports_backlog=False), nodes=8, limits="1:12")
     assert any("does not tell" in c.why for e in run.entries for c in e.decision.bound_by)
     assert {e.decision.inputs["backlog_rows"] for e in run.entries if e.decision.inputs} == {"unknown"}
 
 
-def test_a_query_with_time_left_shrinks_though_its_source_does_not_tell() -> None:
+def test_a_query_with_time_left_shrinks_even_if_its_backlog_is_unknown() -> None:
     assert run_loop(FakeQuery(lambda t: 20.0, TWELVE, reports_backlog=False), nodes=4).nodes == 1
 
 
@@ -233,7 +235,7 @@ def catching_up(**more: float) -> FakeQuery:
     return FakeQuery(lambda t: 50.0, TWELVE, name="heavy", starts_s=12.0, arrived=20_000.0, **more)  # type: ignore[arg-type]
 
 
-def test_nobody_leaves_while_a_query_that_restarted_is_not_known_yet() -> None:
+def test_no_node_is_released_while_a_restarted_query_is_unknown() -> None:
     run = run_loop(constant(10), catching_up(), nodes=4, seconds=400)
     first_ended_s = run.target.queries[1].freshness[0][0]
     assert first_ended_s > 40.0, "its first batch is a long one"
@@ -242,7 +244,7 @@ def test_nobody_leaves_while_a_query_that_restarted_is_not_known_yet() -> None:
     assert any("learning heavy" in entry.decision.reason for entry in held)
 
 
-def test_the_long_first_batch_of_one_query_is_grown_for_though_others_are_known() -> None:
+def test_a_long_first_batch_of_one_query_grows_even_if_others_are_known() -> None:
     run = run_loop(constant(10), catching_up(), nodes=4, seconds=400)
     first_ended_s = run.target.queries[1].freshness[0][0]
     grown = [act for act in run.acts(12.0, first_ended_s) if act.decision.wanted.main_nodes > 4]
@@ -258,12 +260,12 @@ def test_once_all_queries_are_known_it_shrinks_to_what_they_need_together() -> N
     assert run.worst_s(100.0) <= 30.0
 
 
-def test_a_query_to_which_nothing_comes_keeps_nobody() -> None:
+def test_a_query_without_rows_keeps_no_nodes() -> None:
     run = run_loop(constant(10), FakeQuery(lambda t: 0.0, TWELVE, name="silent"), nodes=4)
     assert run.nodes == 1
 
 
-def test_nodes_with_more_slots_are_needed_in_smaller_numbers() -> None:
+def test_fewer_nodes_are_needed_if_they_have_more_slots() -> None:
     thin, thick = run_loop(constant(300), nodes=6, slots=1), run_loop(constant(300), nodes=6, slots=3)
     assert thick.nodes == math.ceil(thin.nodes / 3)
     assert thick.late_share() == 0.0
@@ -283,7 +285,7 @@ def test_every_decision_on_a_learned_model_has_formula_inputs_and_an_expected_ef
         assert entry.decision.expected.at_s > entry.time_s
 
 
-def test_what_was_expected_is_compared_with_what_came() -> None:
+def test_the_expected_effect_is_compared_with_the_achieved_one() -> None:
     run = run_loop(step(100, 300, at_s=100.0))
     due = [e for e in run.entries if e.decision.expected and e.decision.expected.at_s < 299.0]
     assert due
@@ -293,11 +295,11 @@ def test_what_was_expected_is_compared_with_what_came() -> None:
 
 
 def test_the_same_world_leads_to_the_same_decisions() -> None:
-    def told() -> list[tuple[float, str, str]]:
+    def decisions() -> list[tuple[float, str, str]]:
         run = run_loop(step(80, 350, at_s=60.0), seconds=200)
         return [(e.time_s, e.verdict, e.decision.reason) for e in run.entries]
 
-    assert told() == told()
+    assert decisions() == decisions()
 
 
 # -- batches that are longer than their trigger ----------------------------------------------------
@@ -312,7 +314,7 @@ def test_a_short_trigger_under_a_long_objective_needs_no_more_than_a_long_one() 
     assert len(often.acts(200.0)) <= 1
 
 
-def test_a_batch_that_outlasts_its_model_is_grown_for_before_it_ends() -> None:
+def test_it_grows_for_an_overdue_batch_before_it_ends() -> None:
     # The batch of 95 s holds the first rows of the rush and takes until about 120.
     run = run_loop(step(30, 600, at_s=90.0), limits="1:12")
     ended_s = next(end_s for end_s, _, _ in run.target.queries[0].freshness if end_s > 100.0)
@@ -321,7 +323,7 @@ def test_a_batch_that_outlasts_its_model_is_grown_for_before_it_ends() -> None:
     assert run.late_share() <= 0.2  # a third, if it waits for the batch
 
 
-def test_a_first_batch_that_never_seems_to_end_does_not_blind_it() -> None:
+def test_it_grows_for_a_first_batch_that_does_not_end() -> None:
     run = run_loop(constant(500), limits="1:12", nodes=1, seconds=400)
     assert run.acts()[0].time_s <= 35.0  # the first batch alone takes half a minute
     assert run.worst_s(250.0) <= 30.0
@@ -346,7 +348,7 @@ def test_the_scenario_of_the_demo_costs_no_more_than_it_did_and_is_never_late() 
 
 
 @pytest.mark.parametrize("limit", [600, 800, 1000])
-def test_nobody_leaves_while_more_is_left_behind_than_a_trigger_brings(limit: int) -> None:
+def test_no_node_is_released_while_the_backlog_exceeds_a_trigger_interval(limit: int) -> None:
     """A burst that a read limit lets through bit by bit: 13 shrinks in plays like these once came too early."""
     rate, left = 60.0, {}
 

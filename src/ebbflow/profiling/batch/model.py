@@ -368,5 +368,5 @@ class BatchModel:
         return self._columns
 
 
-def _with_one(seen: Range | None, rows: int) -> Range:
-    return Range(low=float(rows), high=float(rows)) if seen is None else seen.with_one(float(rows))
+def _with_one(known: Range | None, rows: int) -> Range:
+    return Range(low=float(rows), high=float(rows)) if known is None else known.with_one(float(rows))

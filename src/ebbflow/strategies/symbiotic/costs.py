@@ -197,7 +197,7 @@ class UpdatedProfiles:
                     log.warning("ignoring the profile of '%s': only %s is running", name, ", ".join(running))
             base = self._so_far or self._base(snapshot.pipeline.name, parts)
             self._learner = ProfileLearner(snapshot.pipeline, base=base)
-        self._learner.look(snapshot)
+        self._learner.observe(snapshot)
 
     def start_over(self) -> None:
         """The clock was set back: readings are new again, on top of what has been learned."""
