@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ebbflow.core.batches import Batch
@@ -11,7 +11,6 @@ from ebbflow.core.decision import Decision, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation, Strategy
-from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import Snapshot
 
 PIPELINE = Pipeline.chain("words", "read", "count")
@@ -80,36 +79,6 @@ class Wishing(Strategy):
             raise self.trouble
         nodes = snapshot.planned.main_nodes if self.nodes is None else self.nodes
         return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="because")
-
-
-class MemoryStore:
-    """Readings, batches and ledger rows in lists."""
-
-    def __init__(self) -> None:
-        self.readings: list[Reading] = []
-        self.batches: list[Batch] = []
-        self.first_batches: list[Batch] = []
-        self.rows: list[dict[str, Any]] = []
-        self.amendments = 0
-
-    def add(
-        self,
-        readings: Iterable[Reading],
-        batches: Iterable[Batch] = (),
-        first_batches: Iterable[Batch] = (),
-    ) -> None:
-        self.readings += readings
-        self.batches += batches
-        self.first_batches += first_batches
-
-    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
-        self.rows.append(body)
-        return len(self.rows)
-
-    def amend_ledger(self, bodies: dict[int, dict[str, Any]]) -> None:
-        self.amendments += 1
-        for entry_id, body in bodies.items():
-            self.rows[entry_id - 1] = body
 
 
 def a_batch(batch_id: int = 0, started_s: float = 0.0) -> Batch:

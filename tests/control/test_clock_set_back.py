@@ -1,36 +1,153 @@
-"""A machine's clock is set back while a job runs: nothing acts on readings of before, and nobody waits for them."""
+"""The machine's clock is set back while a job runs: the loop decides as if it had not been."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
-from fake_target import FakeTarget, MemoryStore, Wishing
+from fake_target import FakeTarget, Wishing, a_batch
 
 from ebbflow.control.loop import ControlLoop
-from ebbflow.control.set_back import SET_BACK_S
+from ebbflow.control.loop_clock import SET_BACK_S, LoopClock
+from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.decision import Decision, Effect, Outcome
+from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
-from ebbflow.core.ports import StartsOver, Strategy
+from ebbflow.core.ports import Observation, Strategy, Target
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
+from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import TargetError
-from ebbflow.policy import Policy, above, absolute, cluster, metric, minutes, rule, seconds, tuples
-from ebbflow.strategies.capacity import Capacity
+from ebbflow.guards import guards_for
+from ebbflow.monitoring.store import MemoryStore
+from ebbflow.policy import Policy, above, absolute, bounds, cluster, metric, minutes, rule, seconds, tuples
+from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.strategies.rules import Rules
+from ebbflow.targets.simulator import Scenario, built_in_engine
+from ebbflow.workloads import parse_load
 
 HOUR_S = 3600.0
 HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
 GROW = rule("grow").scale_out(cluster()).by(absolute(1)).when(HIGH)
 
 
+# -- every strategy --------------------------------------------------------------------------------
+
+SET_BACK_AT_S = 200.0
+LOAD = "square(base=100, peak=700, period=5m)"
+
+
+class WallClock:
+    """Shows the true time until it is set back, and less from then on."""
+
+    def __init__(self, true_time: ManualClock, back_s: float) -> None:
+        self._true_time = true_time
+        self._back_s = back_s
+
+    def of(self, true_s: float) -> float:
+        """What it showed at a time."""
+        return true_s - self._back_s if true_s >= SET_BACK_AT_S else true_s
+
+    def now_s(self) -> float:
+        return self.of(self._true_time.now_s())
+
+    def wait(self, seconds_: float, stop: threading.Event) -> bool:
+        return self._true_time.wait(seconds_, stop)
+
+
+class DatedByWallClock:
+    """A target whose observations carry the times that the wall clock showed; remembers what was applied."""
+
+    def __init__(self, target: Target, wall: WallClock, true_time: ManualClock) -> None:
+        self._target, self._wall, self._true_time = target, wall, true_time
+        self.applied: list[tuple[float, Layout]] = []
+
+    def observe(self) -> Observation:
+        seen, of = self._target.observe(), self._wall.of
+
+        def dated(batches: Any) -> list[Batch]:
+            return [
+                msgspec.structs.replace(b, started_s=of(b.started_s), oldest_arrival_s=of(b.oldest_arrival_s))
+                for b in batches
+            ]
+
+        return msgspec.structs.replace(
+            seen,
+            time_s=of(seen.time_s),
+            readings=[msgspec.structs.replace(r, time_s=of(r.time_s)) for r in seen.readings],
+            batches=dated(seen.batches),
+            first_batches=dated(seen.first_batches),
+            under_way=[replace(action, since_s=of(action.since_s)) for action in seen.under_way],
+            queries={q: None if since_s is None else of(since_s) for q, since_s in seen.queries.items()},
+        )
+
+    def apply(self, planned: Layout) -> Outcome:
+        self.applied.append((self._true_time.now_s(), planned))
+        return self._target.apply(planned)
+
+    def close(self) -> None:
+        self._target.close()
+
+
+def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layout]]:
+    """What a strategy asks for in a quarter of an hour, at which true times."""
+    true_time = ManualClock(0.0)
+    scenario = Scenario(engine=built_in_engine("top-words", engine), load=parse_load(LOAD), seconds=900)
+    wall = WallClock(true_time, back_s)
+    target = DatedByWallClock(scenario.target(true_time), wall, true_time)
+    made = make_strategy(strategy)
+    loop = ControlLoop(
+        target=target,
+        strategy=made,
+        guards=guards_for(made),
+        store=MemoryStore(),
+        clock=wall,
+        limits=scenario.limits,
+        slo=scenario.slo,
+    )
+    for _ in range(900):
+        loop.cycle()
+        true_time.advance(1.0)
+    return target.applied
+
+
+@pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_asks_for_the_same_at_the_same_times(strategy: str, engine: str) -> None:
+    undisturbed = applied(strategy, engine, back_s=0.0)
+    for back_s in (10.0, HOUR_S):
+        assert applied(strategy, engine, back_s) == undisturbed
+
+
+@pytest.mark.parametrize("strategy", ["capacity", "symbiotic", "joint", "rules", "ds2", "dask"])
+def test_on_wall_time_a_strategy_waits_for_times_that_have_been(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: without the loop's own time they stop acting."""
+    undisturbed = applied(strategy, "micro-batch", back_s=0.0)
+    monkeypatch.setattr(LoopClock, "tick", lambda self: self._clock.now_s())
+    monkeypatch.setattr(LoopClock, "date", lambda self, observation: observation)
+    on_wall_time = applied(strategy, "micro-batch", HOUR_S)
+
+    def later(acts: list[tuple[float, Layout]]) -> int:
+        return sum(at_s > SET_BACK_AT_S for at_s, _ in acts)
+
+    assert later(on_wall_time) < later(undisturbed)
+
+
+# -- a queue under rules ---------------------------------------------------------------------------
+
+
 class World:
-    """A loop that looks once a second at a queue."""
+    """A loop that observes a queue once a second."""
 
     def __init__(self, strategy: Strategy | None = None, **options: Any) -> None:
-        self.clock, self.store = ManualClock(100_000.0), MemoryStore()
+        self.clock, self.store = ManualClock(100_000.0), MemoryStore(keep=True)
         self.target = FakeTarget(self.clock)
         self.loop = ControlLoop(
             target=self.target,
@@ -44,24 +161,28 @@ class World:
         )
 
     def run(self, seconds_: int, queue: float) -> list[tuple[float, int]]:
-        """When it was grown, in seconds from now, and to how many nodes."""
-        asked, begun_s = [], self.clock.now_s()
+        """When it grew, in seconds from now, and to how many nodes."""
+        grew, begun_s = [], self.clock.now_s()
         for _ in range(seconds_):
             before, now_s = len(self.target.applied), self.clock.now_s()
             self.target.show(readings=[Reading(now_s, "words", Metric.QUEUE_LENGTH, queue)])
             self.loop.cycle()
-            asked += [(now_s - begun_s, each.main_nodes) for each in self.target.applied[before:]]
+            grew += [(now_s - begun_s, each.main_nodes) for each in self.target.applied[before:]]
             self.target.observed = self.target.requested
             self.clock.advance(1.0)
-        return asked
+        return grew
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.store.ledger()
 
     @property
     def reasons(self) -> list[str]:
-        return [row["reason"] for row in self.store.rows]
+        return [row["reason"] for row in self.rows]
 
 
 @pytest.mark.parametrize("back_s", [10.0, 200.0, 600.0, HOUR_S])
-def test_readings_of_before_fire_nothing(back_s: float) -> None:
+def test_readings_from_before_fire_nothing(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     assert world.run(10, queue=301) == []
     world.clock.advance(-back_s)
@@ -69,14 +190,15 @@ def test_readings_of_before_fire_nothing(back_s: float) -> None:
 
 
 @pytest.mark.parametrize("back_s", [10.0, 200.0, 600.0, HOUR_S])
-def test_a_full_period_after_it_rules_fire_again(back_s: float) -> None:
+def test_the_period_of_a_condition_goes_on(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     world.clock.advance(-back_s)
-    assert world.run(15, queue=301) == [(10, 2)]
+    (first, *_) = world.run(15, queue=301)
+    assert first == (2, 2)
 
 
-def test_a_step_of_a_time_server_starts_nothing_over() -> None:
+def test_a_small_step_back_is_no_set_back() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     world.clock.advance(-0.9 * SET_BACK_S)
@@ -85,7 +207,7 @@ def test_a_step_of_a_time_server_starts_nothing_over() -> None:
     assert not any("set back" in reason for reason in world.reasons)
 
 
-def test_guard_times_count_from_then_on() -> None:
+def test_guard_times_count_as_before() -> None:
     guarded = GROW.with_no_scale_out_since(minutes(1))
     world = World(Rules(Policy(guarded)), decide_at_least_every_s=1.0)
     assert world.run(11, queue=301) == [(10, 2)]
@@ -95,37 +217,73 @@ def test_guard_times_count_from_then_on() -> None:
     assert not any("was -" in reason for reason in world.reasons)
 
 
-def test_what_did_not_come_about_is_not_tried_again_an_hour_later() -> None:
-    world = World(decide_at_least_every_s=1.0)
-    rules = world.loop._strategy
-    assert isinstance(rules, Rules)
-    rules._attempts.note("", before=1, size=2, at_s=world.clock.now_s())
-    rules.start_over(world.clock.now_s() - HOUR_S)
-    assert rules._attempts.wait_s("", 2, world.clock.now_s() - HOUR_S) == 30.0
+def test_bounds_of_the_calendar_follow_the_wall_clock() -> None:
+    by_night = bounds("night").keep(cluster(), at_least=3).between("02:00", "03:00").in_timezone("UTC")
+    world = World(Rules(Policy(by_night)), decide_at_least_every_s=1.0)
+    assert world.run(2, queue=0) == []  # 100,000 s after the epoch it is 03:46
+    world.clock.advance(-HOUR_S)
+    assert world.run(2, queue=0) == [(0, 3)]
 
 
-def test_it_is_written_to_the_ledger() -> None:
+# -- what people read ------------------------------------------------------------------------------
+
+
+def test_the_ledger_says_that_the_clock_was_set_back() -> None:
     world = World()
     world.run(3, queue=0)
     world.clock.advance(-HOUR_S)
     world.run(3, queue=0)
-    told = [reason for reason in world.reasons if "set back" in reason]
-    assert told == ["the clock was set back by 59m59s: readings and waiting times start over"]
+    reported = [reason for reason in world.reasons if "set back" in reason]
+    assert reported == ["the clock was set back by 1h; waiting times are not affected"]
 
 
-def test_a_reading_dated_before_it_does_not_hide_those_that_follow() -> None:
+def test_the_ledger_and_the_store_keep_wall_times() -> None:
+    class Expecting(Wishing):
+        def decide(self, snapshot: Snapshot) -> Decision:
+            effect = Effect(metric=Metric.QUEUE_LENGTH, value=5.0, at_s=snapshot.now_s + 2.0)
+            return msgspec.structs.replace(super().decide(snapshot), expected=effect)
+
+    world = World(Expecting(), decide_at_least_every_s=1.0)
+    world.run(3, queue=7)
+    world.clock.advance(-HOUR_S)
+    world.run(4, queue=9)
+    decided = [row for row in world.rows if row["expected"]]
+    times_s = [100_000.0, 100_001.0, 100_002.0, 96_403.0, 96_404.0, 96_405.0, 96_406.0]
+    assert [row["time_s"] for row in decided] == times_s
+    assert [row["expected"]["at_s"] for row in decided] == [time_s + 2.0 for time_s in times_s]
+    assert [row["achieved"] for row in decided[:5]] == [7.0, 9.0, 9.0, 9.0, 9.0], "none is lost"
+    assert [reading.time_s for reading in world.store.readings] == times_s
+    assert [entry.time_s for entry in world.loop.ledger.entries if entry.decision.expected] == times_s
+
+
+# -- observations that span it ---------------------------------------------------------------------
+
+
+def test_a_reading_from_before_does_not_hide_those_that_follow() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     late = Reading(world.clock.now_s() - 1.0, "words", Metric.QUEUE_LENGTH, 301.0)
     world.clock.advance(-HOUR_S)
     world.target.show(readings=[late])
     world.loop.cycle()
-    assert len(world.loop.windows) == 0
+    assert world.loop.windows.of("words", Metric.QUEUE_LENGTH).last_time_s == 100_007.0
     world.clock.advance(1.0)
-    assert world.run(15, queue=301) == [(10, 2)]
+    (first, *_) = world.run(15, queue=301)
+    assert first == (1, 2)
 
 
-def test_a_look_of_before_is_not_taken_for_a_fresh_one() -> None:
+def test_a_batch_that_began_before_keeps_its_dates() -> None:
+    wish = Wishing()
+    world = World(wish, decide_at_least_every_s=1.0)
+    world.run(8, queue=0)
+    world.clock.advance(-HOUR_S)
+    world.target.show(batches=[a_batch(1, started_s=100_004.0), a_batch(2, started_s=96_406.0)])
+    world.loop.cycle()
+    assert [batch.started_s for batch in wish.seen[-1].batches] == [100_004.0, 100_006.0]
+    assert [batch.oldest_arrival_s for batch in wish.seen[-1].batches] == [99_999.0, 100_001.0]
+
+
+def test_an_observation_from_before_is_not_taken_for_a_fresh_one() -> None:
     wish = Wishing()
     world = World(wish, decide_at_least_every_s=1.0)
     world.run(3, queue=0)
@@ -134,11 +292,11 @@ def test_a_look_of_before_is_not_taken_for_a_fresh_one() -> None:
     shown = len(wish.seen)
     world.run(20, queue=0)
     assert len(wish.seen) == shown
-    assert world.store.rows[-1]["inputs"] == {"data_age_s": 19.0}
-    assert world.reasons[-1] == "missing data: the target cannot be seen (no answer); it last was 19s ago"
+    assert world.rows[-1]["inputs"] == {"data_age_s": 20.0}
+    assert world.reasons[-1] == "missing data: cannot observe the target (no answer); last observed 20s ago"
 
 
-def test_a_look_during_which_it_happens_is_not_dated_in_the_future() -> None:
+def test_an_observation_during_which_it_happens_is_not_dated_in_the_future() -> None:
     wish = Wishing()
     world = World(wish, decide_at_least_every_s=1.0)
     world.run(3, queue=0)
@@ -176,8 +334,3 @@ def test_a_cycle_in_which_it_happens_is_not_followed_by_an_hour_of_waiting() -> 
     world.target.observe = set_back  # type: ignore[method-assign]
     world.loop.run(stop)
     assert waited == [1.0]
-
-
-def test_strategies_that_wait_can_be_told() -> None:
-    assert isinstance(Rules(), StartsOver)
-    assert isinstance(Capacity(), StartsOver)

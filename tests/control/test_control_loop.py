@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_target import FakeTarget, MemoryStore, Wishing, a_batch
+from fake_target import FakeTarget, Wishing, a_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay, Snapshot
 from ebbflow.errors import StoreError, TargetError, TargetGoneError
 from ebbflow.guards import default_guards
-from ebbflow.monitoring.store import Store
+from ebbflow.monitoring.store import MemoryStore, Store
 
 STALE_AFTER_S = 15.0
 
@@ -46,7 +46,7 @@ class World:
         self.clock = ManualClock(100.0)
         self.target = FakeTarget(self.clock, nodes, room)
         self.wish = Wishing()
-        self.store = store or MemoryStore()
+        self.store = store or MemoryStore(keep=True)
         self.loop = ControlLoop(
             target=self.target,
             strategy=strategy or self.wish,
@@ -144,7 +144,7 @@ def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> N
     world.target.requested = 2
     report = world.cycle(given_up_nodes=3)
     assert report.planned == Layout.of(2)
-    given_up = [row for row in world.store.rows if "never came" in row["reason"]]
+    given_up = [row for row in world.store.ledger() if "never came" in row["reason"]]
     assert len(given_up) == 1
     assert given_up[0]["bound_by"][0]["name"] == "infeasible"
     assert given_up[0]["before"]["nodes"] == {"main": 5}
@@ -200,8 +200,8 @@ def test_after_a_growth_there_is_a_decision_every_cycle_for_a_few_seconds() -> N
     while world.clock.now_s() < 112.0:
         world.cycle()
     assert world.asked == [3, 6, 12]  # the step cap, with nothing but the cool-down of 3 s in between
-    assert [row["time_s"] for row in world.store.rows if row["verdict"] == "act"] == [101.0, 104.0, 107.0]
-    quiet_s = [row["time_s"] for row in world.store.rows if row["time_s"] >= 112.0]
+    assert [row["time_s"] for row in world.store.ledger() if row["verdict"] == "act"] == [101.0, 104.0, 107.0]
+    quiet_s = [row["time_s"] for row in world.store.ledger() if row["time_s"] >= 112.0]
     assert quiet_s == [] or quiet_s == [112.0]
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_decided_while_there_is_nothing_to_scale() -> None:
     world.wish.nodes = 9
     for _ in range(30):
         assert world.cycle(active=False).entry is None
-    assert (world.wish.seen, world.asked, world.store.rows) == ([], [], [])
+    assert (world.wish.seen, world.asked, world.store.ledger()) == ([], [], [])
     assert world.cycle().entry is not None
 
 
@@ -249,7 +249,7 @@ def test_a_row_without_outcome_tells_of_a_crash_between_writing_and_asking() -> 
     world.target.on_apply = crash
     with pytest.raises(KeyboardInterrupt):
         world.cycle()
-    assert [(row["verdict"], row["outcome"]) for row in world.store.rows] == [("act", None)]
+    assert [(row["verdict"], row["outcome"]) for row in world.store.ledger()] == [("act", None)]
 
 
 def test_the_achieved_effect_is_filled_in_when_its_time_has_come() -> None:
@@ -262,8 +262,8 @@ def test_the_achieved_effect_is_filled_in_when_its_time_has_come() -> None:
     world = World(Promising())
     for i in range(15):
         world.cycle(readings=[Reading(101.0 + i, "words", Metric.FRESHNESS, float(i))])
-    assert world.store.rows[0]["verdict"] == "act"
-    assert world.store.rows[0]["achieved"] == 10.0
+    assert world.store.ledger()[0]["verdict"] == "act"
+    assert world.store.ledger()[0]["achieved"] == 10.0
 
 
 def test_every_reading_reaches_the_store_and_the_strategy() -> None:
@@ -577,6 +577,6 @@ def test_nothing_is_ever_asked_on_stale_data_or_outside_the_limits(
             assert (len(world.asked), len(world.wish.seen)) == (before, shown)
     assert all(age_s <= STALE_AFTER_S for age_s in ages)
     assert all(low <= nodes <= low + more for nodes in world.asked)
-    acts = [row for row in world.store.rows if row["verdict"] == "act"]
+    acts = [row for row in world.store.ledger() if row["verdict"] == "act"]
     asked_by_act = [row for row in acts if "never came" not in row["reason"]]
     assert all(row["outcome"] is not None for row in asked_by_act)

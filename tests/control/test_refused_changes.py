@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_target import FakeTarget, MemoryStore
+from fake_target import FakeTarget
 
 from ebbflow.control.loop import ControlLoop
 from ebbflow.core.clock import ManualClock
@@ -17,6 +17,7 @@ from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.guards import guards_for
+from ebbflow.monitoring.store import MemoryStore
 from ebbflow.policy import Policy, above, absolute, metric, operator, rule, seconds, tuples
 from ebbflow.strategies.rules import Rules
 
@@ -54,7 +55,7 @@ def test_a_refused_parallelism_is_asked_for_ever_less_often_and_its_node_goes_ag
         .is_(above(tuples(300)))
         .for_at_least(seconds(10))
     )
-    clock, strategy, store = ManualClock(0.0), Rules(Policy(grow)), MemoryStore()
+    clock, strategy, store = ManualClock(0.0), Rules(Policy(grow)), MemoryStore(keep=True)
     target = Refusing(clock, nodes=1)
     loop = ControlLoop(
         target=target,
@@ -75,11 +76,13 @@ def test_a_refused_parallelism_is_asked_for_ever_less_often_and_its_node_goes_ag
         clock.advance(1.0)
     assert tried == [10, 40, 100, 220, 460, 940, 1900]
     assert target.requested == 1, "the node that came for it went again"
-    last: dict[str, Any] = store.rows[-1]
+    last: dict[str, Any] = store.ledger()[-1]
     assert last["verdict"] == "hold"
     assert "the change 1 → 2 had no effect after 7 attempts; next attempt in" in last["reason"]
     assert [c["name"] for c in last["bound_by"]] == ["retry"]
     acts = [
-        row for row in store.rows if row["verdict"] == "act" and row["wanted"]["parallelism"] == {"count": 2}
+        row
+        for row in store.ledger()
+        if row["verdict"] == "act" and row["wanted"]["parallelism"] == {"count": 2}
     ]
     assert acts[0]["outcome"]["note"] == "its state is not in RocksDB"

@@ -116,13 +116,6 @@ def test_after_an_alarm_the_new_cost_is_the_reference() -> None:
     assert found.drift.change == pytest.approx(1 / 1.4 - 1, abs=0.08)
 
 
-def test_a_clock_that_is_set_back_begins_another_window() -> None:
-    watching = watch()
-    noticed(watching, [(1.0, 1.0)] * 1001)
-    assert not noticed(watching, [(1.0, 1.0)] * 20)
-    assert len(noticed(watching, [(1.5, 1.0)] * 10, first=20)) == 1
-
-
 def test_batches_below_the_profiled_range_are_not_compared() -> None:
     """The cost of a task without rows was profiled badly: that shows in small batches, and is no drift."""
     costs = SparkCosts(

@@ -121,34 +121,6 @@ def test_an_operator_at_its_most_instances_adds_no_node() -> None:
     assert strategy.wanted == Layout.of(1, a=24, b=2)
 
 
-def test_a_clock_that_is_set_back_delays_joint_by_a_period_at_most() -> None:
-    strategy, windows = Joint(), Windows()
-
-    def decide(now_s: float, a: float) -> Decision:
-        layout = Layout.of(2, a=2, b=2)
-        readings = [Reading(now_s, f"node-{n}", Metric.NODE_CPU, 0.5) for n in range(2)]
-        for name, used in (("a", a), ("b", 0.5)):
-            readings += [
-                Reading(now_s, name, Metric.INSTANCE_CPU, used),
-                Reading(now_s, name, Metric.ROWS_IN, 1000.0),
-            ]
-        windows.add(readings)
-        return strategy.decide(
-            Snapshot(
-                now_s=now_s, pipeline=PIPELINE, planned=layout, requested=layout, observed=layout, windows=windows,
-                batches=(), under_way=(), limits=Limits(min_nodes=1, max_nodes=6), slo=Slo(freshness_s=30.0),
-                slots_per_node=4, lead_time_s=0.0, data_age_s=0.0,
-            )
-        )  # fmt: skip
-
-    for k in range(13):
-        decide(36_000.0 + 10.0 * k, 0.5)
-    strategy.start_over(32_400.0)
-    windows = Windows()
-    acted = [k for k in range(13) if decide(32_400.0 + 10.0 * k, 0.9).wanted.main_nodes == 3]
-    assert acted[0] == 6
-
-
 # -- operators whose tasks wait, on batches ----------------------------------------------------------------
 
 

@@ -1,14 +1,14 @@
-"""The ledger: every act and every hold, what was expected of it and what it achieved.
+"""The ledger: every act and every hold, the effect expected of it and the effect measured.
 
-An entry is written before the act it describes (so that a crash in between leaves a trace), amended
-with the outcome right after, and once more when the time of its expected effect has come.
+An entry is written before its act, so that a crash in between leaves a trace. It is amended with the outcome right
+after, and once more when its expected effect can be measured.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,34 +20,49 @@ ACT, HOLD = "act", "hold"
 
 
 class LedgerStore(Protocol):
-    """Where ledger rows go; ``monitoring.store.Store`` is one."""
+    """Stores ledger entries as rows of JSON values: ``monitoring.store.Store``, or ``MemoryStore``."""
 
-    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+    @property
+    def keeps(self) -> bool:
+        """False if the store only numbers entries and drops their bodies."""
+        ...
+
+    def append_ledger(self, time_s: float, verdict: str, body: Mapping[str, object]) -> int:
         """Write a row durably and return its id."""
         ...
 
-    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
-        """Replace the bodies of rows, given by their ids, all at once."""
+    def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:
+        """Replace the bodies of rows, by id, in one transaction."""
         ...
 
 
 class Ledger:
-    """Writes entries through to a store and keeps the recent ones at hand."""
+    """Writes entries to a store and keeps the newest in memory.
 
-    def __init__(self, store: LedgerStore, *, keep: int = 1_000) -> None:
+    Times come in as loop time and are written as wall time (see ``control.loop_clock``).
+    """
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        keep: int = 1_000,
+        wall_s: Callable[[float], float] = lambda loop_s: loop_s,
+    ) -> None:
         self._store = store
-        self._writes = getattr(store, "keeps", True)
-        """False for a store that only numbers entries: no use in spelling them out."""
+        self._wall_s = wall_s
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
+        self._due_s: dict[int, float] = {}
+        """Loop time at which the effect of an unsettled entry can be measured, by entry id."""
         self.reconfigurations = 0
         self.written = 0
-        """Entries so far, at hand or not."""
+        """Number of entries so far, in memory or not."""
         self.first_id: int | None = None
 
     @property
     def entries(self) -> list[LedgerEntry]:
-        """Recent entries, oldest first."""
+        """The newest entries, oldest first."""
         return list(self._recent)
 
     @property
@@ -55,32 +70,32 @@ class Ledger:
         """The newest entry."""
         return self._recent[-1] if self._recent else None
 
-    def open(self, time_s: float, strategy: str, before: Layout, decision: Decision) -> LedgerEntry:
-        """Record a decision before anything is done about it."""
-        verdict = ACT if decision.wanted.difference(before) else HOLD
-
-        def numbered(entry_id: int) -> LedgerEntry:
-            return LedgerEntry(
-                entry_id=entry_id,
-                time_s=time_s,
-                strategy=strategy,
-                verdict=verdict,
-                before=before,
-                decision=decision,
-            )
-
-        body = numbered(0).to_json() if self._writes else {}
-        entry = numbered(self._store.append_ledger(time_s, verdict, body))
+    def open(self, now_s: float, strategy: str, before: Layout, decision: Decision) -> LedgerEntry:
+        """Record a decision, before anything is done about it."""
+        time_s, expected = self._wall_s(now_s), decision.expected
+        if expected is not None and time_s != now_s:
+            decision = replace(decision, expected=replace(expected, at_s=self._wall_s(expected.at_s)))
+        draft = LedgerEntry(
+            entry_id=0,
+            time_s=time_s,
+            strategy=strategy,
+            verdict=ACT if decision.wanted.difference(before) else HOLD,
+            before=before,
+            decision=decision,
+        )
+        body = draft.to_json() if self._store.keeps else {}
+        entry = replace(draft, entry_id=self._store.append_ledger(time_s, draft.verdict, body))
         self._recent.append(entry)
         self.written += 1
         if self.first_id is None:
             self.first_id = entry.entry_id
-        if decision.expected is not None:
+        if expected is not None:
             self._unsettled[entry.entry_id] = entry
+            self._due_s[entry.entry_id] = expected.at_s
         return entry
 
     def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
-        """Record what came of asking."""
+        """Record what the target did about a decision."""
         closed = replace(entry, outcome=outcome)
         self._amend([closed])
         self.reconfigurations += closed.changed and closed.verdict == ACT
@@ -89,36 +104,32 @@ class Ledger:
     def settle(
         self, now_s: float, subject: str, windows: Windows, *, within_s: float = 60.0
     ) -> list[LedgerEntry]:
-        """Write the achieved effect beside the expected one, where its time has come.
+        """Write the measured effect beside the expected one, for every entry whose time has come.
 
-        The value is the first reading at or after the expected time, so it is a measurement of the
-        world the decision made and not of the one before it; and no later than ``within_s`` after it, because
-        by then the world is another one again. What was not measured in that time stays unknown.
+        The measured value is the first reading at or after the expected time: an earlier one would describe the
+        layout before the change. A reading later than ``within_s`` is ignored, because other changes may have caused
+        it; the effect then stays unknown.
         """
         settled: list[LedgerEntry] = []
         over: list[int] = []
-        for entry in self._unsettled.values():
-            expected = entry.decision.expected
-            assert expected is not None
-            if now_s < expected.at_s:
+        for entry_id, due_s in self._due_s.items():
+            if now_s < due_s:
                 continue
-            after = windows.of(subject, expected.metric).since(expected.at_s)
-            if after and after[0][0] <= expected.at_s + within_s:
+            entry = self._unsettled[entry_id]
+            assert entry.decision.expected is not None
+            after = windows.of(subject, entry.decision.expected.metric).since(due_s)
+            if after and after[0][0] <= due_s + within_s:
                 settled.append(entry.settled(after[0][1]))
-            if after or now_s > expected.at_s + within_s:
-                over.append(entry.entry_id)
+            if after or now_s > due_s + within_s:
+                over.append(entry_id)
         if settled:
             self._amend(settled)
         for entry_id in over:
-            del self._unsettled[entry_id]
+            del self._unsettled[entry_id], self._due_s[entry_id]
         return settled
 
-    def forget_expectations(self) -> None:
-        """What is expected stays unknown: its times are none any more."""
-        self._unsettled.clear()
-
     def _amend(self, entries: Sequence[LedgerEntry]) -> None:
-        if self._writes:
+        if self._store.keeps:
             self._store.amend_ledger({entry.entry_id: entry.to_json() for entry in entries})
         new = {entry.entry_id: entry for entry in entries}
         for entry_id in new.keys() & self._unsettled.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -92,16 +92,6 @@ class Guard(ABC):
     @abstractmethod
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """Return the decision that may be carried out."""
-
-
-@runtime_checkable
-class StartsOver(Protocol):
-    """A strategy or guard that remembers times, and can be told that the clock was set back."""
-
-    def start_over(self, now_s: float) -> None:
-        """It is earlier than at the last look. What was read before counts for nothing, and what was done
-        before counts as done now: nothing is to wait for a time that has been already."""
-        ...
 
 
 class Target(Protocol):

@@ -48,6 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     now_s: float
+    """The loop's own time, which never goes backwards. All other times of the snapshot are on it, too."""
     pipeline: Pipeline
     planned: Layout
     requested: Layout
@@ -70,6 +71,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_out_s: float | None = None
     """When nodes were last added, and last removed."""
     last_in_s: float | None = None
+
+    clock_offset_s: float = 0.0
+    """``now_s`` minus the wall time; above 0 once the wall clock was set back."""
+
+    @property
+    def wall_s(self) -> float:
+        """Wall time, for calendars; seconds since the epoch."""
+        return self.now_s - self.clock_offset_s
 
     @property
     def seen_s(self) -> float:

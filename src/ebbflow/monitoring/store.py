@@ -41,25 +41,28 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import NoStoreError, StoreError
 
-# A store that keeps nothing on a disk: for simulated runs, whose ledger the loop itself remembers.
-
 
 class MemoryStore:
-    """Numbers ledger rows; keeps them, readings and batches only if asked to: a day has millions of them.
+    """A store without a file, for simulations and tests.
+
+    With ``keep=False`` it only numbers ledger rows and drops everything else: a simulated day has millions of
+    readings, and the loop itself remembers its decisions.
 
     >>> store = MemoryStore(keep=True)
     >>> store.append_ledger(0.0, "hold", {}), store.append_ledger(1.0, "act", {"reason": "more rows"})
     (1, 2)
-    >>> store.ledger[2]
-    (1.0, 'act', {'reason': 'more rows'})
+    >>> store.ledger()
+    [{'id': 1}, {'reason': 'more rows', 'id': 2}]
     """
 
     def __init__(self, *, keep: bool = False) -> None:
+        self.keeps = keep
         self.readings: list[Reading] = []
         self.batches: list[Batch] = []
         self.first_batches: list[Batch] = []
-        self.ledger: dict[int, tuple[float, str, dict[str, Any]]] = {}
-        self.keeps = keep
+        self.amendments = 0
+        """How often ``amend_ledger`` was called."""
+        self._bodies: list[Mapping[str, object]] = []
         self._last_id = 0
 
     def add(
@@ -68,24 +71,28 @@ class MemoryStore:
         batches: Iterable[Batch] = (),
         first_batches: Iterable[Batch] = (),
     ) -> None:
-        """Take in readings and finished batches."""
+        """Store readings and finished batches."""
         if self.keeps:
             self.readings += readings
             self.batches += batches
             self.first_batches += first_batches
 
-    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
-        """The id of a new row."""
+    def append_ledger(self, time_s: float, verdict: str, body: Mapping[str, object]) -> int:  # noqa: ARG002
+        """Add a ledger row and return its id."""
         self._last_id += 1
         if self.keeps:
-            self.ledger[self._last_id] = (time_s, verdict, body)
+            self._bodies.append(body)
         return self._last_id
 
-    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
-        """Replace the bodies of rows."""
+    def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:
+        """Replace the bodies of ledger rows, by id."""
+        self.amendments += 1
         for entry_id, body in bodies.items() if self.keeps else ():
-            time_s, verdict, _ = self.ledger[entry_id]
-            self.ledger[entry_id] = (time_s, verdict, body)
+            self._bodies[entry_id - 1] = body
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """All ledger rows, oldest first, as JSON values."""
+        return [{**body, "id": entry_id} for entry_id, body in enumerate(self._bodies, start=1)]
 
 
 # Whether a batch that a store has can be meant: what an edited or damaged file may hold, and no run ever wrote.
@@ -210,6 +217,8 @@ class Store:
     [(1.0, 2.0)]
     >>> store.close(); folder.cleanup()
     """
+
+    keeps = True
 
     def __init__(
         self,
@@ -382,7 +391,7 @@ class Store:
 
     # -- ledger --------------------------------------------------------------------------------
 
-    def append_ledger(self, time_s: float, verdict: str, body: dict[str, Any]) -> int:
+    def append_ledger(self, time_s: float, verdict: str, body: Mapping[str, object]) -> int:
         """Write one ledger row; it is on the disk when this returns. Returns its id."""
         with self._lock, _as_store_error(self.path), self._safe:
             cursor = self._safe.execute(
@@ -392,7 +401,7 @@ class Store:
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
-    def amend_ledger(self, bodies: Mapping[int, dict[str, Any]]) -> None:
+    def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:
         """Write what became of ledger rows, by their ids: outcomes, later achieved effects. One commit for all."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany(

@@ -87,11 +87,6 @@ class Joint(Strategy):
             return want(snapshot, planned.main_nodes + out, reason, FORMULA, inputs, layout=layout)
         return self._scale_nodes(snapshot, inputs)
 
-    def start_over(self, now_s: float) -> None:  # noqa: ARG002
-        """The clock was set back: a full period until the next assessment, by what is read in it."""
-        self._every, self._due = Every(self._assess_s, at_once=False), False
-        self._signals, self._tasks = Signals(), _TaskTimes()
-
     # -- operators -----------------------------------------------------------------------------
 
     def _instance_shares(self, snapshot: Snapshot) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ebbflow.core.layout import Layout
-from ebbflow.strategies.symbiotic.reconfiguration import RETRY, Refusals
+from ebbflow.strategies.symbiotic.reconfiguration import Refusals
 
 ONE = Layout.of(1, split=1, count=1)
 TWO = Layout.of(2, split=2, count=2)
@@ -85,11 +85,3 @@ def test_three_ignored_requests_in_a_row_count_if_others_were_carried_out() -> N
     )  # nodes change: it is no dry run
     fixed = [fixed_after(refusals, more, ONE, now_s=60.0 * minute) for minute in range(2, 5)]
     assert fixed == [set(), set(), {"count"}]
-
-
-def test_a_clock_that_is_set_back_does_not_keep_it_for_longer() -> None:
-    refusals = Refusals()
-    fixed_after(refusals, TWO, Layout.of(2, split=2, count=1), now_s=36_000.0)
-    refusals.start_over(100.0)
-    assert refusals.fixed(100.0) == {"count"}
-    assert not refusals.fixed(100.0 + RETRY.first_s)

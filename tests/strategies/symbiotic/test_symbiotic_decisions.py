@@ -249,32 +249,6 @@ def test_proactive_sizes_for_the_highest_forecast_load() -> None:
     assert assessed(Symbiotic(ASK), layout, 100.0).wanted == layout
 
 
-def test_a_clock_that_is_set_back_by_an_hour_delays_it_by_a_period_at_most() -> None:
-    strategy, layout = Symbiotic(ASK), Layout.of(1, a=1, b=1)
-    for now_s in range(36_000, 36_300, 10):
-        strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": 100.0}))
-    strategy.start_over(32_700.0)
-    acted = next(
-        now_s
-        for now_s in range(32_700, 36_000, 10)
-        if strategy.decide(flow_snapshot(float(now_s), PIPELINE, layout, {"app": 800.0})).wanted != layout
-    )
-    assert acted - 32_700 <= 70
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_what_was_learned_outlives_a_clock_that_is_set_back(given: bool) -> None:
-    """The step comes after it. Costs learned before are still known, so that one assessment is enough."""
-    engine = STEP.engine
-    assert isinstance(engine, Continuous)
-    strategy = Symbiotic({"top-words": estimator(engine.pipeline, engine.row_cost_s)} if given else None)
-    run = simulate(scene("constant(100)", seconds=300.0), strategy)
-    assert not changes(run, 60.0)
-    strategy.start_over(0.0)
-    again = simulate(STEP, strategy)
-    assert [entry.decision.wanted.main_nodes for entry in changes(again, 320.0)] == [4]
-
-
 @pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])
 def test_invalid_parameters_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="assessment"):

@@ -24,7 +24,6 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
 from ebbflow.runs.profiling.simulated import SimulatedPhase
-from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.symbiotic import Symbiotic, SymbioticProactive
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
@@ -292,18 +291,3 @@ def test_no_node_is_released_while_a_query_is_not_learned_yet(profiled: bool) ->
         for n in range(1, 40)
     ]
     assert min(each.wanted.main_nodes for each in sizes) == 1, "alone it may"
-
-
-@pytest.mark.parametrize("strategy", [Symbiotic(), Capacity()])
-def test_silence_after_the_clock_was_set_back_counts(strategy: Symbiotic | Capacity) -> None:
-    def decide(now_s: float, *batches: Batch) -> Decision:
-        return strategy.decide(
-            made_snapshot(batches, nodes=4, pipeline=PIPELINE, now_s=now_s, queries={"q": None})
-        )
-
-    for n in range(1, 30):
-        decide(10_004.0 + 5 * n, made_batch(n, 200.0, [12], slots=4, started_s=10_000.0 + 5 * n))
-    strategy.start_over(6_550.0)
-    sizes = [decide(6_550.0 + 5 * k).wanted.main_nodes for k in range(60)]
-    assert sizes[0] == 4
-    assert min(sizes) == 1

@@ -154,8 +154,6 @@ class BatchWatch:
             self._first = False
             self._cool_down()
             return []
-        if self._window and batch.started_s < self._window[-1].started_s:
-            self._window = []  # the clock was set back
         self._window.append(batch)
         ends_s = max(batch.ended_s, batch.started_s + batch.trigger_interval_s)
         if ends_s - self._window[0].started_s < WINDOW_S:

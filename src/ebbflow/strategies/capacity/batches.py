@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision
 from ebbflow.core.signals import is_idle
@@ -63,12 +61,6 @@ class LearnedBatches:
         for name, query in self._queries.items():
             query.observe(snapshot.queries[name], snapshot.seen_s, snapshot.slots, patience_s)
         self._observe_unlearned(snapshot)
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back."""
-        for query in self._queries.values():
-            query.start_over(now_s, self._rate_window_s)
-        self._active_s = dict.fromkeys(self._active_s, now_s)
 
     def _observe_unlearned(self, snapshot: Snapshot) -> None:
         seen_s, at_work = snapshot.seen_s, {batch.query for batch in snapshot.batches if batch.rows}
@@ -184,15 +176,6 @@ class _Query:
             self.overdue_s = seen_s - began_s - predicted_s - OVERDUE_SLACK_S
             if self.overdue_s > 0:
                 self._explain_by_rate(seen_s - running_since_s, running_since_s - last.started_s)
-
-    def start_over(self, now_s: float, window_s: float) -> None:
-        """The clock was set back."""
-        level, self.rates = self.rates.level, Rates(window_s=window_s)
-        if self.last is not None:
-            self.last = replace(self.last, started_s=min(self.last.started_s, now_s - self.last.duration_s))
-            self.rates.add(self.last.started_s, level)
-        self.idle, self.overdue_s, self.rate_by_age_per_s = False, 0.0, 0.0
-        self._running_since_s = None
 
     def _explain_by_rate(self, running_s: float, gap_s: float) -> None:
         """The running batch holds at least the rows that take so long, and they arrived since the last one started."""

@@ -25,7 +25,6 @@ class LearnedFlow:
 
     def __init__(self, *, rate_window_s: float) -> None:
         self.model = FlowModel()
-        self._rate_window_s = rate_window_s
         self._rates = Rates(window_s=rate_window_s)
         self._observed_s: float | None = None
         self._instances: dict[str, int] = {}
@@ -54,12 +53,6 @@ class LearnedFlow:
         return (
             "the flow is stopped for a change; no node is released until it resumes" if self._stopped else ""
         )
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back."""
-        level, self._rates = self._rates.level, Rates(window_s=self._rate_window_s)
-        self._rates.add(now_s, level)
-        self._observed_s = None
 
     def learn(self, snapshot: Snapshot) -> None:
         """Learn from the readings since the last observation."""

@@ -63,10 +63,6 @@ class Learned(Protocol):
         """Learn from a new snapshot."""
         ...
 
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back."""
-        ...
-
     def doubled(self, snapshot: Snapshot) -> Decision | None:
         """The decision to double the nodes because unknown work takes too long; None if it does not."""
         ...
@@ -135,11 +131,6 @@ class Capacity(Strategy):
         sized = self._size(snapshot, learned)
         # Sizing knows nothing of a query that is still unknown, and whose batch takes too long.
         return doubled if doubled and doubled.wanted.main_nodes > sized.wanted.main_nodes else sized
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back."""
-        self._enough.clear()
-        self._learned.start_over(now_s)
 
     def _size(self, snapshot: Snapshot, learned: Learned) -> Decision:
         now = snapshot.planned.main_nodes

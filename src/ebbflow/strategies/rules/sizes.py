@@ -6,7 +6,7 @@ The subject of a size is an operator's name, or ``NODES``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ebbflow.core.backoff import Backoff
@@ -70,14 +70,6 @@ class Sizes:
             self._stable_since_s = now_s
         self.original[NODES] = nodes
         self.starting = now_s - self._stable_since_s < SETTLED_S
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: no change was later than now."""
-        for last_s in (self.last_out_s, self.last_in_s):
-            last_s.update({subject: min(then_s, now_s) for subject, then_s in last_s.items()})
-        self._previous_s = now_s
-        if self._stable_since_s is not None:
-            self._stable_since_s = min(self._stable_since_s, now_s)
 
     def note_decision(self, wanted: Layout, snapshot: Snapshot) -> None:
         """End the start phase if the decision changes the number of nodes."""
@@ -244,10 +236,6 @@ class Attempts:
         started = {subject for subject, _ in self._attempts.keys() - pending.keys() if subject != NODES}
         (added, nodes), self._added_nodes, self._attempts = self._added_nodes, (0, 0), pending
         return added if added > 0 and not started and snapshot.planned.main_nodes == nodes else 0
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: no attempt was later than now."""
-        self._attempts = {key: replace(a, at_s=min(a.at_s, now_s)) for key, a in self._attempts.items()}
 
     def wait_s(self, subject: str, size: int, now_s: float) -> float:
         """Seconds until the same change may be requested again."""

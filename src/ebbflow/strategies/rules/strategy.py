@@ -132,13 +132,6 @@ class Rules(Strategy):
             self._sizes.recall(act)
             self._nodes.recall(act)
 
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: all conditions need a full new period, guard times count from now."""
-        self._router, self._previous_s, self._acting = None, -math.inf, []
-        self._sizes.start_over(now_s)
-        self._attempts.start_over(now_s)
-        self._warnings.reset()
-
     # -- one cycle -----------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot) -> Decision:
@@ -237,7 +230,7 @@ class Rules(Strategy):
     def _active_bounds(self, snapshot: Snapshot) -> Iterator[ActiveBounds]:
         """The bounds that apply at this hour, with each subject they apply to."""
         for bounds in self._policy.bounds:
-            if not applies(bounds, self._begins_at_s + snapshot.now_s):
+            if not applies(bounds, self._begins_at_s + snapshot.wall_s):
                 continue
             operators = snapshot.pipeline.order if bounds.operator == EACH_OPERATOR else (bounds.operator,)
             for operator in operators:

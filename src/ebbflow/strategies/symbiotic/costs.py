@@ -74,10 +74,6 @@ class LearnedCosts:
             self._updates += 1
         self._seen_s, self._queues = read_s, queues
 
-    def start_over(self) -> None:
-        """The clock was set back: the next look is a first one. What rows cost is known as before."""
-        self._seen_s = None
-
     def _cost_s(self, name: str) -> float:
         done = self._done.get(name, 0.0)
         return self._cpu_s[name] / done if done > 0 else 0.0
@@ -183,7 +179,6 @@ class UpdatedProfiles:
     def __init__(self, given: Mapping[str, Estimator]) -> None:
         self._given = dict(given)
         self._learner: ProfileLearner | None = None
-        self._so_far: Profile | None = None
 
     def __contains__(self, application: str) -> bool:
         return application in self._given
@@ -195,14 +190,9 @@ class UpdatedProfiles:
             for name in self._given:
                 if name not in running:
                     log.warning("ignoring the profile of '%s': only %s is running", name, ", ".join(running))
-            base = self._so_far or self._base(snapshot.pipeline.name, parts)
+            base = self._base(snapshot.pipeline.name, parts)
             self._learner = ProfileLearner(snapshot.pipeline, base=base)
         self._learner.observe(snapshot)
-
-    def start_over(self) -> None:
-        """The clock was set back: readings are new again, on top of what has been learned."""
-        if self._learner is not None:
-            self._so_far, self._learner = self._learner.profile(), None
 
     def estimators(self, parts: Sequence[Pipeline]) -> dict[str, Estimator]:
         """The estimators as of now, by application."""

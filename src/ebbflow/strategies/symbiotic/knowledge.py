@@ -154,14 +154,6 @@ class Knowledge:
                     estimators[part.name] = learned
         self._estimators = estimators
 
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: readings are new again. What was learned of costs stays."""
-        self._arrivals.clear()
-        self._batches.start_over(now_s)
-        for learned in self._learned.values():
-            learned.start_over()
-        self._profiles.start_over()
-
     # -- loads ---------------------------------------------------------------------------------
 
     def loads(self, now_s: float) -> dict[str, float]:

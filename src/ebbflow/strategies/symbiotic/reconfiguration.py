@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ebbflow.core.backoff import Backoff
@@ -88,10 +88,6 @@ class LearnedStop:
     def __init__(self, known_s: float | None = None) -> None:
         self.stop_s = USUAL_STOP_S if known_s is None else known_s
         self._seen_s: dict[str, float] = {}
-
-    def start_over(self) -> None:
-        """The clock was set back: restarts are new again."""
-        self._seen_s.clear()
 
     def learn(self, snapshot: Snapshot, names: Iterable[str]) -> None:
         """Learn from restarts of these pipelines or queries that ended since the last call."""
@@ -227,11 +223,6 @@ class Refusals:
             retry = f"in {format_duration(left_s)}" if left_s > 0 else "after others"
             parts.append(f"{name}: resize not carried out, retry {retry}")
         return "; ".join(parts)
-
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: nothing was tried later than now."""
-        self._refused = {name: replace(k, at_s=min(k.at_s, now_s)) for name, k in self._refused.items()}
-        self._grouped_s = min(self._grouped_s, now_s)
 
 
 # -- loads that return -----------------------------------------------------------------------------

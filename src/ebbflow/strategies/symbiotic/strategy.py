@@ -245,14 +245,6 @@ class Symbiotic(Strategy):
             key=lambda c: c.layout.main_nodes * self._assess_s + c.change.cost_node_s,
         )
 
-    def start_over(self, now_s: float) -> None:
-        """The clock was set back: a full period until the next assessment, and readings are new again. What was learned
-        of costs stays."""
-        self._every, self._due, self._postponed = Every(self._assess_s, at_once=False), False, False
-        self._known.start_over(now_s)
-        self._stop.start_over()
-        self._refusals.start_over(now_s)
-
     # -- decisions -----------------------------------------------------------------------------
 
     def _change(self, at: _Situation, choice: _Choice, reason: str) -> Decision:
