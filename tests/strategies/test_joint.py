@@ -14,7 +14,6 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Windows
-from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.joint import Joint
 from ebbflow.testing import make_snapshot
