@@ -139,9 +139,12 @@ def soak(seconds: float) -> tuple[list[Sample], float]:
             )
             job_mb = resident_mb()
             from ebbflow.control.attach import attach  # what loading it takes counts
+            from ebbflow.options import Configuration
 
             attached = attach(
-                spark, executors=EXECUTORS, slo="freshness p95 <= 30s", store=Path(folder) / "run.sqlite",
+                spark,
+                config=Configuration(),
+                executors=EXECUTORS, slo="freshness p95 <= 30s", store=Path(folder) / "run.sqlite",
                 on_cycle=taken, master_web_url=cluster.web_url, agents=(cluster.agent_address,),
             )  # fmt: skip
             clock.wait(seconds, threading.Event())

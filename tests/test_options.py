@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow import options as module
+from ebbflow.cli.config import reference_page
 from ebbflow.control.attach import attach
 from ebbflow.core.limits import Limits
 from ebbflow.core.parameters import PYTHON_ONLY, Kind, Part, declared
@@ -30,7 +31,6 @@ from ebbflow.options import (
     from_file,
     from_spark,
     options,
-    reference_page,
 )
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.spark.act.actuator import GrowTimes

@@ -1,4 +1,4 @@
-"""Commands: each has help, and what a person gets wrong ends in one clear line with code 2."""
+"""Commands: each has help, and invalid input ends with one clear line and code 2."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_metrics_are_listed_for_people_machines_and_the_reference_page(monkeypat
     assert (ROOT / "docs" / "metrics.md").read_text().strip() == page.strip(), "run `make docs`"
 
 
-def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_path) -> None:
+def test_the_ledger_is_shown_while_it_is_written(monkeypatch, capsys, tmp_path) -> None:
     store = Store(tmp_path / "run.sqlite", ManualClock())
     layout = {"nodes": {"main": 1}, "parallelism": {}, "placement": {}}
     body = {
@@ -122,7 +122,7 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
     assert code == 0
     assert "1 → 3" in out
     assert "[red]grow" in out.replace("\n", "")
-    assert "readings" not in out, "what acts were made from is shown with --acts"
+    assert "readings" not in out, "inputs of acts are shown only with --acts"
     code, out, _ = ebbflow(monkeypatch, capsys, "ledger", "--acts", str(tmp_path / "run.sqlite"))
     assert code == 0
     assert "readings: 301, [bold]302" in " ".join(out.split())
@@ -134,7 +134,7 @@ def test_the_ledger_is_shown_while_someone_writes_it(monkeypatch, capsys, tmp_pa
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("inherited", [signal.SIG_IGN, signal.SIG_DFL], ids=["ignored", "not ignored"])
-def test_a_signal_that_was_ignored_at_the_start_as_under_nohup_stays_so(
+def test_a_signal_ignored_at_the_start_as_under_nohup_stays_ignored(
     monkeypatch, capsys, number, inherited
 ) -> None:
     before = signal.signal(number, inherited)
@@ -149,6 +149,6 @@ def test_a_signal_that_was_ignored_at_the_start_as_under_nohup_stays_so(
         signal.signal(number, before)
 
 
-def test_version_is_told(monkeypatch, capsys) -> None:
+def test_version_is_printed(monkeypatch, capsys) -> None:
     code, out, _ = ebbflow(monkeypatch, capsys, "--version")
     assert (code, out.strip()) == (0, "ebbflow 0.1.0")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
-from ebbflow.options import options, reference_page
+from ebbflow.cli.config import reference_page
+from ebbflow.options import options
 
 SIMULATE = ("simulate", "--load", "constant(300)", "--seconds", "5m", "--json")
 

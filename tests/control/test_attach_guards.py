@@ -1,4 +1,4 @@
-"""Whoever attaches gets the guards that the simulator gives the same strategy."""
+"""``attach`` applies the guards that the simulator applies to the same strategy."""
 
 from __future__ import annotations
 

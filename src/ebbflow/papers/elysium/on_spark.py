@@ -28,6 +28,7 @@ from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
+from ebbflow.options import Configuration
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, SPARK, T1
@@ -158,6 +159,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
             time.wait(started_s - time.now_s(), never)
             attached = attach(
                 spark,
+                config=Configuration(),
                 executors=(LIMITS.min_nodes, LIMITS.max_nodes),
                 slo=SLO,
                 strategy=_strategy(case.strategy),

@@ -23,6 +23,7 @@ from ebbflow.core.folders import scratch_folder
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, UnknownNameError
+from ebbflow.options import Configuration
 from ebbflow.papers.elysium.pipelines import top_words
 from ebbflow.papers.elysium.pipelines.sentiment import pipeline as sentiment
 from ebbflow.profiling.batch.profiles import STILL_WARMING
@@ -269,6 +270,7 @@ class _Runs:
 
         attached = attach(
             self._spark,
+            config=Configuration(),
             executors=(1, self._phase.executors + 1),
             strategy=Schedule(changes),
             queries=[query],

@@ -19,6 +19,7 @@ from pathlib import Path
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import TargetError
+from ebbflow.options import Configuration
 from ebbflow.papers.rules.cases import CASES, QUICK, Case
 from ebbflow.papers.rules.seen import Seen, Watching
 from ebbflow.papers.rules.waiting import WaitingOperator, warm_up
@@ -73,6 +74,7 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> Seen:
             watching = Watching(case.policy, started_s=started_s)
             attached = attach(
                 spark,
+                config=Configuration(),
                 executors=(slots, slots),
                 policy=case.policy,
                 queries=queries,

@@ -22,6 +22,7 @@ from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.metrics import Metric
+from ebbflow.options import Configuration
 from ebbflow.papers.rules.google_cluster import sink
 from ebbflow.papers.rules.google_cluster.query import MACHINE, GoogleClusterQuery, settings
 from ebbflow.policy import (
@@ -180,6 +181,7 @@ def run_dynamic(
             started_s = source_start_s(managed.query, time, ended, within_s=180)
             attached = attach(
                 spark,
+                config=Configuration(),
                 executors=(EXECUTORS, EXECUTORS),
                 policy=policy or seed_policy(),
                 queries=[managed],

@@ -1,4 +1,4 @@
-"""A local cluster has room for executors as large as the script itself asks for."""
+"""A local cluster gets capacity for executors as large as the script asks for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("trouble", [None, OSError("no process can be started")])
-def test_the_scripts_own_executors_find_room_and_are_scaled_though_none_could_be_made(
+def test_the_cluster_grows_for_the_scripts_executors_and_scaling_starts_even_if_it_cannot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception | None
 ) -> None:
     script, cluster, attached = tmp_path / "job.py", Cluster(trouble), []
@@ -54,4 +54,4 @@ def test_the_scripts_own_executors_find_room_and_are_scaled_though_none_could_be
     monkeypatch.setattr(module, "run_script", run_script)
     assert module.submit(script, executors="1:3") == 0
     assert cluster.asked == [12]
-    assert attached == [1], "after room was made, or could not be"
+    assert attached == [1], "after the cluster grew, or failed to"
