@@ -5,48 +5,74 @@ In a job, one line::
     import ebbflow
     ebbflow.attach(spark, executors=(1, 20), slo="freshness p95 <= 30s")
 
-Around a job nobody changed: ``ebbflow submit --executors 1:20 job.py``. To see it: ``ebbflow demo``.
+Around an unchanged job: ``ebbflow submit --executors 1:20 job.py``. To see it at work: ``ebbflow demo``.
+
+The names below are public; all other modules may change without notice. They are loaded on first use, so
+``import ebbflow`` is cheap and does not need Spark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for True; typing itself would be half of the import time
 if TYPE_CHECKING:
     from ebbflow.control.attach import attach
     from ebbflow.control.attached import Attached
+    from ebbflow.core.decision import Decision
+    from ebbflow.core.layout import Layout
+    from ebbflow.core.limits import Limits
+    from ebbflow.core.ports import Guard, Strategy, Target
+    from ebbflow.core.slo import Slo
+    from ebbflow.core.snapshot import Snapshot
+    from ebbflow.policy.model import Policy
     from ebbflow.targets.spark.act.restart import ManagedQuery
     from ebbflow.targets.spark.operators.operator import OperatorCounts, operator
 
-__all__ = ["Attached", "ManagedQuery", "OperatorCounts", "__version__", "attach", "operator"]
+__all__ = [
+    "Attached",
+    "Decision",
+    "Guard",
+    "Layout",
+    "Limits",
+    "ManagedQuery",
+    "OperatorCounts",
+    "Policy",
+    "Slo",
+    "Snapshot",
+    "Strategy",
+    "Target",
+    "__version__",
+    "attach",
+    "operator",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Attached": "ebbflow.control.attached",
+    "Decision": "ebbflow.core.decision",
+    "Guard": "ebbflow.core.ports",
+    "Layout": "ebbflow.core.layout",
+    "Limits": "ebbflow.core.limits",
     "ManagedQuery": "ebbflow.targets.spark.act.restart",
     "OperatorCounts": "ebbflow.targets.spark.operators.operator",
+    "Policy": "ebbflow.policy.model",
+    "Slo": "ebbflow.core.slo",
+    "Snapshot": "ebbflow.core.snapshot",
+    "Strategy": "ebbflow.core.ports",
+    "Target": "ebbflow.core.ports",
     "attach": "ebbflow.control.attach",
     "operator": "ebbflow.targets.spark.operators.operator",
 }
 
 
-def _offer_environment() -> None:
-    """Let ``gymnasium.make("ebbflow/Scaling-v0")`` work once ``ebbflow`` is imported, where there is a Gymnasium."""
-    try:
-        from gymnasium.envs.registration import register
-    except ImportError:
-        return
-    register(id="ebbflow/Scaling-v0", entry_point="ebbflow.runs.environment:ScalingEnv")
-
-
-_offer_environment()
-
-
-def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is asked for: ``import ebbflow`` stays cheap and needs no Spark."""
-    if name not in _HOMES:
+def __getattr__(name: str) -> object:
+    """Load a public name on first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'ebbflow' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

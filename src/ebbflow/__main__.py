@@ -1,4 +1,4 @@
-"""``python -m ebbflow``: the same as ``ebbflow``."""
+"""``python -m ebbflow`` is the same as ``ebbflow``."""
 
 from ebbflow.cli.main import main
 

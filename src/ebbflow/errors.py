@@ -1,25 +1,25 @@
-"""Everything Ebbflow raises on purpose.
+"""All errors that Ebbflow raises on purpose.
 
 ::
 
     EbbflowError
-    ├── InputError            a person wrote something that cannot be meant; commands exit with code 2
+    ├── InputError            invalid user input; commands exit with code 2
     │   ├── DurationError     "5 parsecs"
     │   ├── LoadError         "sinus(...)", a trace that goes back in time
     │   ├── SloError          "freshness below 30"
     │   ├── LimitsError       executors 5:2
-    │   ├── PipelineError     a cycle, a stream to nowhere
-    │   ├── ProfileError      a profile of a newer version, a model without its numbers
-    │   ├── PolicyError       a rule without a trigger, percent of a queue, rules that fight each other
-    │   └── UnknownNameError  a strategy, option or shape that does not exist
-    ├── TargetError           the thing that is scaled does not answer as it should
+    │   ├── PipelineError     a cycle, a stream to an operator that does not exist
+    │   ├── ProfileError      a profile of a newer version, a model without numbers
+    │   ├── PolicyError       a rule without a trigger, rules that contradict each other
+    │   └── UnknownNameError  a strategy, option or load shape that does not exist
+    ├── TargetError           the target does not answer as expected
     │   ├── UnreachableError  no Spark master at that address
-    │   └── TargetGoneError   it has ended; there is nothing left to scale
-    ├── MessageError          what came over the wire is not what agents send
-    └── StoreError            readings or ledger cannot be written or read
-        └── NoStoreError      an empty file, a letter, a database of something else (an InputError too)
+    │   └── TargetGoneError   the target has ended
+    ├── MessageError          an invalid message from an agent
+    └── StoreError            readings or ledger cannot be read or written
+        └── NoStoreError      the file is not a store, or a damaged one (also an InputError)
 
-    EbbflowWarning            something works, but not the way it was meant to
+    EbbflowWarning            something works, but not as intended
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from collections.abc import Iterable
 
 
 class EbbflowError(Exception):
-    """Base of all errors of Ebbflow. Its text is one line that a person can act on."""
+    """Base class of all errors. The message is one line that says what to do."""
 
 
 class InputError(EbbflowError, ValueError):
-    """Something a person wrote is wrong; the text says what, where, and what would be right."""
+    """Invalid user input. The message says what is wrong, where, and what would be right."""
 
 
 class DurationError(InputError):
@@ -41,7 +41,7 @@ class DurationError(InputError):
 
 
 class LoadError(InputError):
-    """A load expression or trace that makes no sense."""
+    """A load expression or trace that does not parse."""
 
 
 class SloError(InputError):
@@ -49,11 +49,11 @@ class SloError(InputError):
 
 
 class LimitsError(InputError):
-    """Bounds that contradict themselves or each other."""
+    """Bounds that contradict each other."""
 
 
 class PipelineError(InputError):
-    """A graph of operators that is not a pipeline."""
+    """Operators and streams that do not form a pipeline."""
 
 
 class ProfileError(InputError):
@@ -61,7 +61,7 @@ class ProfileError(InputError):
 
 
 class PolicyError(InputError):
-    """A policy that cannot be meant. ``problems`` has one line for each thing that is wrong.
+    """An invalid policy. ``problems`` has one line for each problem.
 
     >>> str(PolicyError("a.toml:3:8: no metric", "a.toml:9:1: no name"))
     'a.toml:3:8: no metric (and 1 more)'
@@ -72,11 +72,11 @@ class PolicyError(InputError):
         super().__init__(f"{problems[0]}{more}")
         self.problems = problems
         self.keys = tuple(keys) or (key,) * len(problems)
-        """Which key of the table each of them is about; empty where it is none."""
+        """The key of the table that each problem is about; empty if it is about none."""
 
 
 class UnknownNameError(InputError):
-    """A name that is not in its catalogue.
+    """A name that does not exist. The message suggests a similar one.
 
     >>> str(UnknownNameError("strategy", "capasity", ["capacity", "static"]))
     "unknown strategy 'capasity': did you mean 'capacity'? There are: capacity, static"
@@ -90,28 +90,28 @@ class UnknownNameError(InputError):
 
 
 class TargetError(EbbflowError):
-    """The thing that is scaled does not answer as it should."""
+    """The target does not answer as expected."""
 
 
 class UnreachableError(TargetError):
-    """Nothing answers at the address of a cluster."""
+    """No cluster answers at the given address."""
 
 
 class TargetGoneError(TargetError):
-    """The target has ended for good."""
+    """The target has ended."""
 
 
 class MessageError(EbbflowError):
-    """What came over the wire is not what agents send."""
+    """An invalid message from an agent."""
 
 
 class StoreError(EbbflowError):
-    """Readings or ledger cannot be written or read."""
+    """Readings or ledger cannot be read or written."""
 
 
 class NoStoreError(StoreError, InputError):
-    """A file that was named as a store and is none, or a broken one."""
+    """The file is not a store, or a damaged one."""
 
 
 class EbbflowWarning(UserWarning):
-    """Something works, but not the way it was meant to."""
+    """Something works, but not as intended."""

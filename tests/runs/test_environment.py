@@ -53,7 +53,7 @@ def played(env: ScalingEnv, actions, seed: int = 1) -> tuple[list[np.ndarray], l
 def test_gymnasium_finds_nothing_to_warn_of(settings: dict) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        env = gymnasium.make(f"ebbflow:{ENV_ID}", **settings)
+        env = gymnasium.make(f"ebbflow.runs.environment:{ENV_ID}", **settings)
         check_env(env.unwrapped)
         env.close()
 

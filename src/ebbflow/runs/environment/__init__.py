@@ -10,7 +10,8 @@ so that the mean reward is made of the scores that every run here gets, and of n
 
     Σ reward / K = − ( (1 − nodes_saved) + late_penalty · violation )
 
-``import ebbflow`` registers it where Gymnasium is installed (the extra ``learning``).
+Importing this module registers the environment with Gymnasium (the extra ``learning``), and so does
+``gymnasium.make("ebbflow.runs.environment:ebbflow/Scaling-v0")``.
 """
 
 from __future__ import annotations
@@ -222,3 +223,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
 def feature_names() -> list[str]:
     """Names of the numbers in an observation, in their order."""
     return [feature.name for feature in FEATURES]
+
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(id=ENV_ID, entry_point="ebbflow.runs.environment:ScalingEnv")
