@@ -169,17 +169,17 @@ def headline(rows: Sequence[BoardRow]) -> str:
     """
     first = rows[0]
     late = share(first.scores.get("violation"))
-    place = f" is first of {len(rows)}: it" if len(rows) > 1 else ""
+    if not first.kept and len(rows) == 1:
+        return f"{first.strategy} missed the SLO; {late} of its rows were late."
+    place = f" is first of {len(rows)}" if len(rows) > 1 else ""
     if not first.kept:
-        missed = "none of them" if len(rows) > 1 else "it"
-        if len(rows) == 1:
-            return f"{first.strategy} missed the SLO; {late} of its rows were late."
-        return f"{first.strategy} is first of {len(rows)}, but {missed} kept the SLO; {late} of its rows were late."
+        return f"{first.strategy}{place}, but none of them kept the SLO; {late} of its rows were late."
     ratio = first.scores.get("cost_ratio")
     cost = f"{times(ratio)} the cheapest schedule with hindsight"
     if ratio is None:
         cost = f"{whole(first.scores.get('node_seconds'))} node-seconds"
-    return f"{first.strategy}{place} kept the SLO at {cost}; {late} of the rows were late."
+    verb = f"{place}: it kept" if place else " kept"
+    return f"{first.strategy}{verb} the SLO at {cost}; {late} of the rows were late."
 
 
 @dataclass(frozen=True, kw_only=True)

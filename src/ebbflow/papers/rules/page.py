@@ -89,7 +89,10 @@ def case_figure(case: CasePicture) -> Any:
         height=320, margin={"l": 56, "r": 48, "t": 12, "b": 40}, font={"family": FONT, "size": 13},
         paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
         legend={"orientation": "h", "y": 1.12},
-        xaxis={"title": "seconds", "gridcolor": GRID, "zeroline": False},
+        xaxis={
+            "title": {"text": "seconds", "font": {"size": 13}}, "gridcolor": GRID, "zeroline": False,
+            "ticks": "outside", "ticklen": 6, "tickcolor": TRANSPARENT,  # keeps labels apart from those of the y axes
+        },
         yaxis={"title": "rows queued", "gridcolor": GRID, "rangemode": "tozero", "zeroline": False},
         yaxis2={
             "title": "instances", "overlaying": "y", "side": "right", "range": [0, most + 1], "dtick": 1,

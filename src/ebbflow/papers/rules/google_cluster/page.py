@@ -273,7 +273,10 @@ def _figure(x_title: str, y_title: str) -> Any:
         paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
         # grows upwards from the plot, so that several lines do not cover it
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
-        xaxis={"title": x_title, "gridcolor": GRID, "zeroline": False},
+        xaxis={
+            "title": {"text": x_title, "font": {"size": 13}}, "gridcolor": GRID, "zeroline": False,
+            "ticks": "outside", "ticklen": 6, "tickcolor": TRANSPARENT,  # keeps labels apart from those of the y axes
+        },
         yaxis={"title": y_title, "gridcolor": GRID, "rangemode": "tozero", "zeroline": False},
     )  # fmt: skip
     return figure
