@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import threading
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ebbflow.core.clock import SystemClock
+from ebbflow.core.clock import ManualClock, SystemClock
+from ebbflow.core.layout import MAIN
+from ebbflow.core.metrics import Metric
+from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError
+from ebbflow.monitoring.store import Store
 from ebbflow.papers.elysium import demo_run as live_run
 from ebbflow.papers.elysium.demo_run import LiveScenario, _processed, run_live
+from ebbflow.papers.elysium.pipelines.rankings import ROW_MARK, Rankings
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.runs.stored_run import arrivals
+from ebbflow.workloads import parse_load
 
 STARTED_S = 1_700_000_000.0
 
@@ -67,3 +76,47 @@ def test_a_query_that_fails_ends_the_run_at_once_with_its_reason(monkeypatch: py
     with pytest.raises(TargetError, match=r"^the query failed: no lookup today$"):
         run_live(LiveScenario(seconds=3600.0), "capacity")
     assert stopped == ["loop"]
+
+
+def test_a_run_is_scored_from_its_store_with_the_known_load_and_the_audited_sink(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 600 rows one was lost and one repeated; a second executor was held from second 20 on."""
+    clock, ended = ManualClock(STARTED_S), threading.Event()
+    rows = 600
+    batches = [progress(STARTED_S + second, second * rows // 55) for second in range(5, 56, 5)]
+    query = SimpleNamespace(exception=lambda: None, recentProgress=batches)
+
+    def started(started_s: float, rankings: Rankings) -> None:
+        assert started_s == STARTED_S
+        rankings.add([(60, f"{ROW_MARK}{row}", 2 if row == 9 else 1) for row in range(rows) if row != 7])
+
+    def attach(*_: Any, store: Path, **__: Any) -> Any:
+        with closing(Store(store, clock)) as kept:
+            kept.begin_run({"slo": "freshness p95 <= 30s", "nodes": "1:6", "target": "spark"})
+            for second, held in ((1.0, 1.0), (20.0, 2.0)):
+                kept.add(
+                    [Reading(STARTED_S + second, MAIN, m, held) for m in (Metric.NODES, Metric.NODES_HELD)]
+                )
+        clock.advance(60.0)
+        ended.set()
+        return SimpleNamespace(active=True, stop=lambda: None)
+
+    cluster = SimpleNamespace(master_url="spark://h:1", web_url="http://h", agent_address="", settings={})
+    monkeypatch.setattr(live_run, "LocalCluster", lambda **_: nullcontext(cluster))
+    monkeypatch.setattr(live_run, "local_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(live_run, "source_start_s", lambda *_, **__: STARTED_S)
+    monkeypatch.setattr(live_run, "stop_between_batches", lambda query: None)
+    monkeypatch.setattr(live_run, "attach", attach)
+    monkeypatch.setattr(TopWords, "start", lambda *_: query)
+    scenario = LiveScenario(seconds=60.0)
+    result = run_live(scenario, "spark-dra", clock=clock, stop=ended, on_start=started)
+    document, run = result.to_json(), result.run
+    assert (run.strategy, run.pipeline, run.ended_s - run.started_s) == ("spark-dra", "top-words", 60.0)
+    assert document["executors"] == [[0.0, 1.0], [20.0, 2.0]]
+    assert document["node_seconds"] == 20.0 + 2 * 40.0
+    assert (document["rows_out"], document["rows_lost"], document["rows_repeated"]) == (rows - 1, 1, 1)
+    assert document["rows_in"] == round(
+        float(arrivals(parse_load(scenario.load), 0.0, 60.0).interpolated(60.0))
+    )
+    assert document["cost_ratio"] > 0
