@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.figures import Figure
 from ebbflow.papers.elysium.pipelines.reader import with_text
-from ebbflow.papers.elysium.pipelines.sentiment.pipeline import Sentiment, feature_columns, sentiment_columns
+from ebbflow.papers.elysium.pipelines.sentiment import Sentiment, feature_columns, sentiment_columns
 from ebbflow.papers.elysium.pipelines.top_words import RANKED, TopWords
 from ebbflow.targets.spark.launch.session import use_loopback, use_this_python
 

@@ -1,4 +1,4 @@
-"""``ebbflow bench elysium``: the contract of its JSON, its page, and what it refuses."""
+"""``ebbflow bench elysium``: its JSON, its page, and invalid input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
-from ebbflow.papers.elysium.thresholds import STUDIED, TRIAL, study_thresholds
+from ebbflow.papers.elysium.q_learning import GRIDS, TRIAL, study_thresholds
 from ebbflow.profiling.fitting import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _profiles_in_milliseconds(monkeypatch) -> None:
-    monkeypatch.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)  # nets take seconds, and lose to a line here
+    monkeypatch.setattr(
+        "ebbflow.papers.elysium.models.ALL", QUICK
+    )  # networks take seconds to train and lose to a line here
 
 
 def test_a_row_end_to_end(monkeypatch, capsys, tmp_path) -> None:
@@ -45,21 +47,21 @@ def test_a_row_end_to_end(monkeypatch, capsys, tmp_path) -> None:
     assert "T1 step (Figures 10(a–c))" in text
 
 
-def test_the_table_is_for_people(monkeypatch, capsys, tmp_path) -> None:
+def test_the_table_is_printed_and_the_page_named(monkeypatch, capsys, tmp_path) -> None:
     code, out, err = ebbflow(
         monkeypatch, capsys, "bench", "elysium", "--strategy", "static", "--seeds", "1", "--workers", "1",
         "--no-studies", "--report", str(tmp_path / "page.html"),
     )  # fmt: skip
     assert code == 0
     assert "T1 stair static (4 nodes, parallelism 4)" in out
-    assert "pictures:" in err
+    assert "page:" in err
 
 
-def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, tmp_path) -> None:
-    def quick(kit, *, workers, on_done):
-        few = [replace(each, values=each.values[:3]) for each in STUDIED]
+def test_learned_thresholds_are_printed_beside_the_published_ones(monkeypatch, capsys, tmp_path) -> None:
+    def quick(models, *, workers, on_done):
+        few = [replace(each, values=each.values[:3]) for each in GRIDS]
         return study_thresholds(
-            kit, replace(TRIAL, seconds=240.0), few, seeds=1, workers=workers, on_done=on_done
+            models, replace(TRIAL, seconds=240.0), few, seeds=1, workers=workers, on_done=on_done
         )
 
     monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", quick)
@@ -73,7 +75,7 @@ def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, t
     lines = {
         line.split()[0]: line.split()[1:3] for line in out.splitlines() if line.startswith(("cpu_", "core_"))
     }
-    # before the step nothing is lost, so the highest of the first three values is best
+    # nothing is lost before the step, so the highest of the first three values is best
     assert lines == {"cpu_max": ["0.80", "0.70"], "core_max": ["0.65", "0.40"], "core_min": ["0.25", "0.15"]}
     assert "at the upper end of the values tried" in " ".join(out.split())
     assert "core_min_thr by Q-learning" in page.read_text()
@@ -87,8 +89,8 @@ def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, t
         (["--strategy", "symbiosis"], "did you mean 'symbiotic'"),
         (["--application", "T2", "--load", "stair"], "no row of T2 and stair"),
         (["--target", "spork"], "did you mean 'spark'"),
-        (["--target", "spark", "--application", "T2"], "on Spark there are T1 on stair"),
-        (["--seeds", "0"], "the fewest is 1"),
+        (["--target", "spark", "--application", "T2"], "Spark runs T1 on stair"),
+        (["--seeds", "0"], "the minimum is 1"),
         (["--workers", "0"], "the fewest is 1"),
         (["--trace", "/no/such/tweets.csv"], "there is no trace file"),
         (["--trace", __file__, "--load", "stair"], "is for the load twitter"),
@@ -99,14 +101,14 @@ def test_the_learned_thresholds_are_told_beside_the_seeds(monkeypatch, capsys, t
         (["--target", "spark", "--no-studies"], "--no-studies is for --target simulator"),
         (["--target", "spark", "--studies"], "--studies is for --target simulator"),
         (["--target", "spark", "--workers", "2"], "--workers is for --target simulator"),
-        (["--target", "spark", "--strategy", "symbiotic-proactive"], "on Spark there are T1 on stair"),
+        (["--target", "spark", "--strategy", "symbiotic-proactive"], "Spark runs T1 on stair"),
         (["--target", "spark", "--strategy", "joint", "--strategy", "static"], "leave static out"),
         (["--target", "spark", "--load", "stair", "--load", "sine"], "leave sine out"),
-        (["--target", "simulator,spark", "--strategy", "static"], "on Spark there are T1 on stair"),
+        (["--target", "simulator,spark", "--strategy", "static"], "Spark runs T1 on stair"),
         (["--report", "/no/such/folder/page.html"], "there is no folder"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line_and_code_2(monkeypatch, capsys, arguments, words) -> None:
+def test_invalid_input_is_one_line_and_code_2(monkeypatch, capsys, arguments, words) -> None:
     def started(*_: object, **__: object) -> None:
         pytest.fail("a run was started")
 
@@ -118,13 +120,13 @@ def test_what_cannot_be_meant_is_one_line_and_code_2(monkeypatch, capsys, argume
     assert err.count("\n") == 1
 
 
-def test_on_both_targets_options_of_the_simulator_and_names_that_spark_does_not_have_are_taken(
+def test_both_targets_together_accept_options_and_names_of_the_simulator(
     monkeypatch, capsys, tmp_path
 ) -> None:
-    asked: list[str] = []
+    on_spark: list[str] = []
 
     def run_selection(real, *, say):
-        asked.extend(str(case.key) for case in real)
+        on_spark.extend(str(case.key) for case in real)
         return []
 
     monkeypatch.setattr("ebbflow.papers.elysium.on_spark.run_selection", run_selection)
@@ -136,7 +138,7 @@ def test_on_both_targets_options_of_the_simulator_and_names_that_spark_does_not_
     )  # fmt: skip
     assert code == 0
     assert [row["strategy"] for row in json.loads(out)] == ["static", "joint"]
-    assert asked == ["T1 stair joint"]
+    assert on_spark == ["T1 stair joint"]
 
 
 def test_without_a_trace_the_table_says_that_something_stands_in_for_twitter(
@@ -149,10 +151,10 @@ def test_without_a_trace_the_table_says_that_something_stands_in_for_twitter(
     assert code == 0
     assert "T1 twitter joint *" in out
     assert "T1 step joint *" not in out
-    assert "* no Twitter trace was named: a day of a web service stands in for it" in " ".join(out.split())
+    assert "* no Twitter trace was given: a day of a web service stands in for it" in " ".join(out.split())
 
 
-def test_a_table_without_twitter_has_nothing_to_say_of_a_trace(monkeypatch, capsys, tmp_path) -> None:
+def test_a_table_without_twitter_has_no_note_about_a_trace(monkeypatch, capsys, tmp_path) -> None:
     code, out, _ = ebbflow(
         monkeypatch, capsys, "bench", "elysium", "--strategy", "static", "--seeds", "1", "--workers", "1",
         "--no-studies", "--report", str(tmp_path / "page.html"),

@@ -1,4 +1,4 @@
-"""``ebbflow bench sentiment``: what it prints and keeps, and how it fails."""
+"""``ebbflow bench sentiment``: its output, its model file, and invalid input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from console import ebbflow
 
-from ebbflow.papers.elysium.pipelines.sentiment.model import read_model
+from ebbflow.papers.elysium.pipelines.classifier import read_model
 
 
 @pytest.fixture
@@ -19,17 +19,19 @@ def tweets(tmp_path):
     return file
 
 
-def test_it_tells_who_is_right_and_keeps_the_model(monkeypatch, capsys, tmp_path, tweets) -> None:
+def test_it_prints_the_accuracy_of_each_model_and_saves_the_trained_one(
+    monkeypatch, capsys, tmp_path, tweets
+) -> None:
     model = tmp_path / "model.json"
     code, out, err = ebbflow(
         monkeypatch, capsys, "bench", "sentiment", str(tweets), "--json", "--save", str(model)
     )
     assert code == 0
-    told = json.loads(out)
-    assert [each["model"] for each in told] == ["always negative", "lexicon", "learned, 5 folds"]
-    assert [each["accuracy"] for each in told] == [0.3333, 1.0, 1.0]
-    assert told[0]["recall"] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}
-    assert "learned weights" in err
+    scores = json.loads(out)
+    assert [each["model"] for each in scores] == ["always negative", "lexicon", "learned, 5 folds"]
+    assert [each["accuracy"] for each in scores] == [0.3333, 1.0, 1.0]
+    assert scores[0]["recall"] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}
+    assert "model with" in err
     assert read_model(model).predict(["a bad day", "a good day"]) == ["negative", "positive"]
     code, out, _ = ebbflow(monkeypatch, capsys, "bench", "sentiment", str(tweets))
     assert code == 0

@@ -22,7 +22,7 @@ from ebbflow.core.ports import Observation
 from ebbflow.errors import InputError
 from ebbflow.options import Configuration
 from ebbflow.papers.elysium.demo_run import LIMITS, LiveResult, LiveScenario, prepare, run_live
-from ebbflow.papers.elysium.pipelines.rankings import Rankings
+from ebbflow.papers.elysium.pipelines.top_words import Rankings
 from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.page import write_run_page
 from ebbflow.report.wording import kept_slo, whole

@@ -1,4 +1,4 @@
-"""``ebbflow profile``: learn what a pipeline costs on a stair of loads, and write it down."""
+"""``ebbflow profile``: learn the costs of a pipeline on a stair of loads and write them to a file."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 
 SIMULATOR, SPARK = "simulator", "spark"
-USUAL = "top-words"
+DEFAULT_PIPELINE = "top-words"
 SHORTEST_HOLD_S = 2 * WINDOW_S
-"""Wherever windows begin, one lies within each step."""
+"""So that each step contains a whole window, wherever windows begin."""
 
 
 def register(app: typer.Typer) -> None:
@@ -51,8 +51,8 @@ def profile(
     pipeline: Annotated[
         str | None,
         typer.Option(
-            help="A built-in pipeline; with --store, a query in it.",
-            show_default="top-words; of a store, its query",
+            help="Built-in pipeline; with --store, a query in the store.",
+            show_default="top-words; with --store, its query",
             metavar="NAME",
         ),
     ] = None,
@@ -62,7 +62,7 @@ def profile(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Where the profile goes.",
+            help="File for the profile.",
             show_default="NAME.profile.toml, NAME.micro-batch.profile.toml, NAME.spark.profile.toml",
             metavar="FILE",
         ),
@@ -70,77 +70,75 @@ def profile(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="Learn from the readings and batches of an earlier run instead of running anything.",
+            help="Learn from the store of an earlier run instead of running anything.",
             metavar="FILE",
         ),
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Of the simulator: continuous, or micro-batch, which tells what batches cost but no CPU.",
+            help="Simulator only: continuous, or micro-batch, which has costs of batches but no CPU.",
             show_default=CONTINUOUS,
         ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the stair.", show_default="8")] = None,
     hold: Annotated[
         str | None,
-        typer.Option(help="How long each step lasts.", show_default="60s; on Spark 20s", metavar="DURATION"),
+        typer.Option(help="Length of each step.", show_default="60s; on Spark 20s", metavar="DURATION"),
     ] = None,
     noise: Annotated[
         float | None,
-        typer.Option(help="Of the simulator: spread of what rows cost, as a share.", show_default="0.05"),
+        typer.Option(help="Simulator only: relative noise of the cost of rows.", show_default="0.05"),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the simulator: same seed, same profile.", show_default="1")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Simulator only: random seed.", show_default="1")] = None,
     peak: Annotated[
         float | None,
-        typer.Option(help="On Spark: rows/s of the highest step.", show_default="the pipeline's own"),
+        typer.Option(help="Spark only: rows/s of the highest step.", show_default="depends on the pipeline"),
     ] = None,
     executors: Annotated[
-        int | None, typer.Option(help="On Spark: executors of the first layout.", show_default="2")
+        int | None, typer.Option(help="Spark only: initial executors.", show_default="2")
     ] = None,
     master: Annotated[
         str | None,
         typer.Option(
-            help="On Spark: spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."
+            help="Spark only: spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."
         ),
     ] = None,
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            help="On Spark: an agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"
+            help="Spark only: an agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"
         ),
     ] = None,
     check: Annotated[
         bool | None,
         typer.Option(
-            help="On Spark: run a sine after the stair and tell how far off the profile is.",
+            help="Spark only: run a sine after the stair and report the error of the profile.",
             show_default="check",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Learn what the operators of a pipeline cost on a stair of loads, and write it to a file that people can read.
+    """Learn the costs of a pipeline on a stair of loads and write them to a readable file.
 
-    In the simulator that takes seconds; on a real Spark cluster a few minutes. The profile holds selectivities, the
-    CPU of an instance and of a node, what batches and restarts cost, and for each how surely it is known.
+    This takes seconds in the simulator and a few minutes on a Spark cluster. The profile has selectivities, the CPU of
+    an instance and of a node, the costs of batches and restarts, and the error of each.
     """
     if pipeline == "":
-        raise InputError("--pipeline is empty; write the name of a pipeline, or leave it out")
+        raise InputError("--pipeline is empty; give the name of a pipeline, or leave it out")
     _check_numbers(steps, noise, seed, peak, executors)
-    hold_s = None if hold is None else _held(hold)
+    hold_s = None if hold is None else _hold_s(hold)
     simulated: dict[str, object] = {"engine": engine, "noise": noise, "seed": seed}
     real: dict[str, object] = {"peak": peak, "executors": executors, "master": master, "agent": agent}
     real["no-check" if check is False else "check"] = check
     if store is not None:
         phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
-        refuse({**phases, **simulated, **real}, "is for a profiling phase, and --store runs none")
+        refuse({**phases, **simulated, **real}, "is for a profiling phase, which --store does not run")
         path = _writable(output, store.stem)
         phase = learn_from_store(store, pipeline, learned_at=_now())
     elif (target or SIMULATOR) == SPARK:
         refuse(simulated, "is for --target simulator")
-        name = pipeline or USUAL
+        name = pipeline or DEFAULT_PIPELINE
         path = _writable(output, f"{name}.spark")
         phase = _on_spark(
             name, steps, hold_s, peak, executors or 2, master, tuple(agent or ()), check is not False
@@ -149,20 +147,20 @@ def profile(
         if target not in (None, SIMULATOR):
             raise UnknownNameError("target", target, (SIMULATOR, SPARK))
         refuse(real, "is for --target spark")
-        name = costed_pipeline(pipeline or USUAL).pipeline.name
+        name = costed_pipeline(pipeline or DEFAULT_PIPELINE).pipeline.name
         path = _writable(output, name if engine in (None, CONTINUOUS) else f"{name}.{engine}")
         phase = _in_simulator(name, engine, noise, seed, steps, hold_s)
     learned = phase.profile
     if not learned.cpu and (learned.costs is None or not learned.costs.stages) and store is None:
         raise TargetError(
-            "nothing was learned: no window was read to its end; hold the steps longer with --hold"
+            "nothing was learned because no window was complete; make the steps longer with --hold"
         )
     text = sound_text(learned, str(store or learned.pipeline))
     path.write_text(text, encoding="utf-8")
     if json:
         print_json({**phase.to_json(), "file": str(path)})
     else:
-        _tell(phase)
+        _print_phase(phase)
     say(f"profile: {escape(str(path))}")
 
 
@@ -170,23 +168,23 @@ def _check_numbers(
     steps: int | None, noise: float | None, seed: int | None, peak: float | None, executors: int | None
 ) -> None:
     if steps is not None and not 1 <= steps <= 1000:
-        raise InputError(f"--steps {steps} makes no stair; write 1 to 1000")
+        raise InputError(f"--steps {steps} is out of range; use 1 to 1000")
     if noise is not None and not 0 <= noise <= 1:
-        raise InputError(f"--noise {noise:g} is not a share; write 0 to 1")
+        raise InputError(f"--noise {noise:g} is out of range; use 0 to 1")
     if seed is not None and seed < 0:
-        raise InputError(f"--seed {seed} is no seed; write a whole number from 0 up")
+        raise InputError(f"--seed {seed} is negative; use 0 or more")
     if peak is not None and not 0 < peak < math.inf:
-        raise InputError(f"--peak {peak:g} is no load; write rows per second above 0")
+        raise InputError(f"--peak {peak:g} is not a load; use rows per second above 0")
     if executors is not None:
         Limits(min_nodes=executors, max_nodes=max(executors, 1))
 
 
-def _held(hold: str) -> float:
+def _hold_s(hold: str) -> float:
     seconds = parse_seconds(hold)
     if not seconds >= SHORTEST_HOLD_S:
         raise InputError(
-            f"--hold {hold} leaves no time on a step: windows of {WINDOW_S:g} s are learned from; "
-            f"write {SHORTEST_HOLD_S:g}s or more"
+            f"--hold {hold} is too short: a profile is learned from windows of {WINDOW_S:g} s; "
+            f"use {SHORTEST_HOLD_S:g}s or more"
         )
     return seconds
 
@@ -204,11 +202,11 @@ def _in_simulator(
     if engine not in (None, CONTINUOUS, MICRO_BATCH):
         raise UnknownNameError("engine", engine, (CONTINUOUS, MICRO_BATCH))
     given: dict[str, Any] = {"engine": engine, "noise": noise, "seed": seed, "steps": steps, "hold_s": hold_s}
-    made = replace(
+    phase = replace(
         SimulatedPhase(pipeline=pipeline), **{key: value for key, value in given.items() if value is not None}
     )
-    with _Shown() as shown:
-        return made.run(learned_at=_now(), on_progress=shown.tell)
+    with _ProgressBar() as bar:
+        return phase.run(learned_at=_now(), on_progress=bar.update)
 
 
 def _now() -> datetime:
@@ -226,17 +224,17 @@ def _on_spark(
     if master is not None:
         check_master_to_scale(master)
     check_java()
-    usual = SparkPhase(pipeline=pipeline)
-    made = SparkPhase(
-        pipeline=pipeline, executors=executors, peak_per_s=peak, steps=steps or usual.steps,
-        hold_s=hold_s or usual.hold_s, check_s=usual.check_s if check else 0.0, master=master, agents=agents,
+    default = SparkPhase(pipeline=pipeline)
+    phase = SparkPhase(
+        pipeline=pipeline, executors=executors, peak_per_s=peak, steps=steps or default.steps,
+        hold_s=hold_s or default.hold_s, check_s=default.check_s if check else 0.0, master=master, agents=agents,
     )  # fmt: skip
-    with standard_output_to_error(), _Shown() as shown:
-        return made.run(on_progress=shown.tell)
+    with standard_output_to_error(), _ProgressBar() as bar:
+        return phase.run(on_progress=bar.update)
 
 
-class _Shown:
-    """A bar on standard error."""
+class _ProgressBar:
+    """Progress on standard error."""
 
     def __init__(self) -> None:
         columns = (
@@ -248,19 +246,19 @@ class _Shown:
         self._progress = Progress(*columns, console=errors, transient=True)
         self._task = self._progress.add_task("", total=1.0)
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> _ProgressBar:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def tell(self, share: float, text: str) -> None:
-        """So much is over, and this goes on."""
+    def update(self, share: float, text: str) -> None:
+        """Show the finished share and the current activity."""
         self._progress.update(self._task, completed=min(1.0, share), description=escape(text))
 
 
-def _tell(phase: Phase) -> None:
+def _print_phase(phase: Phase) -> None:
     learned, checked = phase.profile, phase.accuracy
     table = Table("", "model", "cores", "at", "error", "on a sine", box=None, pad_edge=False)
     for name, curve in (*learned.cpu.items(), *((("a node", learned.node),) if learned.node.samples else ())):
@@ -280,7 +278,7 @@ def _tell(phase: Phase) -> None:
         console.print(table)
     for line in (*_facts(learned), *map(escape, phase.notes)):
         console.print(line, soft_wrap=True)
-    console.print(f"[dim]{phase.seconds:.0f} s of load, models found in {phase.training_s:.1f} s[/dim]")
+    console.print(f"[dim]{phase.seconds:.0f} s of load, models fitted in {phase.training_s:.1f} s[/dim]")
 
 
 def _facts(learned: Profile) -> list[str]:
@@ -289,10 +287,10 @@ def _facts(learned: Profile) -> list[str]:
         for (a, b), s in learned.selectivity.items()
     ]
     if not learned.cpu:
-        lines.append("the CPU of operators was not read")
+        lines.append("the CPU of operators was not measured")
     costs = learned.costs
     if learned.target == SPARK and (costs is None or not costs.stages):
-        lines.append("what batches, tasks and rows cost was not read")
+        lines.append("the costs of batches, tasks and rows were not measured")
     if costs is None:
         return lines
     if costs.stages:
@@ -301,7 +299,7 @@ def _facts(learned: Profile) -> list[str]:
             for s in costs.stages
         )
         lines.append(
-            f"a batch: {costs.driver_s:.2f} s of the driver, {tasks}, {1e6 * costs.per_row_s:.0f} µs a row"
+            f"a batch: {costs.driver_s:.2f} s on the driver, {tasks}, {1e6 * costs.per_row_s:.0f} µs per row"
             f"{_batch_range(costs)}"
         )
     if costs.lead_time_s is not None:
@@ -314,14 +312,16 @@ def _facts(learned: Profile) -> list[str]:
     if costs.state_bytes is not None:
         lines.append(f"state: {costs.state_rows or 0:.0f} keys, {costs.state_bytes / 1e6:.1f} MB")
     if costs.reload_s is not None:
-        lines.append(f"the first batch after a restart: {_spread(costs.reload_s, 's longer than others')}")
+        lines.append(
+            f"the first batch after a restart: {_spread(costs.reload_s, 's longer than other batches')}"
+        )
     return lines
 
 
 def _batch_range(costs: SparkCosts) -> str:
     errors = [stage.error for stage in costs.stages if stage.error is not None]
     off = f"; mean error of a stage up to {_percent(max(errors))}" if errors else ""
-    return f"{off}; {costs.batch_rows} rows seen" if costs.batch_rows is not None else off
+    return f"{off}; batches of {costs.batch_rows} rows" if costs.batch_rows is not None else off
 
 
 def _percent(share: float | None) -> str:
@@ -329,7 +329,7 @@ def _percent(share: float | None) -> str:
 
 
 def _spread(spread: Spread, what: str) -> str:
-    """What was seen only once tells nothing of how much it varies."""
+    """Mean and deviation; no deviation for a single sample."""
     if spread.samples < 2:
         return f"{spread.mean:.3g} {what}{' (once)' if spread.samples else ''}"
     deviation = spread.deviation if spread.deviation > 1e-3 * abs(spread.mean) else 0.0

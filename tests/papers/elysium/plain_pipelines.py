@@ -1,4 +1,4 @@
-"""The applications in one process and plain loops, to hold the real ones against."""
+"""The two pipelines as plain loops in one process, to compare the real ones with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from ebbflow.core.batches import OperatorRun
-from ebbflow.papers.elysium.pipelines.sentiment.model import SentimentModel
-from ebbflow.papers.elysium.pipelines.sentiment.tokens import NEGATORS, tokens_of
+from ebbflow.papers.elysium.pipelines.classifier import NEGATORS, SentimentModel, tokens_of
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.targets.spark.operators.operator import OperatorCounts
 from ebbflow.workloads import STOP_WORDS, Arrivals, Tweets, parse_load
 from ebbflow.workloads.tweets import SENTIMENTS
+
+_PART_TEXT = """
+@united @VirginAmerica @_x_ #fail #Fail2 #it's http://t.co/x1Yz https://a.b/c?d=e&f=g#h RT rt late LATE Late!!1 24/7
+4h 3.5 $200 1,000 don't don’t isn’t ISN'T can't “great” ‘fine’ 'quoted' no-one's snake_case a#b plane@gate ##late
+café CAFÉ naïve Straße ñandú Ångström привет Привет καλημέρα 東京 ありがとう 한국어 مرحبا ½ ² № … — · ✈ ❤️ 😠 👍🏽 🇺🇸 :)
+:-( ;-) =D :'( :/ ?? !!! ?! & &amp; % * ~ ^ | <3 ( ) [ ] { } not never good bad so the and
+"""
+PARTS = _PART_TEXT.split()
+GAPS = (" ", " ", " ", "  ", "", ", ", ". ", "\n")
 
 
 def tweets(app: Any, rows: int, start_ms: int) -> pa.Table:
@@ -30,17 +38,24 @@ def tweets(app: Any, rows: int, start_ms: int) -> pa.Table:
     )
 
 
+def messy_tweets(count: int) -> list[str]:
+    """Generated tweets of mentions, hashtags, URLs, emoji, curly quotes, numbers, accents and other scripts."""
+    rng = np.random.default_rng(count)
+    return ["".join(part + gap for part, gap in zip(rng.choice(PARTS, n), rng.choice(GAPS, n), strict=True))
+            for n in rng.integers(0, 25, count)]  # fmt: skip
+
+
 def words_of(text: str) -> list[str]:
-    """Runs of letters, digits, _ and ' with at least a letter or digit in them, with the # or @ right before them,
-    without stop words: sign by sign."""
+    """Runs of letters, digits, _ and ' with at least one letter or digit, with the # or @ right before them, without
+    stop words: character by character."""
     words, run, mark = [], "", ""
-    for sign in f"{text.lower()} ":
-        if sign.isalnum() or sign in "_'":
-            run += sign
+    for character in f"{text.lower()} ":
+        if character.isalnum() or character in "_'":
+            run += character
             continue
         if any(each.isalnum() for each in run):
             words.append(mark + run)
-        run, mark = "", sign if sign in "#@" else ""
+        run, mark = "", character if character in "#@" else ""
     return [word for word in words if word not in STOP_WORDS]
 
 
@@ -59,7 +74,7 @@ def top_words(app: TopWords, rows: pa.Table) -> dict[int, list[tuple[str, int]]]
 
 
 def sentiment(model: SentimentModel, text: str) -> str:
-    """Its sentiment, word by word."""
+    """The sentiment of a text, word by word."""
     place, scores = {word: i for i, word in enumerate(model.words)}, list(model.bias)
     tokens = tokens_of(text)
     for i, token in enumerate(tokens):
@@ -71,7 +86,7 @@ def sentiment(model: SentimentModel, text: str) -> str:
 
 
 class WholeBatch:
-    """Waits for a batch in which each of some operators was counted; ``runs`` then has them by name."""
+    """True once a batch has counted all of the given operators; ``runs`` then has them by name."""
 
     def __init__(self, spark: Any, query: Any, names: set[str]) -> None:
         self.runs: dict[str, OperatorRun] = {}
@@ -87,13 +102,13 @@ class WholeBatch:
         return bool(self.runs)
 
 
-def went_on(query: Any) -> bool:
-    """Whether a query has finished a batch with rows since it was started."""
+def has_processed_rows(query: Any) -> bool:
+    """Whether a query has finished a batch with rows since its start."""
     return any(progress["numInputRows"] > 0 for progress in query.recentProgress)
 
 
 def offset(query: Any) -> tuple[int, int]:
-    """(rows that a stopped query has taken, the start of its load in ms)."""
+    """(rows that a stopped query has processed, the start of its load in ms)."""
     found = query.lastProgress["sources"][0]["endOffset"]
     found = json.loads(found) if isinstance(found, str) else found
     return int(found["row"]), int(found["startMs"])

@@ -1,4 +1,4 @@
-"""What a proactive run sized for against what came, and how a row that it loses is told."""
+"""How the forecasts of a proactive run compare with the load that arrived, and how a lost row is explained."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from ebbflow.core.slo import Slo
 from ebbflow.forecasting.forecast import Loads
 from ebbflow.papers.elysium.calibration import LIMITS
 from ebbflow.papers.elysium.cases import cases
+from ebbflow.papers.elysium.comparison import compare, tally
 from ebbflow.papers.elysium.foresight import Foresight, nodes_for
-from ebbflow.papers.elysium.kit import Kit, profiled
+from ebbflow.papers.elysium.models import Models, learn_profile
 from ebbflow.papers.elysium.published import JOINT, PROACTIVE, SYMBIOTIC, T1
-from ebbflow.papers.elysium.result import Measured, Result
-from ebbflow.papers.elysium.run import run_cases
-from ebbflow.papers.elysium.verdict import counts, verdicts
+from ebbflow.papers.elysium.run import Result, RowMetrics, run_cases
 from ebbflow.profiling.fitting import QUICK
 
 LOW, HIGH = 100.0, 850.0
@@ -45,7 +44,7 @@ def run(sized: Sequence[float], *, strategy: str = PROACTIVE) -> Run:
     )  # fmt: skip
 
 
-def test_a_forecast_that_is_right_costs_the_nodes_that_are_there_before_their_load() -> None:
+def test_a_correct_forecast_costs_the_nodes_that_are_ready_before_their_load() -> None:
     found = Foresight.of([run([HIGH] * 9)])
     assert found is not None
     assert found.assessments == 9
@@ -55,8 +54,8 @@ def test_a_forecast_that_is_right_costs_the_nodes_that_are_there_before_their_lo
     assert found.came_per_s == pytest.approx((4 * LOW + 5 * HIGH) / 9)
 
 
-def test_a_forecast_that_is_wrong_is_told_from_one_that_is_early() -> None:
-    """At minute 1 HIGH is within five minutes, and LOW is sized for; then nothing but LOW comes."""
+def test_a_wrong_forecast_is_distinguished_from_an_early_one() -> None:
+    """First LOW is sized for at minute 1 although HIGH is within five minutes; then only LOW arrives."""
     low = Foresight.of([run([LOW, *[HIGH] * 8])])
     assert low is not None
     assert (low.too_high, low.too_low) == (0, 1)
@@ -66,33 +65,33 @@ def test_a_forecast_that_is_wrong_is_told_from_one_that_is_early() -> None:
     assert high is not None
     assert (high.early, high.too_high, high.too_low) == (0, 9, 0)
     assert (
-        "1.00: +0.00 for load that came later within 5 minutes (0 of 9 assessments), +3.00 by forecasts"
+        "1.00: +0.00 for load that arrived later within 5 minutes (0 of 9 assessments), +3.00 from forecast"
         in str(high)
     )
 
 
-def test_only_a_proactive_run_has_foresight_and_one_that_assessed_nothing_none() -> None:
-    assert Measured.of([run([HIGH] * 9)]).foresight is not None
-    assert Measured.of([run([HIGH] * 9, strategy=SYMBIOTIC)]).foresight is None
-    assert Measured.of([run([])]).foresight is None
+def test_only_a_proactive_run_with_assessments_has_foresight() -> None:
+    assert RowMetrics.of([run([HIGH] * 9)]).foresight is not None
+    assert RowMetrics.of([run([HIGH] * 9, strategy=SYMBIOTIC)]).foresight is None
+    assert RowMetrics.of([run([])]).foresight is None
 
 
-def test_of_several_runs_the_mean_is_told() -> None:
-    one, other = Measured.of([run([HIGH] * 9)]), Measured.of([run([LOW] * 9)])
-    mean = Measured.mean([one, other]).foresight
+def test_several_runs_are_averaged() -> None:
+    one, other = RowMetrics.of([run([HIGH] * 9)]), RowMetrics.of([run([LOW] * 9)])
+    mean = RowMetrics.mean([one, other]).foresight
     assert mean is not None
     assert mean.forecast_per_s == pytest.approx((LOW + HIGH) / 2)
     assert mean.nodes_forecast == 2.5
 
 
-def test_two_applications_add_up_on_the_same_nodes() -> None:
+def test_two_applications_need_more_nodes_than_one() -> None:
     assert nodes_for({"top-words": 300.0, "sentiment": 300.0}) > nodes_for({"top-words": 300.0})
 
 
-# -- judging -------------------------------------------------------------------------------------
+# -- comparing -------------------------------------------------------------------------------------
 
 
-def judged_rows(*, proactive_saves: float) -> list[Result]:
+def three_rows(*, proactive_saves: float) -> list[Result]:
     rows = cases(applications=[T1], loads=["square"])
     saved = {JOINT: 0.24, SYMBIOTIC: 0.40, PROACTIVE: proactive_saves}
     foresight = Foresight.of([run([HIGH] * 9)])
@@ -100,7 +99,7 @@ def judged_rows(*, proactive_saves: float) -> list[Result]:
         Result(
             case=case,
             target="simulator",
-            measured=Measured(
+            metrics=RowMetrics(
                 throughput_degradation=0.1,
                 throughput_degradation_unsmoothed=0.1,
                 nodes_saved=saved[case.key.strategy],
@@ -114,27 +113,27 @@ def judged_rows(*, proactive_saves: float) -> list[Result]:
     ]
 
 
-def test_a_proactive_row_that_is_lost_is_counted_by_itself_and_explained_from_its_run() -> None:
-    reactive, proactive = verdicts(judged_rows(proactive_saves=0.20))
+def test_a_lost_proactive_row_is_counted_separately_and_explained_from_its_run() -> None:
+    reactive, proactive = compare(three_rows(proactive_saves=0.20))
     assert reactive.ok
     assert not proactive.ok
     assert proactive.what == "T1 square symbiotic-proactive"
-    assert proactive.explanation.startswith("Proactive held 3.20 nodes in the mean, joint 3.04.")
-    assert "4.00 nodes in place of 2.67: +1.33 for load that came later" in proactive.explanation
+    assert proactive.explanation.startswith("Proactive held 3.20 nodes on average, joint 3.04.")
+    assert "4.00 nodes instead of 2.67: +1.33 for load that arrived later" in proactive.explanation
     assert "Without a forecast symbiotic held 2.40." in proactive.explanation
     assert proactive.to_json()["strategy"] == PROACTIVE
-    assert [str(count) for count in counts([reactive, proactive])] == [
+    assert [str(each) for each in tally([reactive, proactive])] == [
         "Symbiotic saves more nodes than joint on 1 of 1 loads, degrades no more on 1, and does both on 1",
         "Symbiotic-proactive saves more nodes than joint on 0 of 1 loads, degrades no more on 1, and does both on 0",
     ]
 
 
-def test_a_proactive_row_that_is_won_needs_no_explanation() -> None:
-    assert [each.explanation for each in verdicts(judged_rows(proactive_saves=0.30))] == ["", ""]
+def test_a_won_proactive_row_has_no_explanation() -> None:
+    assert [each.explanation for each in compare(three_rows(proactive_saves=0.30))] == ["", ""]
 
 
 class Peak:
-    """Always foresees the peak of the square."""
+    """Always forecasts the peak of the square."""
 
     said = "the peak"
 
@@ -143,14 +142,14 @@ class Peak:
 
 
 def test_the_explanation_comes_from_the_simulated_run(monkeypatch) -> None:
-    monkeypatch.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)
+    monkeypatch.setattr("ebbflow.papers.elysium.models.ALL", QUICK)
     rows = cases(applications=[T1], loads=["square"], strategies=[JOINT, PROACTIVE])
-    kit = Kit(profiles={T1: profiled(T1)}, forecasts={(T1, "square"): Peak()})  # type: ignore[dict-item]
-    results = run_cases(rows, kit, seeds=1, workers=1)
-    (proactive,) = verdicts(results)
+    models = Models(profiles={T1: learn_profile(T1)}, forecasts={(T1, "square"): Peak()})  # type: ignore[dict-item]
+    results = run_cases(rows, models, seeds=1, workers=1)
+    (proactive,) = compare(results)
     assert not proactive.saves_more
-    assert "It sized for 800 rows/s in the mean where 4" in proactive.explanation
-    told = results[-1].to_json()["foresight"]
-    assert (told["nodes_forecast"], told["assessments"]) == (4.0, 29.0)
-    assert told["nodes_came"] < 3.0
+    assert "It sized for 800 rows/s on average while 4" in proactive.explanation
+    foresight = results[-1].to_json()["foresight"]
+    assert (foresight["nodes_forecast"], foresight["assessments"]) == (4.0, 29.0)
+    assert foresight["nodes_came"] < 3.0
     assert "foresight" not in results[0].to_json()

@@ -1,4 +1,4 @@
-"""What the seed shows besides its table: how well the estimator knows, and which threshold is best."""
+"""The studies besides the table: the accuracy of the estimator, and the best thresholds."""
 
 from __future__ import annotations
 
@@ -7,36 +7,33 @@ from dataclasses import replace
 
 import pytest
 
-from ebbflow.papers.elysium.accuracy import estimator_accuracy
 from ebbflow.papers.elysium.calibration import NODES
 from ebbflow.papers.elysium.cases import cases
-from ebbflow.papers.elysium.kit import HISTORY_MINUTES, Kit, history, profiled
-from ebbflow.papers.elysium.overheads import Overhead
+from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, learn_profile
 from ebbflow.papers.elysium.page import elysium_page, elysium_report
 from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
-from ebbflow.papers.elysium.result import Curves
-from ebbflow.papers.elysium.run import RunFailedError, play_case, run_cases
-from ebbflow.papers.elysium.studies import Studies
-from ebbflow.papers.elysium.thresholds import (
+from ebbflow.papers.elysium.q_learning import (
     CORE_MAX,
     CORE_MIN,
     CPU_MAX,
-    STUDIED,
+    GRIDS,
     TRIAL,
     LearnedThreshold,
     ThresholdStudy,
     study_thresholds,
     threshold_runs,
 )
+from ebbflow.papers.elysium.run import RunCurves, RunFailedError, run_case, run_cases
+from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies.symbiotic import Thresholds
 
 
 @pytest.fixture(scope="module")
-def kit() -> Kit:
+def models() -> Models:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ebbflow.papers.elysium.kit.ALL", QUICK)
-        return Kit(profiles={T1: profiled(T1), T2: profiled(T2)}, forecasts={})
+        patched.setattr("ebbflow.papers.elysium.models.ALL", QUICK)
+        return Models(profiles={T1: learn_profile(T1), T2: learn_profile(T2)}, forecasts={})
 
 
 FEW = (
@@ -44,19 +41,19 @@ FEW = (
     replace(CORE_MAX, values=(0.65, 0.80, 0.85, 0.95, 1.00)),
     replace(CORE_MIN, values=(0.05, 0.25, 0.30, 0.45, 0.50, 0.60)),
 )
-"""Of the values of the core thresholds, those on which something hangs."""
+"""The values of the core thresholds at which something changes."""
 
 
 @pytest.fixture(scope="module")
-def study(kit: Kit) -> dict[str, ThresholdStudy]:
+def study(models: Models) -> dict[str, ThresholdStudy]:
     done: list[None] = []
-    found = study_thresholds(kit, studied=FEW, seeds=1, workers=1, on_done=lambda: done.append(None))
+    found = study_thresholds(models, grids=FEW, seeds=1, workers=1, on_done=lambda: done.append(None))
     assert len(done) == threshold_runs(FEW, seeds=1) == 18
     return {each.name: each for each in found}
 
 
-def test_the_profile_finds_out_what_operators_and_nodes_cost(kit: Kit) -> None:
-    profile = kit.profiles[T1]
+def test_the_profile_learns_the_costs_of_operators_and_nodes(models: Models) -> None:
+    profile = models.profiles[T1]
     assert profile.cpu["stop-words"].estimate(17.86 * 200).value == pytest.approx(0.56, rel=0.02)
     assert profile.node.estimate(2.0).value == pytest.approx(NODES.cpu_share(2.0), rel=0.02)
     assert profile.selectivity["words", "stop-words"].mean == pytest.approx(17.86)
@@ -64,8 +61,8 @@ def test_the_profile_finds_out_what_operators_and_nodes_cost(kit: Kit) -> None:
     assert 5.0 <= (profile.costs.restart_s or 0.0) <= 10.0
 
 
-def test_the_estimator_is_within_three_percent_on_a_load_it_did_not_see(kit: Kit) -> None:
-    found = estimator_accuracy(kit.profiles[T1])
+def test_the_estimator_is_within_three_percent_on_another_load(models: Models) -> None:
+    found = estimator_accuracy(models.profiles[T1])
     assert max(found.operators.values()) < 0.03
     assert found.node < 0.03
     assert set(found.measured) == {"counter", "stop-words"}
@@ -81,7 +78,7 @@ def test_the_reward_of_cpu_max_has_its_maximum_inside_the_range(study: dict[str,
     assert "highest at 0.85, inside the values tried (0.60 to 0.90)" in study["cpu_max"].found
 
 
-def test_the_reward_of_core_max_rises_to_the_end_though_throughput_is_lost(
+def test_the_reward_of_core_max_rises_to_the_end_although_throughput_is_lost(
     study: dict[str, ThresholdStudy],
 ) -> None:
     learned, tried = study["core_max"].learned, {t.value: t for t in study["core_max"].tried}
@@ -90,12 +87,14 @@ def test_the_reward_of_core_max_rises_to_the_end_though_throughput_is_lost(
     assert tried[0.80].throughput_degradation == pytest.approx(tried[0.65].throughput_degradation, abs=0.005)
     assert (
         tried[0.85].throughput_degradation > tried[0.80].throughput_degradation + 0.03
-    )  # a stop-word filter less
-    assert tried[0.95].throughput_degradation > tried[0.85].throughput_degradation + 0.03  # a splitter less
+    )  # one stop-word filter fewer
+    assert (
+        tried[0.95].throughput_degradation > tried[0.85].throughput_degradation + 0.03
+    )  # one splitter fewer
     assert "highest at 1.00, at the upper end of the values tried (0.65 to 1.00)" in study["core_max"].found
 
 
-def test_core_min_does_nothing_up_to_half_of_core_max_and_overloads_instances_later(
+def test_core_min_has_no_effect_up_to_half_of_core_max_and_overloads_instances_above(
     study: dict[str, ThresholdStudy],
 ) -> None:
     learned, tried = study["core_min"].learned, {t.value: t for t in study["core_min"].tried}
@@ -105,35 +104,35 @@ def test_core_min_does_nothing_up_to_half_of_core_max_and_overloads_instances_la
     assert tried[0.30].reward - tried[0.25].reward == pytest.approx(0.05)
     assert tried[0.50].throughput_degradation > tried[0.45].throughput_degradation + 0.05
     assert tried[0.60].throughput_degradation > tried[0.50].throughput_degradation + 0.05
-    assert "Up to 0.45 the runs are the same whatever the value." in study["core_min"].found
+    assert "Up to 0.45 the value makes no difference." in study["core_min"].found
 
 
-def test_what_a_threshold_costs_is_told_from_the_runs(study: dict[str, ThresholdStudy]) -> None:
+def test_the_cost_of_a_threshold_is_explained_from_the_runs(study: dict[str, ThresholdStudy]) -> None:
     lost = {t.value: t.throughput_degradation for t in study["cpu_max"].tried}
     assert study["cpu_max"].why == (
-        f"From 0.85 to 0.90 the degradation rises from {lost[0.85]:.3f} to {lost[0.90]:.3f}, with 2 nodes at most in "
-        "place of 3."
+        f"From 0.85 to 0.90 the degradation rises from {lost[0.85]:.3f} to {lost[0.90]:.3f}, with at most 2 nodes "
+        "instead of 3."
     )
-    assert "with 2 of the instances of stop-words at most in place of 3" in study["core_max"].why
-    assert "with 1 of the instances of words at most in place of 2" in study["core_min"].why
+    assert "with at most 2 instances of stop-words instead of 3" in study["core_max"].why
+    assert "with at most 1 instance of words instead of 2" in study["core_min"].why
     assert study["cpu_max"].to_json()["why"] == study["cpu_max"].why
 
 
-def test_other_runs_are_told_otherwise(study: dict[str, ThresholdStudy]) -> None:
+def test_other_runs_have_other_explanations(study: dict[str, ThresholdStudy]) -> None:
     cpu_max = study["cpu_max"]
     flat = [replace(each, throughput_degradation=0.1) for each in cpu_max.tried]
-    assert replace(cpu_max, tried=flat).why == "No step costs as much as half of what it gains."
+    assert replace(cpu_max, tried=flat).why == "No step costs more than half of what it gains."
     early = [flat[0], *(replace(each, throughput_degradation=0.2, most=flat[0].most) for each in flat[1:])]
     assert replace(cpu_max, tried=early).why == (
-        "From 0.60 to 0.65 the degradation rises from 0.100 to 0.200, with as many nodes and instances at most."
+        "From 0.60 to 0.65 the degradation rises from 0.100 to 0.200, with the same maximum of nodes and instances."
     )
 
 
-def test_of_another_load_it_is_not_said_that_it_was_picked(study: dict[str, ThresholdStudy]) -> None:
+def test_only_the_default_trial_is_said_to_be_picked(study: dict[str, ThresholdStudy]) -> None:
     studies = Studies(
-        accuracy=estimator_accuracy(profiled(T1)),
+        accuracy=estimator_accuracy(learn_profile(T1)),
         overheads=[
-            Overhead(
+            ReconfigurationCost(
                 period_s=60.0,
                 throughput_degradation=0.01,
                 throughput_degradation_unsmoothed=0.3,
@@ -151,24 +150,24 @@ def test_of_another_load_it_is_not_said_that_it_was_picked(study: dict[str, Thre
     )
 
 
-def test_each_threshold_is_tried_with_the_others_as_the_seed_has_them() -> None:
-    seed = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
-    assert [each.name for each in STUDIED] == ["cpu_max", "core_max", "core_min"]
-    for each in STUDIED:
-        assert each.thresholds(THRESHOLDS[each.name]) == seed
-        assert THRESHOLDS[each.name] in each.values[1:-1], "a maximum there could be seen"
-        for value in each.values:  # refuses what is not valid
+def test_each_threshold_is_tried_with_the_others_as_published() -> None:
+    published = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
+    assert [each.name for each in GRIDS] == ["cpu_max", "core_max", "core_min"]
+    for each in GRIDS:
+        assert each.thresholds(THRESHOLDS[each.name]) == published
+        assert THRESHOLDS[each.name] in each.values[1:-1], "a maximum there would be inside"
+        for value in each.values:  # raises if a value is invalid
             assert getattr(each.thresholds(value), each.name) == value
 
 
-def test_the_end_of_the_grid_is_told_as_the_end(study: dict[str, ThresholdStudy]) -> None:
-    whole = study["core_min"]
+def test_a_maximum_at_the_end_of_the_grid_is_reported_as_such(study: dict[str, ThresholdStudy]) -> None:
+    core_min = study["core_min"]
     falling = LearnedThreshold(rewards={0.05: 0.3, 0.25: 0.2, 0.60: 0.1}, trials={}, ends_at=0.05)
-    told = replace(whole, learned=falling, same_until=0.05).found
-    assert told == "The reward is highest at 0.05, at the lower end of the values tried (0.05 to 0.60)."
+    found = replace(core_min, learned=falling, same_until=0.05).found
+    assert found == "The reward is highest at 0.05, at the lower end of the values tried (0.05 to 0.60)."
 
 
-def test_a_forecaster_sees_the_past_of_its_load() -> None:
+def test_a_forecaster_is_trained_on_the_past_of_its_load() -> None:
     (case,) = cases(applications=[T1], loads=["square"], strategies=[PROACTIVE])
     past = history(case.loads[0][1], case, None)
     assert len(past) >= HISTORY_MINUTES
@@ -176,19 +175,19 @@ def test_a_forecaster_sees_the_past_of_its_load() -> None:
     assert past[6][1] == pytest.approx(800.0, rel=0.05)
 
 
-def test_one_reconfiguration_reaches_the_right_size_after_a_step(kit: Kit) -> None:
+def test_one_reconfiguration_reaches_the_right_size_after_a_step(models: Models) -> None:
     (case,) = cases(applications=[T1], loads=["step"], strategies=[SYMBIOTIC])
-    _, curves = play_case(case, kit.strategy(case), drawn=True)
+    _, curves = run_case(case, models.strategy(case), with_curves=True)
     assert curves is not None
     in_peak = [nodes for time_s, nodes in curves.nodes if 180.0 <= time_s <= 360.0]
     assert len(in_peak) == 1, curves.nodes  # one change, and it stays until the load falls
     assert in_peak[0] >= 3
 
 
-def test_rows_come_back_in_order_with_means_over_seeds(kit: Kit) -> None:
+def test_results_are_in_order_with_means_over_seeds(models: Models) -> None:
     rows = cases(applications=[T1], loads=["step"])
     done: list[None] = []
-    results = run_cases(rows, kit, seeds=2, workers=1, on_done=lambda: done.append(None))
+    results = run_cases(rows, models, seeds=2, workers=1, on_done=lambda: done.append(None))
     assert [result.case for result in results] == rows
     assert len(done) == 4
     assert all(result.curves is not None and result.runs == 2 for result in results)
@@ -196,35 +195,35 @@ def test_rows_come_back_in_order_with_means_over_seeds(kit: Kit) -> None:
     assert "T1 step" in page
 
 
-def test_a_run_that_fails_is_told_with_its_row(kit: Kit) -> None:
+def test_a_failed_run_names_its_row(models: Models) -> None:
     (case,) = cases(applications=[T1], loads=["step"], strategies=[SYMBIOTIC])
-    without = Kit(profiles={}, forecasts={})
+    without = Models(profiles={}, forecasts={})
     with pytest.raises(RunFailedError, match="T1 step symbiotic failed"):
         run_cases([case], without, seeds=1, workers=1)
 
 
-def test_curves_of_another_process_come_back_the_same(kit: Kit) -> None:
+def test_curves_survive_json(models: Models) -> None:
     (case,) = cases(strategies=[STATIC])
-    _, curves = play_case(replace(case, seconds=60.0), kit.strategy(case), drawn=True)
+    _, curves = run_case(replace(case, seconds=60.0), models.strategy(case), with_curves=True)
     assert curves is not None
-    assert Curves.from_json(json.loads(json.dumps(curves.to_json()))) == curves
+    assert RunCurves.from_json(json.loads(json.dumps(curves.to_json()))) == curves
 
 
-def test_all_studies_are_told_and_drawn(kit: Kit, study: dict[str, ThresholdStudy], monkeypatch) -> None:
-    def done(given: Kit, *, workers: int, on_done: object) -> list[ThresholdStudy]:
+def test_all_studies_are_on_the_page(models: Models, study: dict[str, ThresholdStudy], monkeypatch) -> None:
+    def done(given: Models, *, workers: int, on_done: object) -> list[ThresholdStudy]:
         return list(study.values())
 
     monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", done)
-    page = elysium_report([], [], Studies.made(kit, workers=1))
+    page = elysium_report([], [], Studies.run(models, workers=1))
     assert [picture.title.split(" ")[0] for picture in page.pictures] == [
         "cpu_max_thr", "core_max_thr", "core_min_thr", "Cost", "CPU", "CPU",
     ]  # fmt: skip
-    told = json.loads(json.dumps(page.data))["studies"]["thresholds"]
-    assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in told.items()} == {
+    data = json.loads(json.dumps(page.data))["studies"]["thresholds"]
+    assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in data.items()} == {
         "cpu_max": (0.80, 0.85, True), "core_max": (0.65, 1.00, False), "core_min": (0.25, 0.45, True),
     }  # fmt: skip
-    assert told["cpu_max"]["table"][0]["published"] == 0.53
-    assert told["core_min"]["table"][1]["published"] is None
+    assert data["cpu_max"]["table"][0]["published"] == 0.53
+    assert data["core_min"]["table"][1]["published"] is None
     text = elysium_page(page)
     assert "picture-5" in text
     assert "<th>core_max_thr</th><td>0.65</td><td>1.00</td><td>0.76</td><td>1.00</td><td>no</td>" in text

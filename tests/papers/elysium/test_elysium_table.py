@@ -1,4 +1,4 @@
-"""Figure 9 of the Elysium seed: its rows, what was published, how ours are measured and judged."""
+"""Figure 9: its rows, the published values, the testbed, and how our runs are measured."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.calibration import LIMITS, NODES, TOP_K_WORDS, storm
 from ebbflow.papers.elysium.cases import KEYS, STAND_IN, TWITTER_PEAK_PER_S, cases, twitter_load
-from ebbflow.papers.elysium.overheads import reconfiguration_overheads
 from ebbflow.papers.elysium.published import BOTH, FIGURE_9, JOINT, STATIC, SYMBIOTIC, T1, T2, Key
-from ebbflow.papers.elysium.result import Measured, Result, curves_of
-from ebbflow.papers.elysium.run import play_case
-from ebbflow.papers.elysium.verdict import verdicts
+from ebbflow.papers.elysium.run import Result, RowMetrics, RunCurves, run_case
+from ebbflow.papers.elysium.studies import reconfiguration_costs
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.static import Static
 
@@ -30,27 +28,20 @@ CONTRACT = {
 }  # fmt: skip
 
 
-def measured(degradation: float, saved: float, **more: float) -> Measured:
-    values = {
-        "latency_mean_s": 1.0,
-        "reconfigurations": 5.0,
-        "throughput_degradation_unsmoothed": degradation,
-    }
-    return Measured(throughput_degradation=degradation, nodes_saved=saved, **(values | more))
-
-
-def results(joint: Measured, symbiotic: Measured, application: str = T1, load: str = "stair") -> list[Result]:
-    rows = cases(applications=[application], loads=[load], strategies=[JOINT, SYMBIOTIC])
-    return [
-        Result(case=case, target="simulator", measured=each, runs=1)
-        for case, each in zip(rows, (joint, symbiotic), strict=True)
-    ]
+def metrics(degradation: float, saved: float) -> RowMetrics:
+    return RowMetrics(
+        throughput_degradation=degradation,
+        throughput_degradation_unsmoothed=degradation,
+        nodes_saved=saved,
+        latency_mean_s=1.0,
+        reconfigurations=5.0,
+    )
 
 
 # -- what was published --------------------------------------------------------------------------
 
 
-def test_all_rows_of_figure_9_are_there_in_its_order() -> None:
+def test_all_rows_of_figure_9_are_in_its_order() -> None:
     assert len(FIGURE_9) == 26
     assert [key for key in KEYS if key in FIGURE_9] == list(FIGURE_9)
     assert [str(key) for key in KEYS if key not in FIGURE_9] == [
@@ -68,12 +59,12 @@ def test_all_rows_of_figure_9_are_there_in_its_order() -> None:
         (Key(BOTH, "sine+sine", SYMBIOTIC), 0.46, 0.21),
     ],
 )
-def test_published_figures_are_those_of_the_table(key: Key, degradation: float, saved: float) -> None:
+def test_published_values_are_those_of_the_figure(key: Key, degradation: float, saved: float) -> None:
     row = FIGURE_9[key]
     assert (row.throughput_degradation, row.nodes_saved) == (degradation, saved)
 
 
-def test_the_slip_between_text_and_table_is_told() -> None:
+def test_the_contradiction_between_text_and_figure_is_noted() -> None:
     assert "52 %" in FIGURE_9[Key(T2, "twitter", SYMBIOTIC)].note
 
 
@@ -94,7 +85,7 @@ def _node_shares(load_per_s: float, nodes: int, parallelism: int = 1) -> list[fl
     ]
 
 
-def test_two_hundred_requests_a_second_of_t1_fit_on_one_node_and_its_peak_needs_four() -> None:
+def test_t1_fits_on_one_node_at_200_per_second_and_needs_four_at_its_peak() -> None:
     assert max(_node_shares(200.0, 1)) <= 0.80
     assert min(_node_shares(850.0, 3, parallelism=4)) > 0.80
     assert max(_node_shares(850.0, 4, parallelism=4)) <= 0.80
@@ -117,7 +108,7 @@ def test_every_operator_can_be_scaled_as_on_storm() -> None:
 # -- cases ---------------------------------------------------------------------------------------
 
 
-def test_what_a_setting_holds_is_there_at_the_start() -> None:
+def test_a_fixed_setting_is_the_initial_layout() -> None:
     (two_nodes, four_nodes) = cases(strategies=["only-operators"])
     assert [case.initial_nodes for case in (two_nodes, four_nodes)] == [2, 4]
     assert [case.initial_parallelism for case in cases(strategies=["only-resources"])] == [2, 4]
@@ -139,17 +130,17 @@ def test_two_applications_share_their_nodes() -> None:
         ({"strategies": ["symbiosis"]}, "did you mean 'symbiotic'"),
     ],
 )
-def test_names_that_are_none_are_refused(chosen: dict[str, list[str]], words: str) -> None:
+def test_unknown_names_are_refused(chosen: dict[str, list[str]], words: str) -> None:
     with pytest.raises(UnknownNameError, match=words):
         cases(**chosen)
 
 
-def test_a_row_that_the_figure_does_not_have_is_refused() -> None:
+def test_a_selection_without_a_row_is_refused() -> None:
     with pytest.raises(InputError, match="no row of T2 and stair"):
         cases(applications=[T2], loads=["stair"])
 
 
-def test_twitter_is_a_day_of_the_trace_with_its_busiest_minute_at_the_peak(tmp_path: Path) -> None:
+def test_twitter_is_a_day_of_the_trace_scaled_to_the_peak(tmp_path: Path) -> None:
     file = tmp_path / "tweets.csv"
     days = [20 + 10 * (hour % 24 >= 12) for hour in range(5 * 24)]
     file.write_text("second,events\n" + "".join(f"{3600 * hour},{n * 3600}\n" for hour, n in enumerate(days)))
@@ -162,10 +153,10 @@ def test_twitter_is_a_day_of_the_trace_with_its_busiest_minute_at_the_peak(tmp_p
     assert case.traced
 
 
-def test_without_a_trace_something_stands_in_and_says_so() -> None:
+def test_without_a_trace_a_note_says_that_something_stands_in() -> None:
     case, *_ = cases(loads=["twitter"], strategies=[JOINT])
     assert str(case.loads[0][1]) == STAND_IN
-    row = Result(case=case, target="simulator", measured=measured(0.1, 0.2), runs=1).to_json()
+    row = Result(case=case, target="simulator", metrics=metrics(0.1, 0.2), runs=1).to_json()
     assert "stands in" in row["note"]
 
 
@@ -179,9 +170,9 @@ def test_a_trace_that_is_too_short_is_refused(tmp_path: Path) -> None:
 # -- measuring -----------------------------------------------------------------------------------
 
 
-def test_the_over_provisioned_row_degrades_next_to_nothing_and_saves_nothing() -> None:
+def test_the_over_provisioned_row_hardly_degrades_and_saves_nothing() -> None:
     (case,) = cases(strategies=[STATIC])
-    found, curves = play_case(case, Static(), drawn=True)
+    found, curves = run_case(case, Static(), with_curves=True)
     assert found.throughput_degradation == pytest.approx(0.0, abs=0.05)
     assert found.nodes_saved == 0.0
     assert found.latency_mean_s is not None
@@ -193,92 +184,51 @@ def test_the_over_provisioned_row_degrades_next_to_nothing_and_saves_nothing() -
 
 
 @pytest.mark.parametrize("strategy", [Static(), Joint()])
-def test_the_latency_that_is_drawn_is_the_one_of_the_table(strategy: Strategy) -> None:
+def test_the_latency_of_the_curves_is_that_of_the_table(strategy: Strategy) -> None:
     (case,) = cases(applications=[T1], loads=["step"], strategies=[JOINT])
-    found, curves = play_case(case, strategy, drawn=True)
+    found, curves = run_case(case, strategy, with_curves=True)
     assert curves is not None
     rows = dict(curves.throughput[T1])
     drawn = sum(rows[time_s] * wait_s for time_s, wait_s in curves.latency[T1]) / sum(rows.values())
     assert drawn == pytest.approx(found.latency_mean_s, rel=2e-3)
 
 
-def test_where_no_row_is_done_no_latency_is_drawn() -> None:
+def test_the_latency_curve_has_no_point_where_no_row_is_completed() -> None:
     run = Run(
         strategy="static", pipeline="p", slo=Slo(freshness_s=4.0), limits=LIMITS, started_s=0.0, ended_s=30.0,
         arrived=Curve.of([(0, 0), (30, 300)]), processed=Curve.of([(0, 0), (5, 50), (25, 250)]),
         nodes=Curve.of([(0, 1)]), nodes_working=Curve.of([(0, 1)]),
     )  # fmt: skip
-    assert curves_of({T1: run}, {}).latency[T1] == [(10.0, 2.5), (30.0, 10.0)]
+    assert RunCurves.of({T1: run}, {}).latency[T1] == [(10.0, 2.5), (30.0, 10.0)]
 
 
-def test_a_rebalance_costs_what_is_stopped_and_what_is_made_up_for() -> None:
-    never, every_minute = reconfiguration_overheads([60.0])
+def test_a_rebalance_costs_the_pause_and_the_catching_up() -> None:
+    never, every_minute = reconfiguration_costs([60.0])
     assert never.throughput_degradation_unsmoothed == pytest.approx(0.0, abs=1e-6)
-    # eight rebalances in nine minutes, each 5 to 8 s without input and as much to make up for
+    # eight rebalances in nine minutes, each 5 to 8 s without input and as much to catch up
     assert 2 * 8 * 5 / 540 < every_minute.throughput_degradation_unsmoothed < 2 * 8 * 9 / 540
     assert (never.published, every_minute.published) == (0.05, 0.64)
 
 
-def test_means_leave_out_what_is_not_known() -> None:
-    one, other = measured(0.1, 0.2), replace(measured(0.3, 0.4), latency_mean_s=None)
-    mean = Measured.mean([one, other])
+def test_means_leave_out_unknown_values() -> None:
+    one, other = metrics(0.1, 0.2), replace(metrics(0.3, 0.4), latency_mean_s=None)
+    mean = RowMetrics.mean([one, other])
     assert mean.throughput_degradation == pytest.approx(0.2)
     assert mean.latency_mean_s == 1.0
 
 
-def test_a_row_is_told_with_the_keys_of_the_contract() -> None:
-    joint, symbiotic = results(measured(0.2, 0.3), measured(0.1, 0.4))
-    rows = json.loads(json.dumps([joint.to_json(), symbiotic.to_json()]))
+def test_a_row_of_the_json_has_the_keys_of_the_contract() -> None:
+    found = [
+        Result(case=case, target="simulator", metrics=metrics(0.2, 0.3), runs=1)
+        for case in cases(applications=[T1], loads=["stair"], strategies=[JOINT, SYMBIOTIC])
+    ]
+    rows = json.loads(json.dumps([each.to_json() for each in found]))
     assert all(set(row) >= CONTRACT for row in rows)
     assert rows[0]["published"] == {
         "throughput_degradation": 0.97, "nodes_saved": 0.32, "figure": "10(f)",
     }  # fmt: skip
     (case,) = cases(applications=[BOTH], loads=["sine+sine"], strategies=[JOINT])
     assert (
-        Result(case=case, target="simulator", measured=measured(0.1, 0.1), runs=1).to_json()["published"]
+        Result(case=case, target="simulator", metrics=metrics(0.1, 0.1), runs=1).to_json()["published"]
         is None
     )
-
-
-# -- judging -------------------------------------------------------------------------------------
-
-
-def test_more_saved_at_no_more_degradation_needs_no_explanation() -> None:
-    (verdict,) = verdicts(results(measured(0.2, 0.3), measured(0.2, 0.4)))
-    assert verdict.ok
-    assert verdict.explanation == ""
-
-
-def test_a_row_that_degrades_more_says_what_the_runs_did() -> None:
-    (verdict,) = verdicts(
-        results(
-            measured(0.1, 0.2, reconfigurations=4.0), measured(0.3, 0.4, reconfigurations=9.0), load="square"
-        )
-    )
-    assert not verdict.ok
-    assert verdict.saves_more
-    assert "0.300 against 0.100 in windows of a minute" in verdict.explanation
-    assert "reconfigured 9.0 times, joint 4.0" in verdict.explanation
-    assert "2.40 nodes where joint held 3.20" in verdict.explanation
-    assert "1.7 against 1.49" in verdict.explanation
-
-
-def test_what_was_not_measured_is_no_better() -> None:
-    unknown = replace(measured(0.2, 0.4), throughput_degradation=None)
-    (verdict,) = verdicts(results(measured(0.2, 0.3), unknown))
-    assert not verdict.ok
-    assert "nothing measured against 0.200 in windows of a minute" in verdict.explanation
-
-
-def test_a_row_that_saves_less_because_joint_falls_behind_says_so() -> None:
-    (verdict,) = verdicts(
-        results(measured(0.5, 0.4, latency_mean_s=60.0), measured(0.1, 0.3), application=T2, load="sine")
-    )
-    assert not verdict.saves_more
-    assert "a row took 60.0 s with joint, 1.0 s here" in verdict.explanation
-    assert "22 % against 30 %" in verdict.explanation
-
-
-def test_a_load_of_which_one_of_the_two_was_not_run_is_not_judged() -> None:
-    joint, _ = results(measured(0.2, 0.3), measured(0.2, 0.4))
-    assert verdicts([joint]) == []

@@ -1,4 +1,4 @@
-"""Sentiment on Spark: what a loop over the words finds, at any parallelism, and labels beside it."""
+"""Sentiment on Spark gives the result of a plain loop, at any parallelism."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import plain_pipelines as plain
 import pytest
 from pyspark.errors import PySparkException
 
-from ebbflow.papers.elysium.pipelines.sentiment.model import lexicon_model
-from ebbflow.papers.elysium.pipelines.sentiment.pipeline import OPERATORS, Sentiment
-from ebbflow.papers.elysium.pipelines.sentiment.tokens import tokens_of
+from ebbflow.papers.elysium.pipelines.classifier import lexicon_model, tokens_of
+from ebbflow.papers.elysium.pipelines.sentiment import OPERATORS, Sentiment
 from ebbflow.workloads import read_labelled_tweets
 
 pytestmark = pytest.mark.spark
@@ -24,7 +23,7 @@ ODD = [
 
 
 class Found:
-    """A sink that keeps each row."""
+    """A sink that collects rows."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple] = {}
@@ -38,7 +37,7 @@ class Found:
     [{}, {"tokeniser": 3, "preprocessing": 2, "features": 1, "classifier": 4}],
     ids=["fused", "spread"],
 )
-def test_tweets_are_classified_as_a_loop_classifies_them(spark, sizes) -> None:
+def test_tweets_are_classified_as_in_a_plain_loop(spark, sizes) -> None:
     app = Sentiment(load="constant(50)", seed=4)
     tweets = plain.tweets(app, 1000, start_ms=1_700_000_000_000)
     found = {row["row"]: row for row in app.classified(spark.createDataFrame(tweets), sizes).collect()}
@@ -48,15 +47,14 @@ def test_tweets_are_classified_as_a_loop_classifies_them(spark, sizes) -> None:
     assert all(1 / 3 <= row["certainty"] <= 1 for row in found.values())
 
 
-def test_spark_sees_the_tokens_that_python_sees(spark, shared_data) -> None:
-    real = read_labelled_tweets(shared_data / "text" / "airline_tweets.csv.gz").texts[:3000].to_pylist()
-    app, texts = Sentiment(load="constant(1)"), [*ODD, *real]
+def test_spark_finds_the_tokens_that_python_finds(spark) -> None:
+    app, texts = Sentiment(load="constant(1)"), [*ODD, *plain.messy_tweets(3000)]
     df = spark.createDataFrame(list(enumerate(texts)), "row long, text string")
     found = dict(map(tuple, app.preprocess(app.tokenise(df)).collect()))
     assert [found[row] for row in range(len(texts))] == [tokens_of(text) for text in texts]
 
 
-def test_answers_are_the_same_after_a_restart_with_another_parallelism(spark, tmp_path, wait) -> None:
+def test_results_are_the_same_after_a_restart_with_another_parallelism(spark, tmp_path, wait) -> None:
     file = tmp_path / "labelled.csv"
     lines = [f'neutral,"{text}"' for text in ODD] + ["positive,so good", "negative,so bad"]
     file.write_text("\n".join(["sentiment,text", *lines, ""]))
@@ -67,7 +65,7 @@ def test_answers_are_the_same_after_a_restart_with_another_parallelism(spark, tm
 
     wait(whole, "a batch in which every operator was counted")
     query.restart({"reader": 2, "preprocessing": 1, "classifier": 3})
-    wait(lambda: plain.went_on(query.query), "a batch after the restart")
+    wait(lambda: plain.has_processed_rows(query.query), "a batch after the restart")
     query.stop()
     assert all(run.rows_in == run.rows_out for run in whole.runs.values())
     assert whole.runs["features"].cpu_s is not None
@@ -79,7 +77,7 @@ def test_answers_are_the_same_after_a_restart_with_another_parallelism(spark, tm
         assert (label, answer) == (tweets.labels[row % len(tweets)].as_py(), answers[row % len(tweets)])
 
 
-def test_a_file_of_labelled_tweets_that_is_wrong_is_told(spark, tmp_path) -> None:
+def test_a_missing_file_of_labelled_tweets_is_reported(spark, tmp_path) -> None:
     app = Sentiment(load="constant(1)", file="none.csv")
     with pytest.raises(PySparkException, match="there is no file of labelled tweets"):
         app.start(spark, str(tmp_path / "c"), None).awaitTermination(30)

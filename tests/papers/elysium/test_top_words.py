@@ -1,4 +1,4 @@
-"""Top words on Spark: what one process counts, at any parallelism; and the demo, which counts them."""
+"""Top words on Spark gives the result of a plain loop, at any parallelism; and the demo, which runs it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 from ebbflow.core.slo import Slo
 from ebbflow.errors import PipelineError
-from ebbflow.papers.elysium.pipelines.rankings import Rankings
-from ebbflow.papers.elysium.pipelines.top_words import OPERATORS, TopWords
+from ebbflow.papers.elysium.pipelines.top_words import OPERATORS, Rankings, TopWords
 from ebbflow.workloads import STOP_WORDS
 
 pytestmark = pytest.mark.spark
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.spark
     [({}, False), ({"words": 3, "stop-words": 2, "intermediate-ranker": 4}, False), ({}, True)],
     ids=["fused", "spread", "in the sink"],
 )
-def test_words_are_ranked_as_one_process_ranks_them(spark, sizes, ranks_in_sink) -> None:
+def test_words_are_ranked_as_in_a_plain_loop(spark, sizes, ranks_in_sink) -> None:
     app = TopWords(
         load="constant(50)", seed=3, window_s=9, slide_s=3, top=5, ranks_in_sink=ranks_in_sink, audit=True
     )
@@ -43,7 +42,7 @@ ODD = {
 }
 
 
-def test_marks_are_words_only_with_a_letter_or_digit_behind_them(spark) -> None:
+def test_marks_are_words_only_if_a_letter_or_digit_follows(spark) -> None:
     app = TopWords(load="constant(50)")
     rows = [(number, text) for number, text in enumerate(ODD)]
     df = spark.createDataFrame(rows, "second long, text string").selectExpr(
@@ -53,18 +52,15 @@ def test_marks_are_words_only_with_a_letter_or_digit_behind_them(spark) -> None:
     for row in app.keep(app.split(df)).selectExpr("unix_seconds(timestamp) second", "word").collect():
         found[row["second"]].append(row["word"])
     for number, (text, words) in enumerate(ODD.items()):
-        said = [word for word in words if word not in STOP_WORDS]
-        assert sorted(found[number]) == sorted(said) == sorted(plain.words_of(text)), text
+        expected = [word for word in words if word not in STOP_WORDS]
+        assert sorted(found[number]) == sorted(expected) == sorted(plain.words_of(text)), text
 
 
-def test_real_tweets_are_split_alike(spark, shared_data) -> None:
-    """Emoji, accents, curly quotes, @s: Java's letters are Python's letters."""
-    from ebbflow.workloads import read_labelled_tweets
-
+def test_spark_and_python_agree_on_letters(spark) -> None:
+    """Emoji, accents, other scripts, curly quotes, mentions."""
     app = TopWords(load="constant(50)", window_s=60, slide_s=60, top=100_000)
-    made = plain.tweets(app, 1000, start_ms=1_700_000_000_000)
-    real = read_labelled_tweets(shared_data / "text" / "airline_tweets.csv.gz").texts[:1000]
-    tweets = made.set_column(2, "text", [real])
+    tweets = plain.tweets(app, 1000, start_ms=1_700_000_000_000)
+    tweets = tweets.set_column(2, "text", [plain.messy_tweets(1000)])
     rankings = Rankings(window_s=60, slide_s=60, top=100_000)
     rankings.take(app.ranked(spark.createDataFrame(tweets)), 0)
     assert rankings.windows() == plain.top_words(app, tweets)
@@ -80,14 +76,14 @@ def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_
     query = app.managed(spark, tmp_path / "c", rankings.take, first)
     whole = plain.WholeBatch(spark, query.query, {*OPERATORS, "enrich"})
 
-    def forgotten() -> bool:
+    def state_removed() -> bool:
         states = [state for progress in query.query.recentProgress for state in progress["stateOperators"]]
         return any(state["numRowsRemoved"] > 0 for state in states)
 
     wait(whole, "a batch in which every operator was counted")
-    wait(forgotten, "a window to close and its counts to leave the state")
+    wait(state_removed, "a window to close and its counts to leave the state")
     query.restart({"reader": 3, "words": 1, "counter": 3, "intermediate-ranker": 2})
-    wait(lambda: plain.went_on(query.query), "a batch after the restart")
+    wait(lambda: plain.has_processed_rows(query.query), "a batch after the restart")
     query.stop()
     assert query.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
     rows, start_ms = plain.offset(query.query)
@@ -99,29 +95,29 @@ def test_rankings_are_exact_after_a_restart_with_another_parallelism(spark, tmp_
     assert whole.runs["final-ranker"].instances == 1
 
 
-def test_there_is_one_final_ranker(spark, tmp_path) -> None:
-    with pytest.raises(PipelineError, match="is one instance"):
+def test_there_is_only_one_final_ranker(spark, tmp_path) -> None:
+    with pytest.raises(PipelineError, match="only one instance"):
         TopWords(load="constant(1)").start(spark, str(tmp_path), None, {"final-ranker": 2})
 
 
 @pytest.mark.long
-def test_the_demo_keeps_what_it_promises(tmp_path) -> None:
-    """One executor, three at least, one again; every row once; within the objective; and all of it printed."""
+def test_the_demo_scales_out_and_in_and_loses_no_row(tmp_path) -> None:
+    """From one executor to at least three and back to one; every row once; within the SLO; all of it in the JSON."""
     report = tmp_path / "report.html"
     command = [sys.executable, "-m", "ebbflow", "demo", "--seconds", "180", "--json", "--report", str(report)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout)
-    assert told["rows_lost"] == told["rows_repeated"] == 0
-    assert told["rows_in"] > 3_000
-    counts = [count for _, count in told["executors"]]
-    assert told["executors"][0] == [0.0, 1.0]
+    result = json.loads(done.stdout)
+    assert result["rows_lost"] == result["rows_repeated"] == 0
+    assert result["rows_in"] > 3_000
+    counts = [count for _, count in result["executors"]]
+    assert result["executors"][0] == [0.0, 1.0]
     assert 3 <= max(counts) <= 6
     assert counts[-1] == 1
-    assert told["latency_p95_s"] <= Slo.parse(told["slo"]).freshness_s
-    assert told["decisions"]
-    assert all(entry["reason"] and entry["verdict"] in ("act", "hold") for entry in told["decisions"])
+    assert result["latency_p95_s"] <= Slo.parse(result["slo"]).freshness_s
+    assert result["decisions"]
+    assert all(entry["reason"] and entry["verdict"] in ("act", "hold") for entry in result["decisions"])
     scores = {"node_seconds", "cost_ratio", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s"}
     scores |= {"throughput_degradation", "nodes_saved", "reconfigurations", "rows_in", "rows_out"}
-    assert scores | {"strategy", "slo", "report"} <= told.keys()
+    assert scores | {"strategy", "slo", "report"} <= result.keys()
     assert report.read_text().startswith("<!DOCTYPE html>")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbflow.papers.elysium.pipelines import top_words
-from ebbflow.papers.elysium.pipelines.sentiment import pipeline as sentiment
+from ebbflow.papers.elysium.pipelines import sentiment, top_words
 from ebbflow.targets.simulator.catalogue import PIPELINES
 
 

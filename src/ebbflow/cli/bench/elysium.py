@@ -1,4 +1,4 @@
-"""``ebbflow bench elysium``: Figure 9 of the Elysium seed, published beside ours."""
+"""``ebbflow bench elysium``: Figure 9 of Elysium, published beside ours."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from ebbflow.cli.comparison import check_workers
 from ebbflow.cli.options import Workers
 from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
 from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.papers.elysium.cases import Case, cases, on_spark
-from ebbflow.papers.elysium.kit import Kit
+from ebbflow.papers.elysium.cases import Case, cases, spark_cases
+from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_sorted_minutes, tally
+from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.page import elysium_report, write_elysium_page
 from ebbflow.papers.elysium.published import SIMULATOR, SPARK, TARGETS
-from ebbflow.papers.elysium.reordered import explained
-from ebbflow.papers.elysium.result import STANDS_IN, Result
-from ebbflow.papers.elysium.run import run_cases
+from ebbflow.papers.elysium.q_learning import ThresholdStudy, threshold_runs
+from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
 from ebbflow.papers.elysium.studies import Studies
-from ebbflow.papers.elysium.thresholds import ThresholdStudy, threshold_runs
-from ebbflow.papers.elysium.verdict import Verdict, counts, verdicts
 from ebbflow.report.wording import counted, number, seconds, share
 from ebbflow.targets.spark.launch.preflight import check_java
 
@@ -42,16 +40,16 @@ def elysium(
     ] = None,
     load: Annotated[
         list[str] | None,
-        typer.Option(help="Only this load, like stair, square, twitter; repeatable.", metavar="NAME"),
+        typer.Option(help="Only this load, like stair, square or twitter; repeatable.", metavar="NAME"),
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="Only this strategy, like joint, symbiotic; repeatable.", metavar="NAME"),
+        typer.Option(help="Only this strategy, like joint or symbiotic; repeatable.", metavar="NAME"),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Tweets a second over at least five days (time,events), for the loads named twitter.",
+            help="Trace of tweets per second over at least five days (time,events), for the load twitter.",
             show_default="a day of a web service stands in",
             metavar="FILE",
         ),
@@ -59,27 +57,28 @@ def elysium(
     target: Annotated[
         str,
         typer.Option(
-            help="simulator, spark (stair, square and twitter on T1), or both with a comma.", metavar="TARGET"
+            help="simulator, spark (T1 on stair, square and twitter), or both, separated by a comma.",
+            metavar="TARGET",
         ),
     ] = SIMULATOR,
     seeds: Annotated[
         int | None,
-        typer.Option(help="Runs of each row in the simulator; metrics are means.", show_default="3"),
+        typer.Option(help="Runs of each row in the simulator; the metrics are means.", show_default="3"),
     ] = None,
     studies: Annotated[
         bool | None,
         typer.Option(
-            help="In the simulator, also the estimator's accuracy, thresholds and overheads (Figures 6 to 8).",
+            help="In the simulator, also study thresholds, reconfiguration costs and the estimator (Figures 6 to 8).",
             show_default="studies",
         ),
     ] = None,
     workers: Workers = None,
     report: Annotated[
-        Path, typer.Option(help="Where the page goes: the table, and pictures like the seed's.")
+        Path, typer.Option(help="File for the page with the table and charts like the paper's.")
     ] = Path("ebbflow-elysium.html"),
     json: Json = False,
 ) -> int:
-    """Run the rows of Figure 9 and put them beside the published ones."""
+    """Run the rows of Figure 9 of Elysium and print them beside the published ones."""
     check_writable(report)
     check_workers(workers)
     targets = [name.strip() for name in target.split(",")]
@@ -89,52 +88,52 @@ def elysium(
     if SIMULATOR not in targets:
         refuse(
             {"seeds": seeds, "no-studies" if studies is False else "studies": studies, "workers": workers},
-            "is for --target simulator, and on Spark each row is run once",
+            "is for --target simulator; on Spark each row runs once",
         )
     if seeds is not None and seeds < 1:
-        raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
+        raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
     if trace is not None and not trace.is_file():
         raise InputError(
-            f"there is no trace file {trace}; name one with tweets a second, or leave --trace out"
+            f"there is no trace file {trace}; give one with tweets per second, or leave --trace out"
         )
     named = {"applications": application or (), "loads": load or (), "strategies": strategy or ()}
     chosen = cases(trace=None if trace is None else str(trace), **named)
     real: list[Case] = []
     if SPARK in targets:
-        real = on_spark(chosen) if SIMULATOR in targets else on_spark(chosen, **named)
+        real = spark_cases(chosen) if SIMULATOR in targets else spark_cases(chosen, **named)
         check_java()
     results: list[Result] = []
-    studied: Studies | None = None
-    judged: list[Verdict] = []
+    comparisons: list[Comparison] = []
+    study_results: Studies | None = None
     if SIMULATOR in targets:
-        results, judged, studied = _simulated(
+        results, comparisons, study_results = _simulate(
             chosen, trace, seeds=3 if seeds is None else seeds, workers=workers, studies=studies is not False
         )
     if SPARK in targets:
         from ebbflow.papers.elysium.on_spark import run_selection
 
-        found = run_selection(real, say=lambda text: say(escape(text)))
-        results += found
-        judged += verdicts(found)
+        spark_results = run_selection(real, say=lambda text: say(escape(text)))
+        results += spark_results
+        comparisons += compare(spark_results)
     if json:
         print_json([result.to_json() for result in results])
     else:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
         console.print(_table(results))
         if not all(result.case.traced for result in results):
-            console.print(f"* {STANDS_IN}, and the seed's figures are of Twitter", style="dim")
-        if studied is not None:
+            console.print(f"* {STANDS_IN}; the published figures are for Twitter", style="dim")
+        if study_results is not None:
             console.print()
-            console.print(_learned(studied.thresholds))
-        _tell(judged)
-    write_elysium_page(report, elysium_report(results, judged, studied))
-    say(f"pictures: {escape(str(report))}")
+            console.print(_threshold_table(study_results.thresholds))
+        _print_comparisons(comparisons)
+    write_elysium_page(report, elysium_report(results, comparisons, study_results))
+    say(f"page: {escape(str(report))}")
     return 0
 
 
-def _simulated(
+def _simulate(
     chosen: Sequence[Case], trace: Path | None, *, seeds: int, workers: int | None, studies: bool
-) -> tuple[list[Result], list[Verdict], Studies | None]:
+) -> tuple[list[Result], list[Comparison], Studies | None]:
     runs = counted(len(chosen) * seeds, "run")
     say(f"{counted(len(chosen), 'row')} × {counted(seeds, 'seed')} = {runs}")
     bar = Progress(
@@ -143,65 +142,64 @@ def _simulated(
     )  # fmt: skip
     with bar:
         task = bar.add_task("profiling", total=len(chosen) * seeds)
-        kit = Kit.learned(chosen, trace=None if trace is None else str(trace), workers=workers)
+        models = Models.learned(chosen, trace=None if trace is None else str(trace), workers=workers)
         bar.update(task, description="runs")
-        results = run_cases(chosen, kit, seeds=seeds, workers=workers, on_done=lambda: bar.advance(task))
-        bar.update(task, description="verdicts")
-        judged = explained(verdicts(results), chosen, kit, seeds=seeds, workers=workers)
-        studied = None
+        results = run_cases(chosen, models, seeds=seeds, workers=workers, on_done=lambda: bar.advance(task))
+        bar.update(task, description="comparing")
+        comparisons = explain_with_sorted_minutes(
+            compare(results), chosen, models, seeds=seeds, workers=workers
+        )
+        study_results = None
         if studies:
             trials = threshold_runs()
             say(f"{counted(trials, 'run')} for the thresholds")
             bar.update(task, description="studies", total=trials, completed=0)
-            studied = Studies.made(kit, workers=workers, on_trial=lambda: bar.advance(task))
-    return results, judged, studied
+            study_results = Studies.run(models, workers=workers, on_trial=lambda: bar.advance(task))
+    return results, comparisons, study_results
 
 
-def _tell(judged: Sequence[Verdict]) -> None:
-    for verdict in judged:
-        if not verdict.ok:
-            errors.print(
-                f"[bold]{escape(verdict.what)}[/bold] {escape(verdict.explanation)}",
-                soft_wrap=True,
-            )
-    for count in counts(judged):
-        say(escape(str(count)))
+def _print_comparisons(comparisons: Sequence[Comparison]) -> None:
+    for each in comparisons:
+        if not each.ok:
+            errors.print(f"[bold]{escape(each.what)}[/bold] {escape(each.explanation)}", soft_wrap=True)
+    for total in tally(comparisons):
+        say(escape(str(total)))
 
 
 def _table(results: Sequence[Result]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("row", no_wrap=True)
-    for name in ("seed: degr.", "ours", "unsmoothed", "seed: saved", "ours", "latency", "changes"):
+    for name in ("paper: degr.", "ours", "unsmoothed", "paper: saved", "ours", "latency", "changes"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
-        measured, published = result.measured, result.case.published
+        metrics, published = result.metrics, result.case.published
         where = "" if result.target == SIMULATOR else f" on {result.target}"
         table.add_row(
             escape(f"{result.case.key}{where}{'' if result.case.traced else ' *'}"),
             number(None if published is None else published.throughput_degradation),
-            number(_two(measured.throughput_degradation)),
-            number(_two(measured.throughput_degradation_unsmoothed)),
+            number(_three_decimals(metrics.throughput_degradation)),
+            number(_three_decimals(metrics.throughput_degradation_unsmoothed)),
             share(None if published is None else published.nodes_saved),
-            share(measured.nodes_saved),
-            seconds(measured.latency_mean_s),
-            number(_two(measured.reconfigurations)),
+            share(metrics.nodes_saved),
+            seconds(metrics.latency_mean_s),
+            number(_three_decimals(metrics.reconfigurations)),
         )
     return table
 
 
-def _learned(studies: Sequence[ThresholdStudy]) -> Table:
+def _threshold_table(studies: Sequence[ThresholdStudy]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("threshold by Q-learning", no_wrap=True)
-    for name in ("seed", "ours", "reward"):
+    for name in ("paper", "ours", "reward"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for study in studies:
-        at = study.at_rest
+        at = study.converged
         table.add_row(
             study.name, f"{study.published:.2f}", f"{at.value:.2f}", f"{at.reward:.2f}", escape(study.found)
         )
     return table
 
 
-def _two(value: float | None) -> float | None:
+def _three_decimals(value: float | None) -> float | None:
     return None if value is None else round(value, 3)

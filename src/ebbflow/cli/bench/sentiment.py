@@ -1,4 +1,4 @@
-"""``ebbflow bench sentiment``: how often the sentiment pipeline is right, on tweets that people labelled."""
+"""``ebbflow bench sentiment``: accuracy of the sentiment classifier on labelled tweets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ebbflow.cli.output import Json, check_writable, print_json, say
-from ebbflow.papers.elysium.pipelines.sentiment.accuracy import verdicts
-from ebbflow.papers.elysium.pipelines.sentiment.model import train
+from ebbflow.papers.elysium.pipelines.classifier import compare_models, train
 from ebbflow.workloads.tweets import SENTIMENTS, read_labelled_tweets
 
 
@@ -24,28 +23,26 @@ def sentiment(
     tweets: Annotated[
         Path, typer.Argument(help="CSV, plain or gzipped, with the columns sentiment and text.")
     ],
-    folds: Annotated[
-        int, typer.Option(help="Parts into which tweets are dealt, to learn and to be asked.")
-    ] = 5,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     save: Annotated[
-        Path | None, typer.Option(help="Learn from all of the tweets, and keep the model here.")
+        Path | None, typer.Option(help="Also train a model on all tweets and write it to this file.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Ask the lexicon and a learned model for the sentiment of labelled tweets, and count who is right."""
+    """Compare the sentiments that the lexicon and a trained model find with the labels of tweets."""
     check_writable(save)
     labelled = read_labelled_tweets(tweets)
-    found = verdicts(labelled, folds=folds)
+    scores = compare_models(labelled, folds=folds)
     if json:
-        print_json([each.to_json() for each in found])
+        print_json([each.to_json() for each in scores])
     else:
         table = Table("model", "accuracy", "macro F1", *SENTIMENTS, box=None, pad_edge=False)
-        for each in found:
+        for each in scores:
             shares = (each.recall.get(name, 0.0) for name in SENTIMENTS)
             table.add_row(each.model, *(f"{100 * x:.1f} %" for x in (each.accuracy, each.macro_f1, *shares)))
         Console(highlight=False).print(table)
-        say(f"{len(labelled)} tweets; under a sentiment: the share of its tweets that were found")
+        say(f"{len(labelled)} tweets; the column of a sentiment is the share of its tweets that were found")
     if save is not None:
         model = train(labelled.texts.to_pylist(), labelled.labels.to_pylist(), learned_from=str(tweets.name))
         save.write_text(model.to_text(), encoding="utf-8")
-        say(f"learned weights of {len(model.words)} words: {save}")
+        say(f"model with {len(model.words)} words: {save}")

@@ -1,1 +1,1 @@
-"""Elysium (Lombardi et al., IEEE TPDS 2017): symbiotic scaling of operators and nodes."""
+"""Elysium (Lombardi et al., IEEE TPDS): symbiotic scaling of operators and nodes. See README.md in this package."""

@@ -1,13 +1,14 @@
-"""The continuous engine set to the seed's testbed: Storm on four VMs of four cores (§5.1).
+"""The continuous engine of the simulator, set to the testbed of the paper: Storm on four VMs of four cores (§5.1).
 
-The seed tells the nodes, the parallelism (1 to 4 of every operator), T1's selectivities (Table 2), the rebalance (5 to
-8 s without input, then draining, no state moved: §4, §5.2), the monitor (a minute's mean every 10 s), the assessment
-(every minute), that 200 req/s of T1 fit on one node, and that its stop-word filter is the operator that matters. It
-tells no CPU cost and no rate of a load. Those here are ours, set once for all strategies (docs/elysium.md says why):
+The paper gives the nodes, the parallelism (1 to 4 for every operator), the selectivities of T1 (Table 2), the rebalance
+(5 to 8 s without input, then draining, no state moved: §4, §5.2), the monitor (the mean of a minute every 10 s) and the
+assessment period (a minute). It also says that 200 req/s of T1 fit on one node and that the stop-word filter is the
+most significant operator. It gives no CPU costs and no rates of loads. Those below are ours, set once for all
+strategies (docs/elysium.md says why):
 
-- T1 takes 7.35 ms of CPU a tweet: 200/s make a node 63 % busy, and four nodes hold 950/s at 80 %.
-- T2 takes 7.2 ms a tweet, most of it in the feature extraction.
-- The engine takes 0.3 cores of a node for itself, and half a core for each that instances use (Figure 8 has this
+- T1 takes 7.35 ms of CPU per tweet. 200 tweets/s make a node 63 % busy, and four nodes hold 950/s at 80 %.
+- T2 takes 7.2 ms per tweet, most of it in the feature extraction.
+- The engine itself takes 0.3 cores of a node, and half a core for each core that instances use (Figure 8 shows this
   curve without numbers; §5.2 counts 2 of 8 cores for "other Storm processes").
 """
 
@@ -25,14 +26,14 @@ from ebbflow.targets.simulator.continuous import Continuous
 from ebbflow.targets.simulator.nodes import EngineOverhead, NodeKind
 
 NODES = NodeKind(slots=4, lead_time_s=0.0, overhead=EngineOverhead(idle_cores=0.3, per_core=0.5))
-"""The VMs are up all the time: a node that joins starts its worker within the rebalance."""
+"""The VMs are always up: a node that joins starts its worker during the rebalance."""
 LIMITS = Limits(min_nodes=1, max_nodes=4)
 MOST_PARALLEL = 4
 ASSESSED_EVERY_S = 60.0
 SAMPLED_EVERY_S = 10.0
 REBALANCE_S = (5.0, 8.0)
 SERVICE_NOISE = 0.05
-"""Of the CPU that a row takes, from second to second: an estimate that is always right would not be one."""
+"""Relative noise of the CPU time per row, second by second. Without it, estimates would be exact."""
 ARRIVAL_NOISE = 0.05
 
 STOP_WORDS = "stop-words"
@@ -56,16 +57,16 @@ TOP_K_WORDS = replace(
         "final-ranker": 0.05e-3 / (17.86 * 0.68 * 0.41 * 0.01),
     },
 )  # fmt: skip
-"""CPU of a tweet: 0.4 ms in the reader, then 1.6, 2.8, 2.0, 0.5 and 0.05 ms in the others."""
+"""CPU time per tweet: 0.4 ms in the reader, then 1.6, 2.8, 2.0, 0.5 and 0.05 ms in the others."""
 
 SENTIMENT = replace(catalogue.SENTIMENT, pipeline=_every_operator_scales(catalogue.SENTIMENT.pipeline))
-"""One row a tweet from end to end; the seed gives neither operators nor selectivities of T2."""
+"""One row per tweet from end to end. The paper gives neither operators nor selectivities of T2."""
 
 COSTED: dict[str, CostedPipeline] = {T1: TOP_K_WORDS, T2: SENTIMENT}
 
 
 def storm(application: str, parallelism: int | Mapping[str, int] = 1) -> Continuous:
-    """An application on the engine, with this parallelism of every operator; the final ranker is one.
+    """An application on the engine, with this parallelism of every operator, except that the final ranker has one.
 
     >>> storm(T1, 4).parallelism["stop-words"], storm(T1, 4).parallelism["final-ranker"]
     (4, 1)
@@ -79,7 +80,7 @@ def storm(application: str, parallelism: int | Mapping[str, int] = 1) -> Continu
         pipeline=costed.pipeline,
         row_cost_s=costed.row_cost_s,
         parallelism={name: min(n, costed.max_parallelism.get(name, n)) for name, n in wanted.items()},
-        max_pending_rows=5_000.0,  # no row fails: those not read yet wait in the message queue before the source
+        max_pending_rows=5_000.0,  # no row fails: unread rows wait in the message queue before the source
         pause_s=REBALANCE_S,
         noise=SERVICE_NOISE,
     )

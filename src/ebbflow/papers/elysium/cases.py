@@ -1,13 +1,13 @@
-"""The rows of Figure 9 as scenarios: application, load, what is there at the start, who decides.
+"""The rows of Figure 9 as scenarios: application, load, initial layout and strategy.
 
-The seed shows its loads as curves without numbers on the axis that matters here. Ours keep their shapes and what the
-text tells of times and rates: the step comes at 180 s and goes at minute 6 (§5.2, Figure 10a–c), 200 req/s of T1 run
-beside a stair of T2 (Figure 12), Twitter is played at 60:1. Peaks need all four nodes, troughs one or two.
+The paper plots its loads without a scale for the rate. Ours have the same shapes and follow the times and rates in the
+text: the step starts at 180 s and ends at minute 6 (§5.2, Figure 10a–c), 200 req/s of T1 run beside a stair of T2
+(Figure 12), and Twitter is replayed at 60:1. Peaks need all four nodes, troughs one or two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,11 +41,11 @@ from ebbflow.workloads.parameters import quote
 
 TWITTER_SPEED = 60.0
 TWITTER_DAY = (4 * 86_400.0, 4 * 86_400.0 + 23.5 * 3600.0)
-"""The fifth day of the trace, until half an hour before midnight: the rest of each day is an artefact of zeros."""
+"""The fifth day of the trace. The last half hour of every day is left out: its zeros are an artefact."""
 TWITTER_PEAK_PER_S = 700.0
-"""The busiest minute, as played."""
+"""The rate of the busiest replayed minute."""
 STAND_IN = f"day(base=300, peak={TWITTER_PEAK_PER_S:g}, period=24m)"
-"""Where no trace is told: a day of a web service in the same time. Not Twitter, and the results say so."""
+"""Used if no trace is given: a day of a web service, equally long. The results say that it is not Twitter."""
 
 SHAPES: dict[tuple[str, str], tuple[str, float]] = {
     (T1, "stair"): ("stair(base=100, peak=850, steps=4, hold=200s)", 1800.0),
@@ -55,7 +55,7 @@ SHAPES: dict[tuple[str, str], tuple[str, float]] = {
     (T2, "square"): ("square(base=150, peak=800, period=10m)", 1800.0),
     (T2, "sine"): ("sine(base=300, peak=850, period=15m)", 1800.0),
 }
-"""Load of one application, and how long a run is."""
+"""The load of an application, and the length of a run in seconds."""
 
 TOGETHER: dict[str, tuple[str, str, float]] = {
     "step+stair": (
@@ -65,25 +65,25 @@ TOGETHER: dict[str, tuple[str, str, float]] = {
     ),
     "sine+sine": ("sine(base=50, peak=250, period=15m)", "sine(base=150, peak=550, period=15m)", 1800.0),
 }
-"""Loads of T1 and T2 on the same nodes."""
+"""The loads of T1 and T2 on the same nodes, and the length of a run in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A row: which, on which loads, from where."""
+    """A row of Figure 9, ready to run."""
 
     key: Key
     loads: tuple[tuple[str, Load], ...]
-    """Each application that runs, with its load."""
+    """Each application with its load."""
     seconds: float
     initial_nodes: int = 1
     initial_parallelism: int = 1
     published: Published | None = None
     traced: bool = field(default=True, compare=False)
-    """False where the Twitter trace was not at hand."""
+    """False if the stand-in replaces the Twitter trace."""
 
     def scenario(self, seed: int = 1) -> Scenario:
-        """What is run, whoever decides; each seed draws arrivals and service times anew."""
+        """The simulation of the row; the random seed determines arrivals and service times."""
         engines = [storm(application, self.initial_parallelism) for application, _ in self.loads]
         loads = [
             Noise(load=load, amount=ARRIVAL_NOISE, seed=10 * seed + number)
@@ -109,7 +109,7 @@ KEYS: tuple[Key, ...] = (
     *(key for key in FIGURE_9 if key.application != BOTH),
     *(Key(BOTH, load, strategy) for load in TOGETHER for strategy in (JOINT, SYMBIOTIC)),
 )
-"""The rows of Figure 9, and joint scaling of both applications, which it leaves out."""
+"""The rows of Figure 9, and joint scaling of both applications, which the figure does not have."""
 
 
 def cases(
@@ -119,7 +119,7 @@ def cases(
     loads: Sequence[str] = (),
     strategies: Sequence[str] = (),
 ) -> list[Case]:
-    """All rows, or those of the applications, loads and strategies named. ``trace``: a file of tweets a second.
+    """All rows, or those of the given applications, loads and strategies. ``trace`` is a file of tweets per second.
 
     >>> [str(case.key) for case in cases(applications=["T1"], loads=["step"])]
     ['T1 step joint', 'T1 step symbiotic']
@@ -140,34 +140,33 @@ def cases(
         and (not strategies or key.strategy in strategies)
     ]
     if not chosen:
-        raise InputError(
-            f"Figure 9 has no row of {' and '.join(_told(applications, loads, strategies))}; leave one of them out"
-        )
+        given = [" or ".join(names) for names in (applications, loads, strategies) if names]
+        raise InputError(f"Figure 9 has no row of {' and '.join(given)}; leave one of them out")
     if unused := _unused(chosen, applications, loads, strategies):
-        raise InputError(f"Figure 9 has no row of {unused} with the others named; leave {unused} out")
-    played = any(key.load == TWITTER for key in chosen)
-    if trace is not None and not played:
+        raise InputError(f"Figure 9 has no row of {unused} together with the other names; leave {unused} out")
+    replayed = any(key.load == TWITTER for key in chosen)
+    if trace is not None and not replayed:
         raise InputError(
-            f"the trace {trace} is for the load twitter, and no row chosen has that; leave --trace out, or choose it"
+            f"the trace {trace} is for the load twitter, which no selected row has; leave --trace out, or select it"
         )
-    twitter = twitter_load(trace) if played else None
+    twitter = twitter_load(trace) if replayed else None
     return [_case(key, twitter, traced=trace is not None) for key in chosen]
 
 
-def on_spark(
+def spark_cases(
     chosen: Sequence[Case],
     *,
     applications: Sequence[str] = (),
     loads: Sequence[str] = (),
     strategies: Sequence[str] = (),
 ) -> list[Case]:
-    """Those of the cases that are run on Spark as well: joint and symbiotic on three loads of T1. Each of the names
-    told must be of one of them.
+    """The cases that also run on Spark: joint and symbiotic on three loads of T1. Raises ``InputError`` for a name
+    that selects none of them.
 
-    >>> on_spark(cases(loads=["stair", "sine"]), loads=["stair", "sine"])
+    >>> spark_cases(cases(loads=["stair", "sine"]), loads=["stair", "sine"])
     Traceback (most recent call last):
     ...
-    ebbflow.errors.InputError: on Spark there are T1 on stair, square and twitter, joint and symbiotic; leave sine out
+    ebbflow.errors.InputError: Spark runs T1 on stair, square and twitter, joint and symbiotic; leave sine out
     """
     found = [
         case
@@ -176,29 +175,25 @@ def on_spark(
         and case.key.load in ("stair", "square", TWITTER)
         and case.key.strategy in (JOINT, SYMBIOTIC)
     ]
-    there = "on Spark there are T1 on stair, square and twitter, joint and symbiotic"
+    available = "Spark runs T1 on stair, square and twitter, joint and symbiotic"
     if not found:
-        raise InputError(f"{there}; name one of them")
+        raise InputError(f"{available}; select one of them")
     if unused := _unused([case.key for case in found], applications, loads, strategies):
-        raise InputError(f"{there}; leave {unused} out")
+        raise InputError(f"{available}; leave {unused} out")
     return found
 
 
 def _unused(
     keys: Sequence[Key], applications: Sequence[str], loads: Sequence[str], strategies: Sequence[str]
 ) -> str:
-    """The first of the names that is of none of the rows; empty where each is of one."""
+    """The first name that selects none of the rows; empty if there is none."""
     named = [*applications, *loads, *strategies]
     used = {part for key in keys for part in (key.application, key.load, key.strategy)}
     return next((name for name in named if name not in used), "")
 
 
-def _told(*named: Sequence[str]) -> Iterator[str]:
-    return (" or ".join(names) for names in named if names)
-
-
 def _case(key: Key, twitter: Load | None, *, traced: bool) -> Case:
-    nodes, parallelism = _start(key.setting)
+    nodes, parallelism = _initial_layout(key.setting)
     if key.application == BOTH:
         first, second, seconds = TOGETHER[key.load]
         loads: tuple[tuple[str, Load], ...] = ((T1, parse_load(first)), (T2, parse_load(second)))
@@ -220,11 +215,11 @@ def _case(key: Key, twitter: Load | None, *, traced: bool) -> Case:
     )
 
 
-def _start(setting: str) -> tuple[int, int]:
-    """Nodes and parallelism at the start: as the setting holds them, else one.
+def _initial_layout(setting: str) -> tuple[int, int]:
+    """Initial nodes and parallelism: those of the setting, else one.
 
-    >>> _start("4 nodes, parallelism 4"), _start("2 nodes"), _start("parallelism 2"), _start("")
-    ((4, 4), (2, 1), (1, 2), (1, 1))
+    >>> [_initial_layout(setting) for setting in ("4 nodes, parallelism 4", "2 nodes", "parallelism 2", "")]
+    [(4, 4), (2, 1), (1, 2), (1, 1)]
     """
     nodes = parallelism = 1
     for part in filter(None, setting.split(", ")):
@@ -237,7 +232,7 @@ def _start(setting: str) -> tuple[int, int]:
 
 
 def twitter_load(trace: str | None, day: tuple[float, float] = TWITTER_DAY) -> Load:
-    """A day of the trace at 60:1, its busiest played minute at the peak; the stand-in where there is no trace."""
+    """A day of the trace at 60:1, scaled so that the busiest minute is the peak; without a trace, the stand-in."""
     if trace is None:
         return parse_load(STAND_IN)
     start_s, end_s = day
@@ -246,5 +241,5 @@ def twitter_load(trace: str | None, day: tuple[float, float] = TWITTER_DAY) -> L
     minutes = load.rows_between(np.arange(0.0, load.span_s, 60.0)) / 60.0
     busiest = float(np.max(minutes, initial=0.0))
     if not busiest > 0:
-        raise InputError(f"{trace} has no events from {start_s:g} to {end_s:g} s; name a trace of five days")
+        raise InputError(f"{trace} has no events from {start_s:g} to {end_s:g} s; give a trace of five days")
     return (TWITTER_PEAK_PER_S / busiest) * load

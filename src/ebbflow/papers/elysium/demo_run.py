@@ -1,6 +1,6 @@
-"""One real run: the top-words application on a real cluster of this machine, under a strategy.
+"""A live run: the top-words pipeline on a real Spark cluster on this machine, under a strategy.
 
-The demo is one such run; the side-by-side comparison is three of them, alike in all but who scales.
+``ebbflow demo`` is one such run. ``benchmarks side_by_side`` compares three that differ only in the strategy.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration
-from ebbflow.papers.elysium.pipelines.rankings import Rankings
-from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.papers.elysium.pipelines.top_words import Rankings, TopWords
 from ebbflow.runs.oracle import cheapest_schedule
 from ebbflow.runs.score import Scores
 from ebbflow.runs.stored_run import (
@@ -52,20 +51,17 @@ from ebbflow.workloads.expression import parse_load
 log = logging.getLogger(__name__)
 
 SPARK_DRA = "spark-dra"
-"""Not a strategy of ours: Spark's own dynamic allocation scales, Ebbflow is a dry run."""
-
+"""Spark's own dynamic allocation scales; Ebbflow is attached as a dry run."""
 
 LIMITS = Limits(min_nodes=1, max_nodes=6)
 NAME = "top-words"
-
-
 LEAVING_S = 36.0
-"""What the last executors may take to leave, one after the other, once the evening is over."""
+"""Time for the last executors to leave, one after the other, after the load has fallen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveScenario:
-    """What is run. The load rises and falls like a day, in ``seconds``; the last part is the next night."""
+    """The load and limits of a run. The load rises and falls like a day within ``seconds``, and ends with a night."""
 
     seconds: float = 180.0
     limits: Limits = LIMITS
@@ -79,14 +75,14 @@ class LiveScenario:
 
     @property
     def load(self) -> str:
-        """A day and five hours of the night after it, so that the run ends as quietly as it began; of a short run
-        six, because executors take as long to leave however short the day is. The next morning must not begin."""
+        """A day and five hours of the night after it, so that the run ends as quietly as it began. A short run has six
+        hours, because executors need the same time to leave. The next morning must not begin."""
         period_s = min(self.seconds * 24 / 29, max(self.seconds - LEAVING_S, self.seconds * 24 / 30))
         return f"day(base={self.base_per_s:g}, peak={self.peak_per_s:g}, period={period_s:.3f}s)"
 
     @property
     def application(self) -> TopWords:
-        """The application with the settings of this scenario."""
+        """The pipeline with the settings of this scenario."""
         return TopWords(
             load=self.load,
             seed=self.seed,
@@ -116,7 +112,7 @@ class LiveResult:
         return self.stored.scores()
 
     def to_json(self) -> dict[str, Any]:
-        """Scores by their names, and what happened when."""
+        """Scores by name, and the history of executors and decisions."""
         return {
             "strategy": self.run.strategy,
             "slo": str(self.run.slo),
@@ -139,13 +135,13 @@ def run_live(
 ) -> LiveResult:
     """Run the scenario under a strategy. ``on_start`` gets the time at which the load starts.
 
-    With a ``config`` that decides, and ``strategy`` is its name for the record.
+    If ``config`` is given, it selects the strategy, and ``strategy`` is only the name in the record.
     """
     time = clock or SystemClock()
     rankings = scenario.application.rankings()
     ended = stop or threading.Event()
 
-    say("starting a Spark cluster on this machine (a master, a worker)")
+    say("starting a Spark cluster on this machine (a master and a worker)")
     with (
         scratch_folder("run") as folder,
         LocalCluster(cores=scenario.limits.max_nodes) as cluster,
@@ -176,7 +172,7 @@ def run_live(
             finally:
                 attached.stop()
             stop_between_batches(query)
-            check(lambda: query_failure(query))  # of its last batch
+            check(lambda: query_failure(query))  # in its last batch
             progress = list(query.recentProgress)
             lost, repeated = rankings.audit(_end_row(progress[-1]) if progress else 0)
         arrived = arrivals(parse_load(scenario.load), started_s, max(started_s, ended_s))
@@ -202,13 +198,15 @@ def run_live(
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Make the class archive with which executors start faster, once for this Spark and this Java."""
+    """Create the class archive that makes executors start faster, once per version of Spark and Java."""
     scenario = LiveScenario(
         limits=Limits(min_nodes=1, max_nodes=1), trigger_s=1.0, lookup_wait_s=0.0, tasks=2
     )
 
     def run_executor(java_option: str, written: Callable[[], bool]) -> None:
-        say("preparing once for this machine: recording what executors load, so that they start faster")
+        say(
+            "preparing this machine once: recording the classes that executors load, so that they start faster"
+        )
         clock = SystemClock()
         with scratch_folder("run") as folder, LocalCluster(cores=1) as cluster:
             settings = _settings(scenario, "static", cluster.master_url)
@@ -250,8 +248,8 @@ def _end_row(progress: Any) -> int:
 
 
 def _processed(progress: list[Any], started_s: float, trigger_s: float) -> Curve:
-    """Rows processed by the end of each batch. If the clock was set back between two batches, the second one is taken
-    to have started at the next trigger, and later ones are shifted with it."""
+    """Rows processed by the end of each batch. If the clock was set back between two batches, the second is assumed to
+    have started at the next trigger, and later batches are shifted with it."""
     points, set_back_s, earliest_s = [(started_s, 0.0)], 0.0, started_s
     for each in progress:
         took_s = each["durationMs"]["triggerExecution"] / 1000
@@ -265,7 +263,7 @@ def _processed(progress: list[Any], started_s: float, trigger_s: float) -> Curve
 
 
 def _oracle_node_seconds(scenario: LiveScenario, arrived: Curve, started_s: float, ended_s: float) -> float:
-    """Cheapest schedule with hindsight, if every slot only ever waited for lookups."""
+    """Node-seconds of the cheapest schedule with hindsight, if slots only waited for lookups."""
     sizes = np.arange(scenario.limits.max_nodes + 1, dtype=np.float64)
     best = cheapest_schedule(
         arrived,

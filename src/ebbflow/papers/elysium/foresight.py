@@ -1,13 +1,13 @@
-"""What a proactive run sized for, against what came: how many of its nodes stood ready, and for what.
+"""How well a proactive run forecast its load, in nodes.
 
-At each assessment the strategy sizes for the highest load that is forecast for the next five minutes. In nodes of
-Algorithm 1, with the seed's thresholds and what rows cost in truth:
+At each assessment the strategy sizes for the highest load forecast for the next five minutes. Counted in nodes of
+Algorithm 1, with the thresholds of the paper and the true cost of rows:
 
-    nodes(forecast) − nodes(came) = [nodes(forecast) − nodes(highest)] + [nodes(highest) − nodes(came)]
+    nodes(forecast) − nodes(arrived) = [nodes(forecast) − nodes(highest)] + [nodes(highest) − nodes(arrived)]
 
-*came* is the load until the next assessment, *highest* that of the busiest of the next five minutes, both as they
-arrived. The first difference is the forecast's error; the second is what looking ahead costs by itself, were the
-forecast always right: nodes that are there before their load is.
+*arrived* is the load that arrived until the next assessment, *highest* the load of the busiest of the next five minutes
+as it arrived. The first difference is the error of the forecast. The second is the cost of looking ahead with a perfect
+forecast: nodes that are ready before their load arrives.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _COSTED = {costed.pipeline.name: costed for costed in COSTED.values()}
 
 
 def nodes_for(rates_per_s: Mapping[str, float], thresholds: Thresholds | None = None) -> int:
-    """Nodes that Algorithm 1 takes for these loads, by the name of the pipeline, knowing what rows cost; all that there
-    are where no size is enough.
+    """Nodes that Algorithm 1 takes for these loads (by pipeline) if it knows the true cost of rows; the maximum if no
+    number of nodes is enough.
 
     >>> [nodes_for({"top-words": rate}) for rate in (100.0, 300.0, 580.0, 850.0, 2000.0)]
     [1, 2, 3, 4, 4]
@@ -61,60 +61,60 @@ def nodes_for(rates_per_s: Mapping[str, float], thresholds: Thresholds | None = 
 
 @dataclass(frozen=True, kw_only=True)
 class Foresight:
-    """Of the assessments of one run, or means over several."""
+    """Figures of the assessments of one run, or means over several runs."""
 
     assessments: float
     forecast_per_s: float
-    """Rows per second that were sized for, in the mean."""
+    """Mean rate in rows per second that was sized for."""
     came_per_s: float
-    """Rows per second until the next assessment, in the mean."""
+    """Mean rate in rows per second that arrived until the next assessment."""
     nodes_forecast: float
     nodes_highest: float
     nodes_came: float
-    """Means of the nodes for each of the three loads of the module's formula."""
+    """Mean nodes for each of the three loads of the formula."""
     early: float
-    """Assessments at which the highest of the next five minutes needed more nodes than what came at once."""
+    """Assessments at which the highest of the next five minutes needed more nodes than the load that arrived."""
     too_high: float
-    """Assessments at which the forecast asked for more nodes than even that needed."""
+    """Assessments at which the forecast needed more nodes than the highest."""
     too_low: float
-    """Assessments at which it asked for fewer."""
+    """Assessments at which the forecast needed fewer nodes than the highest."""
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Foresight | None:
-        """Of the pipelines of one run; None where nothing was assessed."""
+        """From the pipelines of one run; None if there was no assessment."""
         names = [run.pipeline for run in runs]
         first = runs[0]
-        assessed = [
+        assessments = [
             (entry.time_s, {name: float(entry.decision.inputs[f"{name} rate_per_s"]) for name in names})
             for entry in first.decisions
             if all(f"{name} rate_per_s" in entry.decision.inputs for name in names)
             and entry.time_s < first.ended_s
         ]
-        if not assessed:
+        if not assessments:
             return None
-        found = []
-        times_s = [time_s for time_s, _ in assessed]
+        rows = []
+        times_s = [time_s for time_s, _ in assessments]
         for (time_s, forecast), (_, next_s) in zip(
-            assessed, pairwise([*times_s, first.ended_s]), strict=True
+            assessments, pairwise([*times_s, first.ended_s]), strict=True
         ):
-            came = {run.pipeline: _minutes_per_s(run, time_s, next_s, next_s - time_s)[0] for run in runs}
+            arrived = {run.pipeline: _rates_per_s(run, time_s, next_s, next_s - time_s)[0] for run in runs}
             until_s = min(first.ended_s, time_s + HORIZON_MINUTES * MINUTE_S)
-            ahead = {run.pipeline: _minutes_per_s(run, time_s, until_s, MINUTE_S) for run in runs}
-            highest = {name: max([came[name], *ahead[name]]) for name in names}
-            found.append(
-                (sum(forecast.values()), sum(came.values()), *map(nodes_for, (forecast, highest, came)))
+            ahead = {run.pipeline: _rates_per_s(run, time_s, until_s, MINUTE_S) for run in runs}
+            highest = {name: max([arrived[name], *ahead[name]]) for name in names}
+            rows.append(
+                (sum(forecast.values()), sum(arrived.values()), *map(nodes_for, (forecast, highest, arrived)))
             )
-        forecasts, cames, asked, needed, at_once = zip(*found, strict=True)
+        forecast_rates, arrived_rates, for_forecast, for_highest, for_arrived = zip(*rows, strict=True)
         return cls(
-            assessments=float(len(found)),
-            forecast_per_s=statistics.fmean(forecasts),
-            came_per_s=statistics.fmean(cames),
-            nodes_forecast=statistics.fmean(asked),
-            nodes_highest=statistics.fmean(needed),
-            nodes_came=statistics.fmean(at_once),
-            early=float(sum(high > low for high, low in zip(needed, at_once, strict=True))),
-            too_high=float(sum(ours > high for ours, high in zip(asked, needed, strict=True))),
-            too_low=float(sum(ours < high for ours, high in zip(asked, needed, strict=True))),
+            assessments=float(len(rows)),
+            forecast_per_s=statistics.fmean(forecast_rates),
+            came_per_s=statistics.fmean(arrived_rates),
+            nodes_forecast=statistics.fmean(for_forecast),
+            nodes_highest=statistics.fmean(for_highest),
+            nodes_came=statistics.fmean(for_arrived),
+            early=float(sum(high > low for high, low in zip(for_highest, for_arrived, strict=True))),
+            too_high=float(sum(ours > high for ours, high in zip(for_forecast, for_highest, strict=True))),
+            too_low=float(sum(ours < high for ours, high in zip(for_forecast, for_highest, strict=True))),
         )
 
     @classmethod
@@ -130,21 +130,21 @@ class Foresight:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
-        off = f"{self.nodes_forecast - self.nodes_highest:+.2f}".replace("-", "\N{MINUS SIGN}")
+        error = f"{self.nodes_forecast - self.nodes_highest:+.2f}".replace("-", "\N{MINUS SIGN}")
         return (
-            f"It sized for {self.forecast_per_s:.0f} rows/s in the mean where {self.came_per_s:.0f} came until the "
-            f"next assessment, {self.nodes_forecast:.2f} nodes in place of {self.nodes_came:.2f}: "
-            f"{self.nodes_highest - self.nodes_came:+.2f} for load that came later within {HORIZON_MINUTES} minutes "
-            f"({self.early:.0f} of {self.assessments:.0f} assessments), {off} by forecasts that were off "
+            f"It sized for {self.forecast_per_s:.0f} rows/s on average while {self.came_per_s:.0f} arrived until the "
+            f"next assessment, {self.nodes_forecast:.2f} nodes instead of {self.nodes_came:.2f}: "
+            f"{self.nodes_highest - self.nodes_came:+.2f} for load that arrived later within {HORIZON_MINUTES} minutes "
+            f"({self.early:.0f} of {self.assessments:.0f} assessments), {error} from forecast errors "
             f"(too many nodes at {self.too_high:.0f}, too few at {self.too_low:.0f})."
         )
 
 
-def _minutes_per_s(run: Run, start_s: float, end_s: float, every_s: float) -> list[float]:
-    """Rates of the whole pieces between two times."""
+def _rates_per_s(run: Run, start_s: float, end_s: float, every_s: float) -> list[float]:
+    """Arrival rates of the intervals of ``every_s`` between two times."""
     edges_s = np.arange(start_s, end_s + 1e-9, every_s)
     return [float(rows) / every_s for rows in np.diff(run.arrived.interpolated(edges_s))]

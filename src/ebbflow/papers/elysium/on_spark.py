@@ -1,9 +1,9 @@
-"""A selection of Figure 9 on a real Spark cluster of this machine: T1 on the stair, the square and Twitter.
+"""Part of Figure 9 on a real Spark cluster on this machine: T1 on the stair, the square and Twitter.
 
-Four executors of one core stand for the four nodes. The application is ``pipelines.top_words``, with the operator
-``enrich`` behind its reader, which waits 8 ms for each tweet as a call to another service would: what waits scales
-truly on a machine of two cores, and what computes does not. One executor takes about 110 rows/s. Loads are those of the
-simulator, lower and shorter; assessments come every half minute instead of every minute, so that there are as many.
+Four executors of one core stand for the four nodes. The application is ``pipelines.top_words`` with the operator
+``enrich``, which waits 8 ms for each tweet like a call to another service: waiting scales even on a machine of two
+cores, computing does not. One executor handles about 110 rows/s. The loads are those of the simulator, lower and
+shorter. Assessments take place every half minute instead of every minute, so that there are as many.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from ebbflow.options import Configuration
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, SPARK, T1
-from ebbflow.papers.elysium.result import Curves, Measured, Result, curves_of
-from ebbflow.papers.elysium.run import Watched
+from ebbflow.papers.elysium.run import ParallelismRecorder, Result, RowMetrics, RunCurves
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import check, watch
 from ebbflow.strategies.joint import Joint
@@ -51,20 +50,20 @@ WAIT_S = 0.008
 TRIGGER_S = 5.0
 ASSESSED_EVERY_S = 30.0
 WARM_UP_S = 25.0
-"""The load begins so long after the query: its first batches start Python and load classes."""
+"""The load starts this long after the query, whose first batches start Python and load classes."""
 ENRICH = "enrich"
 SHAPES: dict[str, tuple[str, float]] = {
     "stair": (f"stair(base=40, peak={PEAK_PER_S:g}, steps=2, hold=75s)", 375.0),
     "square": (f"square(base=60, peak={PEAK_PER_S:g}, period=3m)", 360.0),
 }
 TWITTER_HOURS = (9.0, 15.0)
-"""Of the day: six minutes at 60:1."""
+"""Hours of the day that are replayed: six minutes at 60:1."""
 STAND_IN = (f"day(base=100, peak={PEAK_PER_S:g}, period=6m)", 360.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkCase:
-    """What one process runs; all of it can be written."""
+    """The command-line arguments of one run."""
 
     load: str
     seconds: float
@@ -72,7 +71,7 @@ class SparkCase:
 
 
 def spark_case(case: Case) -> SparkCase:
-    """The case with its load as it is played on Spark."""
+    """The case with its load as run on Spark."""
     key = case.key
     if key.load in SHAPES:
         text, seconds = SHAPES[key.load]
@@ -82,7 +81,7 @@ def spark_case(case: Case) -> SparkCase:
 
 
 def _twitter(load: Load) -> tuple[str, float]:
-    """The same day as in the simulator, a few hours of it, its busiest minute at the peak."""
+    """A few hours of the day that the simulator replays, scaled so that the busiest minute is the peak."""
     inner: Any = getattr(load, "load", None)
     if not isinstance(inner, Trace):
         return STAND_IN
@@ -94,26 +93,28 @@ def _twitter(load: Load) -> tuple[str, float]:
 
 
 def run_selection(cases: Sequence[Case], *, say: Callable[[str], None]) -> list[Result]:
-    """Each of them in a process of its own: a JVM remembers the settings of the run before."""
+    """Run each case in a process of its own, because a JVM keeps the settings of earlier runs."""
     results = []
     for case in cases:
-        told = spark_case(case)
-        say(f"{case.key} on Spark: {told.seconds:.0f} s and what a cluster takes to start")
+        run = spark_case(case)
+        say(f"{case.key} on Spark: {run.seconds:.0f} s after the cluster has started")
         done = subprocess.run(
-            [sys.executable, "-m", __name__, told.load, str(told.seconds), told.strategy],
+            [sys.executable, "-m", __name__, run.load, str(run.seconds), run.strategy],
             stdout=subprocess.PIPE,
             check=False,
         )
         if done.returncode != 0:
-            raise TargetError(f"{case.key} failed on Spark (code {done.returncode}); its words are above")
+            raise TargetError(
+                f"{case.key} failed on Spark (exit code {done.returncode}); its output is above"
+            )
         answer = json.loads(done.stdout.splitlines()[-1])
         results.append(
             Result(
-                case=replace(case, seconds=told.seconds),
+                case=replace(case, seconds=run.seconds),
                 target=SPARK,
-                measured=Measured(**answer["measured"]),
+                metrics=RowMetrics(**answer["metrics"]),
                 runs=1,
-                curves=Curves.from_json(answer["curves"]),
+                curves=RunCurves.from_json(answer["curves"]),
             )
         )
     return results
@@ -127,11 +128,11 @@ def _strategy(name: str) -> Strategy:
     )
 
 
-def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured, Curves]:
-    """One run in real time, from one executor and as many instances as there can be slots: what is compared is how
-    nodes follow the load, and joint scaling adds a node for every instance."""
+def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetrics, RunCurves]:
+    """One run in real time, starting with one executor and as many instances as the maximum of slots: the comparison is
+    about how nodes follow the load, and joint scaling adds a node for every instance."""
     time, never = clock or SystemClock(), threading.Event()
-    watched = Watched()
+    recorder = ParallelismRecorder()
 
     with (
         scratch_folder("elysium") as folder,
@@ -147,7 +148,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
         }
         with local_session(cluster.master_url, settings, name="elysium") as spark:
             started_s = time.now_s() + WARM_UP_S
-            watched.started_s = started_s
+            recorder.started_s = started_s
             application = TopWords(
                 load=case.load, source_partitions=1, start_ms=round(started_s * 1000), lookup_wait_s=WAIT_S,
                 trigger_s=TRIGGER_S,
@@ -165,7 +166,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
                 strategy=_strategy(case.strategy),
                 queries=[query],
                 store=path,
-                on_cycle=watched.take,
+                on_cycle=recorder.record,
                 master_web_url=cluster.web_url,
             )
             try:
@@ -187,15 +188,14 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[Measured,
                 }
             )
         run = read_run(path).run
-    return Measured.of([run]), curves_of({T1: run}, watched.until(case.seconds))
+    return RowMetrics.of([run]), RunCurves.of({T1: run}, recorder.until(case.seconds))
 
 
 def main() -> None:
-    """Run the load, seconds and strategy named, and print what came of it as one line of JSON."""
+    """Run the load, seconds and strategy of the command line and print the result as one line of JSON."""
     load, seconds, strategy = sys.argv[1:]
-    measured, curves = run_on_spark(SparkCase(load=load, seconds=float(seconds), strategy=strategy))
-    told = {"measured": vars(measured), "curves": curves.to_json()}
-    sys.stdout.write(json.dumps(told) + "\n")
+    metrics, curves = run_on_spark(SparkCase(load=load, seconds=float(seconds), strategy=strategy))
+    sys.stdout.write(json.dumps({"metrics": vars(metrics), "curves": curves.to_json()}) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.papers.elysium.calibration import STOP_WORDS
-from ebbflow.papers.elysium.overheads import Overhead
+from ebbflow.papers.elysium.comparison import Comparison, tally
 from ebbflow.papers.elysium.published import BOTH, SIMULATOR, SPARK
-from ebbflow.papers.elysium.result import STANDS_IN, Curves, Measured, Result
-from ebbflow.papers.elysium.studies import Studies
-from ebbflow.papers.elysium.thresholds import TRIAL, ThresholdStudy
-from ebbflow.papers.elysium.verdict import Verdict, counts
+from ebbflow.papers.elysium.q_learning import TRIAL, ThresholdStudy
+from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
+from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import counted, number, share
@@ -139,7 +138,7 @@ _COLUMNS = (
     ("unsmoothed", "the same second by second, without a window"),
     ("paper: saved", "share of the nodes of an over-provisioned cluster, as the paper published it"),
     ("ours", "1 − node-seconds ÷ (4 × duration)"),
-    ("latency", "mean over the rows of the time from arrival to the end"),
+    ("latency", "mean time of a row from arrival to completion"),
     ("changes", "reconfigurations in a run"),
 )
 
@@ -188,9 +187,9 @@ HEAVIEST = (STOP_WORDS, "features")
 
 
 def elysium_report(
-    results: Sequence[Result], judged: Sequence[Verdict], studies: Studies | None
+    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
 ) -> ElysiumPage:
-    """The page of results, verdicts and studies."""
+    """The page of results, comparisons and studies."""
     runs, targets = max((r.runs for r in results), default=0), {r.target for r in results}
     pictures = [*_aggregates(results), *_pictures(results)]
     if studies is not None:
@@ -199,15 +198,15 @@ def elysium_report(
         rows=[_row(result) for result in results],
         findings=[
             Finding(
-                what=v.what,
-                saves_more=v.saves_more,
-                degrades_no_more=v.degrades_no_more,
-                explanation=v.explanation,
+                what=each.what,
+                saves_more=each.saves_more,
+                degrades_no_more=each.degrades_no_more,
+                explanation=each.explanation,
             )
-            for v in judged
+            for each in comparisons
         ],
         pictures=pictures,
-        headlines=[Headline(text=str(count), ok=count.ok == count.loads) for count in counts(judged)],
+        headlines=[Headline(text=str(each), ok=each.ok == each.loads) for each in tally(comparisons)],
         trial="" if studies is None else _trial(studies.thresholds),
         thresholds=[] if studies is None else [_learned(each) for each in studies.thresholds],
         facts=[
@@ -217,7 +216,7 @@ def elysium_report(
         ],
         data={
             "rows": [result.to_json() for result in results],
-            "verdicts": [verdict.to_json() for verdict in judged],
+            "verdicts": [each.to_json() for each in comparisons],
             "studies": None if studies is None else studies.to_json(),
             "curves": {
                 f"{result.case.key} on {result.target}": result.curves.to_json()
@@ -229,22 +228,22 @@ def elysium_report(
 
 
 def _row(result: Result) -> Row:
-    key, published, measured = result.case.key, result.case.published, result.measured
+    key, published, metrics = result.case.key, result.case.published, result.metrics
     notes = ["" if published is None else published.note]
     if not result.case.traced:
         notes.append(STANDS_IN)
     return Row(
         application=key.application,
         load=key.load,
-        strategy=key.strategy + (f" ({key.setting})" if key.setting else ""),
+        strategy=_strategy_name(result),
         target=result.target,
         published_degradation=None if published is None else published.throughput_degradation,
         published_saved=None if published is None else published.nodes_saved,
-        degradation=measured.throughput_degradation,
-        degradation_unsmoothed=measured.throughput_degradation_unsmoothed,
-        saved=measured.nodes_saved,
-        latency_s=measured.latency_mean_s,
-        reconfigurations=measured.reconfigurations,
+        degradation=metrics.throughput_degradation,
+        degradation_unsmoothed=metrics.throughput_degradation_unsmoothed,
+        saved=metrics.nodes_saved,
+        latency_s=metrics.latency_mean_s,
+        reconfigurations=metrics.reconfigurations,
         figure="" if published is None else published.figure,
         note="; ".join(filter(None, notes)),
     )
@@ -254,8 +253,8 @@ def _learned(study: ThresholdStudy) -> LearnedRow:
     return LearnedRow(
         name=f"{study.name}_thr",
         published=study.published,
-        learned=study.at_rest.value,
-        reward=study.at_rest.reward,
+        learned=study.converged.value,
+        reward=study.converged.reward,
         best=study.learned.best,
         inside=study.learned.inside,
         explanation=f"{study.found} {study.why}",
@@ -279,13 +278,13 @@ def _aggregates(results: Sequence[Result]) -> Iterator[Picture]:
     if len(names) < 2:
         return
 
-    def bars(value: Callable[[Measured], float | None]) -> list[PanelLine]:
+    def bars(value: Callable[[RowMetrics], float | None]) -> list[PanelLine]:
         return [
             PanelLine(
                 name=name,
                 bars=True,
                 points=[
-                    (f"{row.case.key.application} {row.case.key.load}", round(value(row.measured) or 0.0, 4))
+                    (f"{row.case.key.application} {row.case.key.load}", round(value(row.metrics) or 0.0, 4))
                     for row in rows
                     if row.case.key.strategy == name
                 ],
@@ -312,29 +311,29 @@ def _pictures(results: Sequence[Result]) -> Iterator[Picture]:
             key = result.case.key
             groups.setdefault((key.application, key.load, result.target), []).append(result)
     for (application, load, target), rows in groups.items():
-        curves = {_called(row): row.curves for row in rows if row.curves is not None}
-        held = {name: each for name, each in curves.items() if "(" in name}
+        curves = {_strategy_name(row): row.curves for row in rows if row.curves is not None}
+        fixed = {name: each for name, each in curves.items() if "(" in name}
         free = {name: each for name, each in curves.items() if "(" not in name}
         figures = list(dict.fromkeys(row.case.published.figure for row in rows if row.case.published))
         like = ", ".join(figure for figure in figures if figure)
         where = "" if target == SIMULATOR else f", {target}"
-        for shown, what in ((free, ""), (held, ": with a fixed setting")):
+        for shown, what in ((free, ""), (fixed, ": with a fixed setting")):
             if shown:
                 yield Picture(
                     title=f"{application} {load}{what}{where}"
                     + (f" (Figures {like})" if like and not what else ""),
-                    caption="The load is grey. Nodes are those held. Latency as in the table, the mean over the rows "
-                    "of the time from arrival to the end: here of those that were done in each 10\N{NO-BREAK SPACE}s.",
+                    caption="The load is grey. Nodes are those held. Latency is the mean time of a row from arrival to "
+                    "completion, as in the table; here for the rows completed in each 10\N{NO-BREAK SPACE}s.",
                     panels=_panels(application, shown),
                 )
 
 
-def _called(result: Result) -> str:
+def _strategy_name(result: Result) -> str:
     key = result.case.key
     return key.strategy + (f" ({key.setting})" if key.setting else "")
 
 
-def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
+def _panels(application: str, runs: Mapping[str, RunCurves]) -> list[Panel]:
     first = next(iter(runs.values()))
     panels = []
     for app, load in first.load.items():
@@ -377,7 +376,7 @@ def _panels(application: str, runs: Mapping[str, Curves]) -> list[Panel]:
     return panels
 
 
-def _heaviest(curves: Curves) -> list[str]:
+def _heaviest(curves: RunCurves) -> list[str]:
     return [name for name in curves.parallelism if name.rsplit("/", 1)[-1] in HEAVIEST]
 
 
@@ -451,7 +450,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
     ]
 
 
-def _most_often(overheads: Sequence[Overhead]) -> str:
+def _most_often(overheads: Sequence[ReconfigurationCost]) -> str:
     """The result of the shortest period, beside the published one."""
     shortest = min((o for o in overheads if o.period_s), key=lambda o: o.period_s or 0.0)
     published = "" if shortest.published is None else f"; the paper published {shortest.published:g}"

@@ -1,7 +1,7 @@
-"""The profiling phase on a real Spark cluster: one stair of loads, and, to check, a sine. A few minutes.
+"""The profiling phase on a real Spark cluster: a stair of loads, then a sine to check the profile. Takes a few minutes.
 
-At the top of the stair an operator gets an instance more and the application an executor more, so that what a
-restart, draining and a new executor take is measured too.
+At the top of the stair the operators get one more instance and the application one more executor, so that the times of
+a restart, of draining and of starting an executor are measured too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.folders import scratch_folder
+from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, UnknownNameError
 from ebbflow.options import Configuration
-from ebbflow.papers.elysium.pipelines import top_words
-from ebbflow.papers.elysium.pipelines.sentiment import pipeline as sentiment
+from ebbflow.papers.elysium.pipelines import sentiment, top_words
 from ebbflow.profiling.batch.profiles import STILL_WARMING
 from ebbflow.profiling.estimator import accuracy
 from ebbflow.profiling.fitting import ALL
@@ -41,28 +41,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-
-# The applications that can be profiled on Spark.
-
-
 TRIGGER_S = 2.0
-"""Two cycles of the loop: so the plan of every batch is met, and with it the rows of all operators."""
+"""Two cycles of the loop, so that the plan of every batch is observed, and with it the rows of all operators."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """An application that can be profiled: how to start it on a load, and what is changed at the top of the stair."""
+    """An application that can be profiled."""
 
     start: Callable[[SparkSession, Path, str, Mapping[str, int]], ManagedQuery]
-    """(session, checkpoint, load, parallelism) → its query."""
+    """(session, checkpoint, load, parallelism) → query."""
     operators: tuple[str, ...]
-    """A chain."""
+    """In the order of the chain."""
     parallelism: Mapping[str, int]
-    """Of the operators that have one of their own, at the start."""
+    """Initial parallelism of the operators that can be sized."""
     larger: Mapping[str, int]
-    """The same after the top of the stair."""
+    """Their parallelism after the top of the stair."""
     peak_per_s: float
-    """The highest step, where nobody says another: about a third of what two cores can do, with driver and source."""
+    """Default of the highest step: about a third of what two cores can process, with driver and source."""
 
 
 def _top_words(spark: SparkSession, folder: Path, load: str, sizes: Mapping[str, int]) -> ManagedQuery:
@@ -92,7 +88,7 @@ APPLICATIONS = {
 
 
 def application(name: str) -> Application:
-    """An application by its name."""
+    """Find an application by name."""
     try:
         return APPLICATIONS[name]
     except KeyError:
@@ -101,17 +97,17 @@ def application(name: str) -> Application:
 
 TARGET = "spark"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-"""The state store whose partitions can be changed in number."""
+"""A state store that can be repartitioned."""
 WARM_UP_S = 10.0
-"""What is read of a query before is not learned from."""
+"""Readings from the first seconds of a query are ignored."""
 WARM_BATCHES = 8
-"""How many batches are compared with as many before, in the warm-up: executors load classes, compile, start Python."""
+"""The warm-up compares this many batches with as many before. Executors load classes, compile and start Python."""
 LONGEST_WARM_UP_S = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkPhase:
-    """What is run, where."""
+    """The settings of a profiling phase."""
 
     pipeline: str
     executors: int = 2
@@ -119,13 +115,13 @@ class SparkPhase:
     steps: int = 8
     hold_s: float = 20.0
     check_s: float = 120.0
-    """How long the sine lasts that the profile is checked on; 0 for none."""
+    """Length of the sine that the profile is checked on; 0 for none."""
     master: str | None = None
-    """A master that is there; else a cluster is started on this machine."""
+    """An existing master; None starts a cluster on this machine."""
     agents: tuple[str, ...] = ()
 
     def run(self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None) -> Phase:
-        """Run the stair, learn, and check on a sine."""
+        """Run the stair, learn the profile, and check it on a sine."""
         chosen = application(self.pipeline)
         wall = clock or SystemClock()
         stair = Stair(peak_per_s=self.peak_per_s or chosen.peak_per_s, steps=self.steps, hold_s=self.hold_s)
@@ -133,47 +129,51 @@ class SparkPhase:
         learner = ProfileLearner(Pipeline(name=self.pipeline, operators=()), kinds=ALL, target=TARGET)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(scratch_folder("profile")))
-            run = _Runs(self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text))
+            session = _Session(
+                self, chosen, folder, stack, wall, lambda s, text: on_progress(s / whole_s, text)
+            )
             change = (stair.top_s + self.hold_s / 2, chosen.larger, self.executors + 1)
 
-            def learn(seen: Sequence[Reading], batches: Sequence[Any], pipeline: Pipeline) -> None:
-                learner.pipeline = joined(pipeline, Pipeline.chain(self.pipeline, *chosen.operators))
-                learner.learn(seen, batches)
+            def learn(readings: Sequence[Reading], batches: Sequence[Any], pipeline: Pipeline) -> None:
+                learner.pipeline = with_known_streams(
+                    pipeline, Pipeline.chain(self.pipeline, *chosen.operators)
+                )
+                learner.learn(readings, batches)
 
-            run.warm_up(stair.peak_per_s / 2)
-            run.one(stair.load, stair.seconds, chosen.parallelism, [change], learn, "the stair", 0.0)
+            session.warm_up(stair.peak_per_s / 2)
+            session.run(stair.load, stair.seconds, chosen.parallelism, [change], learn, "the stair", 0.0)
             began_s = time.process_time()
             profile = learner.profile(datetime.fromtimestamp(wall.now_s(), UTC).replace(microsecond=0))
             training_s = time.process_time() - began_s
             checked = None
             if self.check_s:
-                kept: list[Reading] = []
+                check_readings: list[Reading] = []
 
-                def keep(seen: Sequence[Reading], _: Sequence[Any], __: Pipeline) -> None:
-                    kept.extend(seen)
+                def collect(readings: Sequence[Reading], _: Sequence[Any], __: Pipeline) -> None:
+                    check_readings.extend(readings)
 
-                # As the stair left it: an executor more, which would idle without an instance more.
-                what, sizes = "a sine to check on", {**chosen.parallelism, **chosen.larger}
-                run.one(stair.sine(self.check_s), self.check_s, sizes, [], keep, what, stair.seconds)
-                checked = accuracy(profile, learner.pipeline, kept)
+                # The layout at the end of the stair: without the extra instances the extra executor would idle.
+                what, sizes = "a sine to check the profile", {**chosen.parallelism, **chosen.larger}
+                session.run(stair.sine(self.check_s), self.check_s, sizes, [], collect, what, stair.seconds)
+                checked = accuracy(profile, learner.pipeline, check_readings)
         on_progress(1.0, "done")
         return Phase(profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s)
 
 
-def joined(seen: Pipeline, known: Pipeline) -> Pipeline:
-    """The operators that were met, with those streams of a known graph whose both ends were.
+def with_known_streams(observed: Pipeline, known: Pipeline) -> Pipeline:
+    """The observed operators, with the streams of the known graph that join two of them.
 
-    >>> joined(Pipeline(name="x", operators=Pipeline.chain("", "words", "new").operators),
-    ...        Pipeline.chain("top-words", "reader", "words", "new")).streams[0].target
+    >>> with_known_streams(Pipeline(name="x", operators=Pipeline.chain("", "words", "new").operators),
+    ...                    Pipeline.chain("top-words", "reader", "words", "new")).streams[0].target
     'new'
     """
-    names = {operator.name for operator in seen.operators}
+    names = {operator.name for operator in observed.operators}
     streams = tuple(s for s in known.streams if s.source in names and s.target in names)
-    return replace(seen, streams=streams)
+    return replace(observed, streams=streams)
 
 
 def warm(batch_times_s: Sequence[float]) -> bool:
-    """Whether the last batches were no quicker than those before.
+    """Whether the last batches were no faster than those before.
 
     >>> warm([4.0] + 7 * [2.0] + 8 * [1.0]), warm([4.0] + 23 * [1.0]), warm(15 * [1.0])
     (False, True, False)
@@ -186,8 +186,8 @@ def _batch_times_s(query: StreamingQuery) -> list[float]:
     return [float(p["durationMs"].get("triggerExecution", 0)) / 1000 for p in query.recentProgress]
 
 
-class _Runs:
-    """A session in which queries are run one after the other, each under a loop that listens."""
+class _Session:
+    """A session that runs queries one after the other, each observed by a control loop."""
 
     def __init__(
         self,
@@ -222,8 +222,8 @@ class _Runs:
         )
 
     def warm_up(self, rate_per_s: float) -> None:
-        """Let the application run for some batches, and throw away what it did."""
-        self._say(0.0, "warming up: until batches get no quicker")
+        """Run the application until batches get no faster, and discard the result."""
+        self._say(0.0, "warming up until batches get no faster")
         checkpoint = self._folder / "checkpoint-warm-up"
         query = self._chosen.start(
             self._spark, checkpoint, f"constant({rate_per_s:g})", self._chosen.parallelism
@@ -238,33 +238,33 @@ class _Runs:
         query.stop()
         check(query.failure)
 
-    def one(
+    def run(
         self,
         load: str,
         seconds: float,
         parallelism: Mapping[str, int],
         changes: Sequence[tuple[float, Mapping[str, int], int]],
-        listen: Callable[[Sequence[Reading], Sequence[Any], Pipeline], None],
+        on_readings: Callable[[Sequence[Reading], Sequence[Any], Pipeline], None],
         what: str,
         begun_s: float,
     ) -> None:
-        """Run the application on a load; what is read after the warm-up is told."""
+        """Run the application on a load. Calls ``on_readings`` with what is read after the warm-up."""
         self._number += 1
         checkpoint = self._folder / f"checkpoint-{self._number}"
         self._say(begun_s, f"{what}: {load}")
         query = self._chosen.start(self._spark, checkpoint, load, parallelism)
         started_s, last_s, ended = self._clock.now_s(), -1.0, threading.Event()
 
-        def heard(report: CycleReport) -> None:
+        def observe(report: CycleReport) -> None:
             nonlocal last_s
-            seen = report.observation
-            if seen is None or seen.time_s <= last_s:
+            observation = report.observation
+            if observation is None or observation.time_s <= last_s:
                 return
-            last_s = seen.time_s
-            passed_s = seen.time_s - started_s
-            self._say(begun_s + passed_s, f"{what}: {_rate(seen.readings, self._phase.pipeline)}")
+            last_s = observation.time_s
+            passed_s = observation.time_s - started_s
+            self._say(begun_s + passed_s, f"{what}: {_rate(observation.readings, self._phase.pipeline)}")
             if passed_s >= WARM_UP_S:
-                listen(seen.readings, seen.batches, seen.pipeline)
+                on_readings(observation.readings, observation.batches, observation.pipeline)
             if query.query.exception() is not None:
                 ended.set()
 
@@ -276,12 +276,12 @@ class _Runs:
             queries=[query],
             store=self._folder / f"run-{self._number}.sqlite",
             agents=self._agents,
-            on_cycle=heard,
+            on_cycle=observe,
             master_web_url=self._web_url,
         )
         try:
             if not attached.active:
-                raise TargetError("the application cannot be watched; what is in the way is told above")
+                raise TargetError("the application cannot be observed; the reason is above")
             self._clock.wait(seconds, ended)
         finally:
             attached.stop()
@@ -290,7 +290,5 @@ class _Runs:
 
 
 def _rate(readings: Sequence[Reading], pipeline: str) -> str:
-    from ebbflow.core.metrics import Metric
-
     rates = [r.value for r in readings if r.metric is Metric.ARRIVAL_RATE and r.subject == pipeline]
     return f"{rates[-1]:.0f} rows/s" if rates else "starting"

@@ -1,4 +1,4 @@
-"""What both applications on tweets begin and end with: a reader of tweets, and a query that is started."""
+"""The common parts of both pipelines: reading tweets and starting the query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHUFFLES = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True, kw_only=True)
 class TweetReader:
-    """Where tweets come from; each setting is an option of ``format("ebbflow")``.
+    """The source of tweets. Each setting is an option of ``format("ebbflow")``.
 
     The parallelism of the operator ``reader`` is the number of partitions of the source.
     """
@@ -32,10 +32,10 @@ class TweetReader:
     max_rows: int | None = None
     start_ms: int | None = None
     file: str | None = None
-    """Of labelled tweets, instead of generated ones."""
+    """A file of labelled tweets, instead of generated ones."""
 
     def stream(self, spark: SparkSession, parallelism: Mapping[str, int]) -> DataFrame:
-        """The streaming DataFrame of (row, timestamp, text), with a label where a file has them."""
+        """The streaming DataFrame of (row, timestamp, text), with a label if the tweets come from a file."""
         register(spark)
         options = {
             "load": self.load,
@@ -54,14 +54,14 @@ class TweetReader:
 
 
 def with_text(df: DataFrame) -> DataFrame:
-    """What the operator ``reader`` hands on: tweets that have a text."""
+    """The step of the operator ``reader``: drop tweets without a text."""
     return df.where(df["text"].isNotNull())
 
 
 def start_query(
     df: DataFrame, *, name: str, checkpoint: str, trigger_s: float, sink: Sink | None
 ) -> StreamingQuery:
-    """Start a query whose changed rows go to ``sink``; without one they are computed and dropped."""
+    """Start a query whose changed rows go to ``sink``; without a sink they are computed and dropped."""
     stream = (
         df.writeStream.queryName(name)
         .outputMode("update")
@@ -73,9 +73,9 @@ def start_query(
 
 @contextmanager
 def state_partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
-    """A query started in here on a new checkpoint keeps its state in ``count`` partitions.
+    """A query that starts in this context on a new checkpoint keeps its state in ``count`` partitions.
 
-    Spark takes the number from the session when a query first starts, and from its checkpoint ever after.
+    Spark takes the number from the session when a query first starts, and from its checkpoint after that.
     """
     if count is None:
         yield

@@ -1,4 +1,4 @@
-"""A real run is scored on its own time, whatever becomes of the machine's clock."""
+"""A live run: its processed rows if the clock is set back, and a query that fails."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
-from ebbflow.papers.elysium import demo_run as live_run
+from ebbflow.papers.elysium import demo_run
 from ebbflow.papers.elysium.demo_run import LiveScenario, _processed, run_live
-from ebbflow.papers.elysium.pipelines.rankings import ROW_MARK, Rankings
-from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.papers.elysium.pipelines.steps import ROW_MARK
+from ebbflow.papers.elysium.pipelines.top_words import Rankings, TopWords
 from ebbflow.runs.stored_run import arrivals
 from ebbflow.workloads import parse_load
 
@@ -28,7 +28,7 @@ STARTED_S = 1_700_000_000.0
 
 
 def progress(began_s: float, end_row: int) -> dict[str, Any]:
-    """Of a batch that took two seconds."""
+    """The progress of a batch that took two seconds."""
     stamp = datetime.fromtimestamp(began_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "timestamp": stamp,
@@ -42,13 +42,13 @@ def progress(began_s: float, end_row: int) -> dict[str, Any]:
 def test_processed_rows_stay_on_one_clock_when_it_is_set_back(
     set_back_at_s: float | None, by_s: float
 ) -> None:
-    """Every 5 s a batch takes 10 rows for each second so far, in 2 s."""
+    """Every 5 s a batch processes 10 rows per second so far, in 2 s."""
 
-    def shown_s(second: float) -> float:
+    def clock_s(second: float) -> float:
         back = set_back_at_s is not None and second > set_back_at_s
         return STARTED_S + second - (by_s if back else 0.0)
 
-    batches = [progress(shown_s(second), 10 * second) for second in range(5, 56, 5)]
+    batches = [progress(clock_s(second), 10 * second) for second in range(5, 56, 5)]
     processed = _processed(batches, STARTED_S, 5.0)
     assert processed.times_s.tolist() == [
         STARTED_S,
@@ -68,10 +68,10 @@ def test_a_query_that_fails_ends_the_run_at_once_with_its_reason(monkeypatch: py
         )
 
     cluster = SimpleNamespace(master_url="spark://h:1", web_url="http://h", agent_address="", settings={})
-    monkeypatch.setattr(live_run, "LocalCluster", lambda **_: nullcontext(cluster))
-    monkeypatch.setattr(live_run, "local_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(live_run, "source_start_s", lambda *_, **__: SystemClock().now_s())
-    monkeypatch.setattr(live_run, "attach", attach)
+    monkeypatch.setattr(demo_run, "LocalCluster", lambda **_: nullcontext(cluster))
+    monkeypatch.setattr(demo_run, "local_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(demo_run, "source_start_s", lambda *_, **__: SystemClock().now_s())
+    monkeypatch.setattr(demo_run, "attach", attach)
     monkeypatch.setattr(TopWords, "start", lambda *_: query)
     with pytest.raises(TargetError, match=r"^the query failed: no lookup today$"):
         run_live(LiveScenario(seconds=3600.0), "capacity")
@@ -103,11 +103,11 @@ def test_a_run_is_scored_from_its_store_with_the_known_load_and_the_audited_sink
         return SimpleNamespace(active=True, stop=lambda: None)
 
     cluster = SimpleNamespace(master_url="spark://h:1", web_url="http://h", agent_address="", settings={})
-    monkeypatch.setattr(live_run, "LocalCluster", lambda **_: nullcontext(cluster))
-    monkeypatch.setattr(live_run, "local_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(live_run, "source_start_s", lambda *_, **__: STARTED_S)
-    monkeypatch.setattr(live_run, "stop_between_batches", lambda query: None)
-    monkeypatch.setattr(live_run, "attach", attach)
+    monkeypatch.setattr(demo_run, "LocalCluster", lambda **_: nullcontext(cluster))
+    monkeypatch.setattr(demo_run, "local_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(demo_run, "source_start_s", lambda *_, **__: STARTED_S)
+    monkeypatch.setattr(demo_run, "stop_between_batches", lambda query: None)
+    monkeypatch.setattr(demo_run, "attach", attach)
     monkeypatch.setattr(TopWords, "start", lambda *_: query)
     scenario = LiveScenario(seconds=60.0)
     result = run_live(scenario, "spark-dra", clock=clock, stop=ended, on_start=started)

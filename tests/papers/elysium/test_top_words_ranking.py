@@ -1,4 +1,4 @@
-"""Rankers: whoever ranks what first, the best words of a window are the same."""
+"""Rankers: the best words of a window do not depend on how rows are distributed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow.errors import PipelineError
-from ebbflow.papers.elysium.pipelines.ranking import ROW_MARK, best
-from ebbflow.papers.elysium.pipelines.rankings import Rankings
-from ebbflow.papers.elysium.pipelines.top_words import TopWords
+from ebbflow.papers.elysium.pipelines.steps import ROW_MARK, best
+from ebbflow.papers.elysium.pipelines.top_words import Rankings, TopWords
 
 Rows = list[tuple[int, str, int]]
 SCHEMA = pa.schema([("ends_s", pa.int64()), ("word", pa.string()), ("count", pa.int64())])
@@ -41,7 +40,7 @@ COUNTS = st.dictionaries(
 
 
 @given(COUNTS, st.integers(1, 6), st.integers(1, 3))
-def test_the_best_of_each_window_are_found_and_ties_are_broken_by_the_alphabet(counts, top, pieces) -> None:
+def test_the_best_of_each_window_are_found_and_ties_broken_by_the_alphabet(counts, top, pieces) -> None:
     rows = [(end, word, count) for (end, word), count in counts.items()]
     assert ranked(rows, top, pieces) == plainly(rows, top)
 
@@ -59,17 +58,17 @@ def test_ranking_in_two_steps_gives_what_one_step_gives(counts, top, instances) 
     ),
     st.integers(1, 4),
 )
-def test_seeing_the_changed_words_alone_is_enough(batches, top) -> None:
+def test_rankers_need_only_the_changed_words(batches, top) -> None:
     """Counts of a window only grow: a word that is not among the best and does not change stays out."""
     total: Counter[tuple[int, str]] = Counter()
-    boards = Rankings(window_s=60, slide_s=20, top=top)
+    rankings = Rankings(window_s=60, slide_s=20, top=top)
     for batch in batches:
         total.update(batch)
         changed = [(end, word, total[end, word]) for end, word in set(batch)]
-        boards.add(ranked(changed, top))
-        boards.add(ranked(changed, top))  # a batch that is done again changes nothing
+        rankings.add(ranked(changed, top))
+        rankings.add(ranked(changed, top))  # a repeated batch changes nothing
     rows = [(end, word, count) for (end, word), count in total.items()]
-    found = [(end, word, count) for end, board in boards.windows().items() for word, count in board]
+    found = [(end, word, count) for end, ranking in rankings.windows().items() for word, count in ranking]
     assert found == plainly(rows, top)
 
 
@@ -85,40 +84,40 @@ def test_marks_of_tweets_pass_once_and_are_not_ranked() -> None:
     assert ranked(rows[:2], 5) == [(40, f"{ROW_MARK}7", 1)]
 
 
-def test_no_rows_are_no_rankings() -> None:
+def test_without_rows_there_is_no_ranking() -> None:
     assert ranked([], 5) == []
     assert Rankings(window_s=60, slide_s=20, top=1).top() == []
 
 
-def test_the_top_is_that_of_the_window_that_is_open_longest() -> None:
-    boards = Rankings(window_s=60, slide_s=20, top=2)
-    boards.add([(60, "old", 9), (80, "old", 2), (100, "new", 1)])
-    assert boards.top() == [("old", 9)]
-    boards.add([(120, "new", 1)])
-    assert boards.top() == [("old", 2)]
+def test_the_top_is_that_of_the_oldest_open_window() -> None:
+    rankings = Rankings(window_s=60, slide_s=20, top=2)
+    rankings.add([(60, "old", 9), (80, "old", 2), (100, "new", 1)])
+    assert rankings.top() == [("old", 9)]
+    rankings.add([(120, "new", 1)])
+    assert rankings.top() == [("old", 2)]
 
 
 def test_only_the_last_windows_are_kept() -> None:
-    boards = Rankings(window_s=60, slide_s=20, top=1, windows=4)
+    rankings = Rankings(window_s=60, slide_s=20, top=1, windows=4)
     for end in range(0, 400, 20):
-        boards.add([(end, "tea", 1)])
-    assert list(boards.windows()) == [320, 340, 360, 380]
+        rankings.add([(end, "tea", 1)])
+    assert list(rankings.windows()) == [320, 340, 360, 380]
 
 
 def test_the_audit_finds_a_lost_row_and_a_repeated_one() -> None:
-    boards = Rankings(window_s=60, slide_s=20, top=2)
-    boards.add([(60, f"{ROW_MARK}0", 1), (60, f"{ROW_MARK}1", 1), (60, f"{ROW_MARK}3", 2), (60, "tea", 8)])
-    assert boards.audit(4) == ([2], 1)
-    boards.add([(60, f"{ROW_MARK}2", 1), (60, f"{ROW_MARK}3", 1)])
-    assert boards.audit(4) == ([], 0)
+    rankings = Rankings(window_s=60, slide_s=20, top=2)
+    rankings.add([(60, f"{ROW_MARK}0", 1), (60, f"{ROW_MARK}1", 1), (60, f"{ROW_MARK}3", 2), (60, "tea", 8)])
+    assert rankings.audit(4) == ([2], 1)
+    rankings.add([(60, f"{ROW_MARK}2", 1), (60, f"{ROW_MARK}3", 1)])
+    assert rankings.audit(4) == ([], 0)
 
 
 @pytest.mark.parametrize(("window_s", "slide_s"), [(60, 0), (60, 25), (10, 20)])
-def test_a_window_slides_by_a_whole_part_of_itself(window_s, slide_s) -> None:
+def test_a_window_slides_by_a_divisor_of_its_length(window_s, slide_s) -> None:
     with pytest.raises(PipelineError, match="cannot slide by"):
         TopWords(load="constant(1)", window_s=window_s, slide_s=slide_s)
 
 
-def test_a_ranking_of_nothing_is_refused() -> None:
+def test_an_empty_ranking_is_refused() -> None:
     with pytest.raises(PipelineError, match="1 or more"):
         TopWords(load="constant(1)", top=0)

@@ -1,4 +1,4 @@
-"""``ebbflow profile --target spark``: the phase on a real cluster, shorter than people run it."""
+"""``ebbflow profile --target spark``: a short phase on a real cluster."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHORT = """
 import sys
 from ebbflow.papers.elysium import profiling_on_spark as on_spark
 from ebbflow.cli.main import main
-on_spark.WARM_BATCHES = 2  # a quarter: what is learned here is looked at, and not how exact it is
+on_spark.WARM_BATCHES = 2  # a quarter: the test checks what is learned, not how exact it is
 sys.exit(main())
 """
 
 
 @pytest.mark.long
-def test_a_phase_on_spark_ends_with_a_profile_that_queries_can_be_sized_by(tmp_path: Path) -> None:
+def test_a_phase_on_spark_gives_a_profile_that_queries_can_be_sized_by(tmp_path: Path) -> None:
     file = tmp_path / "top-words.toml"
     options = "--pipeline top-words --target spark --steps 1 --hold 20s --peak 1000 --no-check --json"
     run = subprocess.run(
@@ -33,19 +33,19 @@ def test_a_phase_on_spark_ends_with_a_profile_that_queries_can_be_sized_by(tmp_p
         capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
-    assert (told["pipeline"], told["target"], told["held_out"]) == ("top-words", "spark", None)
-    assert set(told["cpu"]) <= set(OPERATORS)
-    assert {"words", "counter"} <= set(told["cpu"])
-    assert all(curve["samples"] >= 2 and curve["high"] > 0 for curve in told["cpu"].values())
-    assert told["node"]["samples"] >= 1, "the cluster of this machine has an agent"
-    costs = told["costs"]
+    result = json.loads(run.stdout)
+    assert (result["pipeline"], result["target"], result["held_out"]) == ("top-words", "spark", None)
+    assert set(result["cpu"]) <= set(OPERATORS)
+    assert {"words", "counter"} <= set(result["cpu"])
+    assert all(curve["samples"] >= 2 and curve["high"] > 0 for curve in result["cpu"].values())
+    assert result["node"]["samples"] >= 1, "the local cluster has an agent"
+    costs = result["costs"]
     assert costs["per_row_s"] > 0
-    assert costs["restart_s"] > 0, "the layout was changed behind the top of the stair"
+    assert costs["restart_s"] > 0, "the layout changes at the top of the stair"
     assert costs["lead_time_s"]["mean"] > 0
     assert costs["state_rows"] > 0
     assert all(stage["tasks"] >= 1 for stage in costs["stages"])
-    streams = {(each["from"], each["to"]): each["mean"] for each in told["selectivity"]}
+    streams = {(each["from"], each["to"]): each["mean"] for each in result["selectivity"]}
     assert streams["words", "stop-words"] > 5, "words of a tweet"
 
     profile = Profile.read(file)

@@ -1,4 +1,4 @@
-"""Q-learning of a threshold: it finds a maximum that is there, wherever it starts."""
+"""Q-learning of a threshold finds the maximum from any start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
-from ebbflow.papers.elysium.thresholds import TABLE_1, ThresholdLearner
+from ebbflow.papers.elysium.published import TABLE_1
+from ebbflow.papers.elysium.q_learning import ThresholdLearner
 
 GRID = list(TABLE_1)
 
@@ -28,12 +29,12 @@ def test_the_published_table_is_learned_from_its_own_degradations(seed: int) -> 
 
 @settings(max_examples=15)
 @given(peak=st.integers(1, 5), noise=st.floats(0.0, 0.02), seed=st.integers(0, 100))
-def test_a_peak_is_found_wherever_it_is_and_whatever_the_luck(peak: int, noise: float, seed: int) -> None:
-    luck = np.random.default_rng(seed)
+def test_the_peak_is_found_wherever_it_is_and_with_any_seed(peak: int, noise: float, seed: int) -> None:
+    noise_rng = np.random.default_rng(seed)
 
     def trial(value: float, _number: int) -> float:
         beyond = max(0.0, value - GRID[peak])
-        return 4.0 * beyond + float(luck.normal(0.0, noise))
+        return 4.0 * beyond + float(noise_rng.normal(0.0, noise))
 
     found = ThresholdLearner(GRID, trial, np.random.default_rng(seed)).learn(300)
     assert found.best == GRID[peak]
@@ -41,13 +42,13 @@ def test_a_peak_is_found_wherever_it_is_and_whatever_the_luck(peak: int, noise: 
     assert sum(found.trials.values()) == 300
 
 
-def test_where_more_is_always_better_the_best_is_not_inside() -> None:
+def test_the_best_is_not_inside_if_more_is_always_better() -> None:
     found = ThresholdLearner(GRID, lambda value, number: 0.0, np.random.default_rng(0)).learn(300)
     assert found.best == 0.90
     assert not found.inside
 
 
-def test_it_learns_on_where_it_stopped() -> None:
+def test_learning_continues_where_it_stopped() -> None:
     learner = ThresholdLearner(GRID, published, np.random.default_rng(1))
     learner.learn(5)
     assert learner.learn(300).best == 0.80
@@ -63,8 +64,6 @@ def test_it_learns_on_where_it_stopped() -> None:
         (GRID, {}, 0),
     ],
 )
-def test_what_cannot_be_learned_is_refused(
-    values: list[float], changes: dict[str, float], trials: int
-) -> None:
+def test_invalid_settings_are_refused(values: list[float], changes: dict[str, float], trials: int) -> None:
     with pytest.raises(InputError):
         ThresholdLearner(values, published, np.random.default_rng(0), **changes).learn(trials)

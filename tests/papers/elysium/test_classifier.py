@@ -1,4 +1,4 @@
-"""Sentiment of a text: the vectorised steps against loops, by hand, and from labelled tweets."""
+"""The sentiment classifier: vectorised steps against plain loops, the lexicon, training and accuracy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
-from ebbflow.papers.elysium.pipelines.sentiment import steps
-from ebbflow.papers.elysium.pipelines.sentiment.model import SentimentModel, lexicon_model, read_model, train
-from ebbflow.papers.elysium.pipelines.sentiment.tokens import NEGATORS, tokens_of
+from ebbflow.papers.elysium.pipelines import steps
+from ebbflow.papers.elysium.pipelines.classifier import (
+    NEGATORS,
+    SentimentModel,
+    classifier_score,
+    compare_models,
+    lexicon_model,
+    read_model,
+    tokens_of,
+    train,
+)
+from ebbflow.workloads import LabelledTweets, read_labelled_tweets
 
 WORDS = ("bad", "don't", "good", "not", "sun")
 TOKENS = st.lists(st.lists(st.sampled_from([*WORDS, "and", "so", "?"]), max_size=9), max_size=8)
@@ -24,16 +33,18 @@ def features_in_a_loop(tokens: list[str], words: tuple[str, ...]) -> list[int]:
     found = []
     for place, token in enumerate(tokens):
         if token in words:
-            behind = tokens[max(0, place - steps.SCOPE) : place]
-            turned = any(other in NEGATORS and other in words for other in behind)
-            found.append(words.index(token) + len(words) * turned)
+            before = tokens[max(0, place - steps.SCOPE) : place]
+            negated = any(other in NEGATORS and other in words for other in before)
+            found.append(words.index(token) + len(words) * negated)
     return found
 
 
 @pytest.fixture(scope="module")
 def model() -> SentimentModel:
     weights = np.random.default_rng(1).normal(size=(2 * len(WORDS), 3))
-    return SentimentModel(words=WORDS, weights=weights, bias=np.array([0.1, 0.2, -0.3]), learned_from="dice")
+    return SentimentModel(
+        words=WORDS, weights=weights, bias=np.array([0.1, 0.2, -0.3]), learned_from="random"
+    )
 
 
 @given(TOKENS)
@@ -52,8 +63,8 @@ def test_scores_are_those_of_a_loop_over_the_features(model, lists) -> None:
 
 
 @given(TOKENS, st.integers(0, 8), st.integers(0, 8))
-def test_a_tweet_is_classified_alike_in_any_batch(model, lists, first, count) -> None:
-    """Batches are slices of others, and may have rows without a list."""
+def test_a_tweet_is_classified_the_same_in_any_batch(model, lists, first, count) -> None:
+    """Batches may be slices, and have rows without a list."""
     tokens = pa.array([*lists, None], pa.list_(pa.string()))
 
     def classified(column: pa.ListArray) -> list[dict]:
@@ -88,7 +99,7 @@ def test_certainty_is_the_softmax_of_the_best_score(model) -> None:
         ("@good @great http://good.com/great", "neutral"),
     ],
 )
-def test_the_lexicon_knows_what_anybody_knows(text, sentiment) -> None:
+def test_the_lexicon_classifies_obvious_texts(text, sentiment) -> None:
     assert lexicon_model().predict([text]) == [sentiment]
 
 
@@ -114,8 +125,8 @@ def labelled() -> tuple[list[str], list[str]]:
 
 def test_weights_are_learned_with_negation() -> None:
     model = train(*labelled())
-    asked = {"bad": "negative", "good": "positive", "not bad": "positive", "sun today": "neutral"}
-    assert model.predict(asked) == list(asked.values())
+    expected = {"bad": "negative", "good": "positive", "not bad": "positive", "sun today": "neutral"}
+    assert model.predict(expected) == list(expected.values())
     assert {"bad", "good", "sun", "today"} <= set(model.words)
     assert set(model.words) >= NEGATORS
     assert model.weights.shape == (2 * len(model.words), 3)
@@ -126,12 +137,12 @@ def test_rare_words_are_not_learned() -> None:
     assert "seldom" not in train([*texts, "seldom bad", "seldom"], [*labels, "negative", "neutral"]).words
 
 
-def test_a_sentiment_without_a_tweet_cannot_be_learned() -> None:
+def test_training_needs_tweets_of_every_sentiment() -> None:
     with pytest.raises(InputError, match="no tweet is labelled neutral"):
         train(["a", "b"], ["positive", "negative"])
 
 
-def test_a_model_is_the_same_from_its_file(tmp_path) -> None:
+def test_a_model_survives_its_file(tmp_path) -> None:
     model = replace(train(*labelled()), learned_from="a test")
     (tmp_path / "model.json").write_text(model.to_text())
     again = read_model(tmp_path / "model.json")
@@ -140,18 +151,18 @@ def test_a_model_is_the_same_from_its_file(tmp_path) -> None:
     assert again.bias == pytest.approx(model.bias, abs=1e-4)
     assert again.learned_from == "a test"
     assert again.to_text() == model.to_text()
-    assert '\n"good":[' in model.to_text(), "a word a line"
+    assert '\n"good":[' in model.to_text(), "one word per line"
 
 
-def test_files_that_are_no_model_are_told(tmp_path) -> None:
+def test_invalid_model_files_are_refused(tmp_path) -> None:
     text = train(*labelled()).to_text()
     for wrong, words in (
-        ("[]", "is no sentiment model"),
+        ("[]", "is not a sentiment model"),
         (text.replace('"version":1', '"version":9'), "of version 9"),
         (text.replace('"bias":[', '"bias":[0.5,'), "the bias 3"),
         (
             text[: text.index('"words":')] + '"words":{}}',
-            "words is empty, and a model needs one or more, each with 6",
+            "words is empty, but a model needs at least one, with 6",
         ),
     ):
         with pytest.raises(InputError, match=words) as error:
@@ -165,7 +176,59 @@ def test_files_that_are_no_model_are_told(tmp_path) -> None:
     ("package", "call"),
     [("vaderSentiment", lexicon_model.__wrapped__), ("sklearn.linear_model", lambda: train(*labelled()))],
 )
-def test_what_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch, package, call) -> None:
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch, package, call) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=r"pip install 'ebbflow\[sentiment\]'"):
         call()
+
+
+# -- accuracy ------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_hand_made_case() -> None:
+    labels = ["negative"] * 6 + ["neutral"] * 2 + ["positive"] * 2
+    predicted = ["negative"] * 5 + ["positive"] + ["neutral", "negative"] + ["positive", "negative"]
+    score = classifier_score("mine", predicted, labels)
+    assert score.accuracy == pytest.approx(0.7)
+    assert score.recall == pytest.approx({"negative": 5 / 6, "neutral": 0.5, "positive": 0.5})
+    # negative: 7 predicted, 6 labelled, 5 hits; neutral: 1, 2, 1; positive: 2, 2, 1
+    assert score.macro_f1 == pytest.approx((10 / 13 + 2 / 3 + 2 / 4) / 3)
+
+
+def test_one_fold_leaves_nothing_to_train_on() -> None:
+    with pytest.raises(InputError, match="2 or more"):
+        compare_models(LabelledTweets(texts=None, labels=None), folds=1)
+
+
+def complaints() -> LabelledTweets:
+    """Generated tweets, mostly negative; half of the complaints have no word of the lexicon."""
+    rng = np.random.default_rng(1)
+    said = {
+        "negative": ["worst flight ever", "i hate this", "waiting for two hours", "on hold for an hour"],
+        "neutral": ["flight 24 to boston", "do you fly to denver", "see you at gate 7"],
+        "positive": ["great crew thank you", "love the new seats"],
+    }
+    labels = [str(label) for label in rng.choice(list(said), 900, p=[0.6, 0.25, 0.15])]
+    texts = [f"@airline {rng.choice(said[label])} {rng.integers(1000)}" for label in labels]
+    return LabelledTweets(texts=pa.chunked_array([texts]), labels=pa.chunked_array([labels]))
+
+
+def test_the_lexicon_beats_chance_and_training_beats_the_lexicon() -> None:
+    always, lexicon, learned = compare_models(complaints(), folds=2)
+    assert always.accuracy == pytest.approx(0.6, abs=0.05)
+    assert always.macro_f1 < lexicon.macro_f1 < learned.macro_f1
+    assert lexicon.accuracy < 0.8, "a lexicon misses complaints without a bad word"
+    assert learned.accuracy > 0.95
+
+
+@pytest.mark.long
+def test_the_accuracy_on_real_tweets_is_that_of_the_documentation(shared_data) -> None:
+    """The tweets may not be redistributed, so this test runs only where they are."""
+    tweets = read_labelled_tweets(shared_data / "text" / "airline_tweets.csv.gz")
+    always, lexicon, learned = compare_models(tweets, folds=2)
+    assert always.accuracy == pytest.approx(0.627, abs=0.001)
+    assert always.macro_f1 == pytest.approx(0.257, abs=0.001)
+    assert lexicon.accuracy > 0.53
+    assert lexicon.macro_f1 > 0.5
+    assert learned.accuracy > 0.76
+    assert learned.macro_f1 > 0.68

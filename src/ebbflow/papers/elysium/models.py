@@ -1,7 +1,7 @@
-"""What strategies come with: profiles learned in a phase before the runs, and forecasters that saw earlier days.
+"""The models that strategies start with: profiles learned before the runs, and forecasters trained on earlier days.
 
-As in the seed, nothing is told to a strategy that it could not have measured: the profile of an application comes from
-half an hour of a stair on an over-provisioned cluster (§5.1), the forecaster of a load from that load's past.
+As in the paper, a strategy knows only what it could have measured. The profile of an application comes from half an
+hour of a stair on an over-provisioned cluster (§5.1), the forecaster of a load from the past of that load.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProacti
 from ebbflow.workloads import Load, Noise, parse_load
 
 PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"
-"""A variable load for half an hour."""
+"""The load of the profiling phase."""
 PROFILED_S = 1785.0
 REBALANCED_AT_S = 1500.0
 HISTORY_MINUTES = 240
-"""Of a load that repeats itself: what a forecaster has seen of it before the run."""
+"""Minutes of a periodic load that a forecaster is trained on."""
 MOST_INSTANCES = {
     **{name: MOST_PARALLEL for costed in COSTED.values() for name in costed.pipeline.order},
     **{name: most for costed in COSTED.values() for name, most in costed.max_parallelism.items()},
@@ -53,7 +53,7 @@ MOST_INSTANCES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
+class Models:
     """Learned once, used in all runs."""
 
     profiles: Mapping[str, Profile]
@@ -62,27 +62,29 @@ class Kit:
     """By application and load."""
 
     @classmethod
-    def learned(cls, cases: Sequence[Case], *, trace: str | None = None, workers: int | None = None) -> Kit:
-        """What these cases need, worked off on the cores of this machine."""
-        asked = [case for case in cases if case.key.strategy != STATIC]
-        applications = dict.fromkeys(application for case in asked for application, _ in case.loads)
-        foreseen = [case for case in asked if case.key.strategy == PROACTIVE]
-        items: list[str | Case] = [*foreseen, *applications]  # nets take longest
+    def learned(
+        cls, cases: Sequence[Case], *, trace: str | None = None, workers: int | None = None
+    ) -> Models:
+        """Learn the models that these cases need, on all cores by default."""
+        adaptive = [case for case in cases if case.key.strategy != STATIC]
+        applications = dict.fromkeys(application for case in adaptive for application, _ in case.loads)
+        proactive = [case for case in adaptive if case.key.strategy == PROACTIVE]
+        items: list[str | Case] = [*proactive, *applications]  # networks take longest
         with workforce(trace, workers=min(len(items), workers or cores())) as work:
             learned = work(_learn, items, lambda *_: None)
         for each in learned:
             if isinstance(each, BaseException):
                 raise each
-        nets, profiles = learned[: len(foreseen)], learned[len(foreseen) :]
+        nets, profiles = learned[: len(proactive)], learned[len(proactive) :]
         return cls(
             profiles=dict(zip(applications, profiles, strict=True)),
             forecasts={
-                (case.key.application, case.key.load): net for case, net in zip(foreseen, nets, strict=True)
+                (case.key.application, case.key.load): net for case, net in zip(proactive, nets, strict=True)
             },
         )
 
     def strategy(self, case: Case) -> Strategy:
-        """A fresh one for a run of the case."""
+        """A new strategy for one run of the case."""
         key = case.key
         if key.strategy == STATIC:
             return Static()
@@ -104,15 +106,15 @@ class Kit:
         dimensions: Dimensions | None = None,
         thresholds: Thresholds | None = None,
     ) -> Symbiotic:
-        """Algorithm 1 with the profiles, in one dimension or two."""
+        """Algorithm 1 with the profiles, in one dimension or both."""
         estimators = {}
         for application, _ in case.loads:
             pipeline = COSTED[application].pipeline
-            # a forecaster goes on learning in its run
+            # a forecaster continues to learn during its run
             forecast = copy.deepcopy(self.forecasts[application, case.key.load]) if proactive else None
             estimators[pipeline.name] = Estimator(pipeline, self.profiles[application], forecast=forecast)
-        made = SymbioticProactive if proactive else Symbiotic
-        return made(
+        kind = SymbioticProactive if proactive else Symbiotic
+        return kind(
             estimators,
             thresholds=thresholds,
             dimensions=dimensions or Dimensions(most_instances=MOST_INSTANCES),
@@ -121,12 +123,12 @@ class Kit:
 
 def _learn(trace: str | None, item: str | Case) -> Profile | LoadNet:
     if isinstance(item, str):
-        return profiled(item)
-    return trained(item.loads[0][1], item, trace)
+        return learn_profile(item)
+    return train_forecaster(item.loads[0][1], item, trace)
 
 
-def profiled(application: str, seed: int = 99) -> Profile:
-    """The profiling phase: a stair on four nodes with parallelism 3, and one rebalance to see what that takes."""
+def learn_profile(application: str, seed: int = 99) -> Profile:
+    """Run the profiling phase: a stair on four nodes with parallelism 3, and one rebalance to learn its duration."""
     case = Case(
         key=Key(application, "stair", STATIC, "4 nodes, parallelism 3"),
         loads=((application, parse_load(PROFILED_WITH)),),
@@ -136,25 +138,25 @@ def profiled(application: str, seed: int = 99) -> Profile:
     )
     learner = ProfileLearner(COSTED[application].pipeline, kinds=ALL, target="simulator")
 
-    def take(report: CycleReport) -> None:
+    def learn(report: CycleReport) -> None:
         if report.observation is not None:
             learner.learn(report.observation.readings, report.observation.batches)
 
     sizes = storm(application, MOST_PARALLEL).parallelism
-    once = Schedule([(REBALANCED_AT_S, sizes, LIMITS.max_nodes)])
-    play(case.scenario(seed), once, guards=(), on_cycle=take)
+    rebalance = Schedule([(REBALANCED_AT_S, sizes, LIMITS.max_nodes)])
+    play(case.scenario(seed), rebalance, guards=(), on_cycle=learn)
     return learner.profile()
 
 
-def trained(load: Load, case: Case, trace: str | None) -> LoadNet:
-    """A forecaster that has seen the load before: four earlier days of the trace, or hours of a shape."""
+def train_forecaster(load: Load, case: Case, trace: str | None) -> LoadNet:
+    """A forecaster trained on the four earlier days of the trace, or on hours of a generated load."""
     net = LoadNet()
     net.learn(history(load, case, trace))
     return net
 
 
 def history(load: Load, case: Case, trace: str | None) -> list[tuple[float, float]]:
-    """Rows per second of each minute before the run, counted from 0."""
+    """(second, rows per second) of each minute before the run, starting at second 0."""
     past: list[float] = []
     if case.key.load == "twitter" and trace is not None:
         for day in range(int(TWITTER_DAY[0] // 86_400.0)):

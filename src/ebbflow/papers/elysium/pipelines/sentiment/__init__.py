@@ -1,1 +1,0 @@
-"""Sentiment of tweets: application T2 of Elysium §5.1."""
