@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.figures import Figure, show
 from ebbflow.core.machine import cores
 from ebbflow.report.drawing import draw
-from ebbflow.runs.leaderboard.sweep import Scene, sweep
 from ebbflow.runs.loads import NamedLoad, built_in_loads
 from ebbflow.runs.simulation import oracle_of
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.sweep import SweepCase, sweep
 from ebbflow.workloads import parse_load
 
 PEAK_PER_S = 1900.0
@@ -71,7 +71,7 @@ def _write_trace(file: Path, *, minutes: int = 1440) -> Path:
 
 def _measure(loads: list[NamedLoad], *, seeds: int) -> list[Figure]:
     scenes = [
-        Scene(
+        SweepCase(
             load=load.name,
             scenario=Spec(seed=seed, seconds="1d").scenario(load.with_jitter(0.05, seed)),
             drawn=True,

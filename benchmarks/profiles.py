@@ -12,8 +12,8 @@ from benchmarks.figures import Figure
 from ebbflow.core.placement import even
 from ebbflow.papers.elysium.profiling_on_spark import SparkPhase
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.runs.profiling.phase import Phase
-from ebbflow.runs.profiling.simulated import SimulatedPhase
+from ebbflow.runs.profiling import ProfilingResult
+from ebbflow.runs.profiling.simulated import SimulatedProfiling
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 
 ON_SPARK = ("top-words", "sentiment")
@@ -22,7 +22,7 @@ ON_SPARK = ("top-words", "sentiment")
 def measure() -> list[Figure]:
     figures = []
     for pipeline in ("top-words", "sentiment"):
-        phase = SimulatedPhase(pipeline=pipeline, noise=0.05).run()
+        phase = SimulatedProfiling(pipeline=pipeline, noise=0.05).run()
         figures += _figures(f"simulator, {pipeline}", phase, bar=3.0)
         figures += _asked(pipeline, phase)
     for pipeline in ON_SPARK:
@@ -30,7 +30,7 @@ def measure() -> list[Figure]:
     return figures
 
 
-def _figures(where: str, phase: Phase, *, bar: float) -> list[Figure]:
+def _figures(where: str, phase: ProfilingResult, *, bar: float) -> list[Figure]:
     checked = phase.accuracy
     assert checked is not None
     assert checked.mean is not None
@@ -46,7 +46,7 @@ def _figures(where: str, phase: Phase, *, bar: float) -> list[Figure]:
     return figures
 
 
-def _asked(pipeline: str, phase: Phase) -> list[Figure]:
+def _asked(pipeline: str, phase: ProfilingResult) -> list[Figure]:
     graph = costed_pipeline(pipeline).pipeline
     ask = Estimator(graph, phase.profile)
     rates = ask.input_rates(dict.fromkeys(graph.sources, 1000.0))

@@ -21,10 +21,10 @@ from benchmarks.figures import Figure
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import EbbflowError
 from ebbflow.report.wording import counted, whole
-from ebbflow.runs.leaderboard.ranking import COARSE, FINE, Means, Standing, leaderboard, sampling
-from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep, sweep
+from ebbflow.runs.leaderboard import COARSE, FINE, LeaderboardRow, MeanScores, rank_strategies, sampling
 from ebbflow.runs.loads import NamedLoad, read_loads
 from ebbflow.runs.spec import Spec, strategy_names
+from ebbflow.runs.sweep import Result, Sweep, SweepCase, sweep
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant
@@ -90,7 +90,7 @@ def play(
     scenes = []
     for load in loads:
         spec = Spec(engine=engine, seed=1, seconds=min(DAY_S, load.load.duration_s))
-        scenes.append(Scene(load=load.name, scenario=spec.scenario(load.with_jitter(JITTER, 1))))
+        scenes.append(SweepCase(load=load.name, scenario=spec.scenario(load.with_jitter(JITTER, 1))))
     done = sweep(scenes, strategies)
     assert not done.failures, done.failures[0]
     return done.results
@@ -101,9 +101,9 @@ def comparable(strategies: Sequence[str], engine: str) -> list[str]:
     return [name for name in strategies if engine == MICRO_BATCH or name not in ONLY_BATCHES]
 
 
-def board(results: Sequence[Result]) -> list[Standing]:
+def board(results: Sequence[Result]) -> list[LeaderboardRow]:
     """The strategies, those that kept the SLO first and the cheapest of them before the others."""
-    return leaderboard(Sweep(results=tuple(results), failures=()), quantile=Spec().objective.quantile)
+    return rank_strategies(Sweep(results=tuple(results), failures=()), quantile=Spec().objective.quantile)
 
 
 def means_table(results: Sequence[Result]) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _cells(runs: Sequence[Result], strategies: Sequence[str]) -> str:
     return " | ".join(_cell(means[name]) for name in strategies)
 
 
-def _cell(means: Means | None) -> str:
+def _cell(means: MeanScores | None) -> str:
     """Node-seconds and the share of late rows."""
     late = None if means is None else means.scores["violation"]
     if means is None or late is None:

@@ -17,12 +17,12 @@ from ebbflow.cli.options import SHARED
 from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
 from ebbflow.policy.files import parse_policy
-from ebbflow.runs.leaderboard.ranking import RULE, SCORE_NAMES
-from ebbflow.runs.leaderboard.results_file import spec_of
-from ebbflow.runs.leaderboard.sweep import Sweep, SweepInterrupted, sweep
+from ebbflow.runs.leaderboard import RULE, SCORE_NAMES
+from ebbflow.runs.results_file import spec_of
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import play, strategy_for
+from ebbflow.runs.simulation import run_simulation, strategy_for
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.sweep import Sweep, SweepInterrupted, sweep
 from ebbflow.strategies import STRATEGIES
 from ebbflow.strategies.rules import Rules
 
@@ -480,7 +480,10 @@ def test_the_results_of_simulate_can_be_played_again(monkeypatch, capsys, tmp_pa
             if row["policy"] is None
             else Rules(parse_policy(row["policy"], "row.toml"), begins_at_s=again.begins_at_s)
         )
-        assert score(play(again, strategy).run, oracle_node_seconds=None).node_seconds == row["node_seconds"]
+        assert (
+            score(run_simulation(again, strategy).run, oracle_node_seconds=None).node_seconds
+            == row["node_seconds"]
+        )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from console import ebbflow
 
 from ebbflow.cli.profile import _facts
 from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread, StageCosts
-from ebbflow.runs.profiling.phase import Phase
-from ebbflow.runs.simulation import play
+from ebbflow.runs.profiling import ProfilingResult
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -50,8 +50,10 @@ def test_each_engine_has_a_file_of_its_own_and_micro_batches_have_no_cpu(
 
 def test_a_phase_that_learns_nothing_fails_and_writes_nothing(monkeypatch, capsys, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    nothing = Phase(profile=Profile(pipeline="top-words"), accuracy=None, seconds=1.0, training_s=0.0)
-    monkeypatch.setattr("ebbflow.runs.profiling.simulated.SimulatedPhase.run", lambda *_, **__: nothing)
+    nothing = ProfilingResult(
+        profile=Profile(pipeline="top-words"), accuracy=None, seconds=1.0, training_s=0.0
+    )
+    monkeypatch.setattr("ebbflow.runs.profiling.simulated.SimulatedProfiling.run", lambda *_, **__: nothing)
     code, out, err = ebbflow(monkeypatch, capsys, "profile")
     assert (code, out) == (1, "")
     assert "nothing was learned" in err
@@ -76,7 +78,7 @@ def store(tmp_path: Path) -> Path:
     """The store of a ten-minute run with micro-batches."""
     load = parse_load("sine(base=50, peak=400, period=4m)")
     scenario = Scenario(engine=built_in_engine("top-words"), load=load, seconds=600.0)
-    play(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite")
+    run_simulation(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite")
     return tmp_path / "run.sqlite"
 
 
@@ -123,7 +125,7 @@ def test_a_profile_from_a_store_without_batches_sizes_the_continuous_engine(
     monkeypatch.chdir(tmp_path)
     load = parse_load("sine(base=50, peak=400, period=4m)")
     scenario = Scenario(engine=built_in_engine("top-words", "continuous"), load=load, seconds=600.0)
-    play(scenario, make_strategy("capacity"), store=Path("c4.sqlite"))
+    run_simulation(scenario, make_strategy("capacity"), store=Path("c4.sqlite"))
     code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", "c4.sqlite", "--json")
     document = json.loads(out)
     assert (code, document["pipeline"], document["notes"]) == (0, "top-words", [])

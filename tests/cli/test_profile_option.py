@@ -96,7 +96,7 @@ def refused(monkeypatch, capsys, *arguments: str) -> str:
         raise AssertionError("something was started")
 
     monkeypatch.setattr("ebbflow.targets.spark.launch.local_cluster.LocalCluster.start", start)
-    monkeypatch.setattr("ebbflow.runs.leaderboard.sweep.play", start)
+    monkeypatch.setattr("ebbflow.runs.sweep.run_simulation", start)
     code, out, err = ebbflow(monkeypatch, capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("ebbflow: ")

@@ -26,7 +26,7 @@ from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
-from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetGoneError
@@ -116,7 +116,7 @@ class Application:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.world: SimulatorTarget = WAS.target(clock)
-        self._requests = ExecutorRequests(USUAL_LEAD_TIME_S)
+        self._requests = ExecutorRequests(DEFAULT_LEAD_TIME_S)
         self._driver: Any = Driver()
         self._monitor = SparkMonitor(self._driver, clock, self._requests)
         self._requested = WAS.first_nodes

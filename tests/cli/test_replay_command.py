@@ -15,7 +15,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.runs.score import Scores
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -39,7 +39,7 @@ def record(tmp_path_factory) -> Path:
         initial_nodes=8,
         seconds=1200.0,
     )
-    run = play(scenario, make_strategy("static")).run
+    run = run_simulation(scenario, make_strategy("static")).run
     return write_lines(tmp_path_factory.mktemp("replay") / "run.jsonl", progress_of(run.batches))
 
 

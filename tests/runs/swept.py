@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbflow.runs.leaderboard.sweep import Result, Scene, kept_slo
 from ebbflow.runs.score import Scores
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.sweep import Result, SweepCase, kept_slo
 
 SCORES = Scores(
     node_seconds=100.0, cost_ratio=1.0, violation=0.0, latency_p50_s=1.0, latency_p95_s=2.0, latency_max_s=3.0,
@@ -16,9 +16,9 @@ SCORES = Scores(
 )  # fmt: skip
 
 
-def scene(load: str = "constant(300)", *, name: str = "", drawn: bool = False, **more: Any) -> Scene:
+def scene(load: str = "constant(300)", *, name: str = "", drawn: bool = False, **more: Any) -> SweepCase:
     spec = Spec(load=load, **{"seconds": 600.0, **more})
-    return Scene(load=name or load, scenario=spec.scenario(), drawn=drawn)
+    return SweepCase(load=name or load, scenario=spec.scenario(), drawn=drawn)
 
 
 def result(

@@ -18,7 +18,7 @@ from ebbflow.guards import Bounds
 from ebbflow.runs.environment import ENV_ID, ScalingEnv, feature_names
 from ebbflow.runs.environment.features import FEATURES
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import oracle_of, play
+from ebbflow.runs.simulation import oracle_of, run_simulation
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import MissingMetrics, Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -62,7 +62,7 @@ def test_gymnasium_finds_nothing_to_warn_of(settings: dict) -> None:
 def test_static_through_the_environment_scores_as_static_everywhere(engine: str) -> None:
     env = ScalingEnv(engine=engine, action="absolute", **SHORT)
     _, rewards, info = played(env, [7] * 100)
-    whole = play(env.scenario, make_strategy("static"), guards=(Bounds(),))
+    whole = run_simulation(env.scenario, make_strategy("static"), guards=(Bounds(),))
     cheapest = oracle_of(env.scenario, whole.run).node_seconds
     assert info["scores"] == score(whole.run, oracle_node_seconds=cheapest).to_json()
     assert env.simulation is not None

@@ -14,7 +14,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.guards import Bounds, default_guards
 from ebbflow.runs.environment.episode import Episode
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import (
     Continuous,
@@ -63,7 +63,7 @@ def world(engine: str | Continuous = "micro-batch", **more) -> Scenario:
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["calm", "faults"])
 def test_always_the_maximum_is_the_static_strategy(engine: str, faults) -> None:
     scenario = world(engine, noise=0.2, faults=faults, nodes=NodeKind(lead_noise=0.3))
-    whole = play(scenario, make_strategy("static"), guards=(Bounds(),)).run
+    whole = run_simulation(scenario, make_strategy("static"), guards=(Bounds(),)).run
     episode = Episode(scenario)
     while not episode.over:
         episode.step(scenario.limits.max_nodes)

@@ -12,7 +12,7 @@ import pytest
 
 from ebbflow.runs.loads import read_loads
 from ebbflow.runs.score import Scores, score
-from ebbflow.runs.simulation import play, strategy_for
+from ebbflow.runs.simulation import run_simulation, strategy_for
 from ebbflow.runs.spec import Spec
 
 TRACES = ("google_jobs_1min", "twitter_1s", "worldcup98_1min")
@@ -29,7 +29,7 @@ def scores(shared_data: Path) -> dict[str, list[Scores]]:
     for load in read_loads(files, peak_per_s=1905.0, speed=1.0, seconds=HOURS_S):
         scenario = Spec(seed=1, seconds=HOURS_S).scenario(load.with_jitter(0.05, seed=1))
         for name in ("capacity", *CHEAPER_THAN):
-            run = play(scenario, strategy_for(name, scenario)).run
+            run = run_simulation(scenario, strategy_for(name, scenario)).run
             found.setdefault(name, []).append(score(run, oracle_node_seconds=None))
     return found
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept import result
 
-from ebbflow.runs.leaderboard.ranking import SCORE_NAMES, leaderboard
-from ebbflow.runs.leaderboard.sweep import HINDSIGHT, Failure, Sweep
+from ebbflow.runs.leaderboard import SCORE_NAMES, rank_strategies
+from ebbflow.runs.sweep import HINDSIGHT, Failure, Sweep
 
 
 def ranked(*results, failures=(), quantile=0.95):
-    return leaderboard(Sweep(results=tuple(results), failures=tuple(failures)), quantile=quantile)
+    return rank_strategies(Sweep(results=tuple(results), failures=tuple(failures)), quantile=quantile)
 
 
 def names(standings) -> list[str]:

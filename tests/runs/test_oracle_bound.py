@@ -23,10 +23,10 @@ from ebbflow.core.ports import Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy import Policy, above, metric, nodes, operator, relative, rule, seconds, tuples
-from ebbflow.runs.leaderboard.sweep import Scene, sweep
 from ebbflow.runs.oracle import cheapest_schedule
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import oracle_of, play, strategy_for
+from ebbflow.runs.simulation import oracle_of, run_simulation, strategy_for
+from ebbflow.runs.sweep import SweepCase, sweep
 from ebbflow.strategies import STRATEGIES
 from ebbflow.strategies.rules import Rules
 from ebbflow.strategies.static import StaticMean
@@ -202,7 +202,7 @@ def held_to_what_it_kept(scenario: Scenario, strategy: Strategy, *, luck: float 
 
     Its cost ÷ the oracle's; None if it kept nothing.
     """
-    run = play(scenario, strategy).run
+    run = run_simulation(scenario, strategy).run
     late = score(run, oracle_node_seconds=None).violation or 0.0
     if late >= 1.0:
         return None  # what is all late keeps no objective
@@ -321,7 +321,7 @@ def test_the_oracle_counts_the_tasks_that_a_stage_can_be_given_not_those_it_has(
         slo=Slo(freshness_s=30.0),
         seconds=SECONDS,
     )
-    run = play(scenario, more_tasks(2)).run
+    run = run_simulation(scenario, more_tasks(2)).run
     scores = score(run, oracle_node_seconds=None)
     assert (scores.violation, scores.node_seconds) == (0.0, 2 * SECONDS)
     cheapest = oracle_of(scenario, run)
@@ -367,7 +367,7 @@ def test_who_has_other_nodes_for_each_stage_of_a_batch_is_no_cheaper(lead_s: flo
         seconds=8 * 3600.0,
         cycle_s=2.0,
     )
-    run = play(scenario, ByTheClock(trigger_s=600.0, wide_s=40.0, most=16, lead_s=lead_s)).run
+    run = run_simulation(scenario, ByTheClock(trigger_s=600.0, wide_s=40.0, most=16, lead_s=lead_s)).run
     scores = score(run, oracle_node_seconds=None)
     oracle = oracle_of(scenario, run)
     assert scores.violation == 0.0
@@ -415,7 +415,7 @@ def test_who_has_more_nodes_than_the_most_for_a_while_is_no_cheaper() -> None:
         seconds=8 * 3600.0,
         cycle_s=2.0,
     )
-    run = play(scenario, MoreThanTheMost(trigger_s=1000.0, wide_s=68.0, cycle_s=2.0)).run
+    run = run_simulation(scenario, MoreThanTheMost(trigger_s=1000.0, wide_s=68.0, cycle_s=2.0)).run
     scores = score(run, oracle_node_seconds=None)
     oracle = oracle_of(scenario, run)
     assert scores.violation == 0.0
@@ -438,7 +438,7 @@ def test_a_branch_that_is_left_behind_at_a_join_is_no_saving(much: float, quanti
         seconds=SECONDS,
     )
     held_to_what_it_kept(scenario, StaticMean(nodes=1))
-    scores = score(play(scenario, StaticMean(nodes=1)).run, oracle_node_seconds=None)
+    scores = score(run_simulation(scenario, StaticMean(nodes=1)).run, oracle_node_seconds=None)
     assert scores.rows_out <= 50 * SECONDS
     assert scores.violation > 0.7
 
@@ -453,7 +453,7 @@ def test_with_clusters_of_other_nodes_there_is_no_ratio() -> None:
         seconds=SECONDS,
     )
     assert oracle_of(scenario) is None
-    (result,) = sweep([Scene(load="l", scenario=scenario)], ["static-mean"], workers=1).results
+    (result,) = sweep([SweepCase(load="l", scenario=scenario)], ["static-mean"], workers=1).results
     assert result.scores.violation == 0.0
     assert (result.scores.cost_ratio, result.oracle_node_seconds, result.oracle_feasible) == (
         None,
@@ -476,7 +476,7 @@ def test_luck_is_worth_less_than_a_hundredth_where_nothing_else_is_spare() -> No
     )
     lateness = []
     for seed in range(20):
-        run = play(replace(tight, seed=seed), strategy_for("static", tight)).run
+        run = run_simulation(replace(tight, seed=seed), strategy_for("static", tight)).run
         late = score(run, oracle_node_seconds=None).violation
         kept = Slo(freshness_s=30.0, quantile=1.0 - late)
         free = replace(tight, limits=Limits(min_nodes=1, max_nodes=4), slo=kept)

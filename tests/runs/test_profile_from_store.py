@@ -24,10 +24,10 @@ from ebbflow.profiling.estimator import Estimator, estimators_for
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile, Spread
+from ebbflow.runs.profiling import LayoutSchedule
 from ebbflow.runs.profiling.from_store import learn_from_store
-from ebbflow.runs.profiling.phase import Schedule
-from ebbflow.runs.profiling.simulated import SimulatedPhase
-from ebbflow.runs.simulation import play
+from ebbflow.runs.profiling.simulated import SimulatedProfiling
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.targets.simulator import NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.engine import with_qualified_names
@@ -52,7 +52,7 @@ def played(scenario: Scenario, path: Path, on_cycle: Callable[[CycleReport], Non
     halves = {s.operator: max(1, s.tasks // 2) for s in SCENARIO.engine.stages if s.operator}
     if scenario.others:
         halves = {f"top-words/{name}": tasks for name, tasks in halves.items()}
-    play(scenario, Schedule([(300.0, halves, 5)]), guards=(), on_cycle=on_cycle, store=path)
+    run_simulation(scenario, LayoutSchedule([(300.0, halves, 5)]), guards=(), on_cycle=on_cycle, store=path)
     return path
 
 
@@ -162,7 +162,7 @@ FLOW = replace(SCENARIO, engine=TOP_WORDS.continuous(instances=4), seconds=120.0
 def test_an_engine_without_batches_gives_what_a_phase_does(tmp_path: Path) -> None:
     beside = Beside(TOP_WORDS.pipeline)
     path = tmp_path / "run.sqlite"
-    play(FLOW, Schedule([]), guards=(), on_cycle=beside.hear, store=path)
+    run_simulation(FLOW, LayoutSchedule([]), guards=(), on_cycle=beside.hear, store=path)
     learned_at = datetime(2026, 11, 16, tzinfo=UTC)
     found = learn_from_store(path, kinds=QUICK, learned_at=learned_at)
     assert set(found.profile.cpu) == set(TOP_WORDS.pipeline.order)
@@ -178,7 +178,9 @@ def test_of_two_without_batches_each_has_its_own_and_is_taken_where_both_are_and
     tmp_path: Path,
 ) -> None:
     other = Tenant(engine=SENTIMENT.continuous(instances=4), load=parse_load("constant(40)"))
-    play(replace(FLOW, others=(other,)), Schedule([]), guards=(), store=tmp_path / "run.sqlite")
+    run_simulation(
+        replace(FLOW, others=(other,)), LayoutSchedule([]), guards=(), store=tmp_path / "run.sqlite"
+    )
     pipelines = [TOP_WORDS.pipeline, SENTIMENT.pipeline]
     for pipeline in pipelines:
         profile = learn_from_store(tmp_path / "run.sqlite", pipeline.name, kinds=QUICK).profile
@@ -191,7 +193,7 @@ def test_of_two_without_batches_each_has_its_own_and_is_taken_where_both_are_and
 def test_a_lead_time_is_the_nodes_own_however_seldom_the_loop_looks(tmp_path: Path) -> None:
     """Looks every 10 s see a node that takes 12 s at the second one."""
     path = tmp_path / "run.sqlite"
-    play(replace(FLOW, cycle_s=10.0), Schedule([(50.0, {}, 5)]), guards=(), store=path)
+    run_simulation(replace(FLOW, cycle_s=10.0), LayoutSchedule([(50.0, {}, 5)]), guards=(), store=path)
     costs = learn_from_store(path, kinds=QUICK).profile.costs
     assert costs is not None
     assert costs.lead_time_s == Spread(mean=12.0, deviation=0.0, samples=1)
@@ -199,7 +201,7 @@ def test_a_lead_time_is_the_nodes_own_however_seldom_the_loop_looks(tmp_path: Pa
 
 def test_a_pipeline_that_another_version_wrote_otherwise_is_as_none(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
-    play(FLOW, Schedule([]), guards=(), store=path)
+    run_simulation(FLOW, LayoutSchedule([]), guards=(), store=path)
     with contextlib.closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE terms SET value = '{\"name\": 7}' WHERE name = 'pipeline'")
     found = learn_from_store(path, kinds=QUICK).profile
@@ -274,7 +276,7 @@ def test_a_store_of_an_earlier_run_will_do(tmp_path: Path, monkeypatch: pytest.M
         learn(self, readings, batches)
 
     monkeypatch.setattr(ProfileLearner, "learn", kept)
-    direct = SimulatedPhase(pipeline="sentiment", steps=2, hold_s=60.0, kinds=QUICK).run().profile
+    direct = SimulatedProfiling(pipeline="sentiment", steps=2, hold_s=60.0, kinds=QUICK).run().profile
     store.close()
     monkeypatch.undo()
     stored = learn_from_store(tmp_path / "run.sqlite", kinds=QUICK).profile

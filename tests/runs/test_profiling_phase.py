@@ -6,17 +6,17 @@ import pytest
 
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile
-from ebbflow.runs.profiling.phase import Phase
-from ebbflow.runs.profiling.simulated import SimulatedPhase
+from ebbflow.runs.profiling import ProfilingResult
+from ebbflow.runs.profiling.simulated import SimulatedProfiling
 from ebbflow.targets.simulator.catalogue import PIPELINES, costed_pipeline
 
 
 @pytest.fixture(scope="module", params=sorted(PIPELINES))
-def phase(request: pytest.FixtureRequest) -> Phase:
-    return SimulatedPhase(pipeline=request.param, steps=5).run()
+def phase(request: pytest.FixtureRequest) -> ProfilingResult:
+    return SimulatedProfiling(pipeline=request.param, steps=5).run()
 
 
-def test_cpu_estimates_are_within_three_percent_on_a_sine(phase: Phase) -> None:
+def test_cpu_estimates_are_within_three_percent_on_a_sine(phase: ProfilingResult) -> None:
     assert phase.accuracy is not None
     assert set(phase.accuracy.cpu) == set(costed_pipeline(phase.profile.pipeline).pipeline.order)
     assert max(phase.accuracy.cpu.values()) < 0.03
@@ -25,7 +25,7 @@ def test_cpu_estimates_are_within_three_percent_on_a_sine(phase: Phase) -> None:
     assert phase.accuracy.outside < 0.05
 
 
-def test_costs_and_selectivities_are_found_as_they_are(phase: Phase) -> None:
+def test_costs_and_selectivities_are_found_as_they_are(phase: ProfilingResult) -> None:
     costed = costed_pipeline(phase.profile.pipeline)
     for stream in costed.pipeline.streams:
         found = phase.profile.selectivity[stream.source, stream.target]
@@ -36,7 +36,7 @@ def test_costs_and_selectivities_are_found_as_they_are(phase: Phase) -> None:
 
 
 def test_operators_are_seen_over_most_of_a_core_and_not_only_the_one_that_holds_the_others_back(
-    phase: Phase,
+    phase: ProfilingResult,
 ) -> None:
     busy = {name: cpu.estimate(cpu.high).value for name, cpu in phase.profile.cpu.items()}
     if phase.profile.pipeline == "top-words":
@@ -44,7 +44,7 @@ def test_operators_are_seen_over_most_of_a_core_and_not_only_the_one_that_holds_
     assert min(busy.values()) > 0.3
 
 
-def test_what_a_reconfiguration_and_a_node_take_is_measured_on_the_way(phase: Phase) -> None:
+def test_what_a_reconfiguration_and_a_node_take_is_measured_on_the_way(phase: ProfilingResult) -> None:
     costs = phase.profile.costs
     assert costs is not None
     assert costs.reconfiguration is not None
@@ -56,17 +56,19 @@ def test_what_a_reconfiguration_and_a_node_take_is_measured_on_the_way(phase: Ph
     assert costs.lead_time_s.mean == pytest.approx(12.0, abs=1.0)
 
 
-def test_the_profile_survives_its_file(phase: Phase) -> None:
+def test_the_profile_survives_its_file(phase: ProfilingResult) -> None:
     assert Profile.from_text(phase.profile.to_text()) == phase.profile
 
 
 def test_the_same_seed_gives_the_same_profile() -> None:
-    made = SimulatedPhase(pipeline="top-words", steps=2, hold_s=30.0, kinds=QUICK)
+    made = SimulatedProfiling(pipeline="top-words", steps=2, hold_s=30.0, kinds=QUICK)
     assert made.run().profile == made.run().profile
 
 
 def test_on_batches_the_costs_of_stages_are_found() -> None:
-    found = SimulatedPhase(pipeline="top-words", engine="micro-batch", noise=0.0, steps=4, kinds=QUICK).run()
+    found = SimulatedProfiling(
+        pipeline="top-words", engine="micro-batch", noise=0.0, steps=4, kinds=QUICK
+    ).run()
     costs = found.profile.costs
     engine = costed_pipeline("top-words").micro_batch()
     assert costs is not None

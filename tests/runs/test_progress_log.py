@@ -14,8 +14,7 @@ from made_progress import START_S, progress, timestamp, write_lines
 
 from ebbflow.core.batches import Batch, StageRun
 from ebbflow.errors import InputError
-from ebbflow.runs.replay.progress_log import read_progress
-from ebbflow.runs.replay.recorded_store import is_store
+from ebbflow.runs.replay.readers import is_store, read_progress
 
 
 def batch(number: int, rows: int = 500, backlog: float = 0.0, **more) -> Batch:

@@ -12,9 +12,16 @@ import pytest
 
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
-from ebbflow.runs.leaderboard.sweep import sweep
-from ebbflow.runs.replay.fidelity import fidelity_of
-from ebbflow.runs.replay.plan import RECORDED, Plan, Settings, plan_of, read_recording, scene_of
+from ebbflow.runs.replay.plan import (
+    RECORDED,
+    Plan,
+    Settings,
+    fidelity_of,
+    plan_of,
+    read_recording,
+    replay_case,
+)
+from ebbflow.runs.sweep import sweep
 
 RECORD = Path(__file__).parent / "rate_query.jsonl.gz"
 
@@ -45,7 +52,7 @@ def test_the_recorded_size_played_again_has_batches_as_long_as_the_recorded_ones
 
 
 def test_strategies_are_played_on_it(plan: Plan) -> None:
-    done = sweep([scene_of(plan)], ["capacity", "hpa", "spark-dra"], workers=1)
+    done = sweep([replay_case(plan)], ["capacity", "hpa", "spark-dra"], workers=1)
     assert done.failures == ()
     assert [result.strategy for result in done.results] == [RECORDED, "capacity", "hpa", "spark-dra"]
     then, *played = (result.scores.rows_in for result in done.results)

@@ -15,13 +15,21 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 from ebbflow.report.drawing import Drawing, draw
-from ebbflow.runs.leaderboard.ranking import leaderboard
-from ebbflow.runs.leaderboard.sweep import Result, sweep
-from ebbflow.runs.replay.fidelity import fidelity_of
-from ebbflow.runs.replay.plan import RECORDED, Plan, Settings, kept_up, plan_of, read_recording, scene_of
+from ebbflow.runs.leaderboard import rank_strategies
+from ebbflow.runs.replay.plan import (
+    RECORDED,
+    Plan,
+    Settings,
+    fidelity_of,
+    kept_up,
+    plan_of,
+    read_recording,
+    replay_case,
+)
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.sweep import Result, sweep
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import MicroBatch, NodeKind, Scenario, Stage, built_in_engine
 from ebbflow.workloads import parse_load
@@ -52,7 +60,7 @@ def settings(**more) -> Settings:
 
 
 def replayed(plan: Plan, *strategies: str) -> tuple[Result, ...]:
-    done = sweep([scene_of(plan)], strategies, workers=1)
+    done = sweep([replay_case(plan)], strategies, workers=1)
     assert done.failures == ()
     return done.results
 
@@ -61,7 +69,7 @@ def replayed(plan: Plan, *strategies: str) -> tuple[Result, ...]:
 def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path, load: str) -> None:
     """The original has four stages with noise of their own; the replay has one, fitted to what was printed."""
     original = world(load)
-    run = play(original, make_strategy("static"), guards=()).run
+    run = run_simulation(original, make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings())
     then, static, capacity = replayed(plan, "static", "capacity")
     assert plan.engine.trigger_interval_s == 5.0
@@ -70,7 +78,7 @@ def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path
     assert fidelity_of(plan).doubt == ""
     assert kept_up(plan)["rows_left_at_the_end"] == 0.0
 
-    truth = score(play(original, make_strategy("capacity")).run, oracle_node_seconds=None)
+    truth = score(run_simulation(original, make_strategy("capacity")).run, oracle_node_seconds=None)
     assert capacity.scores.node_seconds == pytest.approx(truth.node_seconds, rel=0.03)
     assert capacity.scores.violation == pytest.approx(truth.violation, abs=0.02)
     assert capacity.scores.latency_p50_s == pytest.approx(truth.latency_p50_s, rel=0.05)
@@ -87,7 +95,7 @@ def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path
 
 @pytest.mark.parametrize("load", LOADS)
 def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -> None:
-    run = play(world(load, seconds=2400.0), make_strategy("capacity")).run
+    run = run_simulation(world(load, seconds=2400.0), make_strategy("capacity")).run
     read = read_recording(write_store(tmp_path / "odd.name", run))
     assert (read.query, read.form, read.slots_per_node, read.lead_time_s) == (
         "clicks",
@@ -108,7 +116,7 @@ def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -
     assert then.scores.reconfigurations == truth.reconfigurations
     began_s = plan.flow.origin_s - START_S
     acts = [e for e in run.decisions if e.verdict == "act" and 0 <= e.time_s - began_s <= plan.flow.end_s]
-    told = [e for e in scene_of(plan).past.decisions if e.verdict == "act"]
+    told = [e for e in replay_case(plan).past.decisions if e.verdict == "act"]
     assert [e.decision.reason for e in told] == [e.decision.reason for e in acts] != []
     assert [e.time_s for e in told] == pytest.approx([e.time_s - began_s for e in acts])
 
@@ -120,7 +128,7 @@ def test_a_read_limit_and_the_lag_it_hides_are_found_again(tmp_path) -> None:
         read_limit_rows=6000,
     )
     original = world("square(base=300, peak=1600, period=20m)", engine=engine)
-    run = play(original, make_strategy("static"), guards=()).run
+    run = run_simulation(original, make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings(tasks=24))
     assert plan.engine.read_limit_rows == 6000
     then, again = replayed(plan, "static")
@@ -132,19 +140,19 @@ def test_a_read_limit_and_the_lag_it_hides_are_found_again(tmp_path) -> None:
 
 def test_a_size_that_was_not_so_is_doubted(tmp_path) -> None:
     """Twelve executors, says someone; in truth a strategy changed them, and the latencies tell."""
-    run = play(world(LOADS[1]), make_strategy("capacity")).run
+    run = run_simulation(world(LOADS[1]), make_strategy("capacity")).run
     fidelity = fidelity_of(plan_of(read_recording(recorded(tmp_path, run)), settings()))
     assert "are executors then, slots and tasks right?" in fidelity.doubt
 
 
 def test_without_executors_the_recorded_run_has_no_price(tmp_path) -> None:
-    run = play(world(seconds=600.0), make_strategy("static"), guards=()).run
+    run = run_simulation(world(seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), Settings(slo=OBJECTIVE, limits=LIMITS))
-    done = sweep([scene_of(plan)], ["static"], workers=1)
+    done = sweep([replay_case(plan)], ["static"], workers=1)
     then, static = done.results
     assert (then.scores.node_seconds, then.scores.cost_ratio, then.scores.nodes_saved) == (None, None, None)
     assert then.scores.reconfigurations is None
-    assert [row.strategy for row in leaderboard(done, quantile=0.95)] == ["static", RECORDED]
+    assert [row.strategy for row in rank_strategies(done, quantile=0.95)] == ["static", RECORDED]
     assert static.scores.cost_ratio is not None
     assert then.scores.violation == 0.0
     sources = {each.name: each.source for each in plan.assumptions}
@@ -155,7 +163,7 @@ def test_without_executors_the_recorded_run_has_no_price(tmp_path) -> None:
 
 def test_strategies_are_those_of_every_comparison(tmp_path) -> None:
     """``static-mean`` is told what the mean rate needs, not the middle of the limits."""
-    run = play(world("constant(300)", seconds=600.0), make_strategy("static"), guards=()).run
+    run = run_simulation(world("constant(300)", seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings())
     _, mean = replayed(plan, "static-mean")
     needs = int(np.searchsorted(plan.scenario.capacity_rows_per_s, 300.0))
@@ -165,7 +173,7 @@ def test_strategies_are_those_of_every_comparison(tmp_path) -> None:
 
 
 def test_the_lead_time_is_the_recorded_one_or_that_of_every_simulation(tmp_path) -> None:
-    run = play(world(seconds=600.0), make_strategy("static"), guards=()).run
+    run = run_simulation(world(seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings(lead_time_s=None))
     assert (
         plan.scenario.nodes.lead_time_s
@@ -178,8 +186,8 @@ def test_the_lead_time_is_the_recorded_one_or_that_of_every_simulation(tmp_path)
 
 
 def test_workers_find_the_same(tmp_path) -> None:
-    run = play(world(seconds=900.0), make_strategy("static"), guards=()).run
-    scene = scene_of(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
+    run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
+    scene = replay_case(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
     counted: list[int] = []
     alone = sweep([scene], ["hpa", "static"], workers=1, draw=draw, on_done=lambda: counted.append(1))
     assert sweep([scene], ["hpa", "static"], workers=2, draw=draw) == alone
@@ -193,7 +201,7 @@ def test_workers_find_the_same(tmp_path) -> None:
 
 
 def test_batches_that_something_else_decides_are_warned_of(tmp_path) -> None:
-    run = play(world(seconds=1200.0), make_strategy("static"), guards=()).run
+    run = run_simulation(world(seconds=1200.0), make_strategy("static"), guards=()).run
     made = progress_of(run.batches)
     for number, line in enumerate(made):  # every other batch stalls for as long as it likes
         stall_ms = 4000 * (number % 2) + 37 * (number * 7919 % 100)
@@ -208,7 +216,7 @@ def test_batches_that_something_else_decides_are_warned_of(tmp_path) -> None:
 
 
 def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
-    run = play(world(seconds=900.0), make_strategy("static"), guards=()).run
+    run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
     file = recorded(tmp_path, run)
     answers = [
         [result.scores for result in replayed(plan_of(read_recording(file), settings(seed=seed)), "capacity")]

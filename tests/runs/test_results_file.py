@@ -9,13 +9,12 @@ from swept import scene
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import parse_policy
-from ebbflow.runs.leaderboard.results_file import FILE_NAME, check_results_path, spec_of, write_results
-from ebbflow.runs.leaderboard.sweep import Failure, Scene, Sweep, sweep
 from ebbflow.runs.loads import NamedLoad
+from ebbflow.runs.results_file import FILE_NAME, check_results_path, spec_of, write_results
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import play, strategy_for
-from ebbflow.runs.spec import Spec, amended
-from ebbflow.runs.spec.file import read_spec
+from ebbflow.runs.simulation import run_simulation, strategy_for
+from ebbflow.runs.spec import Spec, read_spec, with_values
+from ebbflow.runs.sweep import Failure, Sweep, SweepCase, sweep
 from ebbflow.strategies.rules import Rules, default_policy
 from ebbflow.workloads import parse_load
 
@@ -65,8 +64,8 @@ def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
     (tmp_path / "rough.toml").write_text(ROUGH)
     spec = read_spec(tmp_path / "rough.toml")
     load = NamedLoad(name="wave", load=parse_load("sine(base=100, peak=700, period=4m)"))
-    own = amended(spec, {"seed": 5, "seconds": 600})
-    scenes = [Scene(load="wave", scenario=own.scenario(load.with_jitter(0.1, 5)))]
+    own = with_values(spec, {"seed": 5, "seconds": 600})
+    scenes = [SweepCase(load="wave", scenario=own.scenario(load.with_jitter(0.1, 5)))]
     policies = {"mine.toml": default_policy()}
     done = sweep(scenes, ["hpa", "mine.toml"], policies=policies)
     write_results(tmp_path / "r.parquet", done, scenes, spec, policies)
@@ -74,7 +73,7 @@ def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
         again = spec_of(row).scenario()
         assert again.begins_at_s == scenes[0].scenario.begins_at_s > 0, "calendars ask"
         strategy = strategy_for(row["strategy"], again) if row["policy"] is None else rules_of(row["policy"])
-        scores = score(play(again, strategy).run, oracle_node_seconds=row["oracle_node_seconds"])
+        scores = score(run_simulation(again, strategy).run, oracle_node_seconds=row["oracle_node_seconds"])
         assert scores == result.scores
         assert (row["lead_time_s"], row["lead_noise"], row["cycle_s"], row["trigger_s"]) == (
             40.0,

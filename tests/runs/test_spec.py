@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ebbflow.errors import InputError
-from ebbflow.runs.spec import Spec, amended
-from ebbflow.runs.spec.file import read_spec
+from ebbflow.runs.spec import Spec, read_spec, with_values
 from ebbflow.targets.simulator import Continuous, MicroBatch
 
 
@@ -93,8 +92,8 @@ def test_a_file_that_is_not_there_or_no_text_is_said(tmp_path) -> None:
 
 def test_what_is_given_later_comes_first_and_nothing_given_changes_nothing() -> None:
     spec = Spec(load="constant(5)", nodes="2:3")
-    assert amended(spec, {"nodes": None, "seed": None}) == spec
-    assert amended(spec, {"nodes": "1:4"}).limits.max_nodes == 4
+    assert with_values(spec, {"nodes": None, "seed": None}) == spec
+    assert with_values(spec, {"nodes": "1:4"}).limits.max_nodes == 4
 
 
 def test_a_load_must_be_given() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError
-from ebbflow.runs.simulation import play
-from ebbflow.runs.spec import Spec, amended
-from ebbflow.runs.spec.file import read_spec
+from ebbflow.runs.simulation import run_simulation
+from ebbflow.runs.spec import Spec, read_spec, with_values
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import (
     Cluster,
@@ -68,7 +67,7 @@ def test_faults_and_unequal_nodes_are_those_of_the_simulator(tmp_path) -> None:
         LateMetrics(from_s=3600.0, until_s=7200.0, delay_s=45.0),
     )
     assert made.nodes == NodeKind(speeds=(1.0, 0.5), drain_s=5.0)
-    assert amended(spec, {"seed": 9}).scenario().faults == made.faults, "options leave the tables alone"
+    assert with_values(spec, {"seed": 9}).scenario().faults == made.faults, "options leave the tables alone"
 
 
 def test_a_tenant_shares_the_nodes_and_is_counted_in_where_it_starts(tmp_path) -> None:
@@ -113,14 +112,16 @@ def test_clusters_placement_link_and_queues_of_a_continuous_pipeline(tmp_path) -
 
 def test_a_read_limit_bounds_the_batches(tmp_path) -> None:
     spec = read(tmp_path, 'load = "constant(1000)"\nseconds = "5m"\n[queues]\nread-limit = 700\n')
-    run = play(spec.scenario(), make_strategy("static")).run
+    run = run_simulation(spec.scenario(), make_strategy("static")).run
     assert max(batch.rows for batch in run.batches) == 700
 
 
 def test_a_node_that_dies_is_seen_in_what_is_held() -> None:
     quiet = Spec(load="constant(100)", seconds=600, initial_nodes=2, nodes="2:2")
-    dies = amended(quiet, {"fault": [{"kind": "node-dies", "at": "5m"}]})
-    held = [play(spec.scenario(), make_strategy("static")).run.nodes_working for spec in (quiet, dies)]
+    dies = with_values(quiet, {"fault": [{"kind": "node-dies", "at": "5m"}]})
+    held = [
+        run_simulation(spec.scenario(), make_strategy("static")).run.nodes_working for spec in (quiet, dies)
+    ]
     assert [float(curve.stepped(305.0)) for curve in held] == [2.0, 1.0]
     assert [float(curve.stepped(313.0)) for curve in held] == [2.0, 2.0], (
         "replaced after the lead time of 12 s"
@@ -129,16 +130,16 @@ def test_a_node_that_dies_is_seen_in_what_is_held() -> None:
 
 def test_a_monitor_that_is_blind_on_purpose_is_no_news(caplog) -> None:
     blind = {"kind": "metrics-missing", "from": "1m", "until": "2m"}
-    spec = amended(Spec(load="constant(100)", seconds=300), {"fault": [blind]})
-    decisions = play(spec.scenario(), make_strategy("capacity")).run.decisions
+    spec = with_values(Spec(load="constant(100)", seconds=300), {"fault": [blind]})
+    decisions = run_simulation(spec.scenario(), make_strategy("capacity")).run.decisions
     assert not caplog.records
     assert not any(60 < entry.time_s < 120 and entry.verdict == "act" for entry in decisions)
 
 
 def test_nodes_of_unequal_speed_are_counted_by_what_they_do() -> None:
     spec = Spec(load="constant(600)", seconds=600)
-    assert amended(spec, {"node-speeds": [1.0, 0.2]}).scenario().first_nodes > spec.scenario().first_nodes
-    assert amended(spec, {"node-speeds": [0.5]}).scenario().first_nodes > spec.scenario().first_nodes
+    assert with_values(spec, {"node-speeds": [1.0, 0.2]}).scenario().first_nodes > spec.scenario().first_nodes
+    assert with_values(spec, {"node-speeds": [0.5]}).scenario().first_nodes > spec.scenario().first_nodes
 
 
 @pytest.mark.parametrize("name", ["rough_day.toml", "two_clusters.toml"])

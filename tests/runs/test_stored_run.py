@@ -21,7 +21,7 @@ from ebbflow.errors import InputError, NoStoreError
 from ebbflow.monitoring.store import PRUNE_EVERY_S, Store
 from ebbflow.runs import stored_run
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import oracle_of, play
+from ebbflow.runs.simulation import oracle_of, run_simulation
 from ebbflow.runs.stored_run import ARRIVED, LOST, PROCESSED, arrivals, node_changes, read_run
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import Scenario, Tenant, built_in_engine
@@ -252,7 +252,7 @@ def test_a_simulated_run_scores_the_same_from_its_store(tmp_path: Path, engine: 
         engine=built_in_engine("top-words", engine), load=parse_load("sine(base=50, peak=600, period=5m)"),
         seconds=600.0,
     )  # fmt: skip
-    run = play(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite").run
+    run = run_simulation(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite").run
     stored = read_run(tmp_path / "run.sqlite")
     assert stored.scores() == score(run, oracle_node_seconds=None)
     assert [(e.time_s, e.decision.reason) for e in stored.run.decisions] == [
@@ -268,7 +268,7 @@ def test_pipelines_that_share_nodes_score_the_same_from_their_store(tmp_path: Pa
         engine=built_in_engine("top-words"), load=parse_load("constant(200)"), seconds=300.0,
         others=(Tenant(engine=built_in_engine("sentiment"), load=parse_load("constant(50)")),),
     )  # fmt: skip
-    simulation = play(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite")
+    simulation = run_simulation(scenario, make_strategy("capacity"), store=tmp_path / "run.sqlite")
     stored = read_run(tmp_path / "run.sqlite")
     assert [run.pipeline for run in stored.queries] == ["top-words", "sentiment"]
     assert stored.scores() == score_together(simulation.runs)

@@ -15,12 +15,12 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
 from ebbflow.guards import Bounds, CoolDown, HoldOnMissingData, StepCap, guards_for
-from ebbflow.runs.leaderboard import sweep as sweep_module
-from ebbflow.runs.leaderboard.sweep import HINDSIGHT, Failure, Sweep, SweepInterrupted, sweep
+from ebbflow.runs import sweep as sweep_module
+from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import oracle_of, play, strategy_for
+from ebbflow.runs.simulation import oracle_of, run_simulation, strategy_for
 from ebbflow.runs.spec.tables import TenantTable
-from ebbflow.runs.workforce import workforce
+from ebbflow.runs.sweep import HINDSIGHT, Failure, Sweep, SweepInterrupted, sweep
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.strategies.rules import default_policy
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
@@ -140,7 +140,7 @@ def test_an_interrupt_before_the_first_run_leaves_all_undone(monkeypatch) -> Non
 
 def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
     on_done, children = Interrupting(2), set(active_children())
-    with pytest.raises(KeyboardInterrupt), workforce(1, workers=2) as work:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), parallel_map(1, workers=2) as work:  # noqa: PT012
         try:
             work(stuck_beyond, range(4), on_done)
         except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def test_hindsight_is_asked_for_once_per_scene(monkeypatch) -> None:
 
 def test_the_arrivals_that_hindsight_sees_are_those_of_the_runs() -> None:
     for one in SCENES:
-        run = play(one.scenario, make_strategy("static")).run
+        run = run_simulation(one.scenario, make_strategy("static")).run
         assert oracle_of(one.scenario).node_seconds == oracle_of(one.scenario, run).node_seconds
 
 
@@ -192,7 +192,7 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     made = scene("constant(20000)", engine="continuous", nodes="1:2")
     short_queues = replace(made.scenario.engine, max_pending_rows=None, queue_bound_rows=100.0)
     flood = replace(made, scenario=replace(made.scenario, engine=short_queues))
-    played = play(flood.scenario, make_strategy("static"))
+    played = run_simulation(flood.scenario, make_strategy("static"))
     assert played.work.failed > 1000
     (result,) = sweep([flood], ["static"]).results
     scores = result.scores
@@ -204,7 +204,7 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
     others = (Tenant(engine=short_queues, load=flood.scenario.load),)
     small = replace(flood.scenario, engine=calm, load=parse_load("constant(10)"), others=others)
     shared = replace(flood, scenario=small)
-    played = play(shared.scenario, make_strategy("static"))
+    played = run_simulation(shared.scenario, make_strategy("static"))
     (both,) = sweep([shared], ["static"]).results
     lost = [score(run, oracle_node_seconds=None).rows_lost for run in played.runs]
     assert lost[0] == 0, "what another pipeline lost is not the first one's"
@@ -249,7 +249,7 @@ def test_only_strategies_without_restraint_of_their_own_get_ours() -> None:
 @pytest.mark.parametrize(("rate", "nodes"), [(100, 1), (300, 2), (1000, 7), (99999, 16)])
 def test_static_mean_holds_what_the_mean_rate_needs(rate: int, nodes: int) -> None:
     one = scene(f"constant({rate})", **{"initial_nodes": 1})
-    run = play(one.scenario, strategy_for("static-mean", one.scenario)).run
+    run = run_simulation(one.scenario, strategy_for("static-mean", one.scenario)).run
     assert run.nodes.stepped(300.0) == nodes
 
 
@@ -261,5 +261,5 @@ def test_nothing_to_compare_is_said() -> None:
 @pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
 def test_peers_see_and_move_a_continuous_engine(name: str) -> None:
     busy = scene("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
-    run = play(busy.scenario, strategy_for(name, busy.scenario)).run
+    run = run_simulation(busy.scenario, strategy_for(name, busy.scenario)).run
     assert run.reconfigurations > 0

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ebbflow.errors import InputError, TargetError
-from ebbflow.runs.watching import watch
+from ebbflow.runs.watching import wait_for_end
 
 BROKEN = Exception(
     "Job aborted\nebbflow.errors.InputError: cannot read /trace/part-3.csv.gz: it ends\n\tat org"
@@ -36,7 +36,7 @@ class World:
 
 
 def watched(world: World, until_s: float = 300.0, ended: threading.Event | None = None) -> None:
-    watch(world.failure, world, world, until_s, ended or threading.Event())
+    wait_for_end(world.failure, world, world, until_s, ended or threading.Event())
 
 
 def test_a_query_that_died_is_told_within_seconds_in_its_own_words() -> None:

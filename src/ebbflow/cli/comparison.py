@@ -28,8 +28,8 @@ from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.wording import counted, number, seconds, share, times, whole
-from ebbflow.runs.leaderboard.ranking import Means, Standing
-from ebbflow.runs.leaderboard.sweep import GuardsOf, Scene, Sweep, sweep
+from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
+from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
 
 log = logging.getLogger("ebbflow")
 
@@ -45,7 +45,7 @@ def check_workers(workers: int | None) -> None:
 
 
 def compare(
-    scenes: Sequence[Scene],
+    scenes: Sequence[SweepCase],
     strategies: Sequence[str],
     *,
     policies: Mapping[str, Policy],
@@ -101,7 +101,7 @@ def end(done: Sweep, runs: int) -> None:
         raise SweepError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
 
 
-def print_board(standings: Sequence[Standing], *, many: bool) -> None:
+def print_board(standings: Sequence[LeaderboardRow], *, many: bool) -> None:
     """The ranking on standard output; ``many``: means over several runs. Coarse loads have a table of their own."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(_table([(row, row.judged) for row in standings], many=many))
@@ -111,7 +111,7 @@ def print_board(standings: Sequence[Standing], *, many: bool) -> None:
         console.print(_table(apart, many=many))
 
 
-def spread_told(standings: Sequence[Standing]) -> str:
+def spread_told(standings: Sequence[LeaderboardRow]) -> str:
     """How far the means of the table move with the seed, at most; empty with one seed."""
     cost, late = [], []
     for row in standings:
@@ -129,7 +129,7 @@ def spread_told(standings: Sequence[Standing]) -> str:
     )
 
 
-def _table(rows: Sequence[tuple[Standing, Means]], *, many: bool) -> Table:
+def _table(rows: Sequence[tuple[LeaderboardRow, MeanScores]], *, many: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     infeasible = any(means.infeasible for _, means in rows)
     for name, justify in _columns(many, infeasible=infeasible):

@@ -23,9 +23,9 @@ from ebbflow.policy.files.document import write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.language.english import policy_in_english
 from ebbflow.report.page import write_page
-from ebbflow.runs.policy_trial import Trial, chain, try_policy
+from ebbflow.runs.policies import Trial, chain, try_policy
 from ebbflow.runs.score import score
-from ebbflow.runs.spec import Spec, amended
+from ebbflow.runs.spec import Spec, with_values
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
@@ -180,7 +180,7 @@ def try_(
             f"--operators with --engine {engine}: your own operators run on the continuous engine only; "
             "leave out --engine, or choose a built-in --pipeline"
         )
-    spec = amended(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
+    spec = with_values(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
     trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
     scores = score(trial.run, oracle_node_seconds=None)
     if report is not None:

@@ -30,9 +30,9 @@ from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
+from ebbflow.runs.profiling import ProfilingResult
 from ebbflow.runs.profiling.from_store import learn_from_store
-from ebbflow.runs.profiling.phase import Phase
-from ebbflow.runs.profiling.simulated import SimulatedPhase
+from ebbflow.runs.profiling.simulated import SimulatedProfiling
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 
@@ -198,12 +198,13 @@ def _writable(output: Path | None, name: str) -> Path:
 def _in_simulator(
     pipeline: str, engine: str | None, noise: float | None, seed: int | None, steps: int | None,
     hold_s: float | None,
-) -> Phase:  # fmt: skip
+) -> ProfilingResult:  # fmt: skip
     if engine not in (None, CONTINUOUS, MICRO_BATCH):
         raise UnknownNameError("engine", engine, (CONTINUOUS, MICRO_BATCH))
     given: dict[str, Any] = {"engine": engine, "noise": noise, "seed": seed, "steps": steps, "hold_s": hold_s}
     phase = replace(
-        SimulatedPhase(pipeline=pipeline), **{key: value for key, value in given.items() if value is not None}
+        SimulatedProfiling(pipeline=pipeline),
+        **{key: value for key, value in given.items() if value is not None},
     )
     with _ProgressBar() as bar:
         return phase.run(learned_at=_now(), on_progress=bar.update)
@@ -216,7 +217,7 @@ def _now() -> datetime:
 def _on_spark(
     pipeline: str, steps: int | None, hold_s: float | None, peak: float | None, executors: int,
     master: str | None, agents: tuple[str, ...], check: bool,
-) -> Phase:  # fmt: skip
+) -> ProfilingResult:  # fmt: skip
     from ebbflow.papers.elysium.profiling_on_spark import SparkPhase, application
     from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale
 
@@ -258,7 +259,7 @@ class _ProgressBar:
         self._progress.update(self._task, completed=min(1.0, share), description=escape(text))
 
 
-def _print_phase(phase: Phase) -> None:
+def _print_phase(phase: ProfilingResult) -> None:
     learned, checked = phase.profile, phase.accuracy
     table = Table("", "model", "cores", "at", "error", "on a sine", box=None, pad_edge=False)
     for name, curve in (*learned.cpu.items(), *((("a node", learned.node),) if learned.node.samples else ())):

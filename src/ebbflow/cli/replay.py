@@ -12,25 +12,26 @@ from ebbflow.cli.comparison import check_workers, compare, end, print_board, tel
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import USUAL_LEAD_TIME_S
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.wording import comparison, seconds, share, whole
-from ebbflow.runs.leaderboard.policies import check_operators, read_policies
-from ebbflow.runs.leaderboard.ranking import leaderboard
-from ebbflow.runs.leaderboard.sweep import Result, Sweep
-from ebbflow.runs.replay.fidelity import Fidelity, fidelity_of
+from ebbflow.runs.leaderboard import rank_strategies
+from ebbflow.runs.policies import check_operators, read_policies
 from ebbflow.runs.replay.plan import (
     RECORDED,
+    Fidelity,
     Plan,
     Settings,
+    fidelity_of,
     kept_up,
     plan_of,
     read_recording,
-    scene_of,
+    replay_case,
 )
-from ebbflow.runs.replay.progress_log import written
+from ebbflow.runs.replay.readers import format_utc
 from ebbflow.runs.spec import strategy_names
+from ebbflow.runs.sweep import Result, Sweep
 
 _RECORD = "what the record tells; else "
 
@@ -80,7 +81,7 @@ def replay_command(
         str | None,
         typer.Option(
             help="From asking for a node to its first work.",
-            show_default=f"{_RECORD}{format_duration(USUAL_LEAD_TIME_S)}",
+            show_default=f"{_RECORD}{format_duration(DEFAULT_LEAD_TIME_S)}",
             metavar="DURATION",
         ),
     ] = None,
@@ -115,7 +116,7 @@ def replay_command(
     for each in policies.values():
         check_operators(each, plan.scenario)
     fidelity = fidelity_of(plan)
-    scene = scene_of(plan, drawn=report is not None)
+    scene = replay_case(plan, drawn=report is not None)
     done = compare([scene], names, policies=policies, workers=workers)
     facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
     sentences = _summary(done)
@@ -135,7 +136,7 @@ def replay_command(
         for fact in facts:
             _line(fact)
         _line("")
-        print_board(leaderboard(done, quantile=plan.scenario.slo.quantile), many=False)
+        print_board(rank_strategies(done, quantile=plan.scenario.slo.quantile), many=False)
         typer.echo("\n" + "\n".join(sentences))
         for doubt in doubts:
             _line(f"Careful: {doubt}", style="yellow")
@@ -174,7 +175,7 @@ def _document(
         "form": recording.form,
         "query": recording.query,
         "other_queries": list(recording.other_queries),
-        "from": written(plan.flow.origin_s),
+        "from": format_utc(plan.flow.origin_s),
         "seconds": plan.flow.end_s,
         "batches": len(recording.worked),
         "starts": recording.starts,
@@ -207,7 +208,7 @@ def _surroundings(plan: Plan) -> list[str]:
     return [
         f"query {plan.recording.query}",
         plan.recording.form,
-        f"from {written(plan.flow.origin_s)}",
+        f"from {format_utc(plan.flow.origin_s)}",
         f"{format_duration(plan.flow.end_s)} long",
         f"nodes {scenario.limits}",
         str(scenario.slo),
@@ -220,7 +221,7 @@ def _facts(plan: Plan, fidelity: Fidelity) -> list[str]:
     fit, recording = plan.fit, plan.recording
     facts = [
         f"{recording.query}: {len(recording.worked)} batches in {format_duration(plan.flow.end_s)} "
-        f"from {written(plan.flow.origin_s)} ({recording.form})",
+        f"from {format_utc(plan.flow.origin_s)} ({recording.form})",
         f"The model explains your batches within {share(fit.median_error)} "
         f"(half of them; nine in ten within {share(fit.wide_error)}): "
         f"{format_duration(fit.driver_s)} a batch, {1000 * fit.per_row_s:.3g} ms a row, {fit.tasks} tasks",

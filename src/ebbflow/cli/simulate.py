@@ -28,12 +28,11 @@ from ebbflow.errors import InputError
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.page import SIMULATED
 from ebbflow.report.wording import share, times, whole
-from ebbflow.runs.leaderboard.policies import check_operators, read_policies
-from ebbflow.runs.leaderboard.ranking import Standing, leaderboard
-from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
-from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep
-from ebbflow.runs.spec import USUAL_STRATEGY, Spec, amended
-from ebbflow.runs.spec.file import read_spec
+from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
+from ebbflow.runs.policies import check_operators, read_policies
+from ebbflow.runs.results_file import check_results_path, write_results
+from ebbflow.runs.spec import DEFAULT_STRATEGY, Spec, read_spec, with_values
+from ebbflow.runs.sweep import Result, Sweep, SweepCase
 from ebbflow.targets.simulator import Scenario
 
 
@@ -52,7 +51,7 @@ def simulate(
         str | None,
         typer.Option(
             help="Scaling strategies with commas, like capacity or 'capacity(budget_out=0.5),hpa'.",
-            show_default=USUAL_STRATEGY,
+            show_default=DEFAULT_STRATEGY,
             metavar="A,B,…",
         ),
     ] = None,
@@ -88,12 +87,12 @@ def simulate(
         if not pair.startswith(("slo=", "strategy", "guards.")):
             raise InputError(f"--set {pair} does not apply to a simulation; slo, strategy.… and guards.… do")
     configured = configuration({}, config, set)
-    base = amended(
+    base = with_values(
         Spec(), {key: str(configured[key]) for key in ("slo", "strategy") if configured.given(key)}
     )
     if scenario is not None:
         base = read_spec(scenario, base)
-    spec = amended(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
+    spec = with_values(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
     made, policies = spec.scenario(), read_policies(policy or ())
     strategies = [configured.expression_of(each) for each in spec.strategies]
     names = [*strategies, *policies]
@@ -104,7 +103,7 @@ def simulate(
     _check_store(store, names)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
-    scene = Scene(load=str(made.load), scenario=made, drawn=report is not None, store=store)
+    scene = SweepCase(load=str(made.load), scenario=made, drawn=report is not None, store=store)
     done = compare(
         [scene],
         names,
@@ -172,13 +171,13 @@ def _facts(spec: Spec, made: Scenario) -> list[str]:
 
 
 def _tell(done: Sweep, made: Scenario) -> None:
-    standings = leaderboard(done, quantile=made.slo.quantile)
+    standings = rank_strategies(done, quantile=made.slo.quantile)
     print_board(standings, many=False)
     if done.results:
         errors.print(f"\n{_summary(standings, made, done)}", soft_wrap=True)
 
 
-def _summary(standings: list[Standing], made: Scenario, done: Sweep) -> str:
+def _summary(standings: list[LeaderboardRow], made: Scenario, done: Sweep) -> str:
     first = standings[0]
     scores = first.judged.scores
     late, cost = share(scores["violation"]), f"{whole(scores['node_seconds'])} node-seconds"

@@ -15,7 +15,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
-USUAL_LEAD_TIME_S = 12.0
+DEFAULT_LEAD_TIME_S = 12.0
 """The lead time where nobody has told or seen another: what an executor of a standalone cluster takes. Simulations are
 played with it too, so that a strategy is tried with what it is told on Spark."""
 

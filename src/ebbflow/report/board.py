@@ -17,17 +17,17 @@ from ebbflow.report.drawing import Drawing
 from ebbflow.report.palette import COLOURS
 from ebbflow.report.template import render
 from ebbflow.report.wording import Scores, counted, seconds, share, slo_text, times, whole
-from ebbflow.runs.leaderboard.ranking import (
+from ebbflow.runs.leaderboard import (
     APART,
     COARSE,
     RULE,
-    Means,
-    Standing,
-    leaderboard,
+    LeaderboardRow,
+    MeanScores,
     mean_scores,
+    rank_strategies,
     sampling,
 )
-from ebbflow.runs.leaderboard.sweep import Result, Scene, Sweep, kept_slo
+from ebbflow.runs.sweep import Result, Sweep, SweepCase, kept_slo
 from ebbflow.targets.simulator import Scenario
 
 SHOWN_AT_FIRST = 3
@@ -327,19 +327,19 @@ def _summary(cell: BoardCell) -> str:
 
 def sweep_board(
     done: Sweep,
-    scenes: Sequence[Scene],
+    scenes: Sequence[SweepCase],
     *,
     title: str,
     facts: Sequence[str],
     notes: Sequence[str],
-    load_text: Callable[[Scene], str],
+    load_text: Callable[[SweepCase], str],
 ) -> Board:
     """The board of a sweep. ``load_text`` writes the load of a scene."""
     slo = scenes[0].scenario.slo
-    standings = leaderboard(done, quantile=slo.quantile)
+    standings = rank_strategies(done, quantile=slo.quantile)
     coarse = any(row.apart is not None for row in standings)
     recorded = {name for scene in scenes for name in scene.runs(())}
-    by_load: dict[str, list[Scene]] = {}
+    by_load: dict[str, list[SweepCase]] = {}
     for scene in sorted(scenes, key=lambda scene: sampling(scene.step_s) == COARSE):  # ranked loads first
         by_load.setdefault(scene.load, []).append(scene)
     loads = [_board_load(done, mine, load_text, slo.quantile, coarse=coarse) for mine in by_load.values()]
@@ -356,7 +356,7 @@ def sweep_board(
     )
 
 
-def _board_row(row: Standing, means: Means, recorded: Set[str]) -> BoardRow:
+def _board_row(row: LeaderboardRow, means: MeanScores, recorded: Set[str]) -> BoardRow:
     return BoardRow(
         rank=row.rank,
         strategy=row.strategy,
@@ -418,12 +418,17 @@ def _left_out(done: Sweep) -> list[str]:
 
 
 def _board_load(
-    done: Sweep, scenes: Sequence[Scene], load_text: Callable[[Scene], str], quantile: float, *, coarse: bool
+    done: Sweep,
+    scenes: Sequence[SweepCase],
+    load_text: Callable[[SweepCase], str],
+    quantile: float,
+    *,
+    coarse: bool,
 ) -> BoardLoad:
     name, step_s = scenes[0].load, scenes[0].step_s
     results = [result for result in done.results if result.load == name]
     failures = tuple(failure for failure in done.failures if failure.load == name)
-    order = leaderboard(Sweep(results=tuple(results), failures=failures), quantile=quantile)
+    order = rank_strategies(Sweep(results=tuple(results), failures=failures), quantile=quantile)
     by_strategy: dict[str, list[Result]] = {}
     for result in results:
         by_strategy.setdefault(result.strategy, []).append(result)
@@ -437,7 +442,7 @@ def _board_load(
     )
 
 
-def _board_scene(results: Sequence[Result], scene: Scene, text: str, quantile: float) -> BoardScene:
+def _board_scene(results: Sequence[Result], scene: SweepCase, text: str, quantile: float) -> BoardScene:
     seed = scene.scenario.seed
     runs = {
         result.strategy: BoardRun(

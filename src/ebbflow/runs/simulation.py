@@ -114,10 +114,10 @@ def simulate(scenario: Scenario, strategy: Strategy) -> Run:
     >>> run.reconfigurations > 0, run.arrived.values[-1].item()
     (True, 36000.0)
     """
-    return play(scenario, strategy).run
+    return run_simulation(scenario, strategy).run
 
 
-def play(
+def run_simulation(
     scenario: Scenario,
     strategy: Strategy,
     guards: Sequence[Guard] | None = None,

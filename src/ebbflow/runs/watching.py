@@ -52,11 +52,13 @@ class Scaled(Protocol):
         """Whether anything is being scaled."""
 
 
-def watch(failure: Failure, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event) -> None:
+def wait_for_end(
+    failure: Failure, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event
+) -> None:
     """Wait until a time; what the query failed of is told as soon as it is seen, and not at the end."""
     while True:
         active = attached.active  # asked first: the loop ends, too, when the application has
-        check(failure)
+        raise_failure(failure)
         if not active:
             raise TargetError("the loop has ended before its time; see the log")
         if ended.is_set() or (left_s := until_s - clock.now_s()) <= 0:
@@ -64,7 +66,7 @@ def watch(failure: Failure, attached: Scaled, clock: Clock, until_s: float, ende
         clock.wait(min(LOOK_EVERY_S, max(0.1, left_s)), ended)
 
 
-def check(failure: Failure) -> None:
+def raise_failure(failure: Failure) -> None:
     """Raise what a query has failed of, in our own words."""
     if (failed := failure()) is not None:
         raise as_ebbflow_error(failed)

@@ -8,7 +8,7 @@ from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Strategy
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.baselines.ds2 import Ds2
 from ebbflow.strategies.baselines.flink import Flink
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario, built_in_engine
@@ -32,7 +32,7 @@ def acts(
         engine=engine, load=parse_load(f"constant({rate})"), seconds=seconds, initial_nodes=nodes,
         nodes=NodeKind(slots=1, lead_time_s=12.0), limits=Limits(min_nodes=1, max_nodes=40),
     )  # fmt: skip
-    return [entry for entry in play(scenario, strategy).run.decisions if entry.changed]
+    return [entry for entry in run_simulation(scenario, strategy).run.decisions if entry.changed]
 
 
 def layouts(entries: list[LedgerEntry]) -> list[tuple[int, dict[str, int]]]:

@@ -42,7 +42,7 @@ from ebbflow.policy import (
     tuples,
 )
 from ebbflow.policy.values import Span
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import make_strategy
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage, built_in_engine
@@ -674,7 +674,7 @@ def test_a_query_with_a_read_limit_shrinks_after_its_input_ends(tmp_path: Path) 
     policy = Policy(shrink.is_(below(tuples(1))).for_at_least(seconds(30)))
     (tmp_path / "minute.csv").write_text("time,events\n0,12000\n60,0\n120,0\n180,0\n")
     load = Trace(file=str(tmp_path / "minute.csv"))  # 6,000 rows wait after a minute, gone a minute later
-    run = play(Scenario(engine=query, load=load, seconds=239, cycle_s=1.0), Rules(policy)).run
+    run = run_simulation(Scenario(engine=query, load=load, seconds=239, cycle_s=1.0), Rules(policy)).run
     (act,) = [entry for entry in run.decisions if entry.verdict == "act"]
     assert act.decision.wanted.parallelism == {"work": 1}
     assert act.time_s == pytest.approx(150, abs=5)
@@ -689,7 +689,7 @@ def test_the_default_policy_grows_and_shrinks_any_pipeline() -> None:
             seconds=3600,
         )
         strategy = make_strategy("rules")
-        run = play(scenario, strategy, guards_for(strategy)).run
+        run = run_simulation(scenario, strategy, guards_for(strategy)).run
         held = run.nodes.values
         assert held.max() >= 4
         assert held[-1] < held.max()

@@ -24,7 +24,7 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import NodeProfile
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import play, simulate
+from ebbflow.runs.simulation import run_simulation, simulate
 from ebbflow.strategies import make_strategy
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive
@@ -490,7 +490,7 @@ def test_two_applications_are_sized_together() -> None:
         "constant(300)",
         others=(Tenant(engine=small, load=parse_load("step(base=50, peak=900, at=300s)")),),
     )
-    run = play(both, make_strategy("symbiotic")).run
+    run = run_simulation(both, make_strategy("symbiotic")).run
     after = changes(run, 300.0)
     assert len(after) == 1
     grown = after[0].decision.wanted.difference(after[0].before)
@@ -502,10 +502,10 @@ def test_two_applications_are_sized_together() -> None:
         e.pipeline.name: estimator(e.pipeline, e.row_cost_s) for e in engines if isinstance(e, Continuous)
     }
     profiled = changes(
-        play(both, Symbiotic(given)).run, 300.0
+        run_simulation(both, Symbiotic(given)).run, 300.0
     )  # profiles name operators without the application
     assert [entry.decision.wanted for entry in profiled] == [after[0].decision.wanted]
-    for each in play(both, make_strategy("symbiotic")).runs:
+    for each in run_simulation(both, make_strategy("symbiotic")).runs:
         late = score(each, oracle_node_seconds=None)
         assert late.rows_out > 0.95 * late.rows_in
 
@@ -516,7 +516,7 @@ def test_an_idle_application_does_not_block_others(profiled: bool) -> None:
     assert isinstance(busy, Continuous)
     both = scene("constant(0)", others=(Tenant(engine=busy, load=parse_load("constant(1500)")),))
     given = {"sentiment": estimator(busy.pipeline, busy.row_cost_s)} if profiled else {}
-    found = play(both, Symbiotic(given))
+    found = run_simulation(both, Symbiotic(given))
     assert [entry.decision.wanted.main_nodes for entry in changes(found.run)] == [
         4
     ]  # 1500 · 7.2 ms = 10.8 cores

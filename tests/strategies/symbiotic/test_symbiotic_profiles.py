@@ -23,7 +23,7 @@ from ebbflow.monitoring.store import MemoryStore
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import Profile, Range, SparkCosts, StageCosts
-from ebbflow.runs.profiling.simulated import SimulatedPhase
+from ebbflow.runs.profiling.simulated import SimulatedProfiling
 from ebbflow.strategies.symbiotic import Symbiotic, SymbioticProactive
 from ebbflow.targets.simulator import Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
@@ -204,7 +204,7 @@ def test_a_restarted_query_continues_from_what_was_learned(caplog: pytest.LogCap
 
 @lru_cache
 def profile_of_top_words(noise: float) -> Profile:
-    phase = SimulatedPhase(pipeline="top-words", engine="micro-batch", noise=noise, steps=4, kinds=QUICK)
+    phase = SimulatedProfiling(pipeline="top-words", engine="micro-batch", noise=noise, steps=4, kinds=QUICK)
     return Profile.from_text(phase.run().profile.to_text())
 
 

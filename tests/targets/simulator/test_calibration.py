@@ -13,7 +13,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.profiling.batch.model import BatchModel
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import MicroBatch, Scenario, Stage
 from ebbflow.targets.spark.act.restart import stop_between_batches
@@ -99,7 +99,9 @@ def errors(real: dict[int, list[Batch]]) -> dict[str, float]:
             seconds=120.0,
             limits=Limits(min_nodes=nodes, max_nodes=nodes),
         )
-        simulated = [b.duration_s for b in play(scenario, make_strategy("static")).run.batches if b.rows]
+        simulated = [
+            b.duration_s for b in run_simulation(scenario, make_strategy("static")).run.batches if b.rows
+        ]
         took = [b.duration_s for b in some]
         found[f"batches on {nodes}"] = median(
             abs(engine.batch_s(b.rows, b.slots) / b.duration_s - 1) for b in some

@@ -14,7 +14,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.runs.oracle import cheapest_schedule
 from ebbflow.runs.score import score
-from ebbflow.runs.simulation import oracle_of, play, simulate
+from ebbflow.runs.simulation import oracle_of, run_simulation, simulate
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import LateMetrics, MissingMetrics, NodeKind, Scenario, built_in_engine
 from ebbflow.workloads import parse_load
@@ -143,7 +143,7 @@ def test_nothing_changes_while_metrics_are_missing_or_late(fault) -> None:
 
 
 def test_every_row_of_the_load_is_recorded() -> None:
-    result = play(scenario("constant(333)", seconds=100.0), Keep())
+    result = run_simulation(scenario("constant(333)", seconds=100.0), Keep())
     assert result.run.arrived.values[-1] == 33_300
     assert result.work.processed + result.work.waiting == 33_300
     assert score(result.run, oracle_node_seconds=None).rows_out == result.work.processed

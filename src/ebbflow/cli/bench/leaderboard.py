@@ -18,13 +18,12 @@ from ebbflow.errors import InputError
 from ebbflow.report.board import Board, headline, sweep_board, write_board
 from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.report.wording import counted
-from ebbflow.runs.leaderboard.policies import check_operators, read_policies
-from ebbflow.runs.leaderboard.ranking import APART, RULE, leaderboard
-from ebbflow.runs.leaderboard.results_file import check_results_path, write_results
-from ebbflow.runs.leaderboard.sweep import Scene, Sweep, SweepInterrupted
+from ebbflow.runs.leaderboard import APART, RULE, rank_strategies
 from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
-from ebbflow.runs.spec import Spec, amended, strategy_names
-from ebbflow.runs.spec.file import read_spec
+from ebbflow.runs.policies import check_operators, read_policies
+from ebbflow.runs.results_file import check_results_path, write_results
+from ebbflow.runs.spec import Spec, read_spec, strategy_names, with_values
+from ebbflow.runs.sweep import Sweep, SweepCase, SweepInterrupted
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.spark.launch.preflight import check_java, check_master
 from ebbflow.workloads import Constant
@@ -94,9 +93,9 @@ def leaderboard_command(
 
     Prints one row per strategy with the mean of every score over all its runs. Who interrupts gets what is done so far.
     """
-    spec = amended(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
+    spec = with_values(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
     if spec.seconds is None:
-        spec = amended(spec, {"seconds": USUAL_SECONDS})
+        spec = with_values(spec, {"seconds": USUAL_SECONDS})
     names = _names(spec, strategies)
     if seeds < 1:
         raise InputError(f"--seeds {seeds} leaves nothing to compare; the fewest is 1")
@@ -132,7 +131,7 @@ def leaderboard_command(
         write_results(target, done, scenes, spec, policies)
     partial = _partial(done, names, runs)
     done = done.comparable(names)
-    standings = leaderboard(done, quantile=spec.objective.quantile)
+    standings = rank_strategies(done, quantile=spec.objective.quantile)
     page = None
     if report is not None and standings:
         notes = [*partial, f"Arrivals jitter by {100 * jitter:g} % each second."]
@@ -162,7 +161,7 @@ def leaderboard_command(
     end(done, runs)
 
 
-def _page(done: Sweep, scenes: Sequence[Scene], spec: Spec, *, size: str, notes: Sequence[str]) -> Board:
+def _page(done: Sweep, scenes: Sequence[SweepCase], spec: Spec, *, size: str, notes: Sequence[str]) -> Board:
     had = {(run.load, run.seed) for run in done.over}
     return sweep_board(
         done,
@@ -213,13 +212,13 @@ def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> l
     return read_loads(split_loads(texts), peak_per_s=peak, speed=speed, seconds=probe.duration_s)
 
 
-def _scenes(spec: Spec, loads: list[NamedLoad], seeds: int, jitter: float, *, drawn: int) -> list[Scene]:
+def _scenes(spec: Spec, loads: list[NamedLoad], seeds: int, jitter: float, *, drawn: int) -> list[SweepCase]:
     """Every load with every seed; those with the first ``drawn`` seeds can be looked at."""
     scenes = []
     for load in loads:
         for seed in range(1, seeds + 1):
             made = load.with_jitter(jitter, seed)
             lasts_s = min(spec.duration_s or math.inf, load.load.duration_s)
-            own = amended(spec, {"seed": seed, "seconds": lasts_s})
-            scenes.append(Scene(load=load.name, scenario=own.scenario(made), drawn=seed <= drawn))
+            own = with_values(spec, {"seed": seed, "seconds": lasts_s})
+            scenes.append(SweepCase(load=load.name, scenario=own.scenario(made), drawn=seed <= drawn))
     return scenes

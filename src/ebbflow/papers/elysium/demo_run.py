@@ -40,7 +40,7 @@ from ebbflow.runs.stored_run import (
     read_run,
     without_lost_rows,
 )
-from ebbflow.runs.watching import check, end_offset, source_start_s, watch
+from ebbflow.runs.watching import end_offset, raise_failure, source_start_s, wait_for_end
 from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import query_failure
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings, record_archive
@@ -167,12 +167,14 @@ def run_live(
                 agents=(cluster.agent_address,),
             )
             try:
-                watch(lambda: query_failure(query), attached, time, started_s + scenario.seconds, ended)
+                wait_for_end(
+                    lambda: query_failure(query), attached, time, started_s + scenario.seconds, ended
+                )
                 ended_s = time.now_s()
             finally:
                 attached.stop()
             stop_between_batches(query)
-            check(lambda: query_failure(query))  # in its last batch
+            raise_failure(lambda: query_failure(query))  # in its last batch
             progress = list(query.recentProgress)
             lost, repeated = rankings.audit(_end_row(progress[-1]) if progress else 0)
         arrived = arrivals(parse_load(scenario.load), started_s, max(started_s, ended_s))
@@ -222,7 +224,7 @@ def prepare(say: Callable[[str], None]) -> None:
                     every_s=0.2,
                 )
                 stop_between_batches(query)
-                check(lambda: query_failure(query))
+                raise_failure(lambda: query_failure(query))
             wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
 
     record_archive(run_executor)

@@ -32,9 +32,9 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile
-from ebbflow.runs.profiling.phase import Schedule
-from ebbflow.runs.simulation import play
-from ebbflow.runs.workforce import workforce
+from ebbflow.runs.parallel import parallel_map
+from ebbflow.runs.profiling import LayoutSchedule
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.static import Static
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive, Thresholds
@@ -70,7 +70,7 @@ class Models:
         applications = dict.fromkeys(application for case in adaptive for application, _ in case.loads)
         proactive = [case for case in adaptive if case.key.strategy == PROACTIVE]
         items: list[str | Case] = [*proactive, *applications]  # networks take longest
-        with workforce(trace, workers=min(len(items), workers or cores())) as work:
+        with parallel_map(trace, workers=min(len(items), workers or cores())) as work:
             learned = work(_learn, items, lambda *_: None)
         for each in learned:
             if isinstance(each, BaseException):
@@ -143,8 +143,8 @@ def learn_profile(application: str, seed: int = 99) -> Profile:
             learner.learn(report.observation.readings, report.observation.batches)
 
     sizes = storm(application, MOST_PARALLEL).parallelism
-    rebalance = Schedule([(REBALANCED_AT_S, sizes, LIMITS.max_nodes)])
-    play(case.scenario(seed), rebalance, guards=(), on_cycle=learn)
+    rebalance = LayoutSchedule([(REBALANCED_AT_S, sizes, LIMITS.max_nodes)])
+    run_simulation(case.scenario(seed), rebalance, guards=(), on_cycle=learn)
     return learner.profile()
 
 

@@ -34,7 +34,7 @@ from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, SPARK, T1
 from ebbflow.papers.elysium.run import ParallelismRecorder, Result, RowMetrics, RunCurves
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
-from ebbflow.runs.watching import check, watch
+from ebbflow.runs.watching import raise_failure, wait_for_end
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
@@ -170,12 +170,12 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetric
                 master_web_url=cluster.web_url,
             )
             try:
-                watch(query.failure, attached, time, started_s + case.seconds, never)
+                wait_for_end(query.failure, attached, time, started_s + case.seconds, never)
                 ended_s = time.now_s()
             finally:
                 attached.stop()
             query.stop()
-            check(query.failure)
+            raise_failure(query.failure)
         with closing(Store(path, time)) as store:
             arrived = arrivals(parse_load(case.load), started_s, max(started_s, ended_s))
             store.set_curves({(ARRIVED, T1): arrived})

@@ -30,8 +30,8 @@ from ebbflow.profiling.batch.profiles import STILL_WARMING
 from ebbflow.profiling.estimator import accuracy
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.runs.profiling.phase import Phase, Progress, Schedule, Stair
-from ebbflow.runs.watching import check
+from ebbflow.runs.profiling import LayoutSchedule, ProfilingResult, Progress, Stair
+from ebbflow.runs.watching import raise_failure
 from ebbflow.targets.spark.act.restart import ManagedQuery
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
@@ -120,7 +120,9 @@ class SparkPhase:
     """An existing master; None starts a cluster on this machine."""
     agents: tuple[str, ...] = ()
 
-    def run(self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None) -> Phase:
+    def run(
+        self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None
+    ) -> ProfilingResult:
         """Run the stair, learn the profile, and check it on a sine."""
         chosen = application(self.pipeline)
         wall = clock or SystemClock()
@@ -157,7 +159,9 @@ class SparkPhase:
                 session.run(stair.sine(self.check_s), self.check_s, sizes, [], collect, what, stair.seconds)
                 checked = accuracy(profile, learner.pipeline, check_readings)
         on_progress(1.0, "done")
-        return Phase(profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s)
+        return ProfilingResult(
+            profile=profile, accuracy=checked, seconds=stair.seconds, training_s=training_s
+        )
 
 
 def with_known_streams(observed: Pipeline, known: Pipeline) -> Pipeline:
@@ -236,7 +240,7 @@ class _Session:
             every_s=0.5,
         )
         query.stop()
-        check(query.failure)
+        raise_failure(query.failure)
 
     def run(
         self,
@@ -272,7 +276,7 @@ class _Session:
             self._spark,
             config=Configuration(),
             executors=(1, self._phase.executors + 1),
-            strategy=Schedule(changes),
+            strategy=LayoutSchedule(changes),
             queries=[query],
             store=self._folder / f"run-{self._number}.sqlite",
             agents=self._agents,
@@ -286,7 +290,7 @@ class _Session:
         finally:
             attached.stop()
             query.stop()
-        check(query.failure)
+        raise_failure(query.failure)
 
 
 def _rate(readings: Sequence[Reading], pipeline: str) -> str:

@@ -33,7 +33,7 @@ from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.published import SYMBIOTIC, T1, TABLE_1, THRESHOLDS, Key
 from ebbflow.papers.elysium.run import RowMetrics, RunCurves, run_case
-from ebbflow.runs.workforce import workforce
+from ebbflow.runs.parallel import parallel_map
 from ebbflow.strategies.symbiotic import Thresholds
 from ebbflow.workloads import parse_load
 
@@ -329,7 +329,7 @@ def study_thresholds(
 ) -> list[ThresholdStudy]:
     """Run each value of each threshold with each seed, then learn from these runs. Calls ``on_done`` after each run."""
     items = [(grid, value, seed) for grid in grids for value in grid.values for seed in range(1, seeds + 1)]
-    with workforce((models, case), workers=workers or cores()) as work:
+    with parallel_map((models, case), workers=workers or cores()) as work:
         outcomes = work(_run_item, items, lambda *_: on_done())
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -30,9 +30,9 @@ from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.foresight import Foresight
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.published import PROACTIVE, SIMULATOR
+from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.score import by_rows, score, waits_of
-from ebbflow.runs.simulation import play
-from ebbflow.runs.workforce import workforce
+from ebbflow.runs.simulation import run_simulation
 
 Points = list[tuple[float, float]]
 STANDS_IN = "no Twitter trace was given: a day of a web service stands in for it"
@@ -268,7 +268,7 @@ def run_case(
 ) -> tuple[RowMetrics, RunCurves | None]:
     """Run a case once under a strategy."""
     recorder = ParallelismRecorder()
-    simulation = play(case.scenario(seed), strategy, on_cycle=recorder.record)
+    simulation = run_simulation(case.scenario(seed), strategy, on_cycle=recorder.record)
     metrics = RowMetrics.of(simulation.runs)
     if not with_curves:
         return metrics, None
@@ -305,7 +305,7 @@ def run_cases(
     if seeds < 1:
         raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
     items = [(case, seed) for case in cases for seed in range(1, seeds + 1)]
-    with workforce(models, workers=min(len(items), workers or cores())) as work:
+    with parallel_map(models, workers=min(len(items), workers or cores())) as work:
         outcomes: list[_Outcome | BaseException] = work(_run_item, items, lambda *_: on_done())
     results = []
     for index, case in enumerate(cases):

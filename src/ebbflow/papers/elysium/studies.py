@@ -29,7 +29,7 @@ from ebbflow.papers.elysium.published import FIGURE_6C, T1, Key
 from ebbflow.papers.elysium.q_learning import ThresholdStudy, study_thresholds
 from ebbflow.papers.elysium.run import Points, run_case
 from ebbflow.profiling.profile import Profile
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.static import Static
 from ebbflow.workloads import parse_load
 
@@ -101,7 +101,7 @@ class _ReadingsRecorder:
 def estimator_accuracy(profile: Profile, case: Case = SINE, seed: int = 7) -> EstimatorAccuracy:
     """Run a load that the profile was not learned from, without scaling, and compare estimates with measurements."""
     recorder = _ReadingsRecorder()
-    play(case.scenario(seed), Static(), on_cycle=recorder.record)
+    run_simulation(case.scenario(seed), Static(), on_cycle=recorder.record)
     parallelism = storm(T1, case.initial_parallelism).parallelism
     order = list(parallelism)
     placement = even([parallelism[name] for name in order], case.initial_nodes)

@@ -6,7 +6,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.papers.rules.cases import Case
 from ebbflow.papers.rules.seen import Seen, Watching
-from ebbflow.runs.simulation import play
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 
@@ -35,5 +35,5 @@ def run_in_simulator(case: Case, *, pause_s: float = 0.0) -> Seen:
         cycle_s=READING_S,
     )
     watching = Watching(case.policy)
-    play(scenario, Rules(case.policy), on_cycle=watching.take)
+    run_simulation(scenario, Rules(case.policy), on_cycle=watching.take)
     return watching.seen()

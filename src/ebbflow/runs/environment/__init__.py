@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
-from ebbflow.core.ports import USUAL_LEAD_TIME_S
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards import default_guards
@@ -83,7 +83,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         load: str | Sequence[str] = "sine(base=200, peak=1800, period=1h)",
         nodes: str = "1:16",
         slo: str = str(DEFAULT_SLO),
-        lead_time: str = format_duration(USUAL_LEAD_TIME_S),
+        lead_time: str = format_duration(DEFAULT_LEAD_TIME_S),
         seconds: float | None = None,
         cycle_s: float = 10.0,
         noise: float = 0.0,

@@ -25,7 +25,7 @@ from ebbflow.monitoring.store import Store
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import METRICS, ProfileLearner
 from ebbflow.profiling.profile import SIMULATOR, SPARK
-from ebbflow.runs.profiling.phase import Phase
+from ebbflow.runs.profiling import ProfilingResult
 from ebbflow.runs.simulation import pipeline_of
 
 Series = Mapping[tuple[str, Metric], Sequence[tuple[float, float]]]
@@ -57,7 +57,7 @@ def learn_from_store(
     *,
     kinds: Sequence[str] = ALL,
     learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC),
-) -> Phase:
+) -> ProfilingResult:
     """Learn from all that is in a store. ``query``: whose profile it is to be, where there are several.
 
     ``learned_at``: of a simulated run, whose own time begins at 0. On Spark it is when the run was last read.
@@ -94,7 +94,7 @@ def learn_from_store(
             f"the store {path} has no batches, and no readings of an operator, a node or a restart, to learn from; let "
             f"a run of some minutes keep one with --store{''.join(f' ({each})' for each in left_out)}"
         )
-    return Phase(
+    return ProfilingResult(
         profile=profile,
         accuracy=None,
         seconds=ended_s - kept.readings[0].time_s,

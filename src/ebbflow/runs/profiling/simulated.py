@@ -27,8 +27,8 @@ from ebbflow.errors import UnknownNameError
 from ebbflow.profiling.estimator import Estimator, accuracy
 from ebbflow.profiling.fitting import ALL, QUICK
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.runs.profiling.phase import MOST_INSTANCE_CPU, Phase, Progress, Schedule, Stair
-from ebbflow.runs.simulation import play
+from ebbflow.runs.profiling import MOST_INSTANCE_CPU, LayoutSchedule, ProfilingResult, Progress, Stair
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
@@ -43,7 +43,7 @@ _CYCLE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatedPhase:
+class SimulatedProfiling:
     """What is run; the same values give the same profile."""
 
     pipeline: str
@@ -62,7 +62,7 @@ class SimulatedPhase:
         *,
         learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC),
         on_progress: Progress = lambda _, __: None,
-    ) -> Phase:
+    ) -> ProfilingResult:
         """Run the stairs, learn, and check on a sine."""
         costed = costed_pipeline(self.pipeline)
         learner = ProfileLearner(costed.pipeline, kinds=self.kinds, target=TARGET)
@@ -98,7 +98,7 @@ class SimulatedPhase:
         sine = second.sine(second.seconds)
         self._play(large, sine, second.seconds, [read], changes=(), nodes=nodes, seed=self.seed + 1)
         on_progress(1.0, "done")
-        return Phase(
+        return ProfilingResult(
             profile=profile,
             accuracy=accuracy(profile, costed.pipeline, read.readings),
             seconds=first.seconds + second.seconds,
@@ -107,7 +107,7 @@ class SimulatedPhase:
 
     def _batches(
         self, learner: ProfileLearner, query: MicroBatch, learned_at: datetime, on_progress: Progress
-    ) -> Phase:
+    ) -> ProfilingResult:
         """One stair: a query's stages are what they are, and nobody reads the CPU of its operators."""
         nodes = 4
         peak_per_s = 0.7 * float(query.capacity_rows_per_s(self._kind, nodes)[nodes])
@@ -119,7 +119,7 @@ class SimulatedPhase:
         began_s = time.process_time()
         profile = learner.profile(learned_at)
         on_progress(1.0, "done")
-        return Phase(
+        return ProfilingResult(
             profile=profile, accuracy=None, seconds=stair.seconds, training_s=time.process_time() - began_s
         )
 
@@ -168,7 +168,7 @@ class SimulatedPhase:
             cycle_s=_CYCLE_S,
             seed=self.seed if seed is None else seed,
         )
-        play(scenario, Schedule(changes), guards=(), on_cycle=heard)
+        run_simulation(scenario, LayoutSchedule(changes), guards=(), on_cycle=heard)
 
 
 def balanced(

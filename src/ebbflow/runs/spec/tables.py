@@ -29,7 +29,7 @@ import msgspec
 
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.layout import MAIN
-from ebbflow.core.ports import USUAL_LEAD_TIME_S
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator import (
     Cluster,
@@ -151,7 +151,7 @@ class NodesTable(Table, frozen=True, kw_only=True):
     """What nodes are like: those of the main cluster at the top of the file, those of another in its table."""
 
     slots_per_node: int = 1
-    lead_time: Duration = format_duration(USUAL_LEAD_TIME_S)
+    lead_time: Duration = format_duration(DEFAULT_LEAD_TIME_S)
     lead_noise: float = 0.0
     node_speeds: tuple[float, ...] = (1.0,)
     """Speeds of the nodes in the order in which they are asked for, round and round."""

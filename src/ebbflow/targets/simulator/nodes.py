@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ebbflow.core.curve import Curve, count_over_time
-from ebbflow.core.ports import USUAL_LEAD_TIME_S
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.errors import InputError
 from ebbflow.targets.simulator.faults import Fault, NodeDies, SlowNode
 
@@ -64,7 +64,7 @@ class NodeKind:
 
     slots: int = 1
     """Tasks that run at once on a node; for the continuous engine, its cores."""
-    lead_time_s: float = USUAL_LEAD_TIME_S
+    lead_time_s: float = DEFAULT_LEAD_TIME_S
     """From the request for a node to its first work."""
     lead_noise: float = 0.0
     """σ of the lognormal factor on the lead time (median 1)."""
@@ -356,7 +356,7 @@ class NodePool:
     @property
     def lead_time_s(self) -> float:
         """A decaying mean of the observed lead times; the usual lead time before the first."""
-        return USUAL_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
+        return DEFAULT_LEAD_TIME_S if self._lead_estimate_s is None else self._lead_estimate_s
 
     def changed_between(self, start_s: float, end_s: float) -> bool:
         """Whether a node joined or stopped in (start, end]. A cancelled request did neither."""

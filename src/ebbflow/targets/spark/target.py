@@ -9,7 +9,7 @@ from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
-from ebbflow.core.ports import USUAL_LEAD_TIME_S, Observation
+from ebbflow.core.ports import DEFAULT_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, TargetGoneError
 from ebbflow.targets.spark.act.actuator import GrowTimes, SparkActuator
@@ -60,7 +60,7 @@ class SparkTarget:
         self._managed = managed
         self._restart_readings: list[Reading] = []
         """Durations of restarts since the last observation."""
-        self._requests = ExecutorRequests(USUAL_LEAD_TIME_S)
+        self._requests = ExecutorRequests(DEFAULT_LEAD_TIME_S)
         operators = {name: query.name for query in managed for name in query.parallelism}
         self._monitor = SparkMonitor(self._driver, clock, self._requests, operators)
         self._actuator = SparkActuator(

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from ebbflow.runs.leaderboard.sweep import Scene, sweep
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.sweep import SweepCase, sweep
 
 pytestmark = pytest.mark.spark
 
@@ -20,12 +20,12 @@ NAMES = ["static", "hpa", "nobody"]
 SCRIPT = f"""
 import json, os, signal
 from ebbflow.runs.spec import Spec
-from ebbflow.runs.leaderboard.sweep import Scene, SweepInterrupted, sweep
+from ebbflow.runs.sweep import SweepCase, SweepInterrupted, sweep
 
-scene = Scene(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
+scene = SweepCase(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
 counted = []
 done = sweep([scene], {NAMES}, master="local[2]", on_done=lambda: counted.append(1))
-days = Scene(load="days", scenario=Spec(load="{LOAD}", seconds=3 * 86400).scenario())
+days = SweepCase(load="days", scenario=Spec(load="{LOAD}", seconds=3 * 86400).scenario())
 interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
 try:
     sweep([scene, days], ["static", "capacity"], master="local[2]", on_done=interrupt)
@@ -46,7 +46,7 @@ def test_a_sweep_on_a_cluster_gives_the_same_results_and_reports_failures(tmp_pa
     process = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr[-2000:]
     there = json.loads(process.stdout.splitlines()[-1])
-    scene = Scene(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
+    scene = SweepCase(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
     here = sweep([scene], NAMES)
     assert there["results"] == json.loads(
         json.dumps([[r.strategy, r.scores.to_json()] for r in here.results])

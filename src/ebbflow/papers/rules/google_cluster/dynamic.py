@@ -38,7 +38,7 @@ from ebbflow.policy import (
     rule,
     seconds,
 )
-from ebbflow.runs.watching import check, source_start_s, watch
+from ebbflow.runs.watching import raise_failure, source_start_s, wait_for_end
 from ebbflow.targets.spark.act.restart import RestartTimes
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
 from ebbflow.targets.spark.launch.session import local_session
@@ -190,11 +190,11 @@ def run_dynamic(
                 master_web_url=cluster.web_url,
             )
             try:
-                watch(managed.failure, attached, time, started_s + lasts_s, ended)
+                wait_for_end(managed.failure, attached, time, started_s + lasts_s, ended)
                 decisions = list(attached.history().entries)
             finally:
                 attached.stop()
-            check(managed.failure)  # a restart that was under way at the last look has ended by now
+            raise_failure(managed.failure)  # a restart that was under way at the last look has ended by now
             managed.stop()
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)

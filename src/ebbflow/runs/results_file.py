@@ -14,9 +14,9 @@ import msgspec
 from ebbflow.errors import InputError
 from ebbflow.policy.files import policy_text
 from ebbflow.policy.model import Policy
-from ebbflow.runs.leaderboard.sweep import Scene, Sweep
 from ebbflow.runs.score import Scores
-from ebbflow.runs.spec import Spec, amended
+from ebbflow.runs.spec import Spec, with_values
+from ebbflow.runs.sweep import Sweep, SweepCase
 from ebbflow.targets.simulator import MicroBatch
 
 FILE_NAME = "results.parquet"
@@ -41,7 +41,7 @@ def check_results_path(path: Path) -> Path:
 def write_results(
     file: Path,
     sweep: Sweep,
-    scenes: Sequence[Scene],
+    scenes: Sequence[SweepCase],
     spec: Spec,
     policies: Mapping[str, Policy] | None = None,
 ) -> None:
@@ -73,7 +73,7 @@ def spec_of(row: Mapping[str, Any]) -> Spec:
         "slots-per-node": row["slots_per_node"],
         "noise": row["noise"],
     }
-    return amended(Spec(), written)
+    return with_values(Spec(), written)
 
 
 def _schema() -> Any:
@@ -94,7 +94,7 @@ def _schema() -> Any:
 
 
 def _rows(
-    sweep: Sweep, scenes: Sequence[Scene], spec: Spec, policies: Mapping[str, str]
+    sweep: Sweep, scenes: Sequence[SweepCase], spec: Spec, policies: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     surroundings = {}
     tables = _tables(spec)

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ebbflow.runs.leaderboard.sweep import HINDSIGHT, Failure, Result, Sweep, kept_slo, mean
 from ebbflow.runs.score import Scores
+from ebbflow.runs.sweep import HINDSIGHT, Failure, Result, Sweep, kept_slo, mean
 
 RULE = (
     "Those that kept the SLO first (mean violation ≤ 1 − quantile), the fewest mean node_seconds before the "
@@ -38,7 +38,7 @@ FINE, COARSE = "fine", "coarse"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class MeanScores:
     """A strategy over some of its runs."""
 
     scores: Mapping[str, float | None]
@@ -68,14 +68,14 @@ class Means:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class LeaderboardRow:
     """A strategy on the board."""
 
     rank: int
     strategy: str
     failed: int
-    overall: Means
-    by_step: Mapping[str, Means]
+    overall: MeanScores
+    by_step: Mapping[str, MeanScores]
     """The same by how finely the loads were sampled: ``fine``, ``coarse``, as far as there are such."""
 
     @property
@@ -84,12 +84,12 @@ class Standing:
         return COARSE if set(self.by_step) == {COARSE} else FINE
 
     @property
-    def judged(self) -> Means:
+    def judged(self) -> MeanScores:
         """The means that the rank is by."""
         return self.by_step.get(self.ranked_on, self.overall)
 
     @property
-    def apart(self) -> Means | None:
+    def apart(self) -> MeanScores | None:
         """The means that are told beside those: of coarse loads, where there are fine ones too."""
         return self.by_step.get(COARSE) if self.ranked_on == FINE else None
 
@@ -113,7 +113,7 @@ def sampling(step_s: float) -> str:
     return FINE if step_s <= FINE_S else COARSE
 
 
-def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
+def rank_strategies(sweep: Sweep, *, quantile: float) -> list[LeaderboardRow]:
     """Rank the strategies of a sweep; ``quantile`` is that of its SLO."""
     results = sweep.results
     groups = {kind: [r for r in results if sampling(r.step_s) == kind] for kind in (FINE, COARSE)}
@@ -124,10 +124,10 @@ def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
         lost = [failure for failure in sweep.failures if failure.load == load]
         winners[load] = _order(on_it, lost, quantile)[0]
 
-    def means(strategy: str, some: Sequence[Result]) -> Means:
+    def means(strategy: str, some: Sequence[Result]) -> MeanScores:
         mine = [result for result in some if result.strategy == strategy]
         scores = mean_scores(mine)
-        return Means(
+        return MeanScores(
             scores=scores,
             kept=bool(mine) and kept_slo(scores["violation"], quantile),
             runs=len(mine),
@@ -141,7 +141,7 @@ def leaderboard(sweep: Sweep, *, quantile: float) -> list[Standing]:
     order = _order(judged, sweep.failures, quantile)
     order += [name for name in _order(results, (), quantile) if name not in order]
     return [
-        Standing(
+        LeaderboardRow(
             rank=rank,
             strategy=strategy,
             failed=sum(failure.strategy == strategy for failure in sweep.failures),

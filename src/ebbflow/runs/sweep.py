@@ -21,9 +21,9 @@ from ebbflow.monitoring.store import Store
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.runs.oracle import Oracle
+from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.score import Scores, score, score_together
-from ebbflow.runs.simulation import oracle_of, play, strategy_for
-from ebbflow.runs.workforce import workforce
+from ebbflow.runs.simulation import oracle_of, run_simulation, strategy_for
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator.scenario import Scenario
 
@@ -35,7 +35,7 @@ HINDSIGHT = "hindsight"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class SweepCase:
     """A scenario, and the name its load goes by in tables."""
 
     load: str
@@ -141,7 +141,7 @@ needs of it. It is called where the run was: a whole run is too large to send ba
 
 
 def sweep(
-    scenes: Sequence[Scene],
+    scenes: Sequence[SweepCase],
     strategies: Sequence[str],
     *,
     policies: Mapping[str, Policy] | None = None,
@@ -164,7 +164,7 @@ def sweep(
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
     >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=600)
-    >>> results = sweep([Scene(load="flat", scenario=scenario)], ["static", "static-mean"]).results
+    >>> results = sweep([SweepCase(load="flat", scenario=scenario)], ["static", "static-mean"]).results
     >>> [(result.strategy, result.scores.node_seconds) for result in results]
     [('static', 9600.0), ('static-mean', 1200.0)]
     """
@@ -200,7 +200,7 @@ def sweep(
         )
 
     try:
-        with workforce(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
+        with parallel_map(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
             hindsights = work(_look_back, range(len(scenes)), lambda *_: None)
             bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
             work(_run, [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i, name in runs], take)
@@ -211,7 +211,7 @@ def sweep(
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
-    scenes: tuple[Scene, ...]
+    scenes: tuple[SweepCase, ...]
     policies: Mapping[str, Policy]
     estimators: Mapping[str, Estimator]
     guards: GuardsOf
@@ -265,7 +265,7 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
             if policy is None
             else Rules(policy, begins_at_s=scenario.begins_at_s)
         )
-        played = play(scenario, strategy, shared.guards(strategy), store=scene.store)
+        played = run_simulation(scenario, strategy, shared.guards(strategy), store=scene.store)
         result = _result(scene, job, played.runs, shared.draw)
         if scene.store is not None and job.hindsight.node_seconds is not None:
             with closing(Store(scene.store, ManualClock(scenario.duration_s))) as store:
@@ -275,7 +275,7 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
         return _told(error)
 
 
-def _result(scene: Scene, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
+def _result(scene: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
     hindsight, run = job.hindsight, runs[0]
     alone = len(runs) == 1
     scores = score(run, oracle_node_seconds=hindsight.node_seconds) if alone else score_together(runs)
@@ -319,7 +319,7 @@ def _told(error: Exception) -> _Raised:
     return _Raised(f"{type(error).__name__}: {error} ({place})", "".join(traceback.format_exception(error)))
 
 
-def _failure(scene: Scene, strategy: str, error: Exception) -> Failure:
+def _failure(scene: SweepCase, strategy: str, error: Exception) -> Failure:
     told = error if isinstance(error, _Raised) else _Raised(f"{type(error).__name__}: {error}", "")
     return Failure(
         load=scene.load, seed=scene.scenario.seed, strategy=strategy, error=told.error, trace=told.trace

@@ -20,12 +20,14 @@ Task = Callable[[Any, Any], Any]
 OnDone = Callable[[int, Any], None]
 """Told which item is done, and the answer."""
 
-Workforce = Callable[[Task, Sequence[Any], OnDone], list[Any]]
+ParallelMap = Callable[[Task, Sequence[Any], OnDone], list[Any]]
 """Works off a list: ``task(shared, item)`` for each item. The third argument is called once for each, in this process,
 as it is done. A task must not raise: it returns what went wrong."""
 
 
-def workforce(shared: Any, *, workers: int, master: str | None = None) -> AbstractContextManager[Workforce]:
+def parallel_map(
+    shared: Any, *, workers: int, master: str | None = None
+) -> AbstractContextManager[ParallelMap]:
     """Here where one worker is enough; else on the cores; on a cluster where a master is named."""
     if master is not None:
         from ebbflow.targets.spark.launch.cluster_map import cluster_map
@@ -35,7 +37,7 @@ def workforce(shared: Any, *, workers: int, master: str | None = None) -> Abstra
 
 
 @contextmanager
-def _here(shared: Any) -> Iterator[Workforce]:
+def _here(shared: Any) -> Iterator[ParallelMap]:
     def work(task: Task, items: Sequence[Any], on_done: OnDone) -> list[Any]:
         answers = []
         for index, item in enumerate(items):
@@ -47,7 +49,7 @@ def _here(shared: Any) -> Iterator[Workforce]:
 
 
 @contextmanager
-def _on_cores(shared: Any, workers: int) -> Iterator[Workforce]:
+def _on_cores(shared: Any, workers: int) -> Iterator[ParallelMap]:
     before = set(active_children())
     # Spawned, not forked: a progress bar runs in a thread here, and a fork would copy its locks as they are.
     pool = ProcessPoolExecutor(

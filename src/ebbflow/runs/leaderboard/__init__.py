@@ -1,1 +1,0 @@
-"""Strategies × loads × seeds, ranked."""
