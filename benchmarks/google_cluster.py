@@ -245,12 +245,12 @@ def _batch_query(spark: Any, folder: Path, output: Path) -> None:
 
 
 def make(folder: Path, ending: str) -> dict[str, float]:
-    from ebbflow.papers.rules.google_cluster.folder import TraceSpec
+    from ebbflow.papers.rules.google_cluster.generator import TraceSpec
     from ebbflow.papers.rules.google_cluster.job import make_trace
 
     began_s = time.perf_counter()
     spec = TraceSpec(events=EVENTS, machines=MACHINES, first_tasks=TASKS, last_tasks=TASKS)
-    make_trace(spec, folder, cores=CORES, ending=ending)
+    make_trace(spec, folder, cores=CORES, suffix=ending)
     return {"seconds": time.perf_counter() - began_s}
 
 

@@ -1,4 +1,4 @@
-"""Commands of the Google cluster query: what a person gets wrong is told before anything is started."""
+"""Commands of the Google cluster query: invalid input is an error before Spark starts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from console import ebbflow
 
-from ebbflow.cli.bench.google_cluster import _in_small_parts, _point
-from ebbflow.papers.rules.google_cluster.folder import TraceSpec
-from ebbflow.papers.rules.google_cluster.job import FEWEST_BATCHES, Begun, Figures, parts_a_batch
-from ebbflow.papers.rules.google_cluster.sink import held_output
+from ebbflow.cli.bench.google_cluster import _point, _with_small_parts
+from ebbflow.papers.rules.google_cluster.generator import TraceSpec
+from ebbflow.papers.rules.google_cluster.job import MIN_BATCHES, InterruptedRun, JobFigures, parts_per_batch
+from ebbflow.papers.rules.google_cluster.sink import locked_output
 from ebbflow.papers.rules.google_cluster.static import CROWDED, MEASURED, SIMULATED, run_static
 
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("something was started")
+        raise AssertionError("Spark was started")
 
     for name in ("google_cluster.run_job", "google_cluster.make_trace", "bench.google_cluster.run_static",
                  "bench.google_cluster.run_dynamic", "bench.google_cluster.make_trace_in_a_process"):  # fmt: skip
@@ -74,7 +74,7 @@ def nothing_starts(monkeypatch):
         ),
         (
             ["google-cluster", "stats", "--input", "TRACE", "--output", "TRACE"],
-            "a.csv in it is none of our results",
+            "it contains a.csv, which is not a result",
         ),
         (
             ["google-cluster", "stats", "--input", "TRACE", "--output", "/proc/x"],
@@ -87,35 +87,35 @@ def nothing_starts(monkeypatch):
         (["google-cluster", "generate", "--output", "/proc/gg"], "cannot write to /proc/gg: no such file"),
         (["google-cluster", "generate", "--output", "TRACE/a.csv/sub"], "a.csv/sub: not a directory; name"),
         (["google-cluster", "stats", "--input", "EMPTY", "--output", "out"], "no task-event files"),
-        (["google-cluster", "generate", "--output", "out", "--events", "1000"], "ask for"),
+        (["google-cluster", "generate", "--output", "out", "--events", "1000"], "too few for"),
         (["google-cluster", "generate", "--output", "out", "--seed", "-1"], "0 or more, not -1"),
         (
             ["google-cluster", "generate", "--output", "out", "--span", "8m", "--parts", "20"],
             "the trace has 8: 20 parts are too many",
         ),
-        (["bench", "google-cluster", "static", "--instances", "1,²"], "write whole numbers"),
-        (["bench", "google-cluster", "static", "--events", "1000"], "ask for"),
+        (["bench", "google-cluster", "static", "--instances", "1,²"], "use whole numbers"),
+        (["bench", "google-cluster", "static", "--events", "1000"], "too few for"),
         (["bench", "google-cluster", "static", "--seed", "-1"], "0 or more, not -1"),
         (["google-cluster", "generate", "--output", "TRACE"], "new or empty folder"),
         (["google-cluster", "generate", "--output", "out", "--events", "0"], "at least 1 of events"),
         (["google-cluster", "generate", "--output", "out", "--span", "1 week"], "write it like"),
-        (["bench", "google-cluster", "static", "--instances", "1,many"], "write whole numbers"),
+        (["bench", "google-cluster", "static", "--instances", "1,many"], "use whole numbers"),
         (["bench", "google-cluster", "static", "--input", "/no/such"], "there is no folder"),
         (["bench", "google-cluster", "static", "--report", "/no/such/page.html"], "there is no folder"),
-        (["google-cluster", "generate", "--output", "out", "--span", "5000000d"], "365 days at most"),
+        (["google-cluster", "generate", "--output", "out", "--span", "5000000d"], "at most 365 days"),
         (["google-cluster", "generate", "--output", "out", "--events", "9" * 23], "more than 365 days"),
         (["bench", "google-cluster", "static", "--events", "9" * 23], "more than 365 days"),
         (["bench", "google-cluster", "static", "--input", "TRACE"], "has no events"),
         (["bench", "google-cluster", "dynamic", "--input", "TRACE"], "has no events"),
         (
             ["bench", "google-cluster", "dynamic", "--minutes", "60", "--speed", "10000"],
-            "would replay 431 days, and a trace has 365 at most",
+            "would replay 431 days, and a trace has at most 365",
         ),
-        (["bench", "google-cluster", "dynamic", "--minutes", "0"], "write 0.5 to 1440"),
-        (["bench", "google-cluster", "dynamic", "--speed", "0"], "write 1 for real time"),
+        (["bench", "google-cluster", "dynamic", "--minutes", "0"], "use 0.5 to 1440"),
+        (["bench", "google-cluster", "dynamic", "--speed", "0"], "use 1 for real time"),
     ],
 )
-def test_what_cannot_be_meant_is_told_in_one_line(
+def test_invalid_input_is_one_line_of_error(
     monkeypatch, capsys, tmp_path, tmp_path_factory, arguments, words
 ) -> None:
     (tmp_path / "a.csv").write_text("")
@@ -129,30 +129,30 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     assert out == ""
 
 
-def test_the_static_test_does_not_speak_of_machines_that_it_cannot_be_asked_for(monkeypatch, capsys) -> None:
+def test_the_static_test_suggests_no_machines_because_it_has_no_such_option(monkeypatch, capsys) -> None:
     code, _, err = ebbflow(monkeypatch, capsys, "bench", "google-cluster", "static", "--events", "300000")
     assert code == 2
     assert err.endswith(" events\n")
-    assert "or for" not in err
+    assert ", or " not in err
 
 
-def test_a_folder_that_is_named_needs_no_trace_to_be_made(monkeypatch, capsys, tmp_path) -> None:
+def test_a_given_folder_needs_no_generated_trace(monkeypatch, capsys, tmp_path) -> None:
     (tmp_path / "a.csv").write_text("600000001,,42,3,17,1,someone,2,9,0.0625,0.03,3.815e-05,0\n")
     monkeypatch.setattr("ebbflow.cli.bench.google_cluster.check_java", lambda: None)
     words = ("--input", str(tmp_path), "--minutes", "60", "--speed", "10000")
-    with pytest.raises(AssertionError, match="something was started"):
+    with pytest.raises(AssertionError, match="Spark was started"):
         ebbflow(monkeypatch, capsys, "bench", "google-cluster", "dynamic", *words)
 
 
 @pytest.fixture
 def ran(monkeypatch) -> dict[str, object]:
-    """What a job was started with; what it is to find may be put there before, as ``found``."""
+    """The options of the started job; a test may set its figures before, as ``found``."""
     ran: dict[str, object] = {}
-    nothing = Figures(
+    nothing = JobFigures(
         events=0, without_machine=0, rejected=0, reports=0, machines=0, batches=0, seconds=0.0, rates_per_s=()
     )  # fmt: skip
 
-    def run_job(**options: object) -> Figures:
+    def run_job(**options: object) -> JobFigures:
         found: Any = ran.get("found", {})
         ran.update(options)
         return replace(nothing, **found)
@@ -164,7 +164,7 @@ def ran(monkeypatch) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("words", "instances", "told"),
+    ("words", "instances", "hint"),
     [
         ([], 3, False),
         (["--master", "local"], 1, False),
@@ -177,8 +177,8 @@ def ran(monkeypatch) -> dict[str, object]:
         (["--master", "spark://far:1", "--instances", "5"], 5, False),
     ],
 )  # fmt: skip
-def test_there_are_as_many_instances_as_the_master_runs_at_once(
-    monkeypatch, capsys, tmp_path, ran, words, instances, told
+def test_there_are_as_many_instances_as_the_master_has_slots(
+    monkeypatch, capsys, tmp_path, ran, words, instances, hint
 ) -> None:
     (tmp_path / "a.csv").write_text("")
     monkeypatch.setattr("ebbflow.cli.google_cluster.cores", lambda: 3)
@@ -186,7 +186,7 @@ def test_there_are_as_many_instances_as_the_master_runs_at_once(
     code, _, err = ebbflow(monkeypatch, capsys, *own, *words)
     assert code == 0
     assert ran["instances"] == instances
-    assert ("--instances can say" in " ".join(err.split())) is told
+    assert ("set the number for the cluster with --instances" in " ".join(err.split())) is hint
 
 
 def test_a_group_without_a_command_shows_its_help_and_nothing_else(monkeypatch, capsys) -> None:
@@ -196,8 +196,8 @@ def test_a_group_without_a_command_shows_its_help_and_nothing_else(monkeypatch, 
     assert "ebbflow:" not in err
 
 
-def test_a_run_on_too_few_cores_is_drawn_as_the_measured_one_that_it_is() -> None:
-    run = Figures(
+def test_a_run_on_too_few_cores_is_drawn_as_measured() -> None:
+    run = JobFigures(
         events=100, without_machine=0, rejected=0, reports=1, machines=1, batches=2, seconds=4.0,
         rates_per_s=(1.0, 2.0, 3.0, 4.0), batch_events=(50, 50),
     )  # fmt: skip
@@ -206,27 +206,27 @@ def test_a_run_on_too_few_cores_is_drawn_as_the_measured_one_that_it_is() -> Non
     assert [_point(result, index).measured for index in range(3)] == [True, True, False]
 
 
-def test_a_run_that_goes_on_tells_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path, ran) -> None:
+def test_a_resumed_run_says_that_it_keeps_its_instances(monkeypatch, capsys, tmp_path, ran) -> None:
     (tmp_path / "a.csv").write_text("")
-    monkeypatch.setattr("ebbflow.cli.google_cluster.resumed", lambda **_: Begun(folder="", instances=3))
+    monkeypatch.setattr(
+        "ebbflow.cli.google_cluster.run_to_resume", lambda **_: InterruptedRun(folder="", instances=3)
+    )
     words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
     code, _, err = ebbflow(monkeypatch, capsys, *words, "--instances", "5")
     assert code == 0
-    assert "goes on with the 3 instances it was begun with, not 5" in err
+    assert "resumes with the 3 instances it was started with, not 5" in err
     assert "1 part with 3 instances" in err
     assert ran["instances"] == 3
     assert "not 5" not in ebbflow(monkeypatch, capsys, *words)[2]
 
 
-def test_a_second_run_into_one_folder_is_told_in_one_line_and_removes_nothing(
-    monkeypatch, capsys, tmp_path
-) -> None:
+def test_a_second_run_into_a_folder_is_refused_and_removes_nothing(monkeypatch, capsys, tmp_path) -> None:
     (tmp_path / "a.csv").write_text("")
     written = tmp_path / "out" / ".staging" / "machines-1.parquet"
     written.parent.mkdir(parents=True)
-    written.write_text("half of it")
+    written.write_text("unfinished")
     words = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
-    with held_output(tmp_path / "out"):
+    with locked_output(tmp_path / "out"):
         code, out, err = ebbflow(monkeypatch, capsys, *words)
     assert (code, out) == (2, "")
     assert f"another run writes to {tmp_path / 'out'}" in err
@@ -237,30 +237,38 @@ def test_a_second_run_into_one_folder_is_told_in_one_line_and_removes_nothing(
 @pytest.mark.parametrize(
     ("events", "rejected", "words"),
     [
-        (0, 3, "warning: no row of the files is a task event: 3 rows were rejected; the reasons are in"),
-        (0, 0, "warning: no row of the files is a task event: 0 rows were rejected; the reasons are in"),
+        (
+            0,
+            3,
+            "warning: no row of the files is a valid task event: 3 rows were rejected; the reasons are in",
+        ),
+        (
+            0,
+            0,
+            "warning: no row of the files is a valid task event: 0 rows were rejected; the reasons are in",
+        ),
         (9, 1, "1 row was rejected; the reasons are in"),
         (9, 0, None),
     ],
 )
-def test_rejected_rows_are_told_at_the_end_and_warned_of_where_they_are_all(
+def test_rejected_rows_are_reported_at_the_end_with_a_warning_if_no_row_is_valid(
     monkeypatch, capsys, tmp_path, ran, events, rejected, words
 ) -> None:
     (tmp_path / "a.csv").write_text("")
     ran["found"] = {"events": events, "rejected": rejected}
     own = ["google-cluster", "stats", "--input", str(tmp_path), "--output", str(tmp_path / "out"), "--json"]
     code, _, err = ebbflow(monkeypatch, capsys, *own)
-    told = " ".join(err.split())
+    text = " ".join(err.split())
     assert code == 0
     if words is None:
-        assert "rejected" not in told
+        assert "rejected" not in text
     else:
-        assert told.partition(words)[2].replace(" ", "") == str(tmp_path / "out" / "rejected")
+        assert text.partition(words)[2].replace(" ", "") == str(tmp_path / "out" / "rejected")
 
 
-def test_the_static_test_is_made_of_enough_batches() -> None:
-    for events, a_batch in ((400_000, 3), (5_000_000, 8), (80_000_000, 8)):
-        parts = _in_small_parts(TraceSpec(events=events)).parts or 0
-        assert parts_a_batch(parts) == a_batch, "as many parts as eight instances read at once"
-        assert parts / a_batch >= FEWEST_BATCHES
-    assert _in_small_parts(TraceSpec(events=80_000_000)).parts == 277
+def test_the_static_test_has_enough_batches() -> None:
+    for events, per_batch in ((400_000, 3), (5_000_000, 8), (80_000_000, 8)):
+        parts = _with_small_parts(TraceSpec(events=events)).parts or 0
+        assert parts_per_batch(parts) == per_batch, "as many parts as eight instances read at once"
+        assert parts / per_batch >= MIN_BATCHES
+    assert _with_small_parts(TraceSpec(events=80_000_000)).parts == 277

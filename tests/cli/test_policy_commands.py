@@ -217,7 +217,7 @@ def test_bench_rules_prints_expected_and_measured_changes(ebbflow, tmp_path) -> 
         "scale-out", "extra-capacity", "two-operators", "short-peaks", "out-and-in", "hysteresis",
     ]  # fmt: skip
     assert all(row["ok"] and row["expected"]["changes"] == row["measured"]["changes"] for row in result)
-    assert "6 of 6 tests show what they must" in page.read_text()
+    assert "6 of 6 tests have the expected result" in page.read_text()
     code, out, _ = ebbflow("bench", "rules", "--case", "scale-out", "--report", str(page))
     assert code == 0
     assert "1→2 at 91 s, then 0" in " ".join(out.split())

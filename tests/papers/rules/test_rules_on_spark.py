@@ -1,4 +1,4 @@
-"""A policy on a real cluster: a rule gives an operator another parallelism, and the node that it needs for it."""
+"""A policy on a real cluster: a rule changes the parallelism of an operator and adds the node that it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ebbflow
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.layout import Layout
 from ebbflow.monitoring.store import Store
-from ebbflow.papers.rules.waiting import WaitingOperator
+from ebbflow.papers.rules.on_spark import WaitingOperator
 from ebbflow.policy import Policy, above, absolute, metric, nodes, operator, rule, seconds, tuples
 from ebbflow.targets.spark.target import SparkTarget
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def one_executor(spark, wait) -> None:
-    """Whatever other tests left."""
+    """Start with one executor, whatever other tests left."""
     target = SparkTarget(spark, SystemClock())
     target.observe()
     target.apply(Layout.of(1))
@@ -27,7 +27,7 @@ def one_executor(spark, wait) -> None:
     target.close()
 
 
-def test_a_rule_brings_instances_and_the_node_they_need(spark, cluster, one_executor, tmp_path, wait) -> None:
+def test_a_rule_adds_instances_and_the_node_they_need(spark, cluster, one_executor, tmp_path, wait) -> None:
     policy = Policy(
         rule("rows wait before it")
         .scale_out(operator("slow"))
@@ -54,7 +54,7 @@ def test_a_rule_brings_instances_and_the_node_they_need(spark, cluster, one_exec
         assert (act["before"]["nodes"], act["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
         assert act["outcome"]["requested"]["parallelism"] == {"slow": 2}
         assert "restarted slow from its checkpoint" in act["outcome"]["note"]
-        assert "readings of backlog of slow" in act["inputs"], "the seed's queue, as a read limit makes it"
+        assert "readings of backlog of slow" in act["inputs"], "the queue of a source with a read limit"
         wait(lambda: cluster.state()["activeapps"][0]["cores"] == 2, "the executor it needs")
         wait(
             lambda: (last := slow.query.lastProgress) and last["numInputRows"] == 10,

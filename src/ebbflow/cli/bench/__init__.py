@@ -1,4 +1,4 @@
-"""``ebbflow bench``: comparisons and the seeds' own tests."""
+"""``ebbflow bench``: compare strategies, and reproduce the tests of the papers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from ebbflow.cli.bench import elysium, google_cluster, leaderboard, rules, sentiment
 
-app = typer.Typer(help="Compare strategies, and run the tests of the seeds.", no_args_is_help=True)
+app = typer.Typer(help="Compare strategies, and reproduce the tests of the papers.", no_args_is_help=True)
 leaderboard.register(app)
 rules.register(app)
 google_cluster.register(app)

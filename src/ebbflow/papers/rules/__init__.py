@@ -1,1 +1,1 @@
-"""Rules (M. Rouaux, Imperial College London, 2014): scaling rules with monitoring agents."""
+"""Reproduces the Rules thesis (M. Rouaux, Imperial College London, 2014). See README.md in this package."""

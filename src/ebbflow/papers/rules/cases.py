@@ -1,8 +1,8 @@
-"""The six tests of the Rules seed (§5.2) as values: load, operators, policy, and what must be seen.
+"""The six tests of the Rules thesis (§5.2): load, operators, policy and expected result of each.
 
-In all of them a source at λ tuples/s feeds operators that take 1/μ seconds a tuple. Times are those of a
-reading a second: queue = (λ − μ)·t passes a threshold q strictly at ⌊q/(λ − μ)⌋ + 1 s, and the rule fires when
-readings past it span its time. The seed sampled every 5 s and saw 92 s where this gives 91.
+In each test a source of λ tuples/s feeds operators that need 1/μ seconds per tuple. Expected times assume one reading
+per second: the queue (λ − μ)·t first exceeds a threshold q at ⌊q/(λ − μ)⌋ + 1 s, and the rule fires once the readings
+above q span its duration. The thesis sampled every 5 s and measured 92 s where this gives 91 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ebbflow.workloads import Constant, Load, Periodic, Square
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """An operator went from one size to another."""
+    """A change of an operator's number of instances."""
 
     time_s: float
     operator: str
@@ -37,7 +37,7 @@ class Change:
     after: int
 
     def to_json(self) -> dict[str, object]:
-        """As plain values."""
+        """Return the change as JSON values."""
         return {
             "time_s": round(self.time_s, 1),
             "operator": self.operator,
@@ -47,7 +47,7 @@ class Change:
 
     @classmethod
     def from_json(cls, change: dict[str, Any]) -> Change:
-        """The change that plain values tell of."""
+        """Read what ``to_json`` wrote."""
         return cls(
             time_s=change["time_s"], operator=change["operator"], before=change["from"], after=change["to"]
         )
@@ -55,23 +55,24 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One test: what is run, and what must be seen."""
+    """One test: its set-up and its expected result."""
 
     name: str
     title: str
     section: str
     load: Load
     rates_per_s: dict[str, float]
-    """μ of each operator, in the order of the pipeline."""
+    """μ of each operator, in pipeline order."""
     policy: Policy
     lasts_s: float
-    seed_says: str
+    expectation: str
+    """The result in the words of the thesis."""
     changes: tuple[Change, ...]
-    """Every change of size, with a reading a second."""
+    """Every change, given one reading per second."""
     queue_slope_per_s: float | None = None
-    """How the queue of the last operator moves for half a minute after its last change."""
+    """Slope of the last operator's queue in the 30 s after its last change."""
     most_queued: float | None = None
-    """The queue never gets longer than this."""
+    """Upper bound of the queue length."""
 
 
 def _grows(name: str, by: int, most: int, *, queue: int = 300, time_s: int = 30) -> Ready:
@@ -92,7 +93,7 @@ def _shrinks(name: str) -> Ready:
 
 OPERATOR, FIRST, SECOND = "operator", "first", "second"
 PEAKS = Square(base_per_s=10, peak_per_s=20, period_s=60, duty=1 / 3)
-"""40 s at 10, 20 s at 20, again and again."""
+"""Repeats 40 s at 10/s and 20 s at 20/s."""
 
 
 CASES: tuple[Case, ...] = (
@@ -104,7 +105,7 @@ CASES: tuple[Case, ...] = (
         rates_per_s={OPERATOR: 5.0},
         policy=Policy(_grows(OPERATOR, 1, 2).with_no_scale_out_since(minutes(5))),
         lasts_s=180.0,
-        seed_says="1→2 at about 90 s (queue passes 300 at 60 s), then the queue stays level",
+        expectation="1→2 at about 90 s (queue passes 300 at 60 s), then the queue stays level",
         changes=(Change(time_s=91, operator=OPERATOR, before=1, after=2),),
         queue_slope_per_s=0.0,
     ),
@@ -116,7 +117,7 @@ CASES: tuple[Case, ...] = (
         rates_per_s={OPERATOR: 5.0},
         policy=Policy(_grows(OPERATOR, 2, 3).with_no_scale_out_since(minutes(5))),
         lasts_s=240.0,
-        seed_says="1→3 at about 90 s, the queue then drains at 5/s",
+        expectation="1→3 at about 90 s, the queue then drains at 5/s",
         changes=(Change(time_s=91, operator=OPERATOR, before=1, after=3),),
         queue_slope_per_s=-5.0,
     ),
@@ -131,7 +132,7 @@ CASES: tuple[Case, ...] = (
             _grows(SECOND, 2, 3).with_no_scale_out_since(minutes(5)),
         ),
         lasts_s=240.0,
-        seed_says="only the second scales: 1→3 at about 90 s, the queue then drains",
+        expectation="only the second scales: 1→3 at about 90 s, the queue then drains",
         changes=(Change(time_s=91, operator=SECOND, before=1, after=3),),
         queue_slope_per_s=-5.0,
     ),
@@ -143,9 +144,9 @@ CASES: tuple[Case, ...] = (
         rates_per_s={OPERATOR: 10.0},
         policy=Policy(_grows(OPERATOR, 2, 3, queue=10_000, time_s=60)),
         lasts_s=300.0,
-        seed_says="never scales",
+        expectation="never scales",
         changes=(),
-        most_queued=1_180.0,  # the peaks bring 1,071 rows more than μ takes; a tenth above is a slower operator
+        most_queued=1_180.0,  # the peaks exceed μ by 1,071 rows; 10 % more means a slower operator
     ),
     Case(
         name="out-and-in",
@@ -155,8 +156,8 @@ CASES: tuple[Case, ...] = (
         rates_per_s={OPERATOR: 10.0},
         policy=Policy(_grows(OPERATOR, 2, 3, queue=100, time_s=5), _shrinks(OPERATOR)),
         lasts_s=200.0,
-        seed_says="1→3 in each peak, back to 1 after",
-        # the peak begins at 40 s; 160 rows wait when the rule fires, gone 10 s later
+        expectation="1→3 in each peak, back to 1 after",
+        # The peak begins at 40 s. 160 rows are queued when the rule fires; they are processed 10 s later.
         changes=(
             Change(time_s=56, operator=OPERATOR, before=1, after=3),
             Change(time_s=71, operator=OPERATOR, before=3, after=1),
@@ -177,20 +178,20 @@ CASES: tuple[Case, ...] = (
             _shrinks(OPERATOR).with_no_scale_out_since(minutes(5)),
         ),
         lasts_s=300.0,
-        seed_says="1→3 once, stays",
+        expectation="1→3 once, stays",
         changes=(Change(time_s=56, operator=OPERATOR, before=1, after=3),),
     ),
 )  # fmt: skip
 
 QUICK = Case(
     name="quick",
-    title="The first case at a sixth of its time",
+    title="The first case in a sixth of its time",
     section="5.2.2, shortened",
     load=Constant(level_per_s=10),
     rates_per_s={OPERATOR: 5.0},
     policy=Policy(_grows(OPERATOR, 1, 2, queue=50, time_s=10).with_no_scale_out_since(minutes(5))),
     lasts_s=30.0,
-    seed_says="1→2 about 10 s after the queue has passed 50",
+    expectation="1→2 about 10 s after the queue has passed 50",
     changes=(Change(time_s=21, operator=OPERATOR, before=1, after=2),),
 )
-"""Not one of the seed's: to see quickly whether a target can do it at all."""
+"""Not from the thesis: a short check that a target works at all."""

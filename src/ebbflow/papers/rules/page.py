@@ -1,4 +1,4 @@
-"""The page of ``bench rules``: queue length against size for each case, like the figures of the Rules thesis."""
+"""The page of ``ebbflow bench rules``: queue length and size over time, like the figures of the thesis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ebbflow.report.template import figure_json, render
 
 @dataclass(frozen=True, kw_only=True)
 class CasePicture:
-    """A case on the page."""
+    """One case on the page."""
 
     title: str
     expected: str
@@ -29,12 +29,12 @@ def write_rules_page(path: Path, cases: Sequence[CasePicture]) -> None:
 
 
 def rules_page(cases: Sequence[CasePicture]) -> str:
-    """The page as HTML text."""
+    """Return the page as HTML text."""
     passed = sum(case.ok for case in cases)
     data = {f"case-{index}": figure_json(case_figure(case)) for index, case in enumerate(cases)}
     return render(
         "figures.html.j2",
-        title=f"Rules: {passed} of {len(cases)} tests show what they must",
+        title=f"Rules: {passed} of {len(cases)} tests have the expected result",
         eyebrow="Ebbflow: the six tests of the Rules thesis",
         ok=passed == len(cases),
         sections=[
@@ -61,7 +61,7 @@ def _case_data(case: CasePicture) -> dict[str, Any]:
 
 
 def case_figure(case: CasePicture) -> Any:
-    """Queue length (left) and size (right, as steps) over time; one colour for each operator."""
+    """Draw queue length (left axis) and size (right axis, as steps) over time, one colour per operator."""
     import plotly.graph_objects as graph
 
     figure = graph.Figure()
@@ -84,7 +84,7 @@ def case_figure(case: CasePicture) -> Any:
                 hovertemplate="%{x} s: %{y} instances<extra></extra>",
             )
         )  # fmt: skip
-    most = max((n for points in case.sizes.values() for _, n in points), default=1)
+    largest = max((n for points in case.sizes.values() for _, n in points), default=1)
     figure.update_layout(
         height=320, margin={"l": 56, "r": 48, "t": 12, "b": 40}, font={"family": FONT, "size": 13},
         paper_bgcolor=TRANSPARENT, plot_bgcolor=TRANSPARENT, hovermode="x unified",
@@ -95,7 +95,7 @@ def case_figure(case: CasePicture) -> Any:
         },
         yaxis={"title": "rows queued", "gridcolor": GRID, "rangemode": "tozero", "zeroline": False},
         yaxis2={
-            "title": "instances", "overlaying": "y", "side": "right", "range": [0, most + 1], "dtick": 1,
+            "title": "instances", "overlaying": "y", "side": "right", "range": [0, largest + 1], "dtick": 1,
             "showgrid": False, "zeroline": False,
         },
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The seed's six tests, run and judged. The same case, policy and judge for both targets; who runs it differs."""
+"""Run the six tests on a target and judge them, and read the stored run on Spark."""
 
 from __future__ import annotations
 
@@ -11,46 +11,8 @@ from importlib.resources import files
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import TargetError, UnknownNameError
 from ebbflow.papers.rules.cases import CASES, QUICK, Case, Change
-from ebbflow.papers.rules.in_simulator import run_in_simulator
-from ebbflow.papers.rules.judge import SIMULATOR, SPARK, Result, judge
-from ebbflow.papers.rules.seen import Seen
-
-# The last run of the cases on a real Spark cluster that was kept: half an hour that not everyone has.
-#
-# ``ebbflow bench rules --target spark --json > src/ebbflow/bench/rules/on_spark.json`` makes the file anew.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stored:
-    """What was measured of a case, and on which day."""
-
-    case: str
-    measured_on: str
-    changes: tuple[Change, ...]
-    queue_slope_per_s: float | None
-    ok: bool
-    expected: tuple[Change, ...]
-
-
-def stored_on_spark() -> dict[str, Stored]:
-    """By the names of the cases.
-
-    >>> [change.after for change in stored_on_spark()["extra-capacity"].changes]
-    [3]
-    """
-    text = files("ebbflow.papers.rules").joinpath("on_spark.json").read_text(encoding="utf-8")
-    return {
-        row["case"]: Stored(
-            case=row["case"],
-            measured_on=row["measured_on"],
-            changes=tuple(Change.from_json(change) for change in row["measured"]["changes"]),
-            queue_slope_per_s=row["measured"].get("queue_slope_per_s"),
-            ok=row["ok"],
-            expected=tuple(Change.from_json(change) for change in row["expected"]["changes"]),
-        )
-        for row in json.loads(text)
-    }
-
+from ebbflow.papers.rules.judge import SIMULATOR, SPARK, CaseResult, judge
+from ebbflow.papers.rules.record import CaseRun, run_in_simulator
 
 TARGETS = (SIMULATOR, SPARK)
 
@@ -61,9 +23,9 @@ def run_cases(
     *,
     clock: Clock | None = None,
     on_case: Callable[[Case], None] | None = None,
-    on_result: Callable[[Result], None] | None = None,
-) -> list[Result]:
-    """Run all cases, or those named, on a target. One that cannot be run is wrong; the others still tell theirs."""
+    on_result: Callable[[CaseResult], None] | None = None,
+) -> list[CaseResult]:
+    """Run all cases, or those named. A case whose target fails gets the error as its problem; the others still run."""
     if target not in TARGETS:
         raise UnknownNameError("target", target, TARGETS)
     known = {case.name: case for case in (*CASES, QUICK)}
@@ -77,9 +39,7 @@ def run_cases(
         try:
             result = judge(case, target, _run(case, target))
         except TargetError as error:
-            result = Result(
-                case=case, target=target, seen=Seen(changes=(), queues={}, sizes={}), wrong=(str(error),)
-            )
+            result = CaseResult(case=case, target=target, run=CaseRun(), problems=(str(error),))
         if target == SPARK:
             day = datetime.fromtimestamp((clock or SystemClock()).now_s(), tz=UTC)
             result = replace(result, measured_on=f"{day:%Y-%m-%d}")
@@ -89,9 +49,43 @@ def run_cases(
     return results
 
 
-def _run(case: Case, target: str) -> Seen:
+def _run(case: Case, target: str) -> CaseRun:
     if target == SPARK:
         from ebbflow.papers.rules.on_spark import run_in_a_process
 
         return run_in_a_process(case)
     return run_in_simulator(case)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredResult:
+    """The result of a case in the stored run on Spark."""
+
+    measured_on: str
+    changes: tuple[Change, ...]
+    queue_slope_per_s: float | None
+    ok: bool
+    expected: tuple[Change, ...]
+
+
+def stored_on_spark() -> dict[str, StoredResult]:
+    """Return the stored results by case.
+
+    A run takes half an hour. To store a new one::
+
+        ebbflow bench rules --target spark --json > src/ebbflow/papers/rules/on_spark.json
+
+    >>> [change.after for change in stored_on_spark()["extra-capacity"].changes]
+    [3]
+    """
+    text = files("ebbflow.papers.rules").joinpath("on_spark.json").read_text(encoding="utf-8")
+    return {
+        row["case"]: StoredResult(
+            measured_on=row["measured_on"],
+            changes=tuple(Change.from_json(change) for change in row["measured"]["changes"]),
+            queue_slope_per_s=row["measured"].get("queue_slope_per_s"),
+            ok=row["ok"],
+            expected=tuple(Change.from_json(change) for change in row["expected"]["changes"]),
+        )
+        for row in json.loads(text)
+    }

@@ -1,4 +1,4 @@
-"""What the sink holds, held against the plain loop: row by row, to the last bit."""
+"""Compare the tables of the sink with the plain loop, row by row and bit by bit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from plain_google_cluster import PlainResults
 
-from ebbflow.papers.rules.google_cluster.cluster import COLUMNS
 from ebbflow.papers.rules.google_cluster.sink import CLUSTER, MACHINES, READ, REJECTS, read_table
+from ebbflow.papers.rules.google_cluster.steps import CLUSTER_COLUMNS
 
 
 def rows(output: Path, table: str, *columns: str) -> list[tuple]:
@@ -15,9 +15,9 @@ def rows(output: Path, table: str, *columns: str) -> list[tuple]:
     return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True)) if len(found) else []
 
 
-def holds(output: Path, expected: PlainResults) -> None:
+def assert_results(output: Path, expected: PlainResults) -> None:
     assert rows(output, MACHINES, "trace_s", "machine", "tasks", "cpu", "memory", "disk") == expected.machines
-    assert rows(output, CLUSTER, "trace_s", "machines", *COLUMNS) == expected.cluster
+    assert rows(output, CLUSTER, "trace_s", "machines", *CLUSTER_COLUMNS) == expected.cluster
     assert sorted(rows(output, REJECTS, "part", "line")) == sorted(expected.rejected)
     read = rows(output, READ, "events", "without_machine", "rejected")
     assert sum(row[0] for row in read) == expected.events

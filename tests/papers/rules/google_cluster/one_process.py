@@ -1,8 +1,7 @@
-"""The operators of the Google cluster query, one batch after the other, without Spark between them."""
+"""The Google cluster query in one process, batch by batch, without Spark."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ebbflow.papers.rules.google_cluster.steps import cluster_step, machine_step
 
 @dataclass
 class BucketState:
-    """What ``GroupState`` is to the machine operator."""
+    """Stands in for Spark's ``GroupState``."""
 
     value: tuple[Any, ...] | None = None
 
@@ -35,7 +34,7 @@ class BucketState:
 
 @dataclass
 class OneProcess:
-    """A query that runs where it is; ``offset`` and ``states`` are its checkpoint."""
+    """The query; ``offset`` and ``states`` are its checkpoint."""
 
     folder: Path
     output: Path
@@ -45,7 +44,7 @@ class OneProcess:
     batches: int = 0
 
     def batch(self) -> bool:
-        """Run one; False if there was nothing left."""
+        """Run one batch; False if nothing is left."""
         known = {"speed": None, "max_parts": None, "max_trace_us": None, "packed": True, **self.options}
         reader = TaskEventReader(path=str(self.folder), **known)
         start = self.offset or reader.initialOffset()
@@ -54,15 +53,15 @@ class OneProcess:
             return False
         rows = [b for partition in reader.partitions(start, end) for b in reader.read(partition)]
         frame = pa.Table.from_batches(rows).to_pandas().sample(frac=1.0, random_state=self.batches)
-        told = [
+        frames = [
             out
             for bucket, group in frame.groupby("bucket")
             for out in machine_step((bucket,), [group], self.states.setdefault(bucket, BucketState()))
         ]
-        results = pd.concat(told)
-        kept = results[results["instance"] < 0][["kind", "reports", "note"]]
+        results = pd.concat(frames)
+        passed_on = results[results["instance"] < 0][["kind", "reports", "note"]]
         table = pa.Table.from_pandas(
-            kept,
+            passed_on,
             schema=pa.schema([("kind", pa.int32()), ("reports", pa.binary()), ("note", pa.string())]),
             preserve_index=False,
         )
@@ -76,4 +75,4 @@ class OneProcess:
         for _ in range(most):
             if not self.batch():
                 return self
-        raise AssertionError(f"{most} batches, and no end at {time.time()}")
+        raise AssertionError(f"not at the end after {most} batches")

@@ -1,4 +1,4 @@
-"""The Google cluster query as one plain loop over lines: nothing of Spark, numpy or Arrow, to compare with."""
+"""The Google cluster query as a plain loop over lines, without Spark, numpy or Arrow, to compare with."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def plain_query(folder: Path) -> PlainResults:
                 time_us, task, machine, kind, requests = event
                 results.events += 1
                 while time_us >= START_US + report * QUARTER_US:
-                    _tell(results, report, running)
+                    _report(results, report, running)
                     report += 1
                 if machine is None:
                     results.without_machine += 1
@@ -49,7 +49,7 @@ def plain_query(folder: Path) -> PlainResults:
                     tasks[task] = requests
                 elif 2 <= kind <= 6:
                     tasks.pop(task, None)
-    _tell(results, report, running)
+    _report(results, report, running)
     return results
 
 
@@ -68,7 +68,7 @@ def _event(line: str):
     return time_us, (job, task), machine, kind, requests
 
 
-def _tell(results: PlainResults, report: int, running: dict) -> None:
+def _report(results: PlainResults, report: int, running: dict) -> None:
     if not running:
         return
     rows = []
@@ -79,13 +79,13 @@ def _tell(results: PlainResults, report: int, running: dict) -> None:
     results.machines += [
         (report * 900, row[0], int(row[1]), *(float(value) for value in row[2:])) for row in rows
     ]
-    said: list[float] = []
+    values_of_cluster: list[float] = []
     for index in range(1, 5):
         values = sorted(row[index] for row in rows)
-        said += [float(sum(values)), float(sum(values) / len(values))]
+        values_of_cluster += [float(sum(values)), float(sum(values) / len(values))]
         for percent in PERCENTS:
             place = Fraction(percent * (len(values) - 1), 100)
             low = int(place)
             high = min(low + 1, len(values) - 1)
-            said.append(float(values[low] + (place - low) * (values[high] - values[low])))
-    results.cluster.append((report * 900, len(rows), *said))
+            values_of_cluster.append(float(values[low] + (place - low) * (values[high] - values[low])))
+    results.cluster.append((report * 900, len(rows), *values_of_cluster))

@@ -1,4 +1,4 @@
-"""The benchmark of the Google cluster query: what it compares, and how it measures memory."""
+"""The benchmark of the Google cluster query: its comparison and its measurement of memory."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def written(folder: Path, *, first: str, tasks: float) -> Path:
     return folder
 
 
-def test_machines_are_compared_and_not_the_cluster_alone(benchmark, tmp_path) -> None:
+def test_the_comparison_includes_every_machine(benchmark, tmp_path) -> None:
     ours = written(tmp_path / "ours", first="trace_s", tasks=2.0)
     benchmark["_same_tables"](ours, written(tmp_path / "same", first="report", tasks=2.0))
     with pytest.raises(AssertionError, match="tasks"):
         benchmark["_same_tables"](ours, written(tmp_path / "other", first="report", tasks=3.0))
 
 
-def test_memory_is_at_least_what_a_process_has_alone(benchmark) -> None:
+def test_memory_of_a_process_is_between_its_own_and_its_resident_pages(benchmark) -> None:
     own = psutil.Process().memory_full_info()
     assert own.uss * 0.9 < benchmark["pss_bytes"](os.getpid()) < own.rss * 1.1
     assert benchmark["pss_bytes"](2**22 + 1) == 0

@@ -1,4 +1,4 @@
-"""The Google cluster query on Spark gives what a plain loop over the lines gives, however it is run."""
+"""The Google cluster query on Spark gives the results of a plain loop over the lines, however it runs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from google_cluster_results import holds
+from google_cluster_results import assert_results
 from plain_google_cluster import PlainResults, plain_query
 
-from ebbflow.papers.rules.google_cluster.folder import TraceSpec
-from ebbflow.papers.rules.google_cluster.generator import PARQUET, ClusterTrace
+from ebbflow.papers.rules.google_cluster.generator import PARQUET, ClusterTrace, TraceSpec
 from ebbflow.papers.rules.google_cluster.query import MACHINE, GoogleClusterQuery, run_to_the_end, settings
 from ebbflow.papers.rules.google_cluster.sink import prepare_output
 from ebbflow.targets.spark.act.restart import stop_between_batches
@@ -29,7 +28,7 @@ LONG = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> tuple[Path, PlainResults]:
-    """A generated trace in gzip CSV, plain CSV with some lines that are no events, and Parquet; and its results."""
+    """A generated trace in gzip CSV, plain CSV with some invalid lines, and Parquet; and its results."""
     folder = tmp_path_factory.mktemp("trace")
     trace = ClusterTrace(SPEC)
     first, second, third, *_ = [folder / trace.name(number) for number in range(trace.parts)]
@@ -73,14 +72,14 @@ def query_settings(spark):
     ("instances", "parts", "span", "packed"),
     [(2, 4, None, True), (1, None, "17m", True), (1, 2, None, False)],
 )
-def test_results_are_those_of_the_plain_loop(
+def test_results_equal_the_plain_loop(
     spark, folder, expected, tmp_path, instances, parts, span, packed
 ) -> None:
     output = tmp_path / "out"
     prepare_output(output)
     query = GoogleClusterQuery(input=folder, output=output, max_parts=parts, max_trace=span, packed=packed)
     batches = run_to_the_end(query.start(spark, tmp_path / "c", instances, to_the_end=True))
-    holds(output, expected)
+    assert_results(output, expected)
     assert len(batches) == {4: 1, 2: 2, None: 8}[parts]
 
 
@@ -97,7 +96,7 @@ def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
 
     wait(batches_done(0), "a batch")
     _uses_cpu_in_python_and_in_the_jvm(spark, running.query.recentProgress[0], instances=2)
-    with ThreadPoolExecutor(1) as loop:  # as the loop does: in a thread that knows of no session
+    with ThreadPoolExecutor(1) as loop:  # like the control loop: in a thread without a session
         loop.submit(running.restart, {MACHINE: 3}).result()
     wait(batches_done(2), "batches after the resize")
     assert running.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
@@ -106,22 +105,22 @@ def test_results_survive_stops_a_resized_machine_operator_and_a_lost_executor(
     executors = [e for e in _executors(spark) if e != "driver"]
     backend.killExecutors(jvm.PythonUtils.toSeq(executors[:1]), False, True, True)
     wait(batches_done(3), "a batch after an executor was lost", within_s=120)
-    running.query.stop()  # in the middle of whatever it does
+    running.query.stop()  # at any point of a batch
     resumed = query.start(spark, tmp_path / "c", 3)
     wait(lambda: _at_the_end(resumed, folder), "the end", within_s=120)
     stop_between_batches(resumed)
-    holds(output, expected)
+    assert_results(output, expected)
 
 
 @LONG
-def test_a_replay_in_fast_motion_gives_the_same_rows(spark, folder, expected, tmp_path, wait) -> None:
+def test_a_replay_in_fast_motion_gives_the_same_results(spark, folder, expected, tmp_path, wait) -> None:
     output = tmp_path / "out"
     prepare_output(output)
     query = GoogleClusterQuery(input=folder, output=output, max_parts=None, speed="x2000")
     running = query.start(spark, tmp_path / "c", 1)
     wait(lambda: _at_the_end(running, folder), "the end", within_s=120)
     stop_between_batches(running)
-    holds(output, expected)
+    assert_results(output, expected)
     assert len([p for p in running.recentProgress if p["numInputRows"]]) > 1
 
 

@@ -1,4 +1,4 @@
-"""Source, machine, cluster and sink together, without Spark: the plain loop's results whatever the batches."""
+"""Source, machine, cluster and sink together without Spark: results equal the plain loop's, whatever the batches."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from google_cluster_results import holds, rows
+from google_cluster_results import assert_results, rows
 from one_process import OneProcess
 from plain_google_cluster import plain_query
 
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.errors import InputError
 from ebbflow.papers.rules.google_cluster import source
-from ebbflow.papers.rules.google_cluster.events import START_US
-from ebbflow.papers.rules.google_cluster.folder import TraceFolder, TraceSpec
-from ebbflow.papers.rules.google_cluster.generator import PARQUET, ClusterTrace
-from ebbflow.papers.rules.google_cluster.machine import Events, in_units
-from ebbflow.papers.rules.google_cluster.part import Part, read_part
+from ebbflow.papers.rules.google_cluster.events import START_US, in_units
+from ebbflow.papers.rules.google_cluster.folder import TraceFolder, TracePart, read_part
+from ebbflow.papers.rules.google_cluster.generator import PARQUET, ClusterTrace, TraceSpec
+from ebbflow.papers.rules.google_cluster.machine import Events
 from ebbflow.papers.rules.google_cluster.query import GoogleClusterQuery
 from ebbflow.papers.rules.google_cluster.sink import (
     CLUSTER,
@@ -34,9 +33,15 @@ from ebbflow.papers.rules.google_cluster.sink import (
     events_by_batch,
     written_s_by_batch,
 )
-from ebbflow.papers.rules.google_cluster.source import PartSlice, TaskEventReader, TaskEventSource, read_speed
-from ebbflow.papers.rules.google_cluster.source_rows import PACKED
+from ebbflow.papers.rules.google_cluster.source import (
+    PACKED,
+    PartSlice,
+    TaskEventReader,
+    TaskEventSource,
+    read_speed,
+)
 
+DATA = Path(__file__).parents[3] / "data"
 SPEC = TraceSpec(events=6_000, machines=30, span_s=2 * 3600, seed=9, parts=3)
 
 
@@ -65,13 +70,13 @@ def expected(folder):
         {"packed": False, "max_trace_us": 3_000_000_000},
     ],
 )
-def test_batches_and_how_events_travel_change_nothing(folder, expected, tmp_path, options) -> None:
+def test_results_depend_neither_on_batches_nor_on_packing(folder, expected, tmp_path, options) -> None:
     query = OneProcess(folder, tmp_path, options).to_the_end()
-    holds(tmp_path, expected)
+    assert_results(tmp_path, expected)
     assert query.batches == {"": 1, "max_parts": 3, "max_trace_us": 21}.get("+".join(options), query.batches)
 
 
-def test_a_batch_has_no_more_reports_than_a_day_has_however_few_events_there_are(tmp_path) -> None:
+def test_a_batch_has_at_most_the_reports_of_a_day_however_few_events_there_are(tmp_path) -> None:
     (tmp_path / "trace").mkdir()
     hours = range(0, 4 * 24, 6)
     lines = [f"{START_US + 3_600_000_000 * hour},,1,{hour},5,1,u,0,0,0.5,,,0\n" for hour in hours]
@@ -86,28 +91,28 @@ def test_a_batch_has_no_more_reports_than_a_day_has_however_few_events_there_are
     assert max(reports) <= 97
 
 
-def test_parquet_gives_what_csv_gives(folder, expected, tmp_path) -> None:
+def test_parquet_gives_the_same_results_as_csv(folder, expected, tmp_path) -> None:
     trace = ClusterTrace(SPEC)
     for number in range(trace.parts):
         trace.write(number, tmp_path / "trace", PARQUET)
     bad = "task_events-part-99999.csv"
     (tmp_path / "trace" / bad).write_bytes((folder / bad).read_bytes())
     OneProcess(tmp_path / "trace", tmp_path / "out", {"max_parts": 2}).to_the_end()
-    holds(tmp_path / "out", expected)
+    assert_results(tmp_path / "out", expected)
 
 
-def test_a_batch_that_is_run_again_puts_the_same_rows_there_again(folder, expected, tmp_path) -> None:
+def test_a_batch_that_runs_again_writes_the_same_rows(folder, expected, tmp_path) -> None:
     query = OneProcess(folder, tmp_path, {"max_parts": 1})
     query.batch()
     before = copy.deepcopy((query.offset, query.states, query.batches))
     query.batch()
-    query.offset, query.states, query.batches = before  # it broke down before it was committed
+    query.offset, query.states, query.batches = before  # it failed before its commit
     query.to_the_end()
-    holds(tmp_path, expected)
+    assert_results(tmp_path, expected)
     assert not list((tmp_path / ".staging").glob("*"))
 
 
-def test_a_hand_made_trace_is_reported_as_it_must_be(tmp_path) -> None:
+def test_a_hand_made_trace_gives_the_expected_reports(tmp_path) -> None:
     def event(time_s: float, kind: int, machine: str, task: int = 1, cpu: str = "0.5") -> str:
         time_us = 0 if time_s < 0 else START_US + round(time_s * 1e6)
         return f"{time_us},,7,{task},{machine},{kind},u,0,0,{cpu},0.25,,0\n"
@@ -135,7 +140,7 @@ def test_rejected_rows_come_with_part_line_reason_and_text(folder, tmp_path) -> 
     ]
 
 
-def test_all_tables_are_there_with_their_columns_when_they_have_no_rows(tmp_path) -> None:
+def test_tables_without_rows_are_written_with_their_columns(tmp_path) -> None:
     (tmp_path / "trace").mkdir()
     (tmp_path / "trace" / "part-0.csv").write_text(f"{START_US + 1},,42,1,17,1,u,0,0,0.5,,,0\n")
     OneProcess(tmp_path / "trace", tmp_path / "clean").to_the_end()
@@ -148,7 +153,7 @@ def test_all_tables_are_there_with_their_columns_when_they_have_no_rows(tmp_path
         assert empty.num_rows == {REJECTS: 1, READ: 1}.get(table, 0)
 
 
-def test_events_and_their_time_are_told_batch_by_batch(folder, tmp_path) -> None:
+def test_events_and_write_times_are_known_per_batch(folder, tmp_path) -> None:
     query = OneProcess(folder, tmp_path, {"max_parts": 1})
     before_s = time.time() - 1
     query.to_the_end()
@@ -158,17 +163,28 @@ def test_events_and_their_time_are_told_batch_by_batch(folder, tmp_path) -> None
     assert sum(events_by_batch(tmp_path).values()) == SPEC.events
 
 
-def test_the_real_part_gives_what_the_plain_loop_gives(shared_data, tmp_path) -> None:
+def test_results_of_real_events_are_exact(tmp_path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "part.csv.gz").symlink_to(DATA / "google_task_events.csv.gz")
+    OneProcess(tmp_path / "real", tmp_path / "out", {"max_trace_us": 1_200_000_000}).to_the_end()
+    expected = plain_query(tmp_path / "real")
+    assert len(expected.cluster) == 6
+    assert expected.without_machine > 100
+    assert_results(tmp_path / "out", expected)
+
+
+@pytest.mark.long
+def test_results_of_the_whole_real_part_are_exact(shared_data, tmp_path) -> None:
     real = shared_data / "google-cluster"
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "part.csv.gz").symlink_to(next(real.glob("task_events*")))
     OneProcess(real, tmp_path / "out", {"max_trace_us": 1_200_000_000}).to_the_end()
     expected = plain_query(tmp_path / "real")
     assert len(expected.cluster) == 6
-    holds(tmp_path / "out", expected)
+    assert_results(tmp_path / "out", expected)
 
 
-def test_rows_of_events_are_what_is_packed(folder) -> None:
+def test_packed_events_equal_rows_of_events(folder) -> None:
     def read(packed: bool) -> pa.Table:
         reader = TaskEventReader(
             path=str(folder), speed=None, max_parts=None, max_trace_us=None, packed=packed
@@ -191,46 +207,46 @@ def test_rows_of_events_are_what_is_packed(folder) -> None:
     assert beside[0].equals(beside[1])
 
 
-def test_a_file_that_was_replaced_is_read_anew_by_a_worker_that_has_read_it(tmp_path) -> None:
+def test_a_worker_reads_a_replaced_file_again(tmp_path) -> None:
     folder = tmp_path / "trace"
     folder.mkdir()
-    told = []
+    results = []
     for run, (tasks, cpu) in enumerate(((3, "0.50"), (3, "0.25"), (7, "0.25"))):
         lines = [f"{START_US + 1},,42,{task},17,1,u,0,0,{cpu},,,0\n" for task in range(tasks)]
         new = tmp_path / "new.csv"
         new.write_text("".join(lines))
         new.replace(folder / "part-0.csv")
         OneProcess(folder, tmp_path / f"out-{run}").to_the_end()
-        told += rows(tmp_path / f"out-{run}", MACHINES, "tasks", "cpu")
-    assert told == [(3, 1.5), (3, 0.75), (7, 1.75)]
+        results += rows(tmp_path / f"out-{run}", MACHINES, "tasks", "cpu")
+    assert results == [(3, 1.5), (3, 0.75), (7, 1.75)]
 
 
-def test_a_part_is_read_once_for_all_slices_of_it(folder, tmp_path, monkeypatch) -> None:
+def test_a_part_is_read_once_for_all_its_slices(folder, tmp_path, monkeypatch) -> None:
     read: list[str] = []
 
-    def counting(path: Path, *bounds: int) -> Part:
+    def counting(path: Path, *bounds: int) -> TracePart:
         read.append(path.name)
         return read_part(path, *bounds)
 
     monkeypatch.setattr("ebbflow.papers.rules.google_cluster.source.read_part", counting)
-    source._read.cache_clear()
+    source._cached_part.cache_clear()
     OneProcess(folder, tmp_path, {"max_trace_us": 1_500_000_000}).to_the_end()
     assert len(read) == len(set(read)) == SPEC.parts + 1
 
 
-def test_a_file_that_went_away_is_named(folder) -> None:
+def test_the_error_for_a_removed_file_names_it(folder) -> None:
     reader = TaskEventReader(path=str(folder), speed=None, max_parts=None, max_trace_us=None)
     start = reader.initialOffset()
     piece = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))[0]
-    gone = PartSlice(dataclasses.replace(piece.piece, path=str(folder / "gone.csv")), None)
-    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: No such file"):
-        list(reader.read(gone))
+    removed = PartSlice(dataclasses.replace(piece.piece, path=str(folder / "removed.csv")), None)
+    with pytest.raises(InputError, match=r"cannot read .*removed\.csv: No such file"):
+        list(reader.read(removed))
 
 
 # -- offsets and speed -------------------------------------------------------------------------------
 
 
-def test_a_replay_reaches_what_the_clock_says(folder, monkeypatch) -> None:
+def test_a_replay_follows_the_clock(folder, monkeypatch) -> None:
     now_s = [1_000_000.0]
     monkeypatch.setattr("ebbflow.papers.rules.google_cluster.source.time.time", lambda: now_s[0])
     reader = TaskEventReader(path=str(folder), speed=1000.0, max_parts=None, max_trace_us=None)
@@ -249,7 +265,7 @@ def test_a_replay_reaches_what_the_clock_says(folder, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "fast", "nan", "inf", ""])
-def test_a_speed_that_makes_no_sense_is_told(text) -> None:
+def test_an_invalid_speed_is_an_error(text) -> None:
     with pytest.raises(InputError, match="1 for real time"):
         read_speed(text)
 
@@ -264,28 +280,30 @@ def test_a_speed_that_makes_no_sense_is_told(text) -> None:
         ({"path": "TRACE", "packed": "yes"}, "packed must be true or false, not 'yes'"),
     ],
 )
-def test_options_of_the_source_that_make_no_sense_are_told(folder, options, words) -> None:
+def test_invalid_options_of_the_source_are_errors(folder, options, words) -> None:
     options = {key: value.replace("TRACE", str(folder)) for key, value in options.items()}
     with pytest.raises(InputError, match=words):
         TaskEventSource(options).streamReader(None)
 
 
-def test_another_folder_is_refused_and_none_of_its_rows_is_read(folder, tmp_path) -> None:
+def test_another_folder_is_refused_and_not_read(folder, tmp_path) -> None:
     trace = ClusterTrace(TraceSpec(events=3_000, machines=20, span_s=3600, seed=2, parts=2))
     for number in range(trace.parts):
         trace.write(number, tmp_path / "other")
     query = OneProcess(folder, tmp_path / "out", {"max_parts": 1})
     query.batch()
     start, query.folder = query.offset, tmp_path / "other"
-    with pytest.raises(InputError, match=r"begun with other parts than .*other has now"):
+    with pytest.raises(InputError, match=r"started with other parts than .*other has now"):
         query.batch()
     reader = TaskEventReader(path=str(query.folder), speed=None, max_parts=None, max_trace_us=None)
-    with pytest.raises(InputError, match="begun with other parts"):  # a batch that was planned and not ended
+    with pytest.raises(
+        InputError, match="started with other parts"
+    ):  # a batch that was planned but did not finish
         reader.partitions(reader.initialOffset(), start)
 
 
 @pytest.mark.parametrize("speed", [None, 1000.0])
-def test_no_offset_is_before_the_one_it_starts_from(folder, speed) -> None:
+def test_offsets_never_go_back(folder, speed) -> None:
     reader = TaskEventReader(path=str(folder), speed=speed, max_parts=1, max_trace_us=10)
     late = {**reader.initialOffset(), "part": "77", "us": 10**15}
     assert reader.latestOffset(late, reader.getDefaultReadLimit()) == late

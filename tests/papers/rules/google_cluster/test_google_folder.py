@@ -1,4 +1,4 @@
-"""Places in a folder of parts: they cut it into pieces that make up the whole, whatever the cuts."""
+"""Positions in a folder of parts: the pieces between them make up the whole, wherever they are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
-from ebbflow.papers.rules.google_cluster.events import JUMP_US, REPORT_US, START_US
-from ebbflow.papers.rules.google_cluster.folder import Place, TraceFolder, part_files
-from ebbflow.papers.rules.google_cluster.part import read_part
+from ebbflow.papers.rules.google_cluster.events import MAX_JUMP_US, REPORT_US, START_US
+from ebbflow.papers.rules.google_cluster.folder import TraceFolder, TracePosition, part_files, read_part
 
 
 def line(time_us: int, task: int) -> str:
@@ -31,7 +30,7 @@ def folder_of(path: Path, *parts: list[int]) -> Path:
     return path
 
 
-def tasks_between(folder: TraceFolder, start: Place, end: Place) -> list[int]:
+def tasks_between(folder: TraceFolder, start: TracePosition, end: TracePosition) -> list[int]:
     found: list[int] = []
     for piece in folder.slices(start, end):
         part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us, piece.next_us)
@@ -39,7 +38,7 @@ def tasks_between(folder: TraceFolder, start: Place, end: Place) -> list[int]:
     return found
 
 
-def test_parts_are_in_the_order_of_their_numbers_and_of_the_trace_only_task_events(tmp_path) -> None:
+def test_parts_are_ordered_by_number_and_other_tables_are_ignored(tmp_path) -> None:
     for name in ("part-10.csv", "part-2.csv", "part-1.csv.gz", "notes.txt", ".part-0.csv.new", ".part-3.csv"):
         (tmp_path / name).write_text("")
     assert [path.name for path in part_files(tmp_path)] == ["part-1.csv.gz", "part-2.csv", "part-10.csv"]
@@ -47,7 +46,7 @@ def test_parts_are_in_the_order_of_their_numbers_and_of_the_trace_only_task_even
     assert [path.name for path in part_files(tmp_path)] == ["task_events-00.csv"]
 
 
-def test_a_folder_that_cannot_be_meant_is_told(tmp_path) -> None:
+def test_a_folder_without_task_events_is_an_error(tmp_path) -> None:
     with pytest.raises(InputError, match="no folder"):
         TraceFolder(tmp_path / "nowhere")
     with pytest.raises(InputError, match="no task-event files"):
@@ -62,32 +61,38 @@ steps = st.lists(st.integers(1, REPORT_US) | st.integers(1, 3), max_size=6)
 
 @settings(deadline=None, max_examples=60)
 @given(times=parts, steps=steps)
-def test_pieces_between_places_are_the_whole_in_its_order(tmp_path_factory, times, steps) -> None:
+def test_pieces_between_positions_make_up_the_whole_in_order(tmp_path_factory, times, steps) -> None:
     folder = TraceFolder(folder_of(tmp_path_factory.mktemp("trace"), *times))
     whole = tasks_between(folder, folder.start, folder.end)
     assert whole == list(range(sum(len(each) for each in times)))
-    place, found = folder.start, []
+    position, found = folder.start, []
     for step in [*steps, len(times)]:
-        after = folder.parts_on(place, step) if step <= 3 else max(place, folder.at(place.time_us + step))
-        assert after >= place
-        found += tasks_between(folder, place, after)
-        assert after.reports >= place.reports
-        place = after
-    found += tasks_between(folder, place, folder.end)
+        after = (
+            folder.parts_on(position, step)
+            if step <= 3
+            else max(position, folder.at(position.time_us + step))
+        )
+        assert after >= position
+        found += tasks_between(folder, position, after)
+        assert after.reports >= position.reports
+        position = after
+    found += tasks_between(folder, position, folder.end)
     assert found == whole
 
 
 @settings(deadline=None, max_examples=60)
 @given(times=parts, cut_us=st.integers(0, 4 * REPORT_US))
-def test_after_a_place_no_event_is_of_a_report_that_was_complete_there(
+def test_no_event_after_a_position_belongs_to_a_report_complete_there(
     tmp_path_factory, times, cut_us
 ) -> None:
     folder = TraceFolder(folder_of(tmp_path_factory.mktemp("trace"), *times))
-    place = folder.at(cut_us)
-    for piece in folder.slices(place, folder.end):
+    position = folder.at(cut_us)
+    for piece in folder.slices(position, folder.end):
         part = read_part(Path(piece.path), piece.floor_us, piece.ceiling_us, piece.next_us)
         later = part.between(piece.from_us, piece.until_us).time_us
-        assert all(time_us >= START_US + place.reports * REPORT_US or place.reports == 0 for time_us in later)
+        assert all(
+            time_us >= START_US + position.reports * REPORT_US or position.reports == 0 for time_us in later
+        )
 
 
 def test_the_last_report_is_the_first_that_counts_the_last_event(tmp_path) -> None:
@@ -99,22 +104,24 @@ def test_the_last_report_is_the_first_that_counts_the_last_event(tmp_path) -> No
 
 @st.composite
 def traces_with_wrong_times(draw) -> tuple[list[int], list[int]]:
-    """(times in order, with pauses and here and there one that is far too late; where it is cut into files)."""
-    steps = draw(st.lists(st.sampled_from((0, 60_000_000, JUMP_US, 3 * JUMP_US)), min_size=2, max_size=8))
+    """(times in order, with pauses and a few that are far too late; where it is cut into files)."""
+    steps = draw(
+        st.lists(st.sampled_from((0, 60_000_000, MAX_JUMP_US, 3 * MAX_JUMP_US)), min_size=2, max_size=8)
+    )
     times = [START_US + time_us for time_us in accumulate(steps)]
     wrong = draw(st.lists(st.integers(0, len(times) - 1), unique=True, max_size=3))
-    latest_us = times[-1] + JUMP_US
+    latest_us = times[-1] + MAX_JUMP_US
     made = []
     for index, time_us in enumerate(times):
         if index in wrong:
-            made.append(latest_us + draw(st.integers(1, JUMP_US)))
+            made.append(latest_us + draw(st.integers(1, MAX_JUMP_US)))
         made.append(time_us)
     return made, sorted(draw(st.lists(st.integers(0, len(made)), max_size=4)))
 
 
 @settings(deadline=None, max_examples=40)
 @given(traces_with_wrong_times())
-def test_which_rows_are_events_does_not_depend_on_how_a_trace_is_cut_into_files(
+def test_which_rows_are_valid_does_not_depend_on_how_a_trace_is_cut_into_files(
     tmp_path_factory, made
 ) -> None:
     times, cuts = made
@@ -131,5 +138,5 @@ def test_which_rows_are_events_does_not_depend_on_how_a_trace_is_cut_into_files(
     whole = events(times)
     assert events(*(times[first:end] for first, end in pairwise(edges))) == whole
     assert [time_us for _, time_us in whole] == sorted(times)[: len(whole)], (
-        "those that are too late are none"
+        "rows that are too late are rejected"
     )

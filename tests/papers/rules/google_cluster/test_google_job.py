@@ -1,4 +1,4 @@
-"""A run of the Google cluster query that goes on where it was: only with the folder it was begun with."""
+"""Runs of the Google cluster query: resuming them, their processes, and their errors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ import pytest
 
 from ebbflow.errors import InputError, TargetError
 from ebbflow.papers.rules.google_cluster import job
-from ebbflow.papers.rules.google_cluster.folder import TraceSpec
-from ebbflow.papers.rules.google_cluster.generator import ClusterTrace
-from ebbflow.papers.rules.google_cluster.job import begun, resumed, run_in_a_process, run_job
+from ebbflow.papers.rules.google_cluster.generator import ClusterTrace, TraceSpec
+from ebbflow.papers.rules.google_cluster.job import read_checkpoint, run_in_a_process, run_job, run_to_resume
 from ebbflow.papers.rules.google_cluster.query import settings
 from ebbflow.papers.rules.google_cluster.source import TaskEventReader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-from google_cluster_results import holds
+from google_cluster_results import assert_results
 from plain_google_cluster import plain_query
 
 EVENT = "{time},,1,1,5,1,u,0,0,0.5,0.5,0.5,0\n"
@@ -40,7 +39,7 @@ def trace(folder: Path, parts: int = 2) -> Path:
 
 
 def planned(checkpoint: Path, folder: Path, instances: int = 3) -> None:
-    """What Spark writes when it plans a batch."""
+    """Write what Spark writes when it plans a batch."""
     reader = TaskEventReader(path=str(folder), speed=None, max_parts=None, max_trace_us=None)
     offsets = checkpoint / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
@@ -51,20 +50,20 @@ def planned(checkpoint: Path, folder: Path, instances: int = 3) -> None:
     (offsets / ".10.crc").write_text("")
 
 
-def test_a_new_folder_begins_and_a_checkpoint_without_a_batch_too(tmp_path) -> None:
+def test_a_new_folder_and_a_checkpoint_without_a_batch_start_a_new_run(tmp_path) -> None:
     folder = trace(tmp_path / "a")
-    assert resumed(input=folder, output=tmp_path / "new") is None
+    assert run_to_resume(input=folder, output=tmp_path / "new") is None
     (tmp_path / "out" / ".checkpoint" / "offsets").mkdir(parents=True)
-    assert resumed(input=folder, output=tmp_path / "out") is None
+    assert run_to_resume(input=folder, output=tmp_path / "out") is None
 
 
-def test_a_run_goes_on_with_its_own_folder_wherever_it_lies_and_with_its_instances(tmp_path) -> None:
+def test_a_run_resumes_with_its_own_folder_even_if_moved_and_with_its_instances(tmp_path) -> None:
     folder = trace(tmp_path / "a")
     planned(tmp_path / "out" / ".checkpoint", folder)
-    before = resumed(input=folder, output=tmp_path / "out")
+    before = run_to_resume(input=folder, output=tmp_path / "out")
     assert before is not None
     assert before.instances == 3
-    assert resumed(input=folder.rename(tmp_path / "moved"), output=tmp_path / "out") == before
+    assert run_to_resume(input=folder.rename(tmp_path / "moved"), output=tmp_path / "out") == before
 
 
 @pytest.mark.parametrize(
@@ -76,55 +75,53 @@ def test_a_run_goes_on_with_its_own_folder_wherever_it_lies_and_with_its_instanc
         lambda folder: (folder / "part-1.csv").write_text(EVENT.format(time=600_000_007)),
     ],
 )
-def test_another_folder_is_refused_before_anything_is_started(tmp_path, monkeypatch, change) -> None:
+def test_another_folder_is_refused_before_spark_starts(tmp_path, monkeypatch, change) -> None:
     folder = trace(tmp_path / "a")
     planned(tmp_path / "out" / ".checkpoint", folder)
     change(folder)
     monkeypatch.setattr(job, "local_session", None)
-    with pytest.raises(InputError, match="begun with other parts"):
+    with pytest.raises(InputError, match="started with other parts"):
         run_job(input=folder, output=tmp_path / "out", master="local[1]", instances=1)
 
 
-def test_results_without_their_checkpoint_are_not_mixed_with_new_ones(tmp_path) -> None:
+def test_results_without_their_checkpoint_are_refused(tmp_path) -> None:
     (tmp_path / "out" / "cluster").mkdir(parents=True)
-    with pytest.raises(InputError, match="not their checkpoint"):
-        resumed(input=trace(tmp_path / "a"), output=tmp_path / "out")
+    with pytest.raises(InputError, match="without their checkpoint"):
+        run_to_resume(input=trace(tmp_path / "a"), output=tmp_path / "out")
 
 
-def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match=r"letter\.txt in it is none of our results"):
-        resumed(input=trace(tmp_path / "a"), output=tmp_path / "home")
+    with pytest.raises(InputError, match=r"it contains letter\.txt, which is not a result"):
+        run_to_resume(input=trace(tmp_path / "a"), output=tmp_path / "home")
 
 
-def test_a_checkpoint_of_another_query_is_no_beginning_of_ours(tmp_path) -> None:
+def test_a_checkpoint_of_another_query_has_no_folder(tmp_path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text('v1\n{"conf": {}}\n{"rows": 7}')
-    before = begun(tmp_path)
+    before = read_checkpoint(tmp_path)
     assert before is not None
     assert before.folder == ""
     (tmp_path / "offsets" / "0").write_text("v7")
-    assert begun(tmp_path) == before
+    assert read_checkpoint(tmp_path) == before
 
 
-def test_two_runs_do_not_write_to_one_folder_and_one_that_has_ended_does_not_count(
-    tmp_path, monkeypatch
-) -> None:
+def test_only_one_run_at_a_time_writes_to_a_folder(tmp_path, monkeypatch) -> None:
     folder, output = trace(tmp_path / "a"), tmp_path / "out"
-    asked = {"input": folder, "output": output, "master": "local[1]", "instances": 1}
+    options = {"input": folder, "output": output, "master": "local[1]", "instances": 1}
 
-    def a_second_one(*_: object, **__: object) -> None:
+    def start_a_second_run(*_: object, **__: object) -> None:
         (output / ".staging").mkdir()
         with pytest.raises(InputError, match="another run writes to"):
-            run_job(**asked)
-        assert (output / ".staging").exists(), "what the first has half-written"
-        raise InputError("that will do")
+            run_job(**options)
+        assert (output / ".staging").exists(), "the unfinished files of the first run"
+        raise InputError("stop here")
 
-    monkeypatch.setattr(job, "local_session", a_second_one)
+    monkeypatch.setattr(job, "local_session", start_a_second_run)
     for _ in range(2):
-        with pytest.raises(InputError, match="that will do"):
-            run_job(**asked)
+        with pytest.raises(InputError, match="stop here"):
+            run_job(**options)
 
 
 @pytest.mark.parametrize(
@@ -144,22 +141,22 @@ def test_executors_on_this_machine_get_the_python_that_has_ebbflow(
 
     def session(*_: object, **options: object) -> None:
         seen.update(options, python=os.environ.get("PYSPARK_PYTHON"))
-        raise InputError("that will do")
+        raise InputError("stop here")
 
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
     monkeypatch.setattr(job, "local_session", session)
-    with pytest.raises(InputError, match="that will do"):
+    with pytest.raises(InputError, match="stop here"):
         run_job(input=trace(tmp_path / "a"), output=tmp_path / "out", master=master, instances=1, conf=conf)
     assert seen["remote"] is remote
     assert seen["python"] == python
 
 
 @pytest.mark.parametrize(("is_input", "kind"), [(True, InputError), (False, TargetError)])
-def test_what_goes_wrong_in_a_process_is_told_here_in_its_words(monkeypatch, is_input, kind) -> None:
-    said = json.dumps({"wrong": "cannot read a.csv.gz", "input": is_input}).encode()
-    answer = subprocess.CompletedProcess([], 0, stdout=b"noise\n" + said + b"\n")
+def test_an_error_in_the_process_is_raised_here(monkeypatch, is_input, kind) -> None:
+    printed = json.dumps({"error": "cannot read a.csv.gz", "is_input_error": is_input}).encode()
+    answer = subprocess.CompletedProcess([], 0, stdout=b"noise\n" + printed + b"\n")
     monkeypatch.setattr(job.subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(kind, match=r"^cannot read a\.csv\.gz$"):
         run_in_a_process(input=Path("a"), instances=1)
@@ -167,7 +164,7 @@ def test_what_goes_wrong_in_a_process_is_told_here_in_its_words(monkeypatch, is_
 
 @pytest.fixture
 def session(spark, monkeypatch) -> Iterator[None]:
-    """Jobs run in the session that all tests share, with settings of their own for as long."""
+    """Run jobs in the session that all tests share, with their own settings."""
     monkeypatch.setattr(job, "local_session", lambda *_, **__: contextlib.nullcontext(spark))
     before = {key: spark.conf.get(key, None) for key in settings(1) if key != "spark.ui.showConsoleProgress"}
     for key in before:
@@ -179,37 +176,39 @@ def session(spark, monkeypatch) -> Iterator[None]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
-def test_two_halves_with_other_instances_give_what_the_plain_loop_gives(tmp_path, monkeypatch, wait) -> None:
-    """``stats`` in two halves: broken off after two batches, and gone on with by a run that asks for more instances."""
+def test_an_interrupted_run_resumed_with_other_instances_gives_exact_results(
+    tmp_path, monkeypatch, wait
+) -> None:
+    """``stats`` interrupted after two batches, then resumed by a run that requests more instances."""
     folder, output = tmp_path / "trace", tmp_path / "out"
     made = ClusterTrace(TraceSpec(events=4_000, machines=25, span_s=4_000, seed=11, parts=4))
     for number in range(made.parts):
         made.write(number, folder)
     expected = plain_query(folder)
 
-    def broken_off(query: StreamingQuery) -> list[Any]:
+    def interrupted(query: StreamingQuery) -> list[Any]:
         wait(lambda: (last := query.lastProgress) is not None and last["batchId"] >= 1, "two batches", 120)
         query.stop()
         return []
 
     with monkeypatch.context() as first:
-        first.setattr(job, "run_to_the_end", broken_off)
+        first.setattr(job, "run_to_the_end", interrupted)
         run_job(input=folder, output=output, master="local[2]", instances=2, max_parts=1)
     found = run_job(input=folder, output=output, master="local[2]", instances=3, max_parts=1)
-    holds(output, expected)
+    assert_results(output, expected)
     assert found.events == 4_000
     assert found.reports == len(expected.cluster)
-    before_it = begun(output / ".checkpoint")
-    assert before_it is not None
-    assert before_it.instances == 2, "Spark keeps the partitions of the state"
+    checkpoint = read_checkpoint(output / ".checkpoint")
+    assert checkpoint is not None
+    assert checkpoint.instances == 2, "Spark keeps the partitions of the state"
     (folder / made.name(3)).unlink()
-    with pytest.raises(InputError, match="begun with other parts"):
+    with pytest.raises(InputError, match="started with other parts"):
         run_job(input=folder, output=output, master="local[2]", instances=2)
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
-def test_a_broken_archive_is_named_through_spark(tmp_path) -> None:
+def test_an_error_on_spark_names_the_broken_file(tmp_path) -> None:
     (tmp_path / "trace").mkdir()
     lines = "".join(EVENT.format(time=600_000_000 + number) for number in range(20_000))
     (tmp_path / "trace" / "part-0.csv.gz").write_bytes(gzip.compress(lines.encode())[:-500])

@@ -1,11 +1,11 @@
-"""The dynamic scaling test (§5.3.5): the trace in fast motion, and the policy of Source Code 5.9 on Spark.
+"""The dynamic scaling test (§5.3.5): the trace in fast motion under the policy of Source Code 5.9, on Spark.
 
-All slots that the largest size needs are there from the start; what is scaled is the parallelism of the machine
-operator: its query is stopped between two batches, its state repartitioned, and the query started again. Meanwhile
-the replay goes on, and the next batch is the longer.
+All slots that the largest size needs run from the start. The policy scales the parallelism of the machine operator:
+its query stops between two batches, its state is repartitioned, and the query starts again. The replay goes on
+meanwhile, so the next batch is longer.
 
-Events travel as rows here, one by one, as the seed's tuples did: its thresholds are those of such an operator. As
-columns (``packed``) they cost so little that ×1000 hardly shows in the CPU.
+Events travel as rows here, like the tuples of the thesis, because its thresholds are for such an operator. As columns
+(``packed``) they cost so little that a replay at ×1000 hardly shows in the CPU.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_setti
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import scaling_settings
 
-MOST_INSTANCES = 8
+MAX_INSTANCES = 8
 EXECUTORS = 2
 TRIGGER_S = 5.0
-"""A batch is a reading of the CPU; the seed sampled every 5 to 10 s."""
+"""Each batch gives a reading of the CPU; the thesis sampled every 5 to 10 s."""
 
 
-def seed_policy() -> Policy:
-    """Source Code 5.9, word for word."""
+def thesis_policy() -> Policy:
+    """Return the policy of Source Code 5.9."""
     machine = operator(MACHINE)
     return Policy(
         rule("CPU is above 10% for 30 seconds, scale-out by 1")
-        .scale_out(machine).by(absolute(1)).but_never_above(nodes(MOST_INSTANCES))
+        .scale_out(machine).by(absolute(1)).but_never_above(nodes(MAX_INSTANCES))
         .when(metric("cpu")).is_(above(percent(10))).for_at_least(seconds(30))
         .with_no_scale_in_since(minutes(1)),
         rule("CPU is above 20% for 60 seconds, scale-out by 2")
-        .scale_out(machine).by(absolute(2)).but_never_above(nodes(MOST_INSTANCES))
+        .scale_out(machine).by(absolute(2)).but_never_above(nodes(MAX_INSTANCES))
         .when(metric("cpu")).is_(above(percent(20))).for_at_least(seconds(60))
         .with_no_scale_in_since(minutes(1)),
         rule("CPU is below 10% for 60 seconds, scale-in by 1")
@@ -70,8 +70,8 @@ def seed_policy() -> Policy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """The machine operator was given another size."""
+class Resize:
+    """A change of the machine operator's parallelism."""
 
     time_s: float
     before: int
@@ -81,35 +81,35 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DynamicResult:
-    """What was seen; times are seconds since the replay began."""
+    """The measurements of a run; times are seconds since the replay began."""
 
     speed: float
     cpu: list[tuple[float, float]]
-    """Share of a core that an instance of the machine operator used, batch by batch."""
+    """Share of a core that an instance of the machine operator used, per batch."""
     sizes: list[tuple[float, int]]
     rates: list[tuple[float, float]]
-    """Events a second of real time that batches took, with and without a machine."""
-    changes: tuple[Change, ...]
+    """Events per second of real time, per batch, with and without a machine."""
+    resizes: tuple[Resize, ...]
     stops: list[tuple[float, float]] = field(default_factory=list)
-    """(when, seconds) in which the query was down for a resize."""
+    """(time, seconds) of each stop of the query for a resize."""
     cluster: dict[str, list[float]] = field(default_factory=dict)
-    """The query's own results: columns of its cluster table."""
+    """The query's results: the columns of its cluster table."""
     events: int = 0
 
     @property
     def stopped_s(self) -> float:
-        """In which nothing was processed."""
+        """Total time in which the query was stopped."""
         return sum(seconds for _, seconds in self.stops)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; the query's results only as first and last report."""
+        """Return the result as JSON values, with only the first and last report of the query."""
         reports = len(self.cluster.get("trace_s", ()))
         return {
             "speed": self.speed,
             "events": self.events,
             "changes": [
                 {"time_s": round(c.time_s, 1), "from": c.before, "to": c.after, "rule": c.rule}
-                for c in self.changes
+                for c in self.resizes
             ],
             "stopped_s": round(self.stopped_s, 1),
             "stops": [[round(t, 1), round(s, 1)] for t, s in self.stops],
@@ -133,13 +133,13 @@ def run_dynamic(
     say: Callable[[str], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> DynamicResult:
-    """Replay the folder in real time on a cluster of this machine."""
+    """Replay the folder in real time on a local standalone cluster."""
     time, ended = clock or SystemClock(), stop or threading.Event()
     cpu: list[tuple[float, float]] = []
     sizes: list[tuple[float, int]] = []
     restarts: list[tuple[float, RestartTimes]] = []
 
-    def seen(report: CycleReport) -> None:
+    def record(report: CycleReport) -> None:
         observation = report.observation
         if observation is None:
             return
@@ -155,11 +155,11 @@ def run_dynamic(
 
     with (
         scratch_folder("google") as scratch,
-        LocalCluster(cores=MOST_INSTANCES, memory_mb=4096) as cluster,
+        LocalCluster(cores=MAX_INSTANCES, memory_mb=4096) as cluster,
     ):
         output = Path(scratch) / "out"
         sink.prepare_output(output)
-        per_executor = MOST_INSTANCES // EXECUTORS
+        per_executor = MAX_INSTANCES // EXECUTORS
         own = {
             **cluster.settings,
             **local_settings(cores_per_executor=per_executor, memory="1200m"),
@@ -183,10 +183,10 @@ def run_dynamic(
                 spark,
                 config=Configuration(),
                 executors=(EXECUTORS, EXECUTORS),
-                policy=policy or seed_policy(),
+                policy=policy or thesis_policy(),
                 queries=[managed],
                 store=Path(scratch) / "run.sqlite",
-                on_cycle=seen,
+                on_cycle=record,
                 master_web_url=cluster.web_url,
             )
             try:
@@ -194,7 +194,9 @@ def run_dynamic(
                 decisions = list(attached.history().entries)
             finally:
                 attached.stop()
-            raise_failure(managed.failure)  # a restart that was under way at the last look has ended by now
+            raise_failure(
+                managed.failure
+            )  # a restart that was in progress at the last check has ended by now
             managed.stop()
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)
@@ -204,15 +206,15 @@ def run_dynamic(
         cpu=[(t - started_s, v) for t, v in cpu],
         sizes=[(t - started_s, n) for t, n in sizes],
         rates=rates_of(ended_s, by_batch, started_s),
-        changes=tuple(_changes(decisions, started_s)),
+        resizes=tuple(_resizes(decisions, started_s)),
         stops=[(t - started_s, sum(times)) for t, times in restarts],
         cluster=table,
         events=sum(by_batch.values()),
     )
 
 
-def _changes(decisions: list[Any], started_s: float) -> list[Change]:
-    found = []
+def _resizes(decisions: list[Any], started_s: float) -> list[Resize]:
+    resizes = []
     for entry in decisions:
         if entry.verdict != "act" or entry.outcome is None:
             continue
@@ -220,15 +222,17 @@ def _changes(decisions: list[Any], started_s: float) -> list[Change]:
         if MACHINE in changed:
             before, after = changed[MACHINE]
             named = str(entry.decision.inputs.get("rule", ""))
-            found.append(Change(time_s=entry.time_s - started_s, before=before, after=after, rule=named))
-    return found
+            resizes.append(Resize(time_s=entry.time_s - started_s, before=before, after=after, rule=named))
+    return resizes
 
 
 def rates_of(
     ended_s: dict[int, float], events: dict[int, int], started_s: float
 ) -> list[tuple[float, float]]:
-    """(when it ended, events a second since the end of the one before) of each batch; the first has all that was before
-    the trace. By what the sink wrote: Spark's progress of a query goes with it when it is stopped for a resize.
+    """Return (end, events per second since the end of the batch before) of each batch but the first.
+
+    The first batch has the state before the trace. Times come from the sink's files: Spark discards the progress of a
+    query that is stopped for a resize.
 
     >>> rates_of({0: 100.0, 1: 105.0, 2: 115.0}, {0: 9000, 1: 50, 2: 300}, 98.0)
     [(7.0, 10.0), (17.0, 30.0)]

@@ -1,4 +1,4 @@
-"""Pages of the Google cluster tests: speed-up (Figures 5.23 to 5.26), CPU, size, rates, results (5.29 to 5.35)."""
+"""Pages of the Google cluster tests: speed-up (Figures 5.23 to 5.26), CPU, size, rates and results (5.29 to 5.35)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ebbflow.report.palette import COLOURS, FONT, GRID, MUTED, TRANSPARENT, tint
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import counted
 
-_MOST_POINTS = 3000
+_MAX_POINTS = 3000
 _DAY_S = 86_400
 
 
@@ -116,10 +116,10 @@ def cpu_figure(picture: DynamicPicture) -> Any:
     figure = _figure("seconds", "CPU of an instance, % of a core")
     _line(figure, broken([(t, 100 * v) for t, v in picture.cpu], picture.stops), "CPU", COLOURS[0])
     _line(figure, picture.sizes, "size", COLOURS[1], yaxis="y2", shape="hv", dash="dot")
-    most = max((n for _, n in picture.sizes), default=1)
+    largest = max((n for _, n in picture.sizes), default=1)
     figure.update_layout(
         yaxis2={
-            "title": "instances", "overlaying": "y", "side": "right", "range": [0, most + 1], "dtick": 1,
+            "title": "instances", "overlaying": "y", "side": "right", "range": [0, largest + 1], "dtick": 1,
             "showgrid": False, "zeroline": False,
         }
     )  # fmt: skip
@@ -254,7 +254,7 @@ def _line(
 ) -> None:
     import plotly.graph_objects as graph
 
-    step = max(1, len(points) // _MOST_POINTS)
+    step = max(1, len(points) // _MAX_POINTS)
     kept = points[::step]
     figure.add_trace(
         graph.Scatter(

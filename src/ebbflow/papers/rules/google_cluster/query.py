@@ -2,7 +2,7 @@
 
     source ─► machine (state, keyed by bucket of machines) ─► cluster (one instance) ─► sink
 
-Results depend on the files alone: not on parallelism, batches, speed, restarts or lost executors.
+Results depend only on the files: not on parallelism, batches, speed, restarts or lost executors.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 NAME = "google-cluster"
 SOURCE, MACHINE, CLUSTER, SINK = "source", "machine", "cluster", "sink"
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def settings(machine_instances: int, *, packed: bool = True) -> dict[str, str]:
-    """What a session needs for this query; packed rows are large: each has a bucket's events."""
+    """Return the Spark settings of this query. Packed rows are large: each has the events of a bucket."""
     return {
         "spark.sql.shuffle.partitions": str(machine_instances),
-        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,  # the one that can be repartitioned
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,  # can be repartitioned
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64" if packed else "10000",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -44,20 +44,20 @@ def settings(machine_instances: int, *, packed: bool = True) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleClusterQuery:
-    """The query and its options; times and paths as the source and the sink take them."""
+    """The query and its options, as the source and the sink take them."""
 
     input: Path
     output: Path
     speed: str = "max"
     max_parts: int | None = 4
     max_trace: str | None = "1d"
-    """A day makes 96 reports of every machine: a batch of a trace with few events would have no bound without it."""
+    """Bounds a batch of a trace with few events: a day is 96 reports of every machine."""
     trigger_s: float = 0.0
     packed: bool = True
-    """Whether events travel as columns; else each is a row, as a tuple of the seed's was. Results are the same."""
+    """Send events as columns; otherwise each event is a row, like a tuple in the thesis. Results are the same."""
 
     def results(self, spark: SparkSession, machine_instances: int) -> DataFrame:
-        """The streaming DataFrame that the sink takes."""
+        """Return the streaming DataFrame for the sink."""
         source.register(spark)
         sink.register(spark)
         reader = (
@@ -71,17 +71,17 @@ class GoogleClusterQuery:
         if self.max_trace is not None:
             reader = reader.option("maxTracePerTrigger", self.max_trace)
         events = reader.load().transform(operator(SOURCE)(lambda df: df))
-        told = events.groupBy("bucket").applyInPandasWithState(
+        reports = events.groupBy("bucket").applyInPandasWithState(
             steps.machine_step, steps.MACHINE_OUT, steps.MACHINE_STATE, "append", "NoTimeout"
         )
-        machines = measured(told, MACHINE, instances=machine_instances)
+        machines = measured(reports, MACHINE, instances=machine_instances)
         over_cluster = operator(CLUSTER, parallelism=1).map_in_arrow(steps.cluster_step, steps.CLUSTER_OUT)
         return machines.transform(over_cluster).transform(operator(SINK)(lambda df: df))
 
     def start(
         self, spark: SparkSession, checkpoint: Path, machine_instances: int, *, to_the_end: bool = False
     ) -> StreamingQuery:
-        """Start it; ``to_the_end``: it stops by itself when the folder has been read."""
+        """Start the query; with ``to_the_end`` it stops when the folder has been read."""
         spark.conf.set("spark.sql.shuffle.partitions", str(machine_instances))
         writer = (
             self.results(spark, machine_instances)
@@ -96,7 +96,7 @@ class GoogleClusterQuery:
         return writer.trigger(processingTime=f"{round(self.trigger_s * 1000)} milliseconds").start()
 
     def managed(self, spark: SparkSession, checkpoint: Path, machine_instances: int) -> ManagedQuery:
-        """Start it so that Ebbflow may resize the machine operator, state and all."""
+        """Start the query so that Ebbflow can resize the machine operator with its state."""
 
         def start(sizes: Mapping[str, int]) -> StreamingQuery:
             return self.start(spark, checkpoint, sizes[MACHINE])
@@ -112,15 +112,15 @@ class GoogleClusterQuery:
 
 
 def run_to_the_end(query: StreamingQuery) -> list[Any]:
-    """Wait until the folder has been read; returns the progress of every batch with events. Ctrl-C stops the query."""
+    """Wait until the folder has been read and return the progress of each batch with events. Ctrl-C stops the query."""
     pause = threading.Event()
     with held_interrupts() as interrupted:
         while query.isActive:
             if interrupted():
-                with suppress(Exception):  # whatever is wrong with it, it was to be left
+                with suppress(Exception):  # the interrupt matters more than an error of the query
                     query.stop()
                 raise KeyboardInterrupt
-            pause.wait(_LOOK_EVERY_S)
+            pause.wait(_POLL_S)
         try:
             query.awaitTermination()
         except Exception as error:

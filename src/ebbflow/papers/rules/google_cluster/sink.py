@@ -1,4 +1,4 @@
-"""The sink: Parquet files, one a batch and table, that are there once however often a batch is run.
+"""The sink: one Parquet file per batch and table, also if a batch runs more than once.
 
 ::
 
@@ -7,8 +7,8 @@
     DIR/rejected/batch-00000012.parquet    part, line, reason, text
     DIR/read/batch-00000012.parquet        part, from_us, events, without_machine, rejected
 
-A task writes under names of its own; when all have ended, the driver moves the files to the name of the batch.
-A batch that is run again puts the same rows there again. ``trace_s`` counts from the start of the trace.
+A task writes files with unique names. When all tasks have ended, the driver renames the files after the batch. A batch
+that runs again replaces its files by the same rows. ``trace_s`` counts from the start of the trace.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from ebbflow.core.folders import LOCK_FILE, make_folder, only_writer
 from ebbflow.errors import InputError
-from ebbflow.papers.rules.google_cluster.cluster import COLUMNS
-from ebbflow.papers.rules.google_cluster.events import REPORT_US, UNITS
+from ebbflow.papers.rules.google_cluster.events import REPORT_US, REQUESTS, UNITS
 from ebbflow.papers.rules.google_cluster.machine import Reports
-from ebbflow.papers.rules.google_cluster.source_rows import COUNTED, REJECTED
-from ebbflow.papers.rules.google_cluster.steps import CLUSTER_ROW, MACHINE_ROWS
+from ebbflow.papers.rules.google_cluster.source import COUNTED, REJECTED
+from ebbflow.papers.rules.google_cluster.steps import CLUSTER_COLUMNS, CLUSTER_ROW, MACHINE_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,13 +49,13 @@ _TEXTS = ("part", "reason", "text")
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session."""
     spark.dataSource.register(ResultsSink)
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """Files a task has written, by table."""
+class WrittenFiles(WriterCommitMessage):
+    """The file that a task wrote for each table."""
 
     files: dict[str, str]
 
@@ -66,53 +65,53 @@ class ResultsSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes."""
+        """Return the name that ``format()`` takes."""
         return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ResultsWriter:  # noqa: ARG002, N802
-        """The writer of one query."""
+        """Return the writer of one query."""
         if "path" not in self.options:
             raise InputError(f"format '{FORMAT}' needs .option('path', FOLDER) to write to")
         return ResultsWriter(self.options["path"])
 
 
 class ResultsWriter(DataSourceStreamArrowWriter):
-    """Writes what a batch found."""
+    """Writes the results of a batch."""
 
     def __init__(self, path: str) -> None:
         self._folder = path
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task's rows, each table to a file of its own."""
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
+        """Write the rows of one task, one file per table."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         batches = [batch for batch in iterator if batch.num_rows]
         if not batches:
-            return Written({})
+            return WrittenFiles({})
         rows = pa.Table.from_batches(batches)
         staging = Path(self._folder) / _STAGING
         staging.mkdir(parents=True, exist_ok=True)
         files = {}
-        for name, table in _tables(rows):  # one without rows too: who reads all tables finds all of them
+        for name, table in _tables(rows):  # also tables without rows, so that readers find every table
             path = staging / f"{name}-{uuid.uuid4().hex}.parquet"
             pq.write_table(table, path, compression="zstd")
             files[name] = str(path)
-        return Written(files)
+        return WrittenFiles(files)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Put the files of a batch where they belong, over those of an earlier run of it."""
+        """Rename the files of a batch to their final names, replacing those of an earlier attempt."""
         for message in messages:
-            assert isinstance(message, Written | None)
+            assert isinstance(message, WrittenFiles | None)
             for name, path in (message.files if message is not None else {}).items():
                 folder = Path(self._folder) / name
                 folder.mkdir(exist_ok=True)
                 Path(path).replace(folder / f"batch-{batchId:08d}.parquet")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what was written in vain."""
+        """Remove the files of a failed batch."""
         for message in messages:
-            if isinstance(message, Written):
+            if isinstance(message, WrittenFiles):
                 for path in message.files.values():
                     Path(path).unlink(missing_ok=True)
 
@@ -128,12 +127,14 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     reports = Reports.from_bytes(*of(MACHINE_ROWS).column("reports").to_pylist())
     machines = {"trace_s": reports.report * (REPORT_US // 1_000_000)}
     machines |= {"machine": reports.machine, "tasks": reports.tasks}
-    machines |= {name: getattr(reports, name) / UNITS for name in ("cpu", "memory", "disk")}
+    machines |= {name: getattr(reports, name) / UNITS for name in REQUESTS}
     yield MACHINES, pa.table({name: pa.array(values) for name, values in machines.items()})
     cluster = of(CLUSTER_ROW)
     values = cluster.column("over_machines").to_pylist()
     columns: dict[str, Any] = {"trace_s": cluster.column("trace_s"), "machines": cluster.column("machines")}
-    columns |= {name: pa.array([v[i] for v in values], pa.float64()) for i, name in enumerate(COLUMNS)}
+    columns |= {
+        name: pa.array([v[i] for v in values], pa.float64()) for i, name in enumerate(CLUSTER_COLUMNS)
+    }
     yield CLUSTER, pa.table(columns)
     for name, wanted in ((REJECTS, REJECTED), (READ, COUNTED)):
         notes = [json.loads(note) for note in of(wanted).column("note").to_pylist()]
@@ -142,7 +143,7 @@ def _tables(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def check_output(folder: Path) -> None:
-    """Results go to a folder that is new, empty, or holds results and nothing else."""
+    """Raise unless the folder is new, empty, or has only results of this query."""
     try:
         if not folder.exists():
             return
@@ -150,32 +151,33 @@ def check_output(folder: Path) -> None:
             raise InputError(f"cannot write to {folder}: it is a file; name a folder")
         found = {each.name for each in folder.iterdir()}
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot write to {folder}: {why}; name another folder") from None
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write to {folder}: {reason}; name another folder") from None
     foreign = sorted(found - {*TABLES, CHECKPOINT, LOCK_FILE, _STAGING})
     if foreign:
         raise InputError(
-            f"cannot write to {folder}: {foreign[0]} in it is none of our results; name a new or empty folder"
+            f"cannot write to {folder}: it contains {foreign[0]}, which is not a result of this query; name a new or "
+            "empty folder"
         )
 
 
 @contextmanager
-def held_output(folder: Path) -> Iterator[None]:
-    """Be the only run that writes to it: what one has half-written would be removed by the next."""
+def locked_output(folder: Path) -> Iterator[None]:
+    """Lock the folder for this run: another run would remove its unfinished files."""
     check_output(folder)
     with only_writer(folder):
         yield
 
 
 def prepare_output(folder: Path) -> None:
-    """Make the folder, or take one that holds results; what a killed run left half-written goes."""
+    """Create the folder if needed, and remove the unfinished files of a killed run."""
     check_output(folder)
     make_folder(folder)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
 
 
 def read_table(folder: Path, table: str, columns: list[str] | None = None) -> pa.Table:
-    """All rows of a table, in the order of the trace."""
+    """Return all rows of a table in trace order."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -186,7 +188,7 @@ def read_table(folder: Path, table: str, columns: list[str] | None = None) -> pa
 
 
 def events_by_batch(folder: Path) -> dict[int, int]:
-    """Events that each batch read, with and without a machine."""
+    """Return the number of events of each batch, with and without a machine."""
     import pyarrow.parquet as pq
 
     return {
@@ -196,7 +198,7 @@ def events_by_batch(folder: Path) -> dict[int, int]:
 
 
 def written_s_by_batch(folder: Path) -> dict[int, float]:
-    """When each batch was written, by the clock of who wrote it."""
+    """Return when each batch was written, by the writer's clock."""
     return {batch: each.stat().st_mtime for batch, each in _by_batch(folder, READ).items()}
 
 

@@ -1,9 +1,9 @@
 """The static scaling test (§5.3.4): how long the trace takes with n instances of the machine operator.
 
-n instances have n slots, as in the seed each had a node; the source shares them. What needs more cores than this
-machine has is not run but computed by the simulator's micro-batch engine, with the two costs that the measured
-n = 1 and n = 2 determine: c, what an event costs on one slot, and d, what a batch costs on none of them (driver,
-cluster operator, sink), from T(n) = d + c · events / n.
+n instances have n slots, as each had a node in the thesis; the source shares them. If n needs more cores than this
+machine has, the run is computed by the simulator's micro-batch engine instead: T(n) = d + c · events / n per batch.
+The measured runs n = 1 and n = 2 determine both costs: c, the cost of an event on one slot, and d, the cost of a batch
+outside the slots (driver, cluster operator, sink).
 """
 
 from __future__ import annotations
@@ -16,25 +16,35 @@ from typing import Any
 from ebbflow.core.machine import cores as cores_here
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError
-from ebbflow.papers.rules.google_cluster.job import FEWEST_BATCHES, Figures, quantiles, run_in_a_process
-from ebbflow.papers.rules.google_cluster.rates import STATIC_MINUTES, STATIC_RATES_PER_S
+from ebbflow.papers.rules.google_cluster.job import MIN_BATCHES, JobFigures, quantiles, run_in_a_process
 from ebbflow.targets.simulator import MicroBatch, Stage
 
 MEASURED, CROWDED, SIMULATED = "measured", "measured on too few cores", "simulated"
 INSTANCES = (1, 2, 4, 8)
 
+THESIS_MINUTES = {1: 129.69, 2: 71.06, 4: 40.35, 8: 26.15, 16: 25.00}
+"""Instances of the machine operator → minutes for the whole trace (Figure 5.22)."""
+THESIS_RATES_PER_S = {
+    1: (18_405, 19_219, 19_955, 20_433),
+    2: (33_779, 34_609, 35_010, 35_475),
+    4: (59_118, 63_941, 71_445, 71_579),
+    8: (89_329, 99_253, 115_291, 123_022),
+    16: (96_985, 104_094, 104_575, 106_080),
+}
+"""Instances → throughput: median, 75th, 90th and 95th percentile (Figure 5.26)."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One n of the table, and the same of the seed."""
+class StaticRow:
+    """One n of the table, beside the same n in the thesis."""
 
     instances: int
     source: str
-    """``measured``, or where this machine has too few cores ``simulated``; n = 2 is always run, for the simulator."""
+    """``measured``, or ``simulated`` if this machine has too few cores; n = 2 always runs, for the calibration."""
     seconds: float
     speed_up: float
     rates_per_s: tuple[float, ...]
-    """Median, 75th, 90th and 95th percentile over the batches."""
+    """Throughput of the batches: median, 75th, 90th and 95th percentile."""
 
     @property
     def efficiency(self) -> float:
@@ -42,9 +52,7 @@ class Row:
         return self.speed_up / self.instances
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        seed_minutes = STATIC_MINUTES.get(self.instances)
-        seed_speed_up = STATIC_MINUTES[1] / seed_minutes if seed_minutes else None
+        """Return the row as JSON values."""
         return {
             "instances": self.instances,
             "from": self.source,
@@ -52,13 +60,24 @@ class Row:
             "speed_up": round(self.speed_up, 3),
             "efficiency": round(self.efficiency, 3),
             "throughput_per_s": [round(rate) for rate in self.rates_per_s],
-            "seed": {
-                "minutes": seed_minutes,
-                "speed_up": None if seed_speed_up is None else round(seed_speed_up, 2),
-                "efficiency": None if seed_speed_up is None else round(seed_speed_up / self.instances, 2),
-                "throughput_per_s": list(STATIC_RATES_PER_S.get(self.instances, ())),
-            },
+            "thesis": thesis_row(self.instances),
         }
+
+
+def thesis_row(instances: int) -> dict[str, Any]:
+    """Return the thesis's figures for a number of instances; they are None if it has none.
+
+    >>> thesis_row(2)["speed_up"], thesis_row(3)["speed_up"]
+    (1.83, None)
+    """
+    minutes = THESIS_MINUTES.get(instances)
+    speed_up = THESIS_MINUTES[1] / minutes if minutes else None
+    return {
+        "minutes": minutes,
+        "speed_up": None if speed_up is None else round(speed_up, 2),
+        "efficiency": None if speed_up is None else round(speed_up / instances, 2),
+        "throughput_per_s": list(THESIS_RATES_PER_S.get(instances, ())),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,25 +85,25 @@ class StaticResult:
     """The table."""
 
     cores: int
-    runs: dict[int, Figures]
-    rows: tuple[Row, ...]
+    runs: dict[int, JobFigures]
+    rows: tuple[StaticRow, ...]
 
     @property
     def note(self) -> str:
-        """What is to be known of the table."""
+        """How to read the table: which rows are simulated, and over how many batches the quantiles are."""
         batches = min(run.batches for run in self.runs.values())
-        few = "" if batches >= FEWEST_BATCHES else ": few, so the higher ones say little"
+        few = "" if batches >= MIN_BATCHES else ", too few for the higher ones"
         beyond = beyond_note(self.cores, [row.instances for row in self.rows])
         if not gained_s(self.runs[1], self.runs[2]) and any(row.source == SIMULATED for row in self.rows):
             one_s, two_s = self.runs[1].seconds, self.runs[2].seconds
             beyond += (
                 f"; but n = 2 was no faster than n = 1 ({two_s:.1f} s against {one_s:.1f} s), so the simulator could "
-                "not be calibrated: the simulated rows only repeat n = 1, and say nothing of more cores"
+                "not be calibrated: the simulated rows repeat n = 1"
             )
-        return f"{beyond}; quantiles are those of {batches} batches{few}"
+        return f"{beyond}; quantiles are over {batches} batches{few}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the table as JSON values."""
         any_run = next(iter(self.runs.values()))
         return {
             "events": any_run.events,
@@ -100,19 +119,22 @@ class StaticResult:
 
 
 def beyond_note(cores: int, instances: Sequence[int]) -> str:
-    """What is said of a machine with too few cores.
+    """Say which rows need more cores than this machine has.
 
     >>> beyond_note(2, (1, 2, 4, 8))
-    'this machine has 2 cores: n = 4, 8 are beyond them, and simulated from the measured n = 1 and 2'
+    'this machine has 2 cores; n = 4, 8 are simulated from the measured n = 1 and 2'
     """
     has = f"this machine has {cores} core{'s' if cores > 1 else ''}"
     beyond = [str(n) for n in instances if n > cores]
     if not beyond:
-        return f"{has}: all measured"
-    told = f"{has}: n = {', '.join(beyond)} {'are' if len(beyond) > 1 else 'is'} beyond"
+        return f"{has}; all rows are measured"
     if cores < 2:
-        return f"{told}; n = 2 was run all the same, and what is simulated from it shows no speed-up of more cores"
-    return f"{told} them, and simulated from the measured n = 1 and 2"
+        return (
+            f"{has}; n = {', '.join(beyond)} need more: n = 2 ran on it all the same, and rows simulated from it show "
+            "no speed-up of more cores"
+        )
+    verb = "are" if len(beyond) > 1 else "is"
+    return f"{has}; n = {', '.join(beyond)} {verb} simulated from the measured n = 1 and 2"
 
 
 def run_static(
@@ -121,13 +143,15 @@ def run_static(
     *,
     cores: int | None = None,
     on_run: Callable[[int], None] | None = None,
-    run: Callable[[int], Figures] | None = None,
+    run: Callable[[int], JobFigures] | None = None,
 ) -> StaticResult:
-    """Run each n in a process of its own as far as there are cores; n = 1 and 2 always, for the simulator."""
+    """Run each n for which there are cores in a process of its own; n = 1 and 2 always, to calibrate the simulator."""
     if not instances or min(instances) < 1:
-        raise InputError(f"instances {list(instances)} make no sense; write 1,2,4,8")
+        raise InputError(
+            f"invalid instances {list(instances)}; use whole numbers of at least 1, such as 1,2,4,8"
+        )
     cores = cores or cores_here()
-    runs: dict[int, Figures] = {}
+    runs: dict[int, JobFigures] = {}
     for n in sorted({1, 2, *(n for n in instances if n <= cores)}):
         if on_run is not None:
             on_run(n)
@@ -135,23 +159,24 @@ def run_static(
     return StaticResult(cores=cores, runs=runs, rows=tuple(_row(n, runs, cores) for n in instances))
 
 
-def _row(n: int, runs: dict[int, Figures], cores: int) -> Row:
+def _row(n: int, runs: dict[int, JobFigures], cores: int) -> StaticRow:
     if n in runs:
         seconds, source, rates = runs[n].seconds, MEASURED if n <= cores else CROWDED, runs[n].rates_per_s
     else:
         source, (seconds, rates) = SIMULATED, simulated(runs[1], runs[2], n)
     first_s = runs[1].seconds
-    return Row(instances=n, source=source, seconds=seconds, speed_up=first_s / seconds, rates_per_s=rates)
+    return StaticRow(
+        instances=n, source=source, seconds=seconds, speed_up=first_s / seconds, rates_per_s=rates
+    )
 
 
-def gained_s(one: Figures, two: Figures) -> float:
-    """By how much a batch is shorter with two instances; 0 if it is not, and then nothing is known of more of them."""
+def gained_s(one: JobFigures, two: JobFigures) -> float:
+    """Return how much shorter a batch is with two instances, or 0 if it is not."""
     return max(0.0, one.seconds / one.batches - two.seconds / two.batches)
 
 
-def simulated(one: Figures, two: Figures, instances: int) -> tuple[float, tuple[float, ...]]:
-    """(seconds, throughput quantiles) of the trace with more instances, batch by batch, by the engine that the two
-    runs determine."""
+def simulated(one: JobFigures, two: JobFigures, instances: int) -> tuple[float, tuple[float, ...]]:
+    """Return (seconds, throughput quantiles) with more instances, from the engine that the two runs calibrate."""
     mean_events = one.events / one.batches
     one_s = one.seconds / one.batches
     per_slot_s = 2 * gained_s(one, two)
@@ -160,5 +185,7 @@ def simulated(one: Figures, two: Figures, instances: int) -> tuple[float, tuple[
         driver_s=max(0.0, one_s - per_slot_s),
         stages=(Stage(tasks=instances, per_row_s=per_slot_s / mean_events),),
     )
-    took_s = [(events, engine.batch_s(events, instances)) for events in one.batch_events]
-    return sum(seconds for _, seconds in took_s), quantiles([events / seconds for events, seconds in took_s])
+    batches = [(events, engine.batch_s(events, instances)) for events in one.batch_events]
+    return sum(seconds for _, seconds in batches), quantiles(
+        [events / seconds for events, seconds in batches]
+    )

@@ -1,4 +1,4 @@
-"""Files of task events: what is read, what is dropped, what is kept aside and why."""
+"""Files of task events: which rows are read, dropped or rejected, and why."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ebbflow.errors import InputError
-from ebbflow.papers.rules.google_cluster.events import COLUMNS
-from ebbflow.papers.rules.google_cluster.part import first_time_us, read_part
+from ebbflow.papers.rules.google_cluster.events import TRACE_COLUMNS
+from ebbflow.papers.rules.google_cluster.folder import first_time_us, read_part
 
 GOOD = "600000001,,42,3,17,1,someone,2,9,0.0625,0.03,3.815e-05,0"
 NOWHERE = "600000002,,42,4,,0,someone,2,9,0.0625,,,0"
@@ -32,11 +32,11 @@ def written(path: Path, *lines: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["part.csv", "part.csv.gz"])
-def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -> None:
+def test_events_with_a_machine_are_read_and_the_others_counted(tmp_path, name) -> None:
     part = read_part(written(tmp_path / name, GOOD, NOWHERE, GOOD.replace("600000001", "600000003")))
     assert part.time_us.tolist() == [600_000_001, 600_000_003]
     assert part.row.tolist() == [0, 2]
-    assert part.elsewhere_us.tolist() == [600_000_002]
+    assert part.without_machine_us.tolist() == [600_000_002]
     assert (part.job[0], part.task[0], part.machine[0], part.event[0]) == (42, 3, 17, 1)
     assert (part.cpu[0], part.memory[0], part.disk[0]) == (0.0625, 0.03, 3.815e-05)
     assert part.rejected == ()
@@ -59,7 +59,7 @@ def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -
         (GOOD.replace("600000001", "9223372036854775807"), "after the end of the trace"),
         (GOOD.replace("600000001", "99999999999999999"), "more than a year"),
         (GOOD.replace(",42,", ",x,"), "job 'x' is not a whole number"),
-        (GOOD.replace(",17,1,", ",17,9,"), "'9' is no event type; they are 0 to 8"),
+        (GOOD.replace(",17,1,", ",17,9,"), "'9' is not an event type; valid are 0 to 8"),
         (GOOD.replace(",17,1,", ",17,,"), "no event"),
         (GOOD.replace(",17,", ",here,"), "machine 'here' is not a whole number"),
         (GOOD.replace("0.0625", "much"), "cpu 'much' is not a request of 0 or more"),
@@ -69,11 +69,11 @@ def test_events_with_a_machine_are_kept_and_the_others_counted(tmp_path, name) -
         (GOOD.replace("0.0625", "1e999"), "cpu inf is more than 100"),
         (GOOD.replace("0.0625", "10000000"), "cpu 10000000.0 is more than 100"),
         (GOOD.replace("0.03", "100.5"), "memory 100.5 is more than 100"),
-        (GOOD.replace("600000001", "9600000001000"), "a time more than 2 days after the rows around it"),
+        (GOOD.replace("600000001", "9600000001000"), "time is more than 2 days after the rows around it"),
         ("\x00\x01", "1 columns instead of 13"),
     ],
 )
-def test_a_row_that_is_no_event_is_kept_aside_with_its_reason(tmp_path, line, words) -> None:
+def test_an_invalid_row_is_rejected_with_its_reason(tmp_path, line, words) -> None:
     part = read_part(written(tmp_path / "part.csv", GOOD, line, GOOD))
     assert part.row.tolist() == [0, 2]
     (bad,) = part.rejected
@@ -82,7 +82,7 @@ def test_a_row_that_is_no_event_is_kept_aside_with_its_reason(tmp_path, line, wo
     assert bad.time_us == 600_000_001
 
 
-def test_a_file_without_events_is_no_error(tmp_path) -> None:
+def test_a_file_without_events_is_not_an_error(tmp_path) -> None:
     assert read_part(written(tmp_path / "empty.csv")).last_us is None
     nothing = read_part(written(tmp_path / "bad.csv", "hello", "world"))
     assert [bad.line for bad in nothing.rejected] == [1, 2]
@@ -97,7 +97,7 @@ def test_time_never_goes_back_and_stays_within_the_bounds(tmp_path) -> None:
     assert read_part(path, 750, 900).time_us.tolist() == [750, 750, 800, 900, 900]
 
 
-def test_a_slice_by_time_takes_what_is_in_it_and_nothing_else(tmp_path) -> None:
+def test_a_slice_by_time_has_exactly_the_rows_of_that_time(tmp_path) -> None:
     lines = [GOOD.replace("600000001", str(time)) for time in (1, 2, 2, 3)]
     part = read_part(written(tmp_path / "part.csv", *lines[:2], "bad", *lines[2:]))
     cut = part.between(2, 3)
@@ -123,10 +123,10 @@ def test_a_broken_archive_is_an_error_that_names_the_file(tmp_path) -> None:
         ("cpu", ("100", "5.", ".5", "1E-3", "-0.0", "+0.5", "1e-400", " 0.5 ")),
     ],
 )
-def test_a_row_is_read_the_same_whether_or_not_another_one_can_be(tmp_path, column, texts) -> None:
+def test_a_row_is_read_the_same_beside_an_invalid_one(tmp_path, column, texts) -> None:
     for text in texts:
         fields = GOOD.split(",")
-        fields[COLUMNS.index(column)] = text
+        fields[TRACE_COLUMNS.index(column)] = text
         line = ",".join(fields)
         alone = read_part(written(tmp_path / "part.csv", GOOD, line))
         beside = read_part(written(tmp_path / "part.csv", GOOD, line, "no event"))
@@ -137,7 +137,7 @@ def test_a_row_is_read_the_same_whether_or_not_another_one_can_be(tmp_path, colu
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_a_part_begins_with_its_first_event_and_not_with_a_row_that_is_none(tmp_path, ending) -> None:
+def test_a_part_begins_with_its_first_valid_event(tmp_path, ending) -> None:
     bad = GOOD.replace("600000001", "77000000000").replace(",17,1,", ",17,9,")
     huge = GOOD.replace("600000001", "88000000000").replace("0.0625", "1e7")
     ahead = GOOD.replace("600000001", "9600000001000")
@@ -162,7 +162,7 @@ def test_a_trace_may_pause_for_days(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_the_last_row_of_a_part_is_judged_by_the_event_that_comes_after_it(tmp_path, ending) -> None:
+def test_the_last_row_of_a_part_is_checked_against_the_next_part(tmp_path, ending) -> None:
     late = GOOD.replace("600000001", "9600000001000")
     path = (in_parquet if ending == ".parquet" else written)(tmp_path / f"part{ending}", GOOD, late)
     for next_us, rejected in ((None, []), (9_600_000_001_001, []), (600_000_002, [2])):
@@ -173,7 +173,7 @@ def test_the_last_row_of_a_part_is_judged_by_the_event_that_comes_after_it(tmp_p
     assert read_part(alone, next_us=600_000_002).last_us is None
 
 
-def test_a_line_ends_the_same_way_whether_or_not_another_one_can_be_read(tmp_path) -> None:
+def test_line_ends_are_the_same_beside_an_invalid_row(tmp_path) -> None:
     second = GOOD.replace("600000001", "600000002")
     for end in ("\n", "\r\n", "\r", "\r\r\n"):
         path = tmp_path / "part.csv"
@@ -185,7 +185,7 @@ def test_a_line_ends_the_same_way_whether_or_not_another_one_can_be_read(tmp_pat
             assert first_time_us(path) == 600_000_001
 
 
-def test_very_many_bad_rows_and_very_long_ones_are_told_in_seconds(tmp_path) -> None:
+def test_many_invalid_rows_and_very_long_lines_take_only_seconds(tmp_path) -> None:
     began_s = time.process_time()
     different = (GOOD.replace("600000001", f"x{number}") for number in range(20_000))
     part = read_part(written(tmp_path / "part.csv", *different, *(GOOD.replace("0.0625", "no"),) * 20_000))
@@ -199,8 +199,8 @@ def test_very_many_bad_rows_and_very_long_ones_are_told_in_seconds(tmp_path) -> 
 # -- Parquet -----------------------------------------------------------------------------------------
 
 
-def in_parquet(path: Path, *lines: str, names: tuple[str, ...] = COLUMNS, whole: bool = True) -> Path:
-    """The lines as Parquet, of numbers as far as all of a column are."""
+def in_parquet(path: Path, *lines: str, names: tuple[str, ...] = TRACE_COLUMNS, whole: bool = True) -> Path:
+    """The lines as Parquet; a column has numbers if all of its values are."""
     columns = []
     for values in zip(*(line.split(",") for line in lines), strict=True):
         texts = pd.Series([value or None for value in values])
@@ -213,7 +213,7 @@ def in_parquet(path: Path, *lines: str, names: tuple[str, ...] = COLUMNS, whole:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_parquet_is_read_as_csv_is_whatever_its_columns_are_called(tmp_path, whole) -> None:
+def test_parquet_is_read_like_csv_whatever_its_column_names(tmp_path, whole) -> None:
     lines = (GOOD, NOWHERE, GOOD.replace("600000001", "600000003"))
     names = tuple(f"_c{i}" for i in range(13))
     path = in_parquet(tmp_path / "part.parquet", *lines, names=names, whole=whole)
@@ -228,12 +228,12 @@ def test_parquet_is_read_as_csv_is_whatever_its_columns_are_called(tmp_path, who
     [
         (GOOD.replace("600000001", ""), "no time"),
         (GOOD.replace("600000001", "soon"), "time 'soon' is not a whole number"),
-        (GOOD.replace(",17,1,", ",17,9,"), "'9' is no event type"),
+        (GOOD.replace(",17,1,", ",17,9,"), "'9' is not an event type"),
         (GOOD.replace("0.0625", "-0.5"), "cpu '-0.5' is not a request of 0 or more"),
         (GOOD.replace("600000001", "9223372036854775807"), "after the end of the trace"),
     ],
 )
-def test_a_row_of_parquet_that_is_no_event_is_kept_aside_with_its_reason(tmp_path, line, words) -> None:
+def test_an_invalid_row_of_parquet_is_rejected_with_its_reason(tmp_path, line, words) -> None:
     path = in_parquet(tmp_path / "part.parquet", line, GOOD, line)
     part = read_part(path)
     assert part.row.tolist() == [1]
@@ -242,13 +242,13 @@ def test_a_row_of_parquet_that_is_no_event_is_kept_aside_with_its_reason(tmp_pat
     assert first_time_us(path) == 600_000_001
 
 
-def test_parquet_that_holds_no_task_events_is_told(tmp_path) -> None:
+def test_parquet_without_task_events_is_an_error(tmp_path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(InputError, match="it has 1 columns; task events have 13"):
         read_part(tmp_path / "other.parquet")
-    lists = {name: pa.array([[1]]) for name in COLUMNS}
+    lists = {name: pa.array([[1]]) for name in TRACE_COLUMNS}
     pq.write_table(pa.table(lists), tmp_path / "lists.parquet")
-    with pytest.raises(InputError, match=r"column 1 is the time, a whole number; here it is list"):
+    with pytest.raises(InputError, match=r"column 1 is the time, a whole number, but has type list"):
         read_part(tmp_path / "lists.parquet")
     (tmp_path / "text.parquet").write_text("no")
     with pytest.raises(InputError, match="cannot read"):
@@ -259,7 +259,7 @@ ROWS = 100
 
 
 def columns_of(path: Path, names: list[str] | None = None, **other: Callable[[Any], Any]) -> Path:
-    """A part of a hundred events, 30 s apart, one a task; ``other`` makes something else of a column."""
+    """A part of a hundred events, 30 s apart, each of another task; ``other`` replaces columns."""
     whole = {
         "time": [600_000_001 + 30_000_000 * row for row in range(ROWS)],
         "job": [42] * ROWS,
@@ -267,7 +267,7 @@ def columns_of(path: Path, names: list[str] | None = None, **other: Callable[[An
         "machine": [4_155_527_081 + row % 3 for row in range(ROWS)],
         "event": [1] * ROWS,
     }
-    columns: dict[str, Any] = {name: pa.array([0] * ROWS) for name in COLUMNS}
+    columns: dict[str, Any] = {name: pa.array([0] * ROWS) for name in TRACE_COLUMNS}
     columns |= {name: pa.array(values) for name, values in whole.items()}
     columns |= {name: pa.array([0.1] * ROWS) for name in ("cpu", "memory", "disk")}
     columns |= {name: change(columns[name]) for name, change in other.items()}
@@ -283,17 +283,15 @@ def with_one(value: Any) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(
     ("column", "change", "kind"),
     [
-        ("time", lambda c: c.cast(pa.timestamp("us")), r"column 1 is the time, a whole number; here it is timestamp"),
-        ("time", lambda c: c.cast(pa.duration("us")), r"here it is duration\[us\]; write it as integers"),
-        ("time", lambda c: c.cast(pa.decimal128(22, 2)), r"here it is decimal128\(22, 2\)"),
-        ("machine", lambda c: c.cast(pa.float32(), safe=False), "column 5 is the machine, .* here it is float"),
-        ("event", lambda c: pa.array([True] * ROWS), "column 6 is the event, a whole number; here it is bool"),
-        ("cpu", lambda c: pa.array([True] * ROWS), "column 10 is the cpu, a number; here it is bool; .* floats"),
+        ("time", lambda c: c.cast(pa.timestamp("us")), r"column 1 is the time, a whole number, but has type timestamp"),
+        ("time", lambda c: c.cast(pa.duration("us")), r"but has type duration\[us\]; write it as integers"),
+        ("time", lambda c: c.cast(pa.decimal128(22, 2)), r"but has type decimal128\(22, 2\)"),
+        ("machine", lambda c: c.cast(pa.float32(), safe=False), "column 5 is the machine, .* but has type float"),
+        ("event", lambda c: pa.array([True] * ROWS), "column 6 is the event, a whole number, but has type bool"),
+        ("cpu", lambda c: pa.array([True] * ROWS), "column 10 is the cpu, a number, but has type bool; .* floats"),
     ],
 )  # fmt: skip
-def test_a_column_that_cannot_hold_its_numbers_is_refused_with_its_name(
-    tmp_path, column, change, kind
-) -> None:
+def test_a_parquet_column_of_the_wrong_type_is_an_error_that_names_it(tmp_path, column, change, kind) -> None:
     path = columns_of(tmp_path / "part.parquet", **{column: change})
     for read in (read_part, first_time_us):
         with pytest.raises(InputError, match=rf"cannot read .*part\.parquet: .*{kind}"):
@@ -323,13 +321,13 @@ def test_a_column_that_cannot_hold_its_numbers_is_refused_with_its_name(
         ("missing_info", lambda c: pa.array([True] * ROWS), 0),
     ],
 )  # fmt: skip
-def test_a_row_of_parquet_is_what_it_is_alone_in_its_beginning_and_beside_a_bad_one(
+def test_a_row_of_parquet_is_read_the_same_alone_at_the_beginning_and_beside_an_invalid_one(
     tmp_path, column, change, rejected
 ) -> None:
-    """All rows at once, the first of them, and line by line: one judge."""
+    """Read in one go, as the first rows, and line by line."""
     path = columns_of(tmp_path / "part.parquet", **{column: change})
     whole = read_part(path)
-    assert len(whole.row) + len(whole.elsewhere_us) == ROWS - rejected
+    assert len(whole.row) + len(whole.without_machine_us) == ROWS - rejected
     assert len(whole.rejected) == rejected
     assert first_time_us(path) == min(whole.time_us)
     bad = columns_of(
@@ -343,7 +341,7 @@ def test_a_row_of_parquet_is_what_it_is_alone_in_its_beginning_and_beside_a_bad_
 
 
 @pytest.mark.parametrize("names", [["a"] * 13, ["a", *(f"a.{i}" for i in range(12))]])
-def test_names_of_parquet_columns_need_not_tell_them_apart(tmp_path, names) -> None:
+def test_names_of_parquet_columns_need_not_be_unique(tmp_path, names) -> None:
     path = columns_of(tmp_path / "part.parquet", names)
     assert read_part(path).task.tolist() == list(range(ROWS))
     assert first_time_us(path) == 600_000_001

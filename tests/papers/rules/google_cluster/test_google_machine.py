@@ -1,4 +1,4 @@
-"""The machine operator's state: exact whatever the batches."""
+"""The state of the machine operator: exact, whatever the batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.papers.rules.google_cluster.events import REPORT_US, START_US, EventType
-from ebbflow.papers.rules.google_cluster.machine import Events, MachineState, Reports, in_units
+from ebbflow.papers.rules.google_cluster.events import REPORT_US, START_US, EventType, in_units
+from ebbflow.papers.rules.google_cluster.machine import Events, MachineState, Reports
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING, UPDATE_RUNNING = EventType
 A, B = 7, 11
@@ -34,10 +34,10 @@ def events(*rows: tuple, first: int = 0) -> Events:
     )
 
 
-def rows(told: Reports) -> list[tuple[int, int, int, float]]:
+def rows(reported: Reports) -> list[tuple[int, int, int, float]]:
     return [
         (int(r), int(m), int(n), int(c) / 1e12)
-        for r, m, n, c in zip(told.report, told.machine, told.tasks, told.cpu, strict=True)
+        for r, m, n, c in zip(reported.report, reported.machine, reported.tasks, reported.cpu, strict=True)
     ]
 
 
@@ -75,14 +75,14 @@ def test_the_state_before_the_trace_counts_in_the_first_report() -> None:
     assert after((-600, SUBMIT, A, 1, 0.5), (-600, SCHEDULE, A, 1, 0.5)) == [(1, A, 1, 0.5)]
 
 
-def test_an_event_at_the_moment_of_a_report_belongs_to_the_next() -> None:
+def test_an_event_at_the_time_of_a_report_belongs_to_the_next_one() -> None:
     assert after((1, SUBMIT, A, 0, 0), (900, SCHEDULE, A, 1, 0.5), reports=2) == [
         (1, A, 0, 0.0),
         (2, A, 1, 0.5),
     ]
 
 
-def test_a_machine_reports_from_its_first_event_on_whether_or_not_it_has_tasks() -> None:
+def test_a_machine_reports_from_its_first_event_on_with_or_without_tasks() -> None:
     trace = ((1, SCHEDULE, A, 1, 0.5), (1000, SUBMIT, B, 2, 0.5))
     assert after(*trace, reports=3) == [
         (1, A, 1, 0.5),
@@ -93,15 +93,15 @@ def test_a_machine_reports_from_its_first_event_on_whether_or_not_it_has_tasks()
     ]
 
 
-def test_nothing_is_told_without_a_mark_and_nothing_is_told_twice() -> None:
-    state, told = MachineState().advance(events((1, SCHEDULE, A, 1, 0.5)))
-    assert rows(told) == []
-    state, told = state.advance(events(), 1)
-    assert rows(told) == [(1, A, 1, 0.5)]
+def test_nothing_is_reported_without_a_mark_and_nothing_twice() -> None:
+    state, reported = MachineState().advance(events((1, SCHEDULE, A, 1, 0.5)))
+    assert rows(reported) == []
+    state, reported = state.advance(events(), 1)
+    assert rows(reported) == [(1, A, 1, 0.5)]
     assert rows(state.advance(events(), 1)[1]) == []
 
 
-def test_sums_beyond_what_a_float_holds_are_exact() -> None:
+def test_sums_above_the_precision_of_a_float_are_exact() -> None:
     odd = tuple((1, SCHEDULE, A, task, 100 - 1e-12) for task in range(999))
     state, _ = MachineState().advance(events(*odd, (2, SCHEDULE, A, 1000, 1e-12)))
     assert state.advance(events(), 1)[1].cpu.tolist() == [999 * (100 * 10**12 - 1) + 1]
@@ -115,12 +115,12 @@ one_event = st.tuples(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(one_event, max_size=60), st.lists(st.integers(0, 60), max_size=4), st.randoms())
-def test_batches_and_the_order_of_rows_in_them_change_nothing(trace, cuts, random) -> None:
+def test_results_depend_neither_on_batches_nor_on_the_order_of_rows_in_them(trace, cuts, random) -> None:
     trace = sorted(trace, key=lambda row: row[0])
     reports = 7
     expected = rows(MachineState().advance(events(*trace), reports)[1])
     assert expected == plain(trace, reports)
-    state, told = MachineState(), []
+    state, reported = MachineState(), []
     edges = sorted({0, len(trace), *(cut for cut in cuts if cut < len(trace))})
     for first, end in pairwise(edges):
         piece = events(*trace[first:end], first=first)
@@ -130,14 +130,14 @@ def test_batches_and_the_order_of_rows_in_them_change_nothing(trace, cuts, rando
         known_s = trace[min(end, len(trace) - 1)][0]
         state = MachineState.from_bytes(state.to_bytes())
         state, out = state.advance(piece, known_s * 1_000_000 // REPORT_US or None)
-        told += rows(out)
-    told += rows(state.advance(events(), reports)[1])
-    assert told == expected
+        reported += rows(out)
+    reported += rows(state.advance(events(), reports)[1])
+    assert reported == expected
 
 
 def plain(trace, reports: int) -> list[tuple[int, int, int, float]]:
     running: dict[int, dict[int, float]] = {}
-    told, left = [], list(trace)
+    reported, left = [], list(trace)
     for report in range(1, reports + 1):
         while left and left[0][0] < report * 900:
             _, kind, machine, task, cpu = left.pop(0)
@@ -146,8 +146,8 @@ def plain(trace, reports: int) -> list[tuple[int, int, int, float]]:
                 tasks[task] = cpu
             elif kind in (EVICT, FAIL, FINISH, KILL, LOST):
                 tasks.pop(task, None)
-        told += [
+        reported += [
             (report, machine, len(tasks), sum(round(cpu * 1e12) for cpu in tasks.values()) / 1e12)
             for machine, tasks in sorted(running.items())
         ]
-    return told
+    return reported
