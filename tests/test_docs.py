@@ -111,7 +111,7 @@ def _options(command: Any) -> set[str]:
 def page_cases() -> list[Any]:
     """All pages. Those whose rewriting is under way may still name test files by their old paths."""
     rewriting = pytest.mark.xfail(reason="being rewritten", strict=False)
-    marks = {"google-cluster.md": [rewriting], "pipelines.md": [rewriting]}
+    marks = {"pipelines.md": [rewriting]}
     return [pytest.param(page, id=page.name, marks=marks.get(page.name, [])) for page in PAGES]
 
 

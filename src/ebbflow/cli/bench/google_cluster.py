@@ -32,8 +32,8 @@ from ebbflow.papers.rules.google_cluster.static import (
     INSTANCES,
     SIMULATED,
     StaticResult,
+    published_row,
     run_static,
-    thesis_row,
 )
 from ebbflow.report.wording import counted
 from ebbflow.targets.spark.launch.preflight import check_java
@@ -166,12 +166,12 @@ def _table(result: StaticResult) -> Table:
         box=None, pad_edge=False,
     )  # fmt: skip
     for row in result.rows:
-        thesis = thesis_row(row.instances)
+        published = published_row(row.instances)
         rates = [f"{rate:,.0f}" for rate in row.rates_per_s]
         table.add_row(
             str(row.instances), row.source, f"{row.seconds:.1f} s", f"{row.speed_up:.2f}", f"{row.efficiency:.2f}",
-            *rates, *(str(thesis[name] or "–") for name in ("minutes", "speed_up", "efficiency")),
-            f"{thesis['throughput_per_s'][0]:,}" if thesis["throughput_per_s"] else "–",
+            *rates, *(str(published[name] or "–") for name in ("minutes", "speed_up", "efficiency")),
+            f"{published['throughput_per_s'][0]:,}" if published["throughput_per_s"] else "–",
         )  # fmt: skip
     return table
 
@@ -183,7 +183,7 @@ def _point(result: StaticResult, index: int) -> StaticPoint:
         measured=row.source != SIMULATED,
         seconds=row.seconds,
         speed_up=row.speed_up,
-        published_speed_up=thesis_row(row.instances)["speed_up"],
+        published_speed_up=published_row(row.instances)["speed_up"],
         rates_per_s=row.rates_per_s,
     )
 

@@ -22,9 +22,9 @@ from ebbflow.targets.simulator import MicroBatch, Stage
 MEASURED, CROWDED, SIMULATED = "measured", "measured on too few cores", "simulated"
 INSTANCES = (1, 2, 4, 8)
 
-THESIS_MINUTES = {1: 129.69, 2: 71.06, 4: 40.35, 8: 26.15, 16: 25.00}
+PUBLISHED_MINUTES = {1: 129.69, 2: 71.06, 4: 40.35, 8: 26.15, 16: 25.00}
 """Instances of the machine operator → minutes for the whole trace (Figure 5.22)."""
-THESIS_RATES_PER_S = {
+PUBLISHED_RATES_PER_S = {
     1: (18_405, 19_219, 19_955, 20_433),
     2: (33_779, 34_609, 35_010, 35_475),
     4: (59_118, 63_941, 71_445, 71_579),
@@ -60,23 +60,23 @@ class StaticRow:
             "speed_up": round(self.speed_up, 3),
             "efficiency": round(self.efficiency, 3),
             "throughput_per_s": [round(rate) for rate in self.rates_per_s],
-            "thesis": thesis_row(self.instances),
+            "published": published_row(self.instances),
         }
 
 
-def thesis_row(instances: int) -> dict[str, Any]:
+def published_row(instances: int) -> dict[str, Any]:
     """Return the thesis's figures for a number of instances; they are None if it has none.
 
-    >>> thesis_row(2)["speed_up"], thesis_row(3)["speed_up"]
+    >>> published_row(2)["speed_up"], published_row(3)["speed_up"]
     (1.83, None)
     """
-    minutes = THESIS_MINUTES.get(instances)
-    speed_up = THESIS_MINUTES[1] / minutes if minutes else None
+    minutes = PUBLISHED_MINUTES.get(instances)
+    speed_up = PUBLISHED_MINUTES[1] / minutes if minutes else None
     return {
         "minutes": minutes,
         "speed_up": None if speed_up is None else round(speed_up, 2),
         "efficiency": None if speed_up is None else round(speed_up / instances, 2),
-        "throughput_per_s": list(THESIS_RATES_PER_S.get(instances, ())),
+        "throughput_per_s": list(PUBLISHED_RATES_PER_S.get(instances, ())),
     }
 
 
