@@ -108,14 +108,7 @@ def _options(command: Any) -> set[str]:
     return {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
 
 
-def page_cases() -> list[Any]:
-    """All pages. Those whose rewriting is under way may still name test files by their old paths."""
-    rewriting = pytest.mark.xfail(reason="being rewritten", strict=False)
-    marks = {"pipelines.md": [rewriting]}
-    return [pytest.param(page, id=page.name, marks=marks.get(page.name, [])) for page in PAGES]
-
-
-@pytest.mark.parametrize("page", page_cases())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_paths_and_commands_of_the_docs_exist(page: Path) -> None:
     text = page.read_text()
     assert broken_links(page, text) == []
