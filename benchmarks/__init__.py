@@ -1,1 +1,1 @@
-"""What Ebbflow costs, and what it brings; ``make bench`` runs all, ``python -m benchmarks NAME`` one."""
+"""Benchmarks. ``make bench`` runs all of them, ``python -m benchmarks NAME`` one."""

@@ -1,4 +1,4 @@
-"""Run benchmarks by name, all of them without one; each prints a table of figure, bar and verdict."""
+"""Run benchmarks by name, or all of them; each prints a table of figures, bars and verdicts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NAMES = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(NAMES))
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
-        parser.error(f"no benchmark {unknown[0]}; there are: {', '.join(NAMES)}")
+        parser.error(f"unknown benchmark {unknown[0]}; choose from: {', '.join(NAMES)}")
     figures: list[Figure] = []
     for name in options.names or NAMES:
         print(f"· {name}", file=sys.stderr, flush=True)

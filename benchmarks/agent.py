@@ -1,6 +1,6 @@
-"""What an agent costs its host (CPU, memory) and the network (bytes a reading), with eight executors.
+"""The cost of an agent for its host (CPU, memory) and the network (bytes per reading), with eight executors.
 
-Executors are stand-ins: processes with an executor's command line, three workers and 300 open files each.
+The executors are fake: processes with an executor's command line, three workers and 300 open files each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EVERYTHING: frozenset[Series] = frozenset(("*", metric) for metric in AGENT_METR
 CPU_ONLY: frozenset[Series] = frozenset({("*", Metric.NODE_CPU)})
 POLICIES = {"nothing": frozenset[Series](), "node-cpu": CPU_ONLY, "everything": EVERYTHING}
 EACH_SAMPLE = {CPU_ONLY: EXECUTORS, EVERYTHING: 6 * EXECUTORS + 6}
-"""Readings of one sample; stand-ins have no heap. Far fewer, and what was measured is an agent that did not work."""
+"""Readings per sample, without the heap, which fake executors lack. Far fewer mean that the agent did not work."""
 HEARD = 0.8
 
 
@@ -47,7 +47,7 @@ def measure() -> list[Figure]:
 
 
 def _cpu(name: str, series: frozenset[Series]) -> list[Figure]:
-    """CPU of an agent's process, as the local cluster starts it, at one sample a second."""
+    """CPU of the agent's process, as the local cluster starts it, at one sample per second."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"ipc://{folder}/agent"
         process = subprocess.Popen([sys.executable, "-m", "ebbflow.monitoring", address])
@@ -83,11 +83,11 @@ def _cpu(name: str, series: frozenset[Series]) -> list[Figure]:
 
 
 def _bytes(name: str, series: frozenset[Series], *, keys: bool) -> list[Figure]:
-    """Bytes from agent to collector, as the kernel counts them: frames and encryption included."""
+    """Bytes from agent to collector as counted by the kernel, including frames and encryption."""
     with _wire(keys=keys) as (agent, collector):
         port = int(agent.address.rsplit(":", 1)[1])
         collector.subscribe_to(series)
-        for _ in range(50):  # as fast as it goes: what a message weighs does not depend on time
+        for _ in range(50):  # as fast as possible: the size of a message does not depend on time
             agent.listen()
             agent.sample()
             collector.take(time.time())
@@ -99,7 +99,7 @@ def _bytes(name: str, series: frozenset[Series], *, keys: bool) -> list[Figure]:
         came = _settled(port, collector) - bytes_before
         readings = collector.counts.readings - readings_before
         what, least = f"wire, {EXECUTORS} executors, {name}", HEARD * 100 * EACH_SAMPLE[series]
-        if readings < least:  # we were paused, and they came late: tell that, and keep the other figures
+        if readings < least:  # this process was paused; report that, and keep the other figures
             told = f"{what}: readings of 100 samples, too few to weigh"
             return [Figure(what=told, value=readings, unit="readings", bar=least, at_least=True)]
         return [Figure(what=what, value=came / readings, unit="bytes/reading")]
@@ -129,7 +129,7 @@ def _wire(*, keys: bool) -> Iterator[tuple[Agent, Collector]]:
 
 
 def _settled(port: int, collector: Collector) -> int:
-    """Bytes that came from the agent's port, once no more come."""
+    """Bytes received from the agent's port, after the last has arrived."""
     came = -1
     while True:
         collector.take(time.time())

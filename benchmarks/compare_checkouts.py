@@ -6,8 +6,8 @@ It proves that a restructuring changes no behaviour. It uses only ``python -m eb
 modules are or what they are called. Both sides read the examples of OLD and run on the same Python; ``PYTHONPATH``
 selects the checkout. Compare a checkout with itself to see which cases are deterministic.
 
-A case is *same*, *different*, *expected* (different, and named by ``--expect``) or *failed* (it runs on neither side,
-so it proves nothing). The exit code is 0 if every case is same or expected, 1 otherwise, and 2 on bad input.
+A case is *same*, *different*, *expected* (different, and named by ``--expect``) or *failed* (it runs on neither
+side, so it proves nothing). The exit code is 0 if every case is same or expected, 1 otherwise, and 2 on bad input.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a decision of the capacity strategy takes, and an assessment of the symbiotic one."""
+"""The time of a decision of ``capacity``, and of an assessment of ``symbiotic``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.scenes import snapshot
+from benchmarks.synthetic import snapshot
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
@@ -51,7 +51,7 @@ def _median_ms(stages: int, nodes: int, max_nodes: int) -> float:
 
 
 def _assessment_ms(operators: int, max_nodes: int) -> float:
-    """Of a whole decision, profile and all; about 650 of the nodes are needed."""
+    """Median time of a whole decision, including its profile; it needs about 650 of the nodes."""
     names = [f"o{k}" for k in range(operators)]
     pipeline = Pipeline(
         name="wide",

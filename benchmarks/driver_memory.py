@@ -1,4 +1,4 @@
-"""Memory of a driver's Python, bare and with the loop in it: in a process of its own, which starts empty."""
+"""Memory of the driver's Python process, without and with the loop, in a new process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CYCLES = 3600
 
 
 def resident_mb() -> float:
-    """Of this whole process."""
+    """Memory of this process."""
     import psutil
 
     return psutil.Process().memory_info().rss / 1e6
 
 
 def with_the_loop_mb() -> tuple[float, float, float]:
-    """(bare, after 20 minutes of cycles, after an hour), of one process. Loading Ebbflow and what it needs counts."""
+    """Memory (before, after 20 minutes of cycles, after an hour) of one process, including imports."""
     told = subprocess.run(
         [sys.executable, "-m", "benchmarks.driver_memory"], stdout=subprocess.PIPE, check=True
     )
@@ -28,9 +28,9 @@ def with_the_loop_mb() -> tuple[float, float, float]:
 
 
 def _loop_mb() -> list[float]:
-    """An hour of cycles in fast motion, of what ``attach`` loads and runs, on a target that is made up."""
-    from benchmarks.scenes import SteadyTarget
-    from ebbflow.control import attach  # noqa: F401  # all that a job loads
+    """An hour of cycles without waiting, with everything ``attach`` imports, on a fake target."""
+    from benchmarks.synthetic import SteadyTarget
+    from ebbflow.control import attach  # noqa: F401  # everything a job imports
     from ebbflow.control.loop import ControlLoop
     from ebbflow.core.clock import ManualClock
     from ebbflow.core.limits import Limits

@@ -1,4 +1,4 @@
-"""How fast the learning environment steps: an hour of a pipeline that is well, and of one that always changes."""
+"""Steps per second of the learning environment: an hour at a constant size, and one with a change in every step."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def measure() -> list[Figure]:
         )
         for engine, words, change, bar in (
             ("micro-batch", "12 nodes", False, 1000.0),
-            ("micro-batch", "another size in each step", True, 300.0),
+            ("micro-batch", "a new size in each step", True, 300.0),
             ("continuous", "12 nodes", False, 500.0),
-            ("continuous", "another size in each step", True, 200.0),
+            ("continuous", "a new size in each step", True, 200.0),
         )
     ]
 

@@ -1,6 +1,6 @@
-"""Processes that look like Spark executors from outside: a parent with its command line, and its workers.
+"""Processes that look like Spark executors: a parent with an executor's command line, and its workers.
 
-Run as a program it is one of them: it forks ``--workers`` children and holds as many files open as a JVM.
+Run as a program, it is one of them: it forks ``--workers`` children and holds as many files open as a JVM.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 MAIN_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 OPEN_FILES = 300
-"""About what an executor's JVM has open: its jars, and a few sockets."""
+"""About as many as an executor's JVM has open: its jars and a few sockets."""
 
 
 @contextlib.contextmanager
 def fake_executors(count: int, *, workers: int = 3, application: str = "app-benchmark") -> Iterator[None]:
-    """So many executors, each of 1 + ``workers`` processes, for as long as the context lasts."""
+    """Run fake executors, each of 1 + ``workers`` processes, while the context is open."""
     started = [
         subprocess.Popen(
             [
@@ -61,7 +61,7 @@ def main() -> None:
             break
     else:
         print("up", flush=True)
-    sys.stdin.read()  # nothing comes; it ends with whoever started us
+    sys.stdin.read()  # returns when the parent exits
     del held
 
 

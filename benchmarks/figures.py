@@ -1,4 +1,4 @@
-"""A measured figure beside the bar it is held to."""
+"""A measured figure and its bar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What was measured; ``bar`` None where it is only told."""
+    """A measurement; without a ``bar`` it is only reported."""
 
     what: str
     value: float
@@ -30,7 +30,7 @@ class Figure:
 
 
 def show(figures: list[Figure]) -> None:
-    """A table for people."""
+    """Print the figures as a table."""
     table = Table("figure", "measured", "bar", "", box=None, pad_edge=False)
     for figure in figures:
         sign = "≥" if figure.at_least else "≤"

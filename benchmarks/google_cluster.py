@@ -1,10 +1,10 @@
-"""The Google cluster query end to end on two cores, beside plain pandas and a plain Spark batch job.
+"""The Google cluster query end to end on two cores, compared with plain pandas and a plain Spark batch job.
 
-All read the same generated trace in Parquet, the query also in gzip CSV, and write the same two tables; their cluster
-tables are compared. Each is a process of its own, timed from its first read to its last write. Both Sparks have run
-the query over a few parts before, as a job that runs day and night has; what a cold start costs is told beside it.
-Memory is that of the whole process tree: driver, JVM, Python workers. State is what the bar says: 12,000 machines and
-150,000 tasks that run, all the time.
+All read the same generated trace as Parquet, the query also as gzip CSV, and write the same two tables, which are
+compared. Each runs in its own process, timed from its first read to its last write. Both Spark jobs warm up on a
+few parts first, as a job that runs permanently is warm; the cost of a cold start is shown separately. Memory is
+that of the whole process tree: driver, JVM, Python workers. The state has 12,000 machines and 150,000 running
+tasks.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def measure() -> list[Figure]:
         *figures,
         _figure("Structured Streaming from Parquet, state included", ours, bar=200_000),
         Figure(what="  its median batch", value=ours["median_batch"], unit="events/s"),
-        _figure("  with Spark's start and a warm-up", {"seconds": ours["process_s"]}),
-        Figure(what="  memory of everything at its peak", value=ours["peak_gb"], unit="GB", bar=4.0),
+        _figure("  including Spark's start and warm-up", {"seconds": ours["process_s"]}),
+        Figure(what="  peak memory of all processes", value=ours["peak_gb"], unit="GB", bar=4.0),
         _figure("Structured Streaming from gzip CSV, state included", from_csv),
-        Figure(what="  memory of everything at its peak", value=from_csv["peak_gb"], unit="GB", bar=4.0),
+        Figure(what="  peak memory of all processes", value=from_csv["peak_gb"], unit="GB", bar=4.0),
         _figure("plain pandas from Parquet", found["pandas"]),
-        Figure(what="  memory at its peak", value=found["pandas"]["peak_gb"], unit="GB"),
+        Figure(what="  peak memory", value=found["pandas"]["peak_gb"], unit="GB"),
         _figure("plain Spark batch from Parquet", found["spark"]),
-        Figure(what="  memory at its peak", value=found["spark"]["peak_gb"], unit="GB"),
+        Figure(what="  peak memory", value=found["spark"]["peak_gb"], unit="GB"),
     ]
 
 
@@ -74,17 +74,17 @@ def _run(kind: str, folder: Path, output: Path) -> dict[str, Any]:
     peak = [0.0]
     watch = threading.Thread(target=_watch, args=(process, peak), daemon=True)
     watch.start()
-    told, _ = process.communicate()
+    result, _ = process.communicate()
     assert process.returncode == 0, f"{kind} failed"
     return {
-        **json.loads(told.splitlines()[-1]),
+        **json.loads(result.splitlines()[-1]),
         "peak_gb": peak[0],
         "process_s": time.perf_counter() - began_s,
     }
 
 
 def _watch(process: subprocess.Popen[bytes], peak: list[float]) -> None:
-    """The largest sum of the processes' memory; a page that n of them share is an n-th in each (PSS)."""
+    """Peak of the summed memory of the processes; a page shared by n of them counts an n-th in each (PSS)."""
     pause = threading.Event()
     while process.poll() is None:
         try:
@@ -96,7 +96,7 @@ def _watch(process: subprocess.Popen[bytes], peak: list[float]) -> None:
 
 
 def pss_bytes(pid: int) -> int:
-    """What ``/proc/PID/smaps_rollup`` says; 0 for a process that is gone."""
+    """PSS from ``/proc/PID/smaps_rollup``; 0 for a process that has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -105,7 +105,7 @@ def pss_bytes(pid: int) -> int:
 
 
 def _same_tables(ours: Path, other: Path) -> None:
-    """What the query wrote, held against what another one wrote: every machine at every report, and the cluster."""
+    """Compare the outputs of two implementations: every machine at every report, and the cluster."""
     import pandas as pd
 
     for name, key in (("machines", ["trace_s", "machine"]), ("cluster", ["trace_s"])):
@@ -119,7 +119,7 @@ def _same_tables(ours: Path, other: Path) -> None:
         pd.testing.assert_frame_equal(one, two, check_dtype=False, rtol=1e-9, atol=1e-9)
 
 
-# -- the three, each in a process --------------------------------------------------------------------
+# -- the three implementations, each in a process --------------------------------------------------------------------
 
 
 def streaming(folder: Path, output: Path) -> dict[str, float]:
@@ -138,7 +138,7 @@ def streaming(folder: Path, output: Path) -> dict[str, float]:
 
 
 def pandas_version(folder: Path, output: Path) -> dict[str, float]:
-    """Everything in memory, one process: sort, difference, sum, accumulate."""
+    """Everything in memory in one process: sort, difference, sum, accumulate."""
     import numpy as np
     import pandas as pd
 
@@ -162,14 +162,14 @@ def pandas_version(folder: Path, output: Path) -> dict[str, float]:
     before = level.groupby([events[k] for k in key]).shift(fill_value=0.0)
     change = (level - before).groupby([events["report"], events["machine"]]).sum()
     index = pd.RangeIndex(1, reports + 1, name="report")
-    told = {}
+    result = {}
     for name in QUANTITIES:
         wide = change[name].unstack(fill_value=0.0).reindex(index, fill_value=0.0)
         wide = wide.reindex(columns=first.index, fill_value=0.0).cumsum()
-        told[name] = wide.where(wide.index.to_numpy()[:, None] >= first.to_numpy()[None, :])
-    machines = pd.concat({name: wide.stack() for name, wide in told.items()}, axis=1).reset_index()
-    cluster = pd.DataFrame({"trace_s": index * 900, "machines": told["tasks"].count(axis=1).to_numpy()})
-    for name, wide in told.items():
+        result[name] = wide.where(wide.index.to_numpy()[:, None] >= first.to_numpy()[None, :])
+    machines = pd.concat({name: wide.stack() for name, wide in result.items()}, axis=1).reset_index()
+    cluster = pd.DataFrame({"trace_s": index * 900, "machines": result["tasks"].count(axis=1).to_numpy()})
+    for name, wide in result.items():
         cluster[f"{name}_total"] = wide.sum(axis=1).to_numpy()
         cluster[f"{name}_mean"] = wide.mean(axis=1).to_numpy()
         for label, q in PERCENTS.items():
@@ -185,7 +185,7 @@ def _written(output: Path, machines: Any, cluster: Any) -> None:
 
 
 def spark_batch(folder: Path, output: Path) -> dict[str, float]:
-    """The same in DataFrames, run once over a few parts before."""
+    """The same with DataFrames, after a warm-up on a few parts."""
     from ebbflow.papers.rules.google_cluster.job import WARM_UP_BATCHES
     from ebbflow.targets.spark.launch.session import local_session
 
@@ -236,12 +236,12 @@ def _batch_query(spark: Any, folder: Path, output: Path) -> None:
     )  # fmt: skip
     levels.write.parquet(str(output / "machines"))
     machines = spark.read.parquet(str(output / "machines"))
-    asked = [F.count(F.lit(1)).alias("machines")]
+    aggregates = [F.count(F.lit(1)).alias("machines")]
     for n in QUANTITIES:
-        asked += [F.sum(n).alias(f"{n}_total"), F.mean(n).alias(f"{n}_mean")]
-        asked += [F.percentile(n, q).alias(f"{n}_{label}") for label, q in PERCENTS.items()]
-    told = machines.groupBy((F.col("report") * 900).alias("trace_s")).agg(*asked)
-    told.write.parquet(str(output / "cluster"))
+        aggregates += [F.sum(n).alias(f"{n}_total"), F.mean(n).alias(f"{n}_mean")]
+        aggregates += [F.percentile(n, q).alias(f"{n}_{label}") for label, q in PERCENTS.items()]
+    result = machines.groupBy((F.col("report") * 900).alias("trace_s")).agg(*aggregates)
+    result.write.parquet(str(output / "cluster"))
 
 
 def make(folder: Path, ending: str) -> dict[str, float]:
@@ -257,9 +257,9 @@ def make(folder: Path, ending: str) -> dict[str, float]:
 if __name__ == "__main__":
     kind, trace, target = sys.argv[1:4]
     if kind.startswith("make-"):
-        told = make(Path(trace), {"make-csv": ".csv.gz", "make-parquet": ".parquet"}[kind])
+        result = make(Path(trace), {"make-csv": ".csv.gz", "make-parquet": ".parquet"}[kind])
     elif kind.startswith("streaming"):
-        told = streaming(Path(trace), Path(target))
+        result = streaming(Path(trace), Path(target))
     else:
-        told = {"pandas": pandas_version, "spark": spark_batch}[kind](Path(trace), Path(target))
-    print(json.dumps(told))
+        result = {"pandas": pandas_version, "spark": spark_batch}[kind](Path(trace), Path(target))
+    print(json.dumps(result))

@@ -1,9 +1,9 @@
-"""How long a leaderboard takes: 12 strategies × 10 loads × 3 seeds of a day each.
+"""The time of a leaderboard: 12 strategies × 10 loads × 3 seeds of a day each.
 
-``python -m benchmarks leaderboard`` runs two of the ten loads with one seed and multiplies: a fifteenth of it, held
-to the bar by its CPU seconds. ``python -m benchmarks.leaderboard`` runs all of it, held to the bar by the clock.
+``python -m benchmarks leaderboard`` runs two of the ten loads with one seed and extrapolates its CPU seconds.
+``python -m benchmarks.leaderboard`` runs all of it and measures wall-clock time.
 
-One of the loads is read from a file, as a recorded trace is: a day in minutes that wanders, with bursts and a gap.
+One load is read from a file like a recorded trace: a day in minutes that wanders, with bursts and a gap.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ STRATEGIES = [
     "capacity", "static", "static-mean", "dask", "dataflow", "ds2", "elastic-scaling", "flink", "hpa", "keda",
     "spark-dra", "spark-legacy",
 ]  # fmt: skip
-"""A dozen, as the bar has it."""
+"""The twelve of the bar."""
 SEEDS = 3
 SAMPLE = ("day", "trace")
 
 
 def measure() -> list[Figure]:
-    """A fifteenth of the leaderboard, multiplied."""
+    """Run a fifteenth of the leaderboard and extrapolate."""
     some = [load for load in _loads() if load.name in SAMPLE]
     return _measure(some, seeds=1)
 
@@ -55,7 +55,7 @@ def _loads() -> list[NamedLoad]:
 
 
 def _write_trace(file: Path, *, minutes: int = 1440) -> Path:
-    """Events of every minute of a day: a daily wave times a random walk, bursts that fade, an hour's gap."""
+    """Events of every minute of a day: a daily wave times a random walk, fading bursts, and a gap of an hour."""
     rng = np.random.default_rng(7)
     minute = np.arange(minutes)
     wave = 1.2 - np.cos(2 * np.pi * minute / minutes)
@@ -70,7 +70,7 @@ def _write_trace(file: Path, *, minutes: int = 1440) -> Path:
 
 
 def _measure(loads: list[NamedLoad], *, seeds: int) -> list[Figure]:
-    scenes = [
+    cases = [
         SweepCase(
             load=load.name,
             scenario=Spec(seed=seed, seconds="1d").scenario(load.with_jitter(0.05, seed)),
@@ -80,24 +80,24 @@ def _measure(loads: list[NamedLoad], *, seeds: int) -> list[Figure]:
         for seed in range(1, seeds + 1)
     ]
     began, spent_s = time.perf_counter(), _cpu_s()
-    done = sweep(scenes, STRATEGIES, workers=cores(), draw=draw)
+    done = sweep(cases, STRATEGIES, workers=cores(), draw=draw)
     took_s, spent_s = time.perf_counter() - began, _cpu_s() - spent_s
     assert not done.failures, done.failures[0]
     runs, whole = len(done.results), len(STRATEGIES) * len(_loads()) * SEEDS
     began = time.process_time()
-    oracle_of(scenes[0].scenario)
+    oracle_of(cases[0].scenario)
     oracle_s = time.process_time() - began
     all_of_it = runs == whole
-    told = "" if all_of_it else f", from {runs} of them"
+    note = "" if all_of_it else f", from {runs} of them"
     return [
         Figure(
-            what=f"leaderboard of {whole} days, CPU of {cores()} cores{told}",
+            what=f"leaderboard of {whole} days, CPU of {cores()} cores{note}",
             value=spent_s / runs * whole / cores() / 60,
             unit="min",
             bar=None if all_of_it else 10.0,
         ),
         Figure(
-            what="the same by the clock, which counts what else the machine does",
+            what="the same in wall-clock time, which depends on other processes",
             value=took_s / runs * whole / 60,
             unit="min",
             bar=10.0 if all_of_it else None,
@@ -108,7 +108,7 @@ def _measure(loads: list[NamedLoad], *, seeds: int) -> list[Figure]:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of the workers that have ended."""
+    """CPU seconds of this process and of finished workers."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -1,7 +1,7 @@
-"""What the loop costs the driver: CPU of its Python thread and of the JVM thread that answers it.
+"""The cost of the loop for the driver: CPU of its Python thread and of the JVM thread that serves it.
 
-On a real cluster with eight executors and a query of ten named operators, a cycle a second. The limits leave a
-choice of sizes, so that each decision searches among them; a dry run, so that eight stay eight.
+On a real cluster with eight executors and a query of ten named operators, with one cycle per second. The limits
+allow several sizes, so that each decision searches among them; it is a dry run, so that the eight executors stay.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure() -> list[Figure]:
         Figure(what="loop, share of a core (Python and JVM)", value=100 * (python + jvm), unit="%", bar=2.0),
         Figure(what="  of it the Python thread", value=100 * python, unit="%"),
         Figure(what="  of it the JVM thread that answers", value=100 * jvm, unit="%"),
-        Figure(what="  batches that ended meanwhile", value=batches, unit=f"in {CYCLES} cycles"),
+        Figure(what="  batches finished meanwhile", value=batches, unit=f"in {CYCLES} cycles"),
         Figure(what="  decisions that searched 1:16", value=sized, unit="", bar=1, at_least=True),
     ]
 

@@ -1,4 +1,4 @@
-"""What the loop adds to a driver's memory, and whether it stays flat over an hour (in fast motion, no Spark)."""
+"""The memory that the loop adds to a driver, and whether it stays flat over an hour (without waiting or Spark)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.figures import Figure
 def measure() -> list[Figure]:
     bare_mb, middle_mb, end_mb = with_the_loop_mb()
     return [
-        Figure(what="driver's Python with the loop in it, the whole process", value=end_mb, unit="MB"),
+        Figure(what="driver's Python process with the loop", value=end_mb, unit="MB"),
         Figure(
             what="  more than with PySpark alone: imports, and an hour of cycles",
             value=end_mb - bare_mb,

@@ -1,8 +1,8 @@
-"""What ``operator()`` costs where it makes no boundary: the same query with and without, in turns.
+"""The cost of ``operator()`` without a boundary: the same query with and without it, alternating.
 
-Three queries: steps that Spark compiles, a step in Python over Arrow batches, and one over pandas frames. All are lean,
-so that a cost shows: where a step does more, the same cost is a smaller part. The fastest batch of all turns
-counts: whatever else the machine does makes batches slower, never faster.
+Three queries: steps that Spark compiles, a Python step over Arrow batches, and one over pandas frames. All are
+cheap, so that the overhead is visible. The fastest batch counts, because other load on the machine only makes
+batches slower.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ebbflow.targets.spark.launch.session import use_loopback, use_this_python
 from ebbflow.targets.spark.operators.operator import operator
 
 BATCHES, TURNS = 8, 6
-KEPT = "word string, value long"
+SCHEMA = "word string, value long"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A query, plain and named; ``build`` makes it from the rows of the source."""
+    """A query that ``build`` makes from the rows of the source, with or without named operators."""
 
     what: str
     rows_per_batch: int
@@ -52,8 +52,8 @@ def over_arrow(rows: Any, named: bool) -> Any:
 
     words = _as_words(rows)
     if named:
-        return words.transform(operator("keep").map_in_arrow(keep, KEPT))
-    return words.mapInArrow(keep, KEPT)
+        return words.transform(operator("keep").map_in_arrow(keep, SCHEMA))
+    return words.mapInArrow(keep, SCHEMA)
 
 
 def over_pandas(rows: Any, named: bool) -> Any:
@@ -65,8 +65,8 @@ def over_pandas(rows: Any, named: bool) -> Any:
 
     words = _as_words(rows)
     if named:
-        return words.transform(operator("keep").map_in_pandas(keep, KEPT))
-    return words.mapInPandas(keep, KEPT)
+        return words.transform(operator("keep").map_in_pandas(keep, SCHEMA))
+    return words.mapInPandas(keep, SCHEMA)
 
 
 def _as_words(rows: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Tweets a second of the two applications on two cores, with and without named operators, in turns.
+"""Tweets per second of the two applications on two cores, with and without named operators, alternating.
 
-The tweets wait at the source, so that each batch is full; no operator waits. A query's speed is that of its median
-batch, from trigger to commit. A machine that others use is now quick and now slow, for half a minute at a time. So the
-two take short turns, and what the names cost is the median over the pairs of turns that stood side by side. Before that
-both run until the JVM has compiled what they do. The CPU of a tweet is told as well.
+The tweets wait at the source, so that each batch is full, and no operator waits. The speed of a query is that of
+its median batch, from trigger to commit. Both versions warm up until the JVM has compiled them. Because a shared
+machine varies over half a minute, they then take short turns, and the cost of the names is the median over
+neighbouring pairs of turns. The CPU time per tweet is reported, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Built = tuple[Any, Callable[..., None] | None]
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of a query: seconds of each batch, and the CPU that all its processes took."""
+    """One run of a query: seconds of each batch, and the CPU time of all its processes."""
 
     batches_s: list[float]
     cpu_s: float
@@ -99,13 +99,13 @@ def _figures(
         Figure(what=f"{what}, {CORES} cores", value=speed["named"], unit="tweets/s", bar=bar, at_least=True),
         Figure(what="  the same in plain Spark", value=speed["plain"], unit="tweets/s"),
         Figure(what="  throughput that the names cost", value=100 * lost, unit="%", bar=10.0),
-        Figure(what="  CPU of a tweet", value=cpu_us["named"], unit="µs"),
-        Figure(what="  CPU of a tweet in plain Spark", value=cpu_us["plain"], unit="µs"),
+        Figure(what="  CPU per tweet", value=cpu_us["named"], unit="µs"),
+        Figure(what="  CPU per tweet in plain Spark", value=cpu_us["plain"], unit="µs"),
     ]
 
 
 def _run(df: Any, sink: Callable[..., None] | None) -> Turn:
-    """Run a query for some full batches; the first ones are left out."""
+    """Run a query for some full batches, without the first ones."""
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = df.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
         query = (stream.format("noop") if sink is None else stream.foreachBatch(sink)).start()
@@ -127,7 +127,7 @@ def _run(df: Any, sink: Callable[..., None] | None) -> Turn:
 
 
 def _cpu_s() -> float:
-    """CPU of this process and all below it: the JVM, and Spark's Python workers."""
+    """CPU of this process and its children: the JVM and Spark's Python workers."""
     total = 0.0
     for process in [own := psutil.Process(), *own.children(recursive=True)]:
         with contextlib.suppress(psutil.Error):

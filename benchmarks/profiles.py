@@ -1,7 +1,7 @@
-"""How far off profiles are on a load they were not learned from, and how long they take to learn and to ask.
+"""The error of profiles on a load that they were not learned from, and the time to learn and to query them.
 
-On Spark the whole phase of ``ebbflow profile`` is run: a stair, a restart on the way, then a sine. The seed's own
-estimates are within 3 % (Elysium §5.2); on real Spark 10 % is asked for.
+On Spark this is the whole phase of ``ebbflow profile``: a stair with a restart, then a sine. Elysium reports
+estimates within 3 % (§5.2); on real Spark the bar is 10 %.
 """
 
 from __future__ import annotations

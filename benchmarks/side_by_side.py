@@ -1,14 +1,15 @@
-"""The demo's load, one run after the other: Spark's dynamic allocation, capacity twice, static maximum.
+"""The load of the demo under Spark's dynamic allocation, ``capacity`` twice, and the static maximum, one after the
+other.
 
-Dynamic allocation knows no objective. So ``capacity`` runs once with the demo's, which lets it trade freshness
-for executors, and once asked for more freshness than anyone can give here (FRESHER times what dynamic allocation
-just had): it then stops at the size beyond which nothing gets fresher. That run is held against the other.
+Dynamic allocation has no objective. So ``capacity`` runs once with the SLO of the demo, which lets it trade
+freshness for executors, and once with an unreachable one (FRESHER times the freshness of dynamic allocation): then
+it stops at the size beyond which freshness does not improve. That run is compared with dynamic allocation.
 
-At the peak both hold sizes that take the same number of rounds of tasks (8 tasks on 4 or on 6 executors: two), so
-their p95 can at best be about equal there; the bar is "no worse" all the same. Runs of one regime have differed by 1 to
-3 % on a quiet machine, and by 9 % on a busy one.
+At the peak both hold sizes with the same number of waves (8 tasks on 4 or 6 executors: two), so their p95 can at
+best be about equal; the bar is "no worse" all the same. Runs of one strategy have differed by 1 to 3 % on a quiet
+machine, and by 9 % on a busy one.
 
-Writes ``benchmarks/side-by-side.html`` with the runs over each other, and the scores as JSON.
+Writes ``benchmarks/side-by-side.html`` with all runs, and the scores as JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def measure() -> list[Figure]:
 
     def run(asked: LiveScenario, strategy: str, label: str) -> LiveResult:
         runs.append(_run(asked, strategy, label))
-        _write(scenario, runs)  # after each: what has been measured is not lost
+        _write(scenario, runs)  # after each run, so that no result is lost
         return runs[-1]
 
     spark = run(scenario, SPARK_DRA, "dynamic allocation")
@@ -54,13 +55,13 @@ def measure() -> list[Figure]:
             bar = values[spark.run.strategy] if label == ours.run.strategy else None
             figures.append(Figure(what=f"{name}, {label}", value=value, unit="s", bar=bar))
     wrong = sum(r.scores.rows_lost + r.scores.rows_repeated for r in runs)
-    figures.append(Figure(what="rows lost or repeated in all of them", value=wrong, unit="rows", bar=0))
+    figures.append(Figure(what="rows lost or repeated in all runs", value=wrong, unit="rows", bar=0))
     return figures
 
 
 def _run(scenario: LiveScenario, strategy: str, label: str) -> LiveResult:
     _say(f"{label}: {SECONDS:g} s of {scenario.load}")
-    # Each in a process of its own: a driver's JVM keeps the settings of its first session for later ones.
+    # Each run in its own process: a driver's JVM keeps the settings of its first session.
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as own_process:
         result = own_process.submit(run_live, scenario, strategy).result()
     scores = result.scores

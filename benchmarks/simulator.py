@@ -1,12 +1,11 @@
-"""How long the simulator takes: a day of each engine, alone, and how that grows with operators, steps and nodes.
+"""The time of the simulator: a day of each engine, and how it grows with operators, steps and nodes.
 
-Times are CPU seconds of the process (one thread), the best of three runs. A shared machine may be half as fast
-an hour later, or for a minute: a million turns of a plain loop are told first, to compare figures with. Growth
-is time(10×) ÷ time(1×). For the continuous engine it is told for seconds done one by one (a load above what the
-nodes hold), for the micro-batch engine with a look every 10 s, where batches are done one by one: that is where
-the time goes. Each is told where all is even, with noise, with three pipelines on the same nodes, and on nodes
-of two speeds: shortcuts that hold where all is even must not be what makes it linear. Times with three
-pipelines are told for each of them.
+Times are CPU seconds of the process (one thread), the best of three runs. Because the speed of a shared machine
+varies, a million turns of a plain loop are measured first, for comparison. Growth is time(10×) ÷ time(1×). It is
+measured where the time goes: in the continuous engine with seconds simulated one by one (a load above the
+capacity), in the micro-batch engine with batches simulated one by one (an observation every 10 s). Each is measured
+on equal nodes, with noise, with three pipelines on the same nodes, and on nodes of two speeds, so that shortcuts of
+the simplest case do not count. Times with three pipelines are per pipeline.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MOST_GROWTH = 12.0
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """In what a world may differ from one pipeline on equal nodes whose tasks take what they should."""
+    """A variation of the scenario: noise, several pipelines, unequal nodes."""
 
     name: str
     noise: float = 0.0
@@ -41,12 +40,12 @@ class Kind:
     speeds: tuple[float, ...] = (1.0,)
 
     @property
-    def told(self) -> str:
-        """With what times are divided by."""
+    def label(self) -> str:
+        """The name in figures; with several pipelines, times are per pipeline."""
         return self.name if self.pipelines == 1 else f"each of {self.name}"
 
 
-EVEN = Kind(name="all even")
+EVEN = Kind(name="equal nodes")
 KINDS = (
     EVEN,
     Kind(name="noise", noise=0.1),
@@ -63,13 +62,15 @@ def measure() -> list[Figure]:
         "continuous": words.continuous(),
     }
     figures = [
-        Figure(what="this machine: a million turns of a plain loop", value=_best_s(_plain_loop), unit="s")
+        Figure(
+            what="this machine: a million iterations of a plain loop", value=_best_s(_plain_loop), unit="s"
+        )
     ]
     for name, engine in engines.items():
         for kind in KINDS:
             figures.append(
                 Figure(
-                    what=f"a day of 6 operators on 16 nodes: {name}, {kind.told}",
+                    what=f"a day of 6 operators on 16 nodes: {name}, {kind.label}",
                     value=_engine_s(_world(engine, kind)) / kind.pipelines,
                     unit="s",
                     bar=1.0 if kind.pipelines == 1 else None,
@@ -83,7 +84,7 @@ def measure() -> list[Figure]:
     figures.append(Figure(what="  looked at every 10 s: micro-batch", value=looks, unit="s"))
     for name in ("micro-batch", "continuous"):
         for kind in KINDS:
-            what = f"a day under capacity, every 10 s: {name}, {kind.told}"
+            what = f"a day under capacity, every 10 s: {name}, {kind.label}"
             took_s = _capacity_s(_world(engines[name], kind, nodes=1)) / kind.pipelines
             figures.append(Figure(what=what, value=took_s, unit="s", bar=3.0 if kind is EVEN else None))
     figures += [figure for kind in KINDS for figure in _growth(kind)]
@@ -110,13 +111,13 @@ def _growth(kind: Kind) -> list[Figure]:
     for name, timed in (("micro-batch", batches), ("continuous", seconds_each)):
         one_s = timed()
         for what, more in ways.items():
-            told = f"time at 10× {what}: {name}, {kind.name}"
-            figures.append(Figure(what=told, value=timed(**more) / one_s, unit="×", bar=MOST_GROWTH))
+            what_grows = f"time at 10× {what}: {name}, {kind.name}"
+            figures.append(Figure(what=what_grows, value=timed(**more) / one_s, unit="×", bar=MOST_GROWTH))
     return figures
 
 
 def _resizing_s(nodes: int) -> float:
-    """All but one node leave and come back, twenty times."""
+    """All nodes but one leave and return, twenty times."""
     world = _world(costed_pipeline("top-words").micro_batch(), nodes=nodes)
 
     def resize() -> None:
@@ -157,7 +158,7 @@ def _world(
     seconds: float = DAY_S,
     load: str = LOAD,
 ) -> Scenario:
-    """Pipelines beside the first are of its kind and have a third of its load."""
+    """A scenario; additional pipelines are copies of the first with a third of its load."""
     noisy = replace(engine, noise=kind.noise)
     pipeline = engine.pipeline
     others = [

@@ -1,11 +1,11 @@
 """An hour of the real loop on a real cluster: memory and CPU of the driver stay flat (``make soak``).
 
-The job is the demo's pipeline without its audit, which keeps the number of every row. What the loop adds to the
-driver's memory is what the whole process has more than just before ``attach`` was loaded, with the job running.
+The job is the pipeline of the demo without its audit, which keeps the number of every row. The memory of the loop
+is the memory of the process minus that just before ``attach`` was imported, with the job running.
 
-Sampled twice a minute, from within the loop's own thread: resident memory of the driver's whole Python, CPU of that
-thread and of the JVM thread that answers it, and the heap that the driver's JVM still uses after a collection.
-The heap is told and held to no bar: Spark itself keeps its last 1,000 jobs, stages and SQL executions there.
+Sampled twice a minute in the thread of the loop: memory of the driver's Python process, CPU of that thread and of
+the JVM thread that serves it, and the heap of the driver's JVM after a garbage collection. The heap has no bar:
+Spark itself keeps its last 1,000 jobs, stages and SQL executions there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIRST_BATCHES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What was read at a time."""
+    """One sample."""
 
     time_s: float
     rss_mb: float
@@ -51,7 +51,7 @@ class Sample:
 
 
 class Soak:
-    """Called after every cycle, in the loop's thread: only there can its CPU be read."""
+    """Called after every cycle in the loop's thread, where its CPU time can be read."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -81,17 +81,17 @@ class Soak:
 
 
 def cpu_share(before: Sample, after: Sample) -> float:
-    """Share of one core that the loop used between two samples, in Python and in the JVM."""
+    """Share of a core that the loop used between two samples, in Python and in the JVM."""
     used_s = after.python_s - before.python_s + after.jvm_s - before.jvm_s
     return used_s / (after.time_s - before.time_s)
 
 
 def figures_of(samples: list[Sample], job_mb: float) -> list[Figure]:
-    """The last third is the state at the end; the first third is left to settle."""
+    """Compare the last third with the second; the first is the warm-up."""
     first, middle, late, last = (samples[round(k * (len(samples) - 1) / 3)] for k in range(4))
     early, end = cpu_share(first, middle), cpu_share(late, last)
     return [
-        Figure(what="driver's Python, the whole process", value=last.rss_mb, unit="MB"),
+        Figure(what="driver's Python process", value=last.rss_mb, unit="MB"),
         Figure(what="  more than the job alone", value=last.rss_mb - job_mb, unit="MB", bar=100.0),
         Figure(
             what="  growth over the last two thirds", value=last.rss_mb - middle.rss_mb, unit="MB", bar=10.0
@@ -104,7 +104,7 @@ def figures_of(samples: list[Sample], job_mb: float) -> list[Figure]:
 
 
 def _jvm() -> tuple[float, float]:
-    """(heap in MB after a collection, CPU seconds of the thread that serves this one; py4j pairs them)."""
+    """(heap in MB after a garbage collection, CPU seconds of the JVM thread that serves this one)."""
     jvm: Any = SparkContext._active_spark_context._jvm  # type: ignore[union-attr]
     jvm.java.lang.System.gc()
     management = jvm.java.lang.management.ManagementFactory
@@ -113,7 +113,7 @@ def _jvm() -> tuple[float, float]:
 
 
 def soak(seconds: float) -> tuple[list[Sample], float]:
-    """(samples, memory of the driver just before the loop was loaded)."""
+    """(samples, memory of the driver just before the loop was imported)."""
     clock, taken = SystemClock(), Soak()
     app = TopWords(
         load=f"day(base=20, peak=80, period={seconds:g}s)",
@@ -138,7 +138,7 @@ def soak(seconds: float) -> tuple[list[Sample], float]:
                 lambda: len(query.recentProgress) >= FIRST_BATCHES, clock, clock.now_s() + 120, every_s=0.5
             )
             job_mb = resident_mb()
-            from ebbflow.control.attach import attach  # what loading it takes counts
+            from ebbflow.control.attach import attach  # imported here, so that its memory counts
             from ebbflow.options import Configuration
 
             attached = attach(
@@ -159,7 +159,7 @@ def main() -> int:
         "--seconds",
         type=float,
         default=float(os.environ.get("EBBFLOW_SOAK_SECONDS", "3600")),
-        help="how long; EBBFLOW_SOAK_SECONDS says it too",
+        help="duration; default from EBBFLOW_SOAK_SECONDS, else an hour",
     )
     seconds = parser.parse_args().seconds
     if seconds < 6 * EVERY_S:

@@ -1,4 +1,4 @@
-"""How many readings and finished batches a second the store takes, and how large a batch is on the disk."""
+"""Readings and finished batches per second that the store takes, and the size of a batch on disk."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _batches(path: Path) -> list[Figure]:
 
 
 def _a_batch(number: int) -> Batch:
-    """As Spark tells of one: times to the millisecond, CPU to the nanosecond."""
+    """A batch as Spark reports it: times in milliseconds, CPU in nanoseconds."""
     started_s, part = 1.8e9 + 5 * number + 0.417, 0.001 * (number % 997)
     return Batch(
         query="top-words", batch_id=number, started_s=started_s, duration_s=1.234 + part, rows=1500, slots=8,

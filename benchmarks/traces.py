@@ -1,12 +1,13 @@
-"""``capacity`` beside all others, on the busiest day of each of a dozen real traces, on both engines.
+"""``capacity`` compared with all other strategies on the busiest day of each of twelve real traces, on both engines.
 
-``python -m benchmarks traces`` holds the means to bars: fewer node-seconds than Spark's two allocations,
-Elastic-Scaling and the HPA, and no more late rows than the last three (``spark-dra`` is never late: it holds nearly
-all the nodes it may). ``python -m benchmarks.traces`` prints, in Markdown, the tables of docs/leaderboard.md: the means
-of every strategy on each engine, the loads on which another is first, and each load for those five.
+``python -m benchmarks traces`` checks the means: fewer node-seconds than Spark's two allocations, Elastic-Scaling
+and the HPA, and no more late rows than the last three (``spark-dra`` is never late, because it holds nearly all
+nodes). ``python -m benchmarks.traces`` prints the tables of docs/leaderboard.md in Markdown: the means of every
+strategy on each engine, the loads on which another strategy is first, and each load for those five.
 
-Everything is as `ebbflow bench leaderboard --loads FOLDER --seeds 1` has it. The traces are not part of the project:
-they are looked for in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of ``shared/data`` beside the checkout.
+The settings are those of `ebbflow bench leaderboard --loads FOLDER --seeds 1`. The traces are not part of the
+project: they are expected in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of ``shared/data`` beside the
+checkout.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant
 
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
-FOLDER = Path(os.environ.get("EBBFLOW_SHARED_DATA", BESIDE)) / "loads"
+DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+FOLDER = Path(os.environ.get("EBBFLOW_SHARED_DATA", DEFAULT_DATA)) / "loads"
 MINE = "capacity"
-LESS_LATE_THAN = ("spark-legacy", "elastic-scaling", "hpa")
-CHEAPER_THAN = ("spark-dra", *LESS_LATE_THAN)
+NO_LATER_THAN = ("spark-legacy", "elastic-scaling", "hpa")
+CHEAPER_THAN = ("spark-dra", *NO_LATER_THAN)
 ENGINES = (MICRO_BATCH, CONTINUOUS)
 EACH_LOAD = (MINE, *CHEAPER_THAN)
-"""Those that are shown load by load."""
+"""Strategies shown for each load."""
 ONLY_BATCHES = ("spark-dra", "spark-legacy", "elastic-scaling")
-"""They know nothing but batches and hold on the continuous engine, where comparing them says nothing."""
+"""Strategies that need batches and never act on the continuous engine; they are left out there."""
 DAY_S = 86_400.0
 PEAK_SHARE, JITTER = 0.75, 0.05
 SECTIONS = {"twitter_1s": "start=5d, end=5d23h30m"}
-"""Where the busiest day is not what it seems: its recording stops for half an hour each night."""
+"""Sections of traces whose busiest day has a gap: this recording stops for half an hour each night."""
 
 
 def measure() -> list[Figure]:
-    """The bars."""
+    """The figures with bars."""
     loads = read(FOLDER)
     found = Figure(what=f"traces in {FOLDER}", value=len(loads), unit="", bar=1, at_least=True)
     if not loads:
         return [found]
-    means = {row.strategy: row.overall.scores for row in board(play(loads, EACH_LOAD))}
+    means = {row.strategy: row.overall.scores for row in board(run_all(loads, EACH_LOAD))}
 
     def of(strategy: str, score: str) -> float:
         value = means[strategy][score]
@@ -59,20 +60,20 @@ def measure() -> list[Figure]:
         return value
 
     figures = [found]
-    for peer in CHEAPER_THAN:
-        what = f"node-seconds of {MINE} ÷ those of {peer}, mean of {len(loads)} traces"
-        ratio = of(MINE, "node_seconds") / of(peer, "node_seconds")
+    for baseline in CHEAPER_THAN:
+        what = f"node-seconds of {MINE} ÷ those of {baseline}, mean of {len(loads)} traces"
+        ratio = of(MINE, "node_seconds") / of(baseline, "node_seconds")
         figures.append(Figure(what=what, value=ratio, unit="×", bar=1.0))
-    for peer in CHEAPER_THAN:
-        what = f"late rows of {MINE} − those of {peer}, mean of {len(loads)} traces"
-        points = 100 * (of(MINE, "violation") - of(peer, "violation"))
-        bar = 0.0 if peer in LESS_LATE_THAN else None
+    for baseline in CHEAPER_THAN:
+        what = f"late rows of {MINE} − those of {baseline}, mean of {len(loads)} traces"
+        points = 100 * (of(MINE, "violation") - of(baseline, "violation"))
+        bar = 0.0 if baseline in NO_LATER_THAN else None
         figures.append(Figure(what=what, value=points, unit="points", bar=bar))
     return figures
 
 
 def read(folder: Path, engine: str = MICRO_BATCH) -> list[NamedLoad]:
-    """The busiest day of every trace in a folder, stretched to a peak that the most nodes of an engine can serve."""
+    """The busiest day of every trace in a folder, scaled to a peak that the maximum of nodes can process."""
     files = sorted(folder.glob("*.csv.gz")) if folder.is_dir() else []
     probe = Spec(engine=engine).scenario(Constant(level_per_s=1.0))
     peak_per_s = round(PEAK_SHARE * float(probe.mean_speed_rows_per_s(probe.engine)[-1]), 1)
@@ -83,31 +84,31 @@ def read(folder: Path, engine: str = MICRO_BATCH) -> list[NamedLoad]:
     return read_loads(texts, peak_per_s=peak_per_s, speed=1.0, seconds=DAY_S)
 
 
-def play(
+def run_all(
     loads: Sequence[NamedLoad], strategies: Sequence[str], engine: str = MICRO_BATCH
 ) -> tuple[Result, ...]:
     """Every strategy on every load, with one seed."""
-    scenes = []
+    cases = []
     for load in loads:
         spec = Spec(engine=engine, seed=1, seconds=min(DAY_S, load.load.duration_s))
-        scenes.append(SweepCase(load=load.name, scenario=spec.scenario(load.with_jitter(JITTER, 1))))
-    done = sweep(scenes, strategies)
+        cases.append(SweepCase(load=load.name, scenario=spec.scenario(load.with_jitter(JITTER, 1))))
+    done = sweep(cases, strategies)
     assert not done.failures, done.failures[0]
     return done.results
 
 
 def comparable(strategies: Sequence[str], engine: str) -> list[str]:
-    """Those of the strategies that decide anything on an engine."""
+    """The strategies that can act on an engine."""
     return [name for name in strategies if engine == MICRO_BATCH or name not in ONLY_BATCHES]
 
 
 def board(results: Sequence[Result]) -> list[LeaderboardRow]:
-    """The strategies, those that kept the SLO first and the cheapest of them before the others."""
+    """The leaderboard."""
     return rank_strategies(Sweep(results=tuple(results), failures=()), quantile=Spec().objective.quantile)
 
 
 def means_table(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each strategy: its means over all loads, over the fine ones and over the coarse ones."""
+    """A line for each strategy: its means over all loads, the fine ones and the coarse ones."""
     loads = len({run.load for run in results})
     heads = ("all", "fine", "coarse", "changes", "SLO kept on", "first on")
     yield f"| # | strategy | {' | '.join(heads)} |"
@@ -119,14 +120,14 @@ def means_table(results: Sequence[Result]) -> Iterator[str]:
             f"`{row.strategy}`",
             *(_cell(some) for some in means),
             whole(row.overall.scores["reconfigurations"]),
-            f"{row.overall.kept_runs} of {loads}",
+            f"{row.overall.runs_kept} of {loads}",
             str(row.overall.wins) if row.overall.wins else "–",
         ]
         yield f"| {' | '.join(cells)} |"
 
 
 def beaten_table(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each load on which somebody else is first, by the rule of the ranking."""
+    """A line for each load on which another strategy is first."""
     yield f"| load | first | | `{MINE}` |"
     yield "|---|---|---:|---:|"
     for load, runs in _by_load(results).items():
@@ -172,9 +173,9 @@ def _cell(means: MeanScores | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.traces", description=__doc__.split("\n")[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="where the traces are")
-    parser.add_argument("--strategies", metavar="A,B,…", help="which; all if not told")
-    parser.add_argument("--engine", choices=ENGINES, help="which; both if not told")
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="folder of the traces")
+    parser.add_argument("--strategies", metavar="A,B,…", help="strategies (default: all)")
+    parser.add_argument("--engine", choices=ENGINES, help="engine (default: both)")
     options = parser.parse_args(arguments)
     try:
         names = list(STRATEGIES) if options.strategies is None else strategy_names(options.strategies)
@@ -188,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         sizes = f"{counted(len(chosen), 'strategy', 'strategies')} × {counted(len(loads), 'load')}"
         print(f"· {engine}: {sizes}", file=sys.stderr, flush=True)
-        results = play(loads, chosen, engine)
+        results = run_all(loads, chosen, engine)
         _print(f"{engine} engine, means over {counted(len(loads), 'load')}", means_table(results))
         if MINE in chosen:
             _print(f"{engine} engine, loads on which {MINE} is not first", beaten_table(results))

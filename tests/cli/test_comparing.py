@@ -103,7 +103,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--engine", "storm"], "There are: continuous, micro-batch"),
         (["--lead-time", "never"], "is not a duration"),
         (["--cycle", "0s"], "at least 0.1s"),
-        (["--noise", "-1"], "a spread from 0 to 2"),
+        (["--noise", "-1"], "a relative spread from 0 to 2"),
         (["--slots-per-node", "0"], "they need at least 1"),
         (["--seconds", "-5"], "at least 1s"),
         (["--seconds", "inf"], "at least 1s"),
@@ -111,7 +111,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--engine", "continuous", "--trigger", "5s"], "has no trigger"),
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
         (["--parquet", "/no/such/x.parquet"], "there is no folder"),
-        (["--workers", "0"], "the fewest is 1"),
+        (["--workers", "0"], "must be 1 or more"),
         (["--policy", "none.toml"], "none.toml:1:1: cannot be read"),
         (["--policy", str(QUEUE)], "names operator 'enrich', which pipeline top-words does not have"),
         (["--policy", str(OFFICE), "--policy", str(OFFICE)], "two policies are called 'office_hours.yaml'"),
@@ -135,16 +135,16 @@ def test_bad_options_are_one_line_for_both_commands(
         (["simulate", *SHORT, "--strategy", "capasity"], "did you mean 'capacity'?"),
         (["simulate", *SHORT, "--strategy", "hpa,"], "unknown strategy ''"),
         (["simulate", *SHORT, "--strategy", "hpa,hpa"], "named twice"),
-        (["simulate", *SHORT, "--seed", "-1"], "from 0 up"),
+        (["simulate", *SHORT, "--seed", "-1"], "it must be 0 or more"),
         (["simulate", "none.toml"], "there is no scenario file none.toml"),
-        (["bench", "leaderboard", "--seeds", "0"], "the fewest is 1"),
+        (["bench", "leaderboard", "--seeds", "0"], "must be 1 or more"),
         (["bench", "leaderboard", "--loads", "none.csv.gz"], "there is no trace file 'none.csv.gz'"),
-        (["bench", "leaderboard", "--loads", "constant(5),"], "a load missing"),
+        (["bench", "leaderboard", "--loads", "constant(5),"], "has an empty entry"),
         (["bench", "leaderboard", "--loads", "sine(base=1"], "column"),
         (["bench", "leaderboard", "--strategies", "magic"], "unknown strategy 'magic'"),
-        (["bench", "leaderboard", "--peak", "0"], "rows per second above 0"),
+        (["bench", "leaderboard", "--peak", "0"], "a rate above 0 rows/s"),
         (["bench", "leaderboard", "--speed", "-1"], "above 0, like 60"),
-        (["bench", "leaderboard", "--jitter", "9"], "a spread from 0 to 2"),
+        (["bench", "leaderboard", "--jitter", "9"], "a relative spread from 0 to 2"),
         (["bench", "leaderboard", "--master", "mesos://x"], "is not a master"),
         (["bench", "leaderboard", "--master", "local[0]"], "is not a master"),
     ],
@@ -290,8 +290,8 @@ def test_coarse_traces_are_told_apart_from_fine_ones(monkeypatch, capsys, tmp_pa
     costs = [row["by_step"]["fine"]["node_seconds"] for row in rows if row["slo_kept"]]
     assert costs == sorted(costs)
     code, out, err = ebbflow(monkeypatch, capsys, *call, "--report", str(page))
-    assert "on coarser loads" in out
-    assert "coarser ones are told apart" in err
+    assert "coarser loads, in the same order" in out
+    assert "coarser loads are shown separately" in err
     text = page.read_text()
     assert "Coarser loads, listed separately" in text
     assert text.index(">fine</option>") < text.index(">coarse</option>"), "those the rank is by come first"
@@ -325,7 +325,7 @@ def test_where_a_page_cannot_hold_every_seed_it_has_the_first_and_says_so(
     )  # fmt: skip
     assert code == 0
     text = page.read_text()
-    assert "The runs with seeds 1 to 2 of 3 are in the page; it could not hold more." in text
+    assert "The page contains the runs with seeds 1 to 2 of 3; all would make it too large." in text
     found = re.search(r'id="ebbflow-data">(.*?)</script>', text, flags=re.DOTALL)
     assert found is not None
     assert [one["seed"] for one in json.loads(found[1])["loads"][0]["seeds"]] == [1, 2]
@@ -539,7 +539,9 @@ def test_who_interrupts_a_leaderboard_gets_what_is_done_marked_as_partial(
         monkeypatch, capsys, *BOARD, "--report", str(page), "--parquet", str(results), "--json"
     )
     assert code == 130
-    text = "interrupted after 7 of 12 runs; ranked by the 6 on loads and seeds that every strategy has had"
+    text = (
+        "interrupted after 7 of 12 runs; ranked by the 6 on loads and seeds that all strategies have finished"
+    )
     assert text in " ".join(err.split())
     assert err.endswith("ebbflow: stopped\n")
     rows = json.loads(out)
@@ -568,18 +570,18 @@ def test_an_interrupt_before_all_strategies_had_a_load_says_so(
     assert code == 130
     assert "static" in out
     told = " ".join(err.split())
-    assert "interrupted after 1 of 12 runs; no load was had by every strategy" in told
+    assert "interrupted after 1 of 12 runs; no load was finished by all strategies" in told
 
 
 def test_an_interrupt_before_the_first_run_is_over_writes_nothing(monkeypatch, capsys, tmp_path) -> None:
-    def interrupted(scenes, names, **_: object) -> None:
-        raise SweepInterrupted(Sweep(results=(), failures=(), undone=len(scenes) * len(names)))
+    def interrupted(cases, names, **_: object) -> None:
+        raise SweepInterrupted(Sweep(results=(), failures=(), unfinished=len(cases) * len(names)))
 
     monkeypatch.setattr("ebbflow.cli.comparison.sweep", interrupted)
     page, results = tmp_path / "p.html", tmp_path / "r.parquet"
     code, out, err = ebbflow(monkeypatch, capsys, *BOARD, "--report", str(page), "--parquet", str(results))
     assert (code, out) == (130, "")
-    assert "interrupted after 0 of 12 runs; there is nothing to show" in " ".join(err.split())
+    assert "interrupted after 0 of 12 runs; no results" in " ".join(err.split())
     assert not page.exists()
     assert not results.exists()
 

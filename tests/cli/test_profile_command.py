@@ -140,7 +140,7 @@ def test_a_profile_from_a_store_without_batches_sizes_the_continuous_engine(
         monkeypatch, capsys, "profile", "--store", "c4.sqlite", "--pipeline", "sentiment"
     )
     assert (code, out) == (2, "")
-    assert "is of top-words, not of 'sentiment'" in err
+    assert "has top-words, not 'sentiment'" in err
 
 
 def test_an_invalid_profile_is_not_written(monkeypatch, capsys, tmp_path: Path, store: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_store_of_an_older_version_is_reported_to_have_no_batches(
         file.execute("DELETE FROM terms WHERE name = 'pipeline'")
     code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store))
     assert code == 0
-    assert "the store has no batches with their stages, as a version before this one wrote it" in out
+    assert "the store has no batches with their stages, because an older version wrote it" in out
     assert "a new node:" in out
     code, out, _ = ebbflow(monkeypatch, capsys, "profile", "--store", str(store), "--json")
     document = json.loads(out)

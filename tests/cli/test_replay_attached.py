@@ -30,7 +30,8 @@ from ebbflow.core.ports import DEFAULT_LEAD_TIME_S, Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetGoneError
-from ebbflow.runs.replay.plan import Plan, Settings, plan_of, read_recording
+from ebbflow.runs.replay.plan import Plan, Settings, plan_of
+from ebbflow.runs.replay.readers import read_recording
 from ebbflow.targets.simulator import NodeKind, Scenario, SimulatorTarget, built_in_engine
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
@@ -171,7 +172,7 @@ def test_the_load_is_the_one_that_came(plan: Plan) -> None:
     began_s = plan.flow.origin_s
     assert began_s < 20
     assert began_s + plan.flow.end_s > WAS.duration_s - 15
-    for batch in plan.recording.worked:
+    for batch in plan.recording.batches_with_rows:
         since_s = batch.started_s - began_s
         came = WAS.arrivals.rows_by(batch.started_s) - WAS.arrivals.rows_by(began_s)
         assert plan.scenario.arrivals.rows_by(since_s) == pytest.approx(came, abs=2)

@@ -102,8 +102,8 @@ def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, t
     assert code == 0
     assert "recorded" in out
     assert "capacity would have used" in out
-    assert "The model explains your batches within" in err
-    assert "assumed: give --slots-per-node" in err
+    assert "The model explains half of your batches within" in err
+    assert "assumed: set --slots-per-node" in err
     text = page.read_text()
     assert "Ebbflow replay: clicks" in text
     assert 'id="timeline"' in text, "the page of every comparison"
@@ -122,7 +122,7 @@ def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, re
     page = tmp_path / "page.html"
     arguments = [str(record), "--executors-then", "8", "--nodes", "1:1", "--strategy", "static"]
     _, _, err = ebbflow(monkeypatch, capsys, *arguments, "--report", str(page))
-    assert err.count("no schedule within 1:1 nodes keeps the objective") == 1
+    assert err.count("no schedule within 1:1 nodes keeps the SLO") == 1
     assert page.read_text().lower().count("no schedule within the limits keeps the slo on") == 1
     assert "no schedule within 1:1 nodes" not in page.read_text()
 
@@ -136,7 +136,7 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out(
     code, out, _ = ebbflow(monkeypatch, capsys, str(torn), "--json")
     assert code == 0
     assert json.loads(out)["results"] == whole["results"]
-    assert "was not written to its end" in caplog.text
+    assert "is incomplete and left out" in caplog.text
     torn.write_bytes(b'{"id": "00\n' + record.read_bytes())
     assert ebbflow(monkeypatch, capsys, str(torn), "--json")[0] == 2
 
@@ -162,7 +162,7 @@ def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
         (["--strategy", "capasity"], "did you mean 'capacity'?"),
         (["--strategy", ","], "unknown strategy ''"),
         (["--strategy", "hpa,hpa"], "named twice"),
-        (["--workers", "0"], "the fewest is 1"),
+        (["--workers", "0"], "must be 1 or more"),
         (["--nodes", "0:0"], "the minimum is 1"),
         (["--slo", "quick"], "write it like"),
         (["--trigger", "often"], "is not a duration"),
@@ -186,7 +186,7 @@ def test_bad_options_are_one_line_and_code_2(monkeypatch, capsys, record, argume
         (None, "there is no file"),
         ("", "is empty"),
         ("hello\n", "line 1 is not JSON"),
-        ('{"hello": 1}\n', "no query progress"),
+        ('{"hello": 1}\n', "not a query progress"),
     ],
 )
 def test_bad_files_are_one_line_and_code_2(monkeypatch, capsys, tmp_path, content, words) -> None:

@@ -12,11 +12,11 @@ from report_runs import scores_of, sine_run
 
 from ebbflow.report.board import (
     Board,
+    BoardCase,
     BoardCell,
     BoardLoad,
     BoardRow,
     BoardRun,
-    BoardScene,
     board_page,
     headline,
     write_board,
@@ -42,9 +42,9 @@ def cell(kept: bool = True) -> BoardCell:
     return BoardCell(cost_ratio=1.23, node_seconds=1000.0, violation=0.01 if kept else 0.2, kept=kept)
 
 
-def scene(seed: int, text: str, names, hostile: str = "") -> BoardScene:
+def case(seed: int, text: str, names, hostile: str = "") -> BoardCase:
     runs = {name: BoardRun(cell=cell(), drawing=drawing(hostile)) for name in names}
-    return BoardScene(seed=seed, text=text, runs=runs)
+    return BoardCase(seed=seed, text=text, runs=runs)
 
 
 def board(*names: str, loads: int = 2, seeds: int = 1, hostile: str = "") -> Board:
@@ -54,7 +54,7 @@ def board(*names: str, loads: int = 2, seeds: int = 1, hostile: str = "") -> Boa
         loads=[
             BoardLoad(
                 name=f"load{i}{hostile}", first=names[0], cells={name: cell(name != names[-1]) for name in names},
-                scenes=[scene(seed, f"constant({i}){hostile}", names, hostile) for seed in range(1, seeds + 1)],
+                cases=[case(seed, f"constant({i}){hostile}", names, hostile) for seed in range(1, seeds + 1)],
             )
             for i in range(loads)
         ],
@@ -132,7 +132,7 @@ def test_two_dozen_strategies_look_different() -> None:
 
 def test_a_run_that_failed_leaves_a_gap_and_no_error() -> None:
     one = board("x", "y")
-    bare = replace(one.loads[0], cells={"x": cell()}, scenes=[BoardScene(seed=1, text="t", runs={})])
+    bare = replace(one.loads[0], cells={"x": cell()}, cases=[BoardCase(seed=1, text="t", runs={})])
     text = board_page(replace(one, loads=[bare, one.loads[1]]))
     assert '<td class="bad">failed</td>' in text
     assert data(text)["loads"][0]["seeds"][0]["runs"] == {}
@@ -155,7 +155,7 @@ def test_changes_left_out_of_the_page_are_counted() -> None:
     )
     busy = BoardRun(cell=cell(), drawing=draw(many, CAPACITY, None))
     one = board("x", loads=1)
-    one = replace(one, loads=[replace(one.loads[0], scenes=[BoardScene(seed=1, text="t", runs={"x": busy})])])
+    one = replace(one, loads=[replace(one.loads[0], cases=[BoardCase(seed=1, text="t", runs={"x": busy})])])
     shown = data(board_page(one))["loads"][0]["seeds"][0]["runs"]["x"]
     assert (len(shown["acts"]), shown["actsInAll"]) == (120, 431)
     assert "are left out here and in the chart" in board_page(one)
@@ -202,9 +202,9 @@ def test_twelve_strategies_on_ten_loads_fit_in_15_megabytes() -> None:
 
     def page_of(drawn, seeds: int) -> int:
         runs = dict.fromkeys(names, BoardRun(cell=cell(), drawing=drawn))
-        scenes = [BoardScene(seed=seed, text="t", runs=runs) for seed in range(1, seeds + 1)]
+        cases = [BoardCase(seed=seed, text="t", runs=runs) for seed in range(1, seeds + 1)]
         return len(
-            board_page(replace(full, loads=[replace(load, scenes=scenes) for load in full.loads])).encode()
+            board_page(replace(full, loads=[replace(load, cases=cases) for load in full.loads])).encode()
         )
 
     assert page_of(largest, 1) < 15e6

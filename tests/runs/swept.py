@@ -1,4 +1,4 @@
-"""Small scenes and made-up results for the tests of sweeps."""
+"""Small cases and made-up results for the tests of sweeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCORES = Scores(
 )  # fmt: skip
 
 
-def scene(load: str = "constant(300)", *, name: str = "", drawn: bool = False, **more: Any) -> SweepCase:
+def case(load: str = "constant(300)", *, name: str = "", drawn: bool = False, **more: Any) -> SweepCase:
     spec = Spec(load=load, **{"seconds": 600.0, **more})
     return SweepCase(load=name or load, scenario=spec.scenario(), drawn=drawn)
 
@@ -32,4 +32,4 @@ def result(
 ) -> Result:
     scores = replace(SCORES, node_seconds=node_seconds, violation=violation)
     kept = kept_slo(violation, 0.95)
-    return Result(load=load, seed=seed, strategy=strategy, scores=scores, kept=kept, step_s=step_s)
+    return Result(load=load, seed=seed, strategy=strategy, scores=scores, slo_kept=kept, step_s=step_s)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbflow.runs.replay.batch_fit import USUAL_TASK_S, fit_batches
+from ebbflow.runs.replay.batch_fit import DEFAULT_TASK_S, fit_batches
 
 
 def batches(
@@ -47,8 +47,8 @@ def test_a_few_batches_that_stalled_change_little(where: int, times: float) -> N
 def test_with_always_the_same_slots_a_task_costs_what_is_usual() -> None:
     fit = fit_batches(**batches(0.5, 0.02, 0.005, [12]))
     assert not fit.slots_varied
-    assert fit.per_task_s == USUAL_TASK_S
-    assert fit.driver_s == pytest.approx(0.5 + 4 * (0.02 - USUAL_TASK_S))  # 48 tasks on 12 slots: 4 waves
+    assert fit.per_task_s == DEFAULT_TASK_S
+    assert fit.driver_s == pytest.approx(0.5 + 4 * (0.02 - DEFAULT_TASK_S))  # 48 tasks on 12 slots: 4 waves
     assert fit.per_row_s == pytest.approx(0.005)
 
 

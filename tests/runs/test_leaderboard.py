@@ -28,7 +28,7 @@ def test_who_kept_the_objective_comes_first_and_the_cheapest_of_them_before_the_
         result("cheapest-and-latest", 5.0, 0.9),
     )
     assert names(board) == ["cheaper", "dear", "cheap-and-late", "cheapest-and-latest"]
-    assert [row.judged.kept for row in board] == [True, True, False, False]
+    assert [row.ranked_means.slo_kept for row in board] == [True, True, False, False]
     assert [row.rank for row in board] == [1, 2, 3, 4]
 
 
@@ -38,7 +38,7 @@ def test_means_are_over_all_runs_of_a_strategy() -> None:
     )
     assert row.overall.scores["node_seconds"] == 20.0
     assert abs(row.overall.scores["violation"] - 0.04) < 1e-12
-    assert (row.overall.runs, row.overall.kept_runs, row.overall.kept) == (3, 2, True)
+    assert (row.overall.runs, row.overall.runs_kept, row.overall.slo_kept) == (3, 2, True)
 
 
 def test_the_spread_is_over_the_seeds_and_not_over_the_loads() -> None:
@@ -79,8 +79,8 @@ def test_each_load_is_won_by_the_first_on_it_by_the_same_rule() -> None:
 
 def test_a_load_without_rows_is_kept_and_its_unknown_scores_are_left_out() -> None:
     (row,) = ranked(result("s", 10.0, None), result("s", 20.0, 0.02, load="b"))
-    assert row.judged.kept
-    assert row.judged.scores["violation"] == 0.02
+    assert row.ranked_means.slo_kept
+    assert row.ranked_means.scores["violation"] == 0.02
 
 
 def test_a_strategy_with_a_failed_run_is_last_however_cheap() -> None:
@@ -89,8 +89,8 @@ def test_a_strategy_with_a_failed_run_is_last_however_cheap() -> None:
     board = ranked(result("frail", 1.0), result("late", 9.0, 0.9), failures=[failure, lost])
     assert names(board) == ["late", "frail", "lost"]
     assert [(row.overall.runs, row.failed) for row in board] == [(1, 0), (1, 1), (0, 1)]
-    assert not board[-1].judged.kept
-    assert board[-1].judged.scores["node_seconds"] is None
+    assert not board[-1].ranked_means.slo_kept
+    assert board[-1].ranked_means.scores["node_seconds"] is None
 
 
 def test_a_run_whose_cost_nobody_knows_comes_after_those_whose_cost_is_known() -> None:
@@ -135,9 +135,9 @@ def test_ranks_count_from_one_whatever_the_order_of_the_runs(results, random) ->
     assert names(ranked(*shuffled)) == names(board)
     assert [row.rank for row in board] == list(range(1, len(board) + 1))
     assert sum(row.overall.wins for row in board) == len({r.load for r in results})
-    kept = [row.judged.kept for row in board]
+    kept = [row.ranked_means.slo_kept for row in board]
     assert kept == sorted(kept, reverse=True)
-    costs = [row.judged.scores["node_seconds"] for row in board if row.judged.kept]
+    costs = [row.ranked_means.scores["node_seconds"] for row in board if row.ranked_means.slo_kept]
     assert costs == sorted(costs)
 
 
@@ -153,11 +153,15 @@ def test_where_both_kinds_are_there_the_rank_is_by_the_fine_loads_and_both_means
     )
     assert names(board) == ["x", "y"], "all runs together would have y first"
     first = board[0]
-    assert first.judged.scores["node_seconds"] == 50.0
-    assert first.judged.kept
-    assert first.apart is not None
-    assert (first.apart.scores["node_seconds"], first.apart.kept, first.apart.runs) == (500.0, False, 1)
-    assert [row.apart.wins if row.apart else None for row in board] == [0, 1]
+    assert first.ranked_means.scores["node_seconds"] == 50.0
+    assert first.ranked_means.slo_kept
+    assert first.coarse_means is not None
+    assert (
+        first.coarse_means.scores["node_seconds"],
+        first.coarse_means.slo_kept,
+        first.coarse_means.runs,
+    ) == (500.0, False, 1)
+    assert [row.coarse_means.wins if row.coarse_means else None for row in board] == [0, 1]
     told = first.to_json()
     assert told["node_seconds"] == 275.0, "the mean of every score is over all runs, as ever"
     assert (told["ranked_on"], told["slo_kept"], told["runs"]) == ("fine", True, 2)
@@ -170,8 +174,8 @@ def test_where_there_is_one_kind_only_it_is_ranked_by_that() -> None:
     for step_s, kind in ((60.0, "fine"), (300.0, "coarse")):
         board = ranked(result("x", 50.0, step_s=step_s), result("y", 40.0, step_s=step_s))
         assert names(board) == ["y", "x"]
-        assert all(row.apart is None and row.ranked_on == kind for row in board)
-        assert board[0].judged.scores == board[0].overall.scores
+        assert all(row.coarse_means is None and row.ranked_on == kind for row in board)
+        assert board[0].ranked_means.scores == board[0].overall.scores
 
 
 def test_a_run_that_failed_on_a_coarse_load_makes_its_strategy_last_too() -> None:
@@ -179,5 +183,5 @@ def test_a_run_that_failed_on_a_coarse_load_makes_its_strategy_last_too() -> Non
     runs = [result("x", 1.0), result("y", 9.0), result("y", 9.0, load="coarse", step_s=300.0)]
     board = ranked(*runs, failures=[failure])
     assert names(board) == ["y", "x"]
-    assert board[1].apart is not None
-    assert board[1].apart.scores["node_seconds"] is None
+    assert board[1].coarse_means is not None
+    assert board[1].coarse_means.scores["node_seconds"] is None

@@ -134,13 +134,13 @@ def test_without_any_capacity_the_fewest_nodes_are_the_best_effort() -> None:
 
 
 def test_wrong_input_is_explained() -> None:
-    with pytest.raises(LimitsError, match="give 6 values, for 0 to 5 nodes"):
+    with pytest.raises(LimitsError, match="pass 6 values, for 0 to 5 nodes"):
         the_oracle(PULSE, limits="1:5", capacity=np.array([0.0, 100.0]))
-    with pytest.raises(InputError, match="never fall with more nodes"):
+    with pytest.raises(InputError, match="must not decrease with more nodes"):
         the_oracle(PULSE, limits="1:2", capacity=np.array([0.0, 200.0, 100.0]))
-    with pytest.raises(InputError, match="above 0s"):
+    with pytest.raises(InputError, match="above 0 s"):
         the_oracle(PULSE, step_s=0.0)
-    with pytest.raises(InputError, match="0s or more"):
+    with pytest.raises(InputError, match="0 s or more"):
         the_oracle(PULSE, lead_time_s=-1.0)
 
 

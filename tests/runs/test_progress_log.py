@@ -131,7 +131,7 @@ def test_a_progress_written_twice_counts_once_and_one_left_out_is_missed(tmp_pat
 def test_an_idle_source_is_a_count_of_arrivals_and_no_batch(tmp_path) -> None:
     read = read_progress(write_lines(tmp_path / "run", [*lines(), idle(8), idle(10)]))
     assert [(b.rows, b.duration_s) for b in read.batches[-2:]] == [(0, 0.0), (0, 0.0)]
-    assert len(read.worked) == 7
+    assert len(read.batches_with_rows) == 7
 
 
 def test_the_query_with_the_most_rows_is_taken_unless_another_is_named(tmp_path) -> None:
@@ -158,11 +158,11 @@ def test_a_restart_is_counted_and_a_batch_done_again_brings_no_rows(tmp_path) ->
         ("\n \n", "is empty"),
         ("time,events\n0,60\n", "line 1 is not JSON: 'time,events'"),
         ('{"batchId": 1,\n', "line 1 is not JSON"),
-        ('{"a": 1}\n', "line 1 is JSON but no query progress"),
-        ("17\n", "line 1 is JSON but no object"),
-        ("[1, 2]\n", "entry 1 is JSON but no object"),
-        ('{"batchId": 1}\n', "line 1 is no whole query progress: Object missing required field `id`"),
-        ('{"Event": "SparkListenerLogStart"}\n', "has no query progress in it"),
+        ('{"a": 1}\n', "line 1 is JSON but not a query progress"),
+        ("17\n", "line 1 is JSON but not an object"),
+        ("[1, 2]\n", "entry 1 is JSON but not an object"),
+        ('{"batchId": 1}\n', "line 1 is not a complete query progress: Object missing required field `id`"),
+        ('{"Event": "SparkListenerLogStart"}\n', "has no query progress;"),
     ],
 )
 def test_what_is_no_progress_is_said_with_its_line(tmp_path, text: str, words: str) -> None:
@@ -177,12 +177,12 @@ def test_what_is_no_progress_is_said_with_its_line(tmp_path, text: str, words: s
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"timestamp": timestamp(3.0)}, "line 5 goes back in time: batch 4 of 'clicks' started 12s before"),
-        ({"timestamp": "yesterday"}, "line 5: timestamp 'yesterday' is none"),
-        ({"numInputRows": -1}, "line 5 has fewer than 0 rows"),
-        ({"numInputRows": "many"}, "line 5 is no whole query progress"),
-        ({"durationMs": {"triggerExecution": -3}}, "line 5 has fewer than 0 rows or seconds"),
-        ({"sources": 3}, "line 5 is no whole query progress"),
+        ({"timestamp": timestamp(3.0)}, "line 5 is out of order: batch 4 of 'clicks' started 12s before"),
+        ({"timestamp": "yesterday"}, "line 5: 'yesterday' is not a timestamp"),
+        ({"numInputRows": -1}, "line 5 has negative rows"),
+        ({"numInputRows": "many"}, "line 5 is not a complete query progress"),
+        ({"durationMs": {"triggerExecution": -3}}, "line 5 has negative rows or a negative duration"),
+        ({"sources": 3}, "line 5 is not a complete query progress"),
     ],
 )
 def test_a_bad_line_among_good_ones_is_named(tmp_path, change: dict, words: str) -> None:
@@ -229,13 +229,13 @@ def test_too_little_is_said_to_be_too_little(tmp_path) -> None:
     with pytest.raises(InputError, match="3 batches with rows after its first; a replay needs 5"):
         read_progress(write_lines(tmp_path / "run", lines(4)))
     nothing = [progress(batch(k, rows=0), 0.0) for k in range(9)]
-    with pytest.raises(InputError, match="tells of no rows: none of its 9 batches had any"):
+    with pytest.raises(InputError, match="has no rows: all of its 9 batches are empty"):
         read_progress(write_lines(tmp_path / "run", nothing))
 
 
 def test_a_cut_off_gzip_file_is_said_to_be_one(tmp_path) -> None:
     file = tmp_path / "run.gz"
     file.write_bytes(gzip.compress(json.dumps(lines()).encode())[:200])
-    with pytest.raises(InputError, match="is not a whole gzip file"):
+    with pytest.raises(InputError, match="is not a complete gzip file"):
         read_progress(file)
     assert not is_store(file)

@@ -18,9 +18,9 @@ from ebbflow.runs.replay.plan import (
     Settings,
     fidelity_of,
     plan_of,
-    read_recording,
     replay_case,
 )
+from ebbflow.runs.replay.readers import read_recording
 from ebbflow.runs.sweep import sweep
 
 RECORD = Path(__file__).parent / "rate_query.jsonl.gz"
@@ -39,9 +39,9 @@ def test_a_real_record_tells_trigger_tasks_and_every_row(plan: Plan) -> None:
     assert (recording.query, recording.tasks, recording.starts) == ("counted", 4, 1)
     assert (recording.missing_batches, recording.rows_repeated) == (0, 0)
     assert recording.trigger_interval_s == 2.0
-    assert recording.tells_backlog
-    assert len(recording.worked) == 47
-    assert plan.flow.arrived.values[-1] == sum(batch.rows for batch in recording.worked)
+    assert recording.has_backlog
+    assert len(recording.batches_with_rows) == 47
+    assert plan.flow.arrived.values[-1] == sum(batch.rows for batch in recording.batches_with_rows)
 
 
 def test_the_recorded_size_played_again_has_batches_as_long_as_the_recorded_ones(plan: Plan) -> None:

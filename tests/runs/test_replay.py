@@ -23,9 +23,9 @@ from ebbflow.runs.replay.plan import (
     fidelity_of,
     kept_up,
     plan_of,
-    read_recording,
     replay_case,
 )
+from ebbflow.runs.replay.readers import read_recording
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.spec import Spec
@@ -116,7 +116,7 @@ def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -
     assert then.scores.reconfigurations == truth.reconfigurations
     began_s = plan.flow.origin_s - START_S
     acts = [e for e in run.decisions if e.verdict == "act" and 0 <= e.time_s - began_s <= plan.flow.end_s]
-    told = [e for e in replay_case(plan).past.decisions if e.verdict == "act"]
+    told = [e for e in replay_case(plan).recorded.decisions if e.verdict == "act"]
     assert [e.decision.reason for e in told] == [e.decision.reason for e in acts] != []
     assert [e.time_s for e in told] == pytest.approx([e.time_s - began_s for e in acts])
 
@@ -142,7 +142,7 @@ def test_a_size_that_was_not_so_is_doubted(tmp_path) -> None:
     """Twelve executors, says someone; in truth a strategy changed them, and the latencies tell."""
     run = run_simulation(world(LOADS[1]), make_strategy("capacity")).run
     fidelity = fidelity_of(plan_of(read_recording(recorded(tmp_path, run)), settings()))
-    assert "are executors then, slots and tasks right?" in fidelity.doubt
+    assert "check --executors-then" in fidelity.doubt
 
 
 def test_without_executors_the_recorded_run_has_no_price(tmp_path) -> None:
@@ -187,13 +187,13 @@ def test_the_lead_time_is_the_recorded_one_or_that_of_every_simulation(tmp_path)
 
 def test_workers_find_the_same(tmp_path) -> None:
     run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
-    scene = replay_case(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
+    case = replay_case(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
     counted: list[int] = []
-    alone = sweep([scene], ["hpa", "static"], workers=1, draw=draw, on_done=lambda: counted.append(1))
-    assert sweep([scene], ["hpa", "static"], workers=2, draw=draw) == alone
+    alone = sweep([case], ["hpa", "static"], workers=1, draw=draw, on_done=lambda: counted.append(1))
+    assert sweep([case], ["hpa", "static"], workers=2, draw=draw) == alone
     assert (
         [result.strategy for result in alone.results]
-        == scene.runs(["hpa", "static"])
+        == case.run_names(["hpa", "static"])
         == [RECORDED, "hpa", "static"]
     )
     assert len(counted) == 3
@@ -210,9 +210,9 @@ def test_batches_that_something_else_decides_are_warned_of(tmp_path) -> None:
             source["latestOffset"] = None
     plan = plan_of(read_recording(write_lines(tmp_path / "run", made)), settings(trigger_s=5.0))
     assert any("the model is off by" in text for text in plan.warnings)
-    assert any("no source told its latest offset" in text for text in plan.warnings)
+    assert any("no source reported its latest offset" in text for text in plan.warnings)
     seldom = plan_of(read_recording(write_lines(tmp_path / "seldom", made[::3])), settings(trigger_s=5.0))
-    assert any("batches in between are not in the file" in text for text in seldom.warnings)
+    assert any("batches are missing from the file" in text for text in seldom.warnings)
 
 
 def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
@@ -229,7 +229,7 @@ def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
 def test_files_that_are_not_there_or_no_store_are_said_to_be_so(tmp_path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         read_recording(tmp_path / "no.jsonl")
-    with pytest.raises(InputError, match="is a folder and no event log of Spark"):
+    with pytest.raises(InputError, match="is a folder but not an event log of Spark"):
         read_recording(tmp_path)
     other = tmp_path / "other.jsonl"
     other.write_bytes(b"SQLite format 3\0" + b"\0" * 100)

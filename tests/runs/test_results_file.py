@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from swept import scene
+from swept import case
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import parse_policy
@@ -20,12 +20,12 @@ from ebbflow.workloads import parse_load
 
 
 def test_every_run_is_a_row_with_types_and_all_it_takes_to_repeat_it(tmp_path) -> None:
-    scenes = [scene(name="flat"), scene("constant(0)", name="nothing", seed=2)]
-    done = sweep(scenes, ["static", "hpa"])
+    cases = [case(name="flat"), case("constant(0)", name="nothing", seed=2)]
+    done = sweep(cases, ["static", "hpa"])
     failure = Failure(load="flat", seed=1, strategy="broken", error="ZeroDivisionError: x")
     file = check_results_path(tmp_path)
     assert file == tmp_path / "results.parquet"
-    write_results(file, Sweep(results=done.results, failures=(failure,)), scenes, Spec())
+    write_results(file, Sweep(results=done.results, failures=(failure,)), cases, Spec())
     table = parquet.read_table(file)
     assert table.num_rows == 5
     kinds = {field.name: field.type for field in table.schema}
@@ -65,13 +65,13 @@ def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
     spec = read_spec(tmp_path / "rough.toml")
     load = NamedLoad(name="wave", load=parse_load("sine(base=100, peak=700, period=4m)"))
     own = with_values(spec, {"seed": 5, "seconds": 600})
-    scenes = [SweepCase(load="wave", scenario=own.scenario(load.with_jitter(0.1, 5)))]
+    cases = [SweepCase(load="wave", scenario=own.scenario(load.with_jitter(0.1, 5)))]
     policies = {"mine.toml": default_policy()}
-    done = sweep(scenes, ["hpa", "mine.toml"], policies=policies)
-    write_results(tmp_path / "r.parquet", done, scenes, spec, policies)
+    done = sweep(cases, ["hpa", "mine.toml"], policies=policies)
+    write_results(tmp_path / "r.parquet", done, cases, spec, policies)
     for row, result in zip(parquet.read_table(tmp_path / "r.parquet").to_pylist(), done.results, strict=True):
         again = spec_of(row).scenario()
-        assert again.begins_at_s == scenes[0].scenario.begins_at_s > 0, "calendars ask"
+        assert again.begins_at_s == cases[0].scenario.begins_at_s > 0, "calendars ask"
         strategy = strategy_for(row["strategy"], again) if row["policy"] is None else rules_of(row["policy"])
         scores = score(run_simulation(again, strategy).run, oracle_node_seconds=row["oracle_node_seconds"])
         assert scores == result.scores
@@ -82,7 +82,7 @@ def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
             7.0,
         )
         assert (row["slots_per_node"], row["noise"]) == (2, 0.2)
-        assert row["initial_nodes"] == scenes[0].scenario.first_nodes
+        assert row["initial_nodes"] == cases[0].scenario.first_nodes
 
 
 def rules_of(text: str) -> Rules:
@@ -92,7 +92,7 @@ def rules_of(text: str) -> Rules:
 def test_a_continuous_run_has_no_trigger_and_how_coarse_a_load_was_is_told(tmp_path) -> None:
     trace = tmp_path / "t.csv"
     trace.write_text("minute,events\n" + "".join(f"{5 * i},{100 + i}\n" for i in range(9)))
-    one = scene(f"trace({trace}, peak=50)", engine="continuous")
+    one = case(f"trace({trace}, peak=50)", engine="continuous")
     write_results(tmp_path / "r.parquet", sweep([one], ["static"]), [one], Spec(engine="continuous"))
     (row,) = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert (row["trigger_s"], row["sample_step_s"]) == (None, 300.0)
@@ -111,9 +111,11 @@ def test_a_name_without_an_ending_is_a_folder(tmp_path) -> None:
 
 
 def test_rows_of_a_sweep_that_was_interrupted_say_so(tmp_path) -> None:
-    scenes = [scene(name="flat")]
-    done = sweep(scenes, ["static"])
+    cases = [case(name="flat")]
+    done = sweep(cases, ["static"])
     for undone in (0, 3):
-        write_results(tmp_path / "r", Sweep(results=done.results, failures=(), undone=undone), scenes, Spec())
+        write_results(
+            tmp_path / "r", Sweep(results=done.results, failures=(), unfinished=undone), cases, Spec()
+        )
         (row,) = parquet.read_table(tmp_path / "r").to_pylist()
         assert row["partial"] is (undone > 0)

@@ -148,8 +148,8 @@ def test_the_examples_are_sound(name: str) -> None:
 
 
 BAD = [
-    ('[fault]\nkind = "node-dies"', "fault: there may be several; write [[fault]] with kind ="),
-    ('[[fault]]\nat = "5m"', "fault 1 has no 'kind'; write one of node-dies, slow-node, metrics-missing"),
+    ('[fault]\nkind = "node-dies"', "fault: this is a list of tables; write [[fault]] with kind ="),
+    ('[[fault]]\nat = "5m"', "fault 1 has no 'kind'; choose from node-dies, slow-node, metrics-missing"),
     ('[[fault]]\nkind = "node-dead"', "fault 1 'node-dead': did you mean 'node-dies'?"),
     ("[[fault]]\nkind = [1]", "fault 1 '[1]': There are: metrics-late"),
     ('[[fault]]\nkind = "node-dies"', "fault 1 has no 'at'; write it like at = \"10m\""),
@@ -189,13 +189,13 @@ BAD = [
         '[[tenant]]\nload = "constant(5)"\npipeline = "sentimental"',
         "tenant 1: unknown pipeline 'sentimental': did",
     ),
-    ('[[tenant]]\nload = "constant(5)"\nname = ""', 'tenant 1: name is ""; it must be a name'),
+    ('[[tenant]]\nload = "constant(5)"\nname = ""', "tenant 1: name is empty; give a name"),
     (
         '[[tenant]]\nload = "constant(5)"\npipeline = "top-words"',
         "two pipelines are named 'top-words'; give each its own name",
     ),
-    ("[cluster]\ninitial-nodes = 2", "cluster: each has a name; write [cluster.west]"),
-    ("[cluster.main]\ninitial-nodes = 2", "cluster: 'main' is the cluster that the keys at the top describe"),
+    ("[cluster]\ninitial-nodes = 2", "cluster: each cluster needs a name; write [cluster.west]"),
+    ("[cluster.main]\ninitial-nodes = 2", "cluster: 'main' is the cluster of the keys at the top"),
     (
         "[cluster.west]\ninitial-nodes = -2",
         "cluster west: a cluster with -2 initial nodes; the minimum is 0",
@@ -206,18 +206,18 @@ BAD = [
     ("[placement]\ncounter = 5", "expected `str`, got `int`; write it like placement = { counter ="),
     ("[link]\nmb-per-s = 0", "link: a link of 0 MB/s and 0 s; the bandwidth must be above 0"),
     ('[link]\nlatency = "far"', "link: 'far' is not a duration"),
-    ("queues = 5", "queues = 5: it must be a table of keys and values"),
+    ("queues = 5", "queues = 5: expected a table of keys and values"),
     (
         "[queues]\nbound = 500",
-        "queues: the micro-batch engine has no bound; leave it out, or choose continuous",
+        "queues: the micro-batch engine has no bound; remove it, or use continuous",
     ),
     (
         'engine = "continuous"\n[queues]\nread-limit = 500',
-        "queues: the continuous engine has no read-limit; leave it out, or choose micro-batch",
+        "queues: the continuous engine has no read-limit; remove it, or use micro-batch",
     ),
     (
         'engine = "continuous"\n[queues]\nbound = 0',
-        'queues: bound is 0; it must be rows, like 5000, or "none"',
+        'queues: bound is 0; it must be a number of rows, like 5000, or "none"',
     ),
     ('engine = "continuous"\n[queues]\nbound = "all"', 'write it like bound = 5000, or "none"'),
     ("initial-nodes = 0", "0 initial nodes are outside the limits"),

@@ -1,4 +1,4 @@
-"""Sweeps: in order, repeatable, one hindsight per scene, and no failure that goes unsaid."""
+"""Sweeps: in order, repeatable, one hindsight per case, and no failure that goes unsaid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from multiprocessing import active_children
 
 import pytest
-from swept import result, scene
+from swept import case, result
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
@@ -26,7 +26,7 @@ from ebbflow.strategies.rules import default_policy
 from ebbflow.targets.simulator.scenario import Tenant, built_in_engine
 from ebbflow.workloads import parse_load
 
-SCENES = [scene(), scene("sine(base=100, peak=900, period=5m)", seed=2)]
+SCENES = [case(), case("sine(base=100, peak=900, period=5m)", seed=2)]
 
 
 class DiesOnArrival:
@@ -82,8 +82,8 @@ def test_a_run_that_fails_names_itself_and_the_others_go_on(broken) -> None:
 
 
 def test_a_worker_that_is_killed_is_told_and_nothing_waits_for_it() -> None:
-    scenes = [scene(name=str(i), drawn=True) for i in range(3)]
-    done = sweep(scenes, ["static"], workers=2, draw=die_drawing)
+    cases = [case(name=str(i), drawn=True) for i in range(3)]
+    done = sweep(cases, ["static"], workers=2, draw=die_drawing)
     assert not done.results
     assert {f.load for f in done.failures} == {"0", "1", "2"}
     assert "BrokenProcessPool" in done.failures[0].error
@@ -122,8 +122,8 @@ def test_who_interrupts_a_sweep_has_what_is_done(workers: int) -> None:
     whole = sweep(SCENES, names, workers=1)
     with pytest.raises(SweepInterrupted) as stop:
         sweep(SCENES, names, workers=workers, on_done=Interrupting(2))
-    done = stop.value.done
-    assert (len(done.results), done.undone) == (2, 4)
+    done = stop.value.sweep
+    assert (len(done.results), done.unfinished) == (2, 4)
     assert set(done.results) <= set(whole.results)
     assert not active_children(), "nobody works on"
 
@@ -135,7 +135,7 @@ def test_an_interrupt_before_the_first_run_leaves_all_undone(monkeypatch) -> Non
     monkeypatch.setattr(sweep_module, "oracle_of", interrupt)
     with pytest.raises(SweepInterrupted) as stop:
         sweep(SCENES, ["static"], workers=1)
-    assert stop.value.done == Sweep(results=(), failures=(), undone=2)
+    assert stop.value.sweep == Sweep(results=(), failures=(), unfinished=2)
 
 
 def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
@@ -154,12 +154,12 @@ def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
 def test_of_an_interrupted_sweep_what_all_have_had_is_compared() -> None:
     runs = [result("x", 1.0, load="a"), result("y", 2.0, load="a"), result("x", 3.0, load="b")]
     failed = Failure(load="c", seed=1, strategy="x", error="E")
-    part = Sweep(results=tuple(runs), failures=(failed,), undone=2)
-    assert part.comparable(["x", "y"]) == Sweep(results=tuple(runs[:2]), failures=(), undone=2)
+    part = Sweep(results=tuple(runs), failures=(failed,), unfinished=2)
+    assert part.comparable(["x", "y"]) == Sweep(results=tuple(runs[:2]), failures=(), unfinished=2)
     assert part.comparable(["x", "y", "z"]) == part, "where nothing is common, all there is"
-    whole = replace(part, undone=0)
+    whole = replace(part, unfinished=0)
     assert whole.comparable(["x", "y"]) == whole
-    over = Sweep(results=(runs[2],), failures=(replace(failed, load="b", strategy="y"),), undone=1)
+    over = Sweep(results=(runs[2],), failures=(replace(failed, load="b", strategy="y"),), unfinished=1)
     assert over.comparable(["x", "y"]) == over, "a run that failed was had"
 
 
@@ -189,7 +189,7 @@ def test_where_hindsight_fails_the_runs_have_no_ratio_and_it_is_said(monkeypatch
 
 
 def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
-    made = scene("constant(20000)", engine="continuous", nodes="1:2")
+    made = case("constant(20000)", engine="continuous", nodes="1:2")
     short_queues = replace(made.scenario.engine, max_pending_rows=None, queue_bound_rows=100.0)
     flood = replace(made, scenario=replace(made.scenario, engine=short_queues))
     played = run_simulation(flood.scenario, make_strategy("static"))
@@ -215,7 +215,7 @@ def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
 
 def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:
     policies = {"mine.toml": default_policy()}
-    one = [scene("sine(base=100, peak=900, period=5m)")]
+    one = [case("sine(base=100, peak=900, period=5m)")]
     done = sweep(one, ["rules", "mine.toml"], policies=policies, workers=1)
     plain, mine = done.results
     assert (plain.strategy, mine.strategy) == ("rules", "mine.toml")
@@ -225,7 +225,7 @@ def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:
 
 def test_pipelines_that_share_nodes_are_scored_together_and_have_no_hindsight() -> None:
     tenant = {"tenant": [TenantTable(load="constant(50)")]}
-    one = scene("constant(100)", drawn=True, **tenant)
+    one = case("constant(100)", drawn=True, **tenant)
     (result,) = sweep([one], ["static"], draw=lambda run, capacity, hindsight: hindsight).results
     assert result.scores.rows_in == 600 * 150
     assert (result.scores.cost_ratio, result.oracle_node_seconds, result.oracle_feasible) == (None,) * 3
@@ -234,7 +234,7 @@ def test_pipelines_that_share_nodes_are_scored_together_and_have_no_hindsight() 
 
 def test_a_seed_changes_what_happens() -> None:
     cost = {
-        seed: sweep([scene("sine(base=100, peak=900, period=5m)", seed=seed)], ["capacity"]).results[0].scores
+        seed: sweep([case("sine(base=100, peak=900, period=5m)", seed=seed)], ["capacity"]).results[0].scores
         for seed in (1, 1, 2)
     }
     assert cost[1] != cost[2]
@@ -248,7 +248,7 @@ def test_only_strategies_without_restraint_of_their_own_get_ours() -> None:
 
 @pytest.mark.parametrize(("rate", "nodes"), [(100, 1), (300, 2), (1000, 7), (99999, 16)])
 def test_static_mean_holds_what_the_mean_rate_needs(rate: int, nodes: int) -> None:
-    one = scene(f"constant({rate})", **{"initial_nodes": 1})
+    one = case(f"constant({rate})", **{"initial_nodes": 1})
     run = run_simulation(one.scenario, strategy_for("static-mean", one.scenario)).run
     assert run.nodes.stepped(300.0) == nodes
 
@@ -260,6 +260,6 @@ def test_nothing_to_compare_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
 def test_peers_see_and_move_a_continuous_engine(name: str) -> None:
-    busy = scene("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
+    busy = case("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
     run = run_simulation(busy.scenario, strategy_for(name, busy.scenario)).run
     assert run.reconfigurations > 0

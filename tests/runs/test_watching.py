@@ -52,7 +52,7 @@ def test_one_that_dies_at_the_very_end_is_told_too() -> None:
 
 
 def test_a_loop_that_has_ended_over_a_healthy_query_is_told() -> None:
-    with pytest.raises(TargetError, match="the loop has ended before its time"):
+    with pytest.raises(TargetError, match="the loop has ended too early"):
         watched(World(loop_ends_at_s=10.0))
 
 

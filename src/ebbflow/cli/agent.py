@@ -1,4 +1,4 @@
-"""``ebbflow agent``: watches the executors of this host; ``ebbflow agent keys`` makes the keys for it."""
+"""``ebbflow agent``: monitor the executors of this host; ``ebbflow agent keys`` creates its keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ebbflow.monitoring.keys import make_keys
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command and the one below it."""
+    """Add the command and its subcommand."""
     group = typer.Typer(invoke_without_command=True)
     group.callback(help=agent.__doc__)(agent)
     group.command("keys")(keys)
@@ -25,17 +25,17 @@ def register(app: typer.Typer) -> None:
 
 def agent(
     context: typer.Context,
-    bind: Annotated[str, typer.Option(help="Where to listen; without keys on this machine only.")] = (
+    bind: Annotated[str, typer.Option(help="Address to listen at; without keys on this machine only.")] = (
         addresses.DEFAULT
     ),
     keys: Annotated[
-        Path | None, typer.Option(help="The folder DIR/agent that `ebbflow agent keys DIR` made.")
+        Path | None, typer.Option(help="The folder DIR/agent created by `ebbflow agent keys DIR`.")
     ] = None,
-    every: Annotated[str, typer.Option(help="How often to sample.")] = "1s",
-    name: Annotated[str | None, typer.Option(help="What this host is called; by default its name.")] = None,
+    every: Annotated[str, typer.Option(help="Sampling interval.")] = "1s",
+    name: Annotated[str | None, typer.Option(help="Name of this host.", show_default="its host name")] = None,
     json: Json = False,
 ) -> None:
-    """Watch this host's executors, and publish what somebody subscribed to: CPU, memory, heap, disk, network."""
+    """Monitor the executors of this host and publish CPU, memory, heap, disk and network to subscribers."""
     if context.invoked_subcommand is not None:
         return
     running = start_agent(bind, keys=keys, name=name, every_s=parse_duration_s(every))
@@ -49,10 +49,10 @@ def agent(
 
 
 def keys(
-    folder: Annotated[Path, typer.Argument(help="Where to make the folders agent and collector.")],
+    folder: Annotated[Path, typer.Argument(help="Where to create the folders agent and collector.")],
     json: Json = False,
 ) -> None:
-    """Make keys, so that only your collectors hear your agents, and only your agents are heard."""
+    """Create keys, so that only your collectors can subscribe to your agents, and only to yours."""
     agent_folder, collector_folder = make_keys(folder)
     if json:
         print_json({"agent": str(agent_folder), "collector": str(collector_folder)})
@@ -60,4 +60,4 @@ def keys(
     say(
         f"copy {agent_folder} to every worker host: ebbflow agent --keys {agent_folder} --bind tcp://HOST:7788"
     )
-    say(f"copy {collector_folder} to where the driver runs, and name it where you name the agents")
+    say(f"copy {collector_folder} to the driver's host, and pass it together with the agents' addresses")

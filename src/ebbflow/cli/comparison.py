@@ -1,4 +1,4 @@
-"""What ``simulate``, ``replay`` and ``bench leaderboard`` share: a sweep under a progress bar, and its table."""
+"""Shared by ``simulate``, ``replay`` and ``bench leaderboard``: a sweep with a progress bar, and its table."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class SweepError(EbbflowError):
 
 
 def check_workers(workers: int | None) -> None:
-    """Somebody must do it."""
+    """Check the number of worker processes."""
     if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers} leaves nobody to work; the fewest is 1")
+        raise InputError(f"--workers is {workers}; it must be 1 or more")
 
 
 def compare(
-    scenes: Sequence[SweepCase],
+    cases: Sequence[SweepCase],
     strategies: Sequence[str],
     *,
     policies: Mapping[str, Policy],
@@ -54,9 +54,9 @@ def compare(
     guards: GuardsOf = guards_for,
     master: str | None = None,
 ) -> Sweep:
-    """The sweep, with a bar on standard error while it runs, and a line there for every run that failed."""
-    runs = sum(len(scene.runs(strategies)) for scene in scenes)
-    drawn = sum(len(scene.runs(strategies)) for scene in scenes if scene.drawn)
+    """Run the sweep with a progress bar, and print a line for every failed run, both on standard error."""
+    runs = sum(len(case.run_names(strategies)) for case in cases)
+    drawn = sum(len(case.run_names(strategies)) for case in cases if case.drawn)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -71,7 +71,7 @@ def compare(
     with bar:
         task = bar.add_task("runs", total=runs)
         done = sweep(
-            scenes,
+            cases,
             strategies,
             policies=policies,
             estimators=estimators,
@@ -87,35 +87,35 @@ def compare(
     return done
 
 
-def tell_files(page: Path | None, results: Path | None = None) -> None:
-    """Where what was written is."""
+def print_files(page: Path | None, results: Path | None = None) -> None:
+    """Print where the page and the results are."""
     for what, path in (("Page", page), ("Results", results)):
         if path is not None:
             errors.print(f"{what}: [bold]{escape(str(path))}[/bold]", soft_wrap=True)
 
 
-def end(done: Sweep, runs: int) -> None:
-    """Fail if a run did: the last step, when what came of the others is told."""
+def raise_failures(done: Sweep, runs: int) -> None:
+    """Raise if a run failed; call it last, when the results of the others are printed."""
     failed = len(done.failures)
     if failed:
         raise SweepError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
 
 
-def print_board(standings: Sequence[LeaderboardRow], *, many: bool) -> None:
-    """The ranking on standard output; ``many``: means over several runs. Coarse loads have a table of their own."""
+def print_board(board: Sequence[LeaderboardRow], *, many: bool) -> None:
+    """Print the ranking; ``many``: means over several runs. Coarse loads have a separate table."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(_table([(row, row.judged) for row in standings], many=many))
-    apart = [(row, row.apart) for row in standings if row.apart is not None]
-    if apart:
-        console.print("\non coarser loads, in the same order", style="dim")
-        console.print(_table(apart, many=many))
+    console.print(_table([(row, row.ranked_means) for row in board], many=many))
+    coarse = [(row, row.coarse_means) for row in board if row.coarse_means is not None]
+    if coarse:
+        console.print("\ncoarser loads, in the same order", style="dim")
+        console.print(_table(coarse, many=many))
 
 
-def spread_told(standings: Sequence[LeaderboardRow]) -> str:
-    """How far the means of the table move with the seed, at most; empty with one seed."""
+def spread_text(board: Sequence[LeaderboardRow]) -> str:
+    """The largest standard deviations over the seeds; empty with one seed."""
     cost, late = [], []
-    for row in standings:
-        means = row.judged
+    for row in board:
+        means = row.ranked_means
         held, held_sd = means.scores["node_seconds"], means.spread["node_seconds"]
         if held and held_sd is not None:
             cost.append(held_sd / held)
@@ -124,8 +124,8 @@ def spread_told(standings: Sequence[LeaderboardRow]) -> str:
     if not cost or not late:
         return ""
     return (
-        f"Standard deviation over the seeds: node-s at most {share(max(cost))} of a row's mean, late at most "
-        f"{number(100 * max(late))} points; of each row in --json and on the page."
+        f"Standard deviation over the seeds: node-s at most {share(max(cost))} of the mean, late at most "
+        f"{number(100 * max(late))} points; --json and the page show it for each row."
     )
 
 
@@ -135,21 +135,23 @@ def _table(rows: Sequence[tuple[LeaderboardRow, MeanScores]], *, many: bool) -> 
     for name, justify in _columns(many, infeasible=infeasible):
         table.add_column(name, justify=justify, no_wrap=True)
     for row, means in rows:
-        scores, style = means.scores, "" if means.kept else "dim"
+        scores, style = means.scores, "" if means.slo_kept else "dim"
         late = share(scores["violation"])
         cells = [
             str(row.rank),
-            f"[bold]{escape(row.strategy)}[/bold]" if row.rank == 1 and means.kept else escape(row.strategy),
+            f"[bold]{escape(row.strategy)}[/bold]"
+            if row.rank == 1 and means.slo_kept
+            else escape(row.strategy),
             whole(scores["node_seconds"]),
             times(scores["cost_ratio"]),
             share(scores["nodes_saved"]),
-            late if means.kept else f"[red]{late}[/red]",
+            late if means.slo_kept else f"[red]{late}[/red]",
             seconds(scores["latency_p95_s"]),
             seconds(scores["latency_max_s"]),
             whole(scores["reconfigurations"]),
         ]
         if many:
-            cells += [f"{means.kept_runs}/{means.runs}", str(means.wins) if means.wins else "–"]
+            cells += [f"{means.runs_kept}/{means.runs}", str(means.wins) if means.wins else "–"]
             cells += [str(means.infeasible)] if infeasible else []
         table.add_row(*cells, style=style)
     return table

@@ -1,4 +1,4 @@
-"""``ebbflow replay``: a recorded run, played again under other strategies."""
+"""``ebbflow replay``: simulate a recorded run under other strategies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ebbflow.cli import options
-from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
+from ebbflow.cli.comparison import check_workers, compare, print_board, print_files, raise_failures
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
@@ -26,14 +26,13 @@ from ebbflow.runs.replay.plan import (
     fidelity_of,
     kept_up,
     plan_of,
-    read_recording,
     replay_case,
 )
-from ebbflow.runs.replay.readers import format_utc
+from ebbflow.runs.replay.readers import format_utc, read_recording
 from ebbflow.runs.spec import strategy_names
 from ebbflow.runs.sweep import Result, Sweep
 
-_RECORD = "what the record tells; else "
+_RECORD = "as recorded, else "
 
 
 def register(app: typer.Typer) -> None:
@@ -45,58 +44,59 @@ def replay_command(
     recording: Annotated[
         Path,
         typer.Argument(
-            help="Query progress of Spark, one JSON a line (plain or .gz); or a store of Ebbflow."
+            help="Spark query progress, one JSON per line (plain or .gz), a Spark event log, or a store of Ebbflow."
         ),
     ],
     strategy: Annotated[
-        str, typer.Option(help="Who decides; several with commas.", metavar="A,B,…")
+        str, typer.Option(help="Comma-separated scaling strategies.", metavar="A,B,…")
     ] = "capacity",
     policy: options.Policies = None,
     nodes: Annotated[
         str | None,
         typer.Option(
-            help="Fewest and most nodes.",
-            show_default=f"{_RECORD}1 up to as many as there were",
+            help="Minimum and maximum of nodes.",
+            show_default=f"{_RECORD}1 up to the recorded maximum",
             metavar="MIN:MAX",
         ),
     ] = None,
     slo: Annotated[
-        str | None, typer.Option(help="The objective.", show_default=f"{_RECORD}{DEFAULT_SLO}")
+        str | None, typer.Option(help="Service-level objective.", show_default=f"{_RECORD}{DEFAULT_SLO}")
     ] = None,
     executors_then: Annotated[
-        int | None, typer.Option(min=1, help="How many executors there were, where the record does not tell.")
+        int | None, typer.Option(min=1, help="Executors of the recorded run, if it does not contain them.")
     ] = None,
     slots_per_node: Annotated[
-        int | None, typer.Option(min=1, help="Tasks an executor runs at once.", show_default=f"{_RECORD}1")
+        int | None,
+        typer.Option(min=1, help="Tasks that an executor runs at once.", show_default=f"{_RECORD}1"),
     ] = None,
     tasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks of a batch, so its partitions.", show_default=f"{_RECORD}3 per slot"),
+        typer.Option(min=1, help="Tasks of a batch: its partitions.", show_default=f"{_RECORD}3 per slot"),
     ] = None,
     trigger: Annotated[
         str | None,
-        typer.Option(help="The trigger interval.", show_default=f"{_RECORD}back to back", metavar="DURATION"),
+        typer.Option(help="Trigger interval.", show_default=f"{_RECORD}back to back", metavar="DURATION"),
     ] = None,
     lead_time: Annotated[
         str | None,
         typer.Option(
-            help="From asking for a node to its first work.",
+            help="From the request of a node to its first work.",
             show_default=f"{_RECORD}{format_duration(DEFAULT_LEAD_TIME_S)}",
             metavar="DURATION",
         ),
     ] = None,
     query: Annotated[
-        str | None, typer.Option(help="Which query; the one with the most rows if not told.")
+        str | None, typer.Option(help="Query to replay.", show_default="the one with the most rows")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which noise.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     workers: options.Workers = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page with pictures there.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what other strategies would have made of a recorded run.
+    """Simulate a recorded run under other strategies.
 
-    Load, trigger interval and costs are taken from the record; what it does not tell is assumed and said. The
-    recorded run is scored and ranked with the others.
+    Load, trigger interval and costs come from the recording; what it lacks is assumed and listed. The recorded run is
+    scored and ranked with the others.
     """
     policies = read_policies(policy or ())
     names = [*strategy_names(strategy), *policies]
@@ -116,43 +116,43 @@ def replay_command(
     for each in policies.values():
         check_operators(each, plan.scenario)
     fidelity = fidelity_of(plan)
-    scene = replay_case(plan, drawn=report is not None)
-    done = compare([scene], names, policies=policies, workers=workers)
+    case = replay_case(plan, drawn=report is not None)
+    done = compare([case], names, policies=policies, workers=workers)
     facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
     sentences = _summary(done)
     if report is not None:
         write_board(
             report,
             sweep_board(
-                done, [scene], title=f"Ebbflow replay: {plan.recording.query}", facts=_surroundings(plan),
-                notes=[*sentences, *facts, *(f"Careful: {doubt}." for doubt in doubts)],
+                done, [case], title=f"Ebbflow replay: {plan.recording.query}", facts=_page_facts(plan),
+                notes=[*sentences, *facts, *(f"Note: {doubt}." for doubt in doubts)],
                 load_text=lambda one: str(one.scenario.load),
             ),
         )  # fmt: skip
-    doubts += _hopeless(plan, done)  # the page says so by itself
+    doubts += _infeasible(plan, done)  # the page has its own note on this
     if json:
         print_json(_document(plan, fidelity, doubts, done, sentences))
     else:
         for fact in facts:
-            _line(fact)
-        _line("")
+            _print_line(fact)
+        _print_line("")
         print_board(rank_strategies(done, quantile=plan.scenario.slo.quantile), many=False)
         typer.echo("\n" + "\n".join(sentences))
         for doubt in doubts:
-            _line(f"Careful: {doubt}", style="yellow")
-        tell_files(report)
-    end(done, len(scene.runs(names)))
+            _print_line(f"Note: {doubt}", style="yellow")
+        print_files(report)
+    raise_failures(done, len(case.run_names(names)))
 
 
 def _summary(done: Sweep) -> list[str]:
-    """What each strategy would have done beside the recorded run, a sentence each."""
+    """One sentence for each strategy, compared with the recorded run."""
     recorded = next((result for result in done.results if result.strategy == RECORDED), None)
     if recorded is None:
         return []
-    return [_against(result, recorded) for result in done.results if result is not recorded]
+    return [_compared(result, recorded) for result in done.results if result is not recorded]
 
 
-def _against(result: Result, recorded: Result) -> str:
+def _compared(result: Result, recorded: Result) -> str:
     name, mine, theirs = result.strategy, result.scores.to_json(), recorded.scores.to_json()
     text = comparison(name, mine, "you held", theirs)
     if text:
@@ -177,7 +177,7 @@ def _document(
         "other_queries": list(recording.other_queries),
         "from": format_utc(plan.flow.origin_s),
         "seconds": plan.flow.end_s,
-        "batches": len(recording.worked),
+        "batches": len(recording.batches_with_rows),
         "starts": recording.starts,
         "slo": str(plan.scenario.slo),
         "assumptions": [
@@ -196,14 +196,14 @@ def _doubts(plan: Plan, fidelity: Fidelity) -> list[str]:
     return [*plan.warnings, *([fidelity.doubt] if fidelity.doubt else [])]
 
 
-def _hopeless(plan: Plan, done: Sweep) -> list[str]:
+def _infeasible(plan: Plan, done: Sweep) -> list[str]:
     if any(result.oracle_feasible is False for result in done.results):
-        return [f"no schedule within {plan.scenario.limits} nodes keeps the objective on this load"]
+        return [f"no schedule within {plan.scenario.limits} nodes keeps the SLO on this load"]
     return []
 
 
-def _surroundings(plan: Plan) -> list[str]:
-    """What was played, in a few words each: the head of the page."""
+def _page_facts(plan: Plan) -> list[str]:
+    """The facts at the top of the page."""
     scenario = plan.scenario
     return [
         f"query {plan.recording.query}",
@@ -220,23 +220,23 @@ def _surroundings(plan: Plan) -> list[str]:
 def _facts(plan: Plan, fidelity: Fidelity) -> list[str]:
     fit, recording = plan.fit, plan.recording
     facts = [
-        f"{recording.query}: {len(recording.worked)} batches in {format_duration(plan.flow.end_s)} "
+        f"{recording.query}: {len(recording.batches_with_rows)} batches in {format_duration(plan.flow.end_s)} "
         f"from {format_utc(plan.flow.origin_s)} ({recording.form})",
-        f"The model explains your batches within {share(fit.median_error)} "
-        f"(half of them; nine in ten within {share(fit.wide_error)}): "
-        f"{format_duration(fit.driver_s)} a batch, {1000 * fit.per_row_s:.3g} ms a row, {fit.tasks} tasks",
-        f"Your size played again: batches take {seconds(fidelity.batch_mean_s[1])} on the mean (yours "
-        f"{seconds(fidelity.batch_mean_s[0])}), row latency p95 is {seconds(fidelity.latency_p95_s[1])} (yours "
+        f"The model explains half of your batches within {share(fit.median_error)} "
+        f"and 90 % within {share(fit.wide_error)}: "
+        f"{format_duration(fit.driver_s)} per batch, {1000 * fit.per_row_s:.3g} ms per row, {fit.tasks} tasks",
+        f"Simulated with the recorded nodes: batches take {seconds(fidelity.batch_mean_s[1])} on average (recorded "
+        f"{seconds(fidelity.batch_mean_s[0])}), row latency p95 is {seconds(fidelity.latency_p95_s[1])} (recorded "
         f"{seconds(fidelity.latency_p95_s[0])})",
-        "Rests on: " + "; ".join(str(each) for each in plan.assumptions),
+        "Assumptions: " + "; ".join(str(each) for each in plan.assumptions),
     ]
     late = kept_up(plan)["batches_longer_than_trigger"]
     if late is not None:
         facts.insert(1, f"{share(late)} of the batches took longer than their trigger interval")
     if recording.other_queries:
-        facts.append(f"Other queries in the file, left out: {', '.join(recording.other_queries)}")
+        facts.append(f"Other queries in the file, not replayed: {', '.join(recording.other_queries)}")
     return facts
 
 
-def _line(text: str, style: str = "") -> None:
+def _print_line(text: str, style: str = "") -> None:
     errors.print(text, style=style, markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ebbflow.cli.comparison import check_workers, compare, end, print_board, tell_files
+from ebbflow.cli.comparison import check_workers, compare, print_board, print_files, raise_failures
 from ebbflow.cli.options import (
     ConfigFile,
     Parquet,
@@ -103,9 +103,9 @@ def simulate(
     _check_store(store, names)
     check_workers(workers)
     target = None if parquet is None else check_results_path(parquet)
-    scene = SweepCase(load=str(made.load), scenario=made, drawn=report is not None, store=store)
+    case = SweepCase(load=str(made.load), scenario=made, drawn=report is not None, store=store)
     done = compare(
-        [scene],
+        [case],
         names,
         policies=policies,
         estimators=estimators,
@@ -113,7 +113,7 @@ def simulate(
         guards=configured.make_guards,
     )
     if target is not None:
-        write_results(target, done, [scene], spec, policies)
+        write_results(target, done, [case], spec, policies)
     if json:
         print_json([_document(result, spec) for result in done.results])
     else:
@@ -122,14 +122,14 @@ def simulate(
         write_board(
             report,
             sweep_board(
-                done, [scene], title=f"Ebbflow simulation: {spec.pipeline}", facts=_facts(spec, made),
+                done, [case], title=f"Ebbflow simulation: {spec.pipeline}", facts=_facts(spec, made),
                 notes=[SIMULATED],
                 load_text=lambda one: one.load,
             ),
         )  # fmt: skip
     if not json:
-        tell_files(report, target)
-    end(done, len(names))
+        print_files(report, target)
+    raise_failures(done, len(names))
 
 
 def _check_store(store: Path | None, strategies: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def _document(result: Result, spec: Spec) -> dict[str, Any]:
         "load": result.load,
         "seed": result.seed,
         **result.scores.to_json(),
-        "slo_kept": result.kept,
+        "slo_kept": result.slo_kept,
         "oracle_node_seconds": result.oracle_node_seconds,
         "oracle_feasible": result.oracle_feasible,
     }
@@ -179,11 +179,11 @@ def _tell(done: Sweep, made: Scenario) -> None:
 
 def _summary(standings: list[LeaderboardRow], made: Scenario, done: Sweep) -> str:
     first = standings[0]
-    scores = first.judged.scores
+    scores = first.ranked_means.scores
     late, cost = share(scores["violation"]), f"{whole(scores['node_seconds'])} node-seconds"
     if scores["cost_ratio"] is not None:
         cost = f"{times(scores['cost_ratio'])} the cheapest schedule with hindsight"
-    verdict = "kept" if first.judged.kept else "missed"
+    verdict = "kept" if first.ranked_means.slo_kept else "missed"
     text = (
         f"[bold]{escape(first.strategy)} {verdict} {made.slo}[/bold] over {format_duration(made.duration_s)}: "
         f"{late} of the rows late, {cost}"

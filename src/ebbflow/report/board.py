@@ -18,8 +18,8 @@ from ebbflow.report.palette import COLOURS
 from ebbflow.report.template import render
 from ebbflow.report.wording import Scores, counted, seconds, share, slo_text, times, whole
 from ebbflow.runs.leaderboard import (
-    APART,
     COARSE,
+    COARSE_NOTE,
     RULE,
     LeaderboardRow,
     MeanScores,
@@ -73,7 +73,7 @@ class BoardRun:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BoardScene:
+class BoardCase:
     """The runs of all strategies on a load with one seed."""
 
     seed: int
@@ -90,7 +90,7 @@ class BoardLoad:
     first: str
     """The strategy that ranks first on it."""
     cells: Mapping[str, BoardCell]
-    scenes: Sequence[BoardScene]
+    cases: Sequence[BoardCase]
     sampled: str = ""
     """How finely, in words; empty for a shape."""
     coarse: bool = False
@@ -99,7 +99,7 @@ class BoardLoad:
     @property
     def text(self) -> str:
         """The load as an expression, and how finely it is sampled."""
-        text = self.scenes[0].text if self.scenes else self.name
+        text = self.cases[0].text if self.cases else self.name
         return f"{text}, {self.sampled}" if self.sampled else text
 
 
@@ -153,7 +153,7 @@ def board_page(board: Board) -> str:
             }
             for row in board.rows
         ],
-        several_seeds=any(len(load.scenes) > 1 for load in board.loads),
+        several_seeds=any(len(load.cases) > 1 for load in board.loads),
         notes=board.notes,
         data={"ebbflow-data": _data(board, styles)},
     )
@@ -301,20 +301,20 @@ def _data(board: Board, styles: Mapping[str, _Style]) -> dict[str, Any]:
             {
                 "name": load.name,
                 "sampled": load.sampled,
-                "seeds": [_scene_data(scene) for scene in load.scenes],
+                "seeds": [_case_data(case) for case in load.cases],
             }
             for load in board.loads
         ],
     }
 
 
-def _scene_data(scene: BoardScene) -> dict[str, Any]:
-    drawn = {name: (run, run.drawing) for name, run in scene.runs.items() if run.drawing is not None}
+def _case_data(case: BoardCase) -> dict[str, Any]:
+    drawn = {name: (run, run.drawing) for name, run in case.runs.items() if run.drawing is not None}
     shared = next((drawing.shared_curves() for _, drawing in drawn.values()), {})
     runs = {
         name: {"summary": _summary(run.cell), **drawing.curves()} for name, (run, drawing) in drawn.items()
     }
-    return {"seed": scene.seed, "text": scene.text, **shared, "runs": runs}
+    return {"seed": case.seed, "text": case.text, **shared, "runs": runs}
 
 
 def _summary(cell: BoardCell) -> str:
@@ -327,32 +327,34 @@ def _summary(cell: BoardCell) -> str:
 
 def sweep_board(
     done: Sweep,
-    scenes: Sequence[SweepCase],
+    cases: Sequence[SweepCase],
     *,
     title: str,
     facts: Sequence[str],
     notes: Sequence[str],
     load_text: Callable[[SweepCase], str],
 ) -> Board:
-    """The board of a sweep. ``load_text`` writes the load of a scene."""
-    slo = scenes[0].scenario.slo
+    """The board of a sweep. ``load_text`` writes the load of a case."""
+    slo = cases[0].scenario.slo
     standings = rank_strategies(done, quantile=slo.quantile)
-    coarse = any(row.apart is not None for row in standings)
-    recorded = {name for scene in scenes for name in scene.runs(())}
+    coarse = any(row.coarse_means is not None for row in standings)
+    recorded = {name for case in cases for name in case.run_names(())}
     by_load: dict[str, list[SweepCase]] = {}
-    for scene in sorted(scenes, key=lambda scene: sampling(scene.step_s) == COARSE):  # ranked loads first
-        by_load.setdefault(scene.load, []).append(scene)
+    for case in sorted(cases, key=lambda case: sampling(case.step_s) == COARSE):  # ranked loads first
+        by_load.setdefault(case.load, []).append(case)
     loads = [_board_load(done, mine, load_text, slo.quantile, coarse=coarse) for mine in by_load.values()]
     failed = [f"Failed: {failure}." for failure in done.failures]
     return Board(
         title=title,
         facts=facts,
-        rule=f"{RULE} {APART}" if coarse else RULE,
+        rule=f"{RULE} {COARSE_NOTE}" if coarse else RULE,
         slo=slo,
-        rows=[_board_row(row, row.judged, recorded) for row in standings],
-        coarse=[_board_row(row, row.apart, recorded) for row in standings if row.apart is not None],
+        rows=[_board_row(row, row.ranked_means, recorded) for row in standings],
+        coarse=[
+            _board_row(row, row.coarse_means, recorded) for row in standings if row.coarse_means is not None
+        ],
         loads=loads,
-        notes=[*notes, *_scenario_notes(scenes[0].scenario), *_infeasible(done), *_left_out(done), *failed],
+        notes=[*notes, *_scenario_notes(cases[0].scenario), *_infeasible(done), *_left_out(done), *failed],
     )
 
 
@@ -360,9 +362,9 @@ def _board_row(row: LeaderboardRow, means: MeanScores, recorded: Set[str]) -> Bo
     return BoardRow(
         rank=row.rank,
         strategy=row.strategy,
-        kept=means.kept,
+        kept=means.slo_kept,
         runs=means.runs,
-        kept_runs=means.kept_runs,
+        kept_runs=means.runs_kept,
         failed=row.failed,
         wins=means.wins,
         infeasible=means.infeasible,
@@ -419,13 +421,13 @@ def _left_out(done: Sweep) -> list[str]:
 
 def _board_load(
     done: Sweep,
-    scenes: Sequence[SweepCase],
+    cases: Sequence[SweepCase],
     load_text: Callable[[SweepCase], str],
     quantile: float,
     *,
     coarse: bool,
 ) -> BoardLoad:
-    name, step_s = scenes[0].load, scenes[0].step_s
+    name, step_s = cases[0].load, cases[0].step_s
     results = [result for result in done.results if result.load == name]
     failures = tuple(failure for failure in done.failures if failure.load == name)
     order = rank_strategies(Sweep(results=tuple(results), failures=failures), quantile=quantile)
@@ -436,14 +438,14 @@ def _board_load(
         name=name,
         first=order[0].strategy if order else "",
         cells={strategy: _cell(mine, quantile) for strategy, mine in by_strategy.items()},
-        scenes=[_board_scene(results, scene, load_text(scene), quantile) for scene in scenes if scene.drawn],
+        cases=[_board_case(results, case, load_text(case), quantile) for case in cases if case.drawn],
         sampled=f"a sample every {format_duration(step_s)}" if step_s else "",
         coarse=coarse and sampling(step_s) == COARSE,
     )
 
 
-def _board_scene(results: Sequence[Result], scene: SweepCase, text: str, quantile: float) -> BoardScene:
-    seed = scene.scenario.seed
+def _board_case(results: Sequence[Result], case: SweepCase, text: str, quantile: float) -> BoardCase:
+    seed = case.scenario.seed
     runs = {
         result.strategy: BoardRun(
             cell=_cell([result], quantile),
@@ -452,7 +454,7 @@ def _board_scene(results: Sequence[Result], scene: SweepCase, text: str, quantil
         for result in results
         if result.seed == seed
     }
-    return BoardScene(seed=seed, text=text, runs=runs)
+    return BoardCase(seed=seed, text=text, runs=runs)
 
 
 def _cell(results: Sequence[Result], quantile: float) -> BoardCell:

@@ -1,4 +1,4 @@
-"""The loads of a leaderboard: trace files, folders of them, load expressions, or shapes of our own."""
+"""The loads of a leaderboard: trace files, folders of them, load expressions, or built-in shapes."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _TRACE_ENDINGS = (".csv", ".csv.gz")
 
 @dataclass(frozen=True, kw_only=True)
 class NamedLoad:
-    """A load, and what it is called in tables."""
+    """A load and its name in tables."""
 
     name: str
     load: Load
 
     def with_jitter(self, amount: float, seed: int) -> Load:
-        """The load as a seed sees it: every second more or less than it says, by chance."""
+        """The load with random noise on each second, drawn with ``seed``."""
         return Noise(load=self.load, amount=amount, seed=seed) if amount else self.load
 
 
 def split_loads(text: str) -> list[str]:
-    """The loads of a list, cut at commas that stand in no bracket and no quote.
+    """Split a list of loads at commas outside brackets and quotes.
 
     >>> split_loads("day.csv, sine(base=1, peak=9, period=1h),'a,b.csv'")
     ['day.csv', 'sine(base=1, peak=9, period=1h)', "'a,b.csv'"]
     """
     parts, depth, quote, start = [], 0, "", 0
-    for place, sign in enumerate(text):
+    for place, char in enumerate(text):
         if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "\"'":
-            quote = sign
-        elif sign in "()":
-            depth += 1 if sign == "(" else -1
-        elif sign == "," and depth <= 0:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif char == "," and depth <= 0:
             parts.append(text[start:place])
             start = place + 1
     parts = [part.strip() for part in [*parts, text[start:]]]
     if "" in parts:
-        raise LoadError(f"there is a load missing in '{text}'; write loads like a.csv.gz,constant(50)")
+        raise LoadError(f"'{text}' has an empty entry; write loads like a.csv.gz,constant(50)")
     return parts
 
 
 def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds: float) -> list[NamedLoad]:
-    """Every load that a list names. A file becomes the busiest stretch of its trace that plays for ``seconds``."""
+    """Every load that a list names. Of a trace file, the busiest section of length ``seconds`` is used."""
     loads: list[NamedLoad] = []
     for text in texts:
         path = Path(text.strip("'\"")).expanduser()
         if "(" in text and not path.exists():
             load = parse_load(text)
-            own = _stem(Path(load.file)) if isinstance(load, Trace) else text
-            taken = any(other.name == own for other in loads)
-            loads.append(NamedLoad(name=text if taken else own, load=load))
+            name = _stem(Path(load.file)) if isinstance(load, Trace) else text
+            taken = any(other.name == name for other in loads)
+            loads.append(NamedLoad(name=text if taken else name, load=load))
             continue
         for file in _files(path, text):
             load = parse_load(_busiest(file, peak_per_s=peak_per_s, speed=speed, seconds=seconds))
@@ -68,12 +68,14 @@ def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds
     names = [load.name for load in loads]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise LoadError(f"two loads are called '{twice}'; name each once, and files differently")
+        raise LoadError(
+            f"two loads are called '{twice}'; name each load once, and rename files of the same name"
+        )
     return loads
 
 
 def built_in_loads(peak_per_s: float) -> list[NamedLoad]:
-    """What is compared on where no load is named: each shape between a tenth of the peak and the peak."""
+    """The default loads: seven shapes between a tenth of the peak and the peak."""
     peak, base, half = (format_number(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
     between = f"base={base}, peak={peak}"
     texts = {
@@ -89,37 +91,39 @@ def built_in_loads(peak_per_s: float) -> list[NamedLoad]:
 
 
 def _files(path: Path, text: str) -> list[Path]:
-    """The trace files that a path, a folder or a pattern stands for."""
+    """The trace files that match a path, a folder or a pattern."""
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.name.endswith(_TRACE_ENDINGS))
         if not found:
-            raise LoadError(f"there is no trace (.csv, .csv.gz) in the folder {text}")
+            raise LoadError(f"the folder {text} has no trace files (.csv, .csv.gz)")
         return found
-    if any(sign in path.name for sign in "*?["):
+    if any(char in path.name for char in "*?["):
         found = sorted(path.parent.glob(path.name))
         if not found:
-            raise LoadError(f"no file is like {text}")
+            raise LoadError(f"no file matches {text}")
         return found
     if not path.exists():
         raise LoadError(
-            f"there is no trace file '{text}' (looked for {path.absolute()}); a load is a file, or written like "
+            f"there is no trace file '{text}' ({path.absolute()}); a load is a file, or an expression like "
             "sine(base=100, peak=900, period=1h)"
         )
     return [path]
 
 
 def _busiest(file: Path, *, peak_per_s: float, speed: float, seconds: float) -> str:
-    """The expression for a file: of its stretches that play for ``seconds``, counted from its first row, the
-    one with most events; the whole file if it is shorter."""
+    """The expression for a file: cut into sections of ``seconds`` at ``speed``, the one with the most events.
+
+    A shorter file is used whole.
+    """
     samples = read_samples(str(file))
-    stretch_s = seconds * speed
-    whole = int(float(samples.ends_s[-1]) / stretch_s + 1e-9)
+    section_s = seconds * speed
+    sections = int(float(samples.ends_s[-1]) / section_s + 1e-9)
     section = ""
-    if whole >= 1:
-        which = (samples.times_s / stretch_s).astype(np.int64)
-        totals = np.bincount(which, weights=samples.events)[:whole]
+    if sections >= 1:
+        which = (samples.times_s / section_s).astype(np.int64)
+        totals = np.bincount(which, weights=samples.events)[:sections]
         first = int(np.argmax(totals))
-        start_s, end_s = first * stretch_s, (first + 1) * stretch_s
+        start_s, end_s = first * section_s, (first + 1) * section_s
         section = f", start={format_exact_duration(start_s)}, end={format_exact_duration(end_s)}"
     sped = f", speed={format_number(speed)}" if speed != 1 else ""
     return f"trace({quote(str(file))}, peak={format_number(round(peak_per_s, 1))}{sped}{section})"
@@ -131,7 +135,7 @@ def _stem(file: Path) -> str:
 
 
 def check_speed(speed: float) -> float:
-    """How much faster than they were recorded traces are played."""
+    """Check the speed-up of traces."""
     if not 0 < speed <= 1e6:
-        raise InputError(f"speed is {speed:g}; it must be above 0, like 60 for an hour in a minute")
+        raise InputError(f"speed is {speed:g}; it must be above 0, like 60 for an hour per minute")
     return speed

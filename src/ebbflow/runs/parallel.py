@@ -1,9 +1,7 @@
-"""Where many runs are worked off: in this process, on the cores of this machine, or on a Spark cluster.
+"""Apply a function to many items: in this process, on all cores, or on a Spark cluster.
 
-All three do the same with ``task(shared, item)`` for a list of items: the answers come back in the order of
-the items, whoever was done first. What is ``shared`` (the scenarios with their loads) is sent to each worker
-once, so that a day of one-second samples does not travel with every run. Whoever interrupts does not wait for
-what is under way: it is ended.
+``task(shared, item)`` is called for every item, and the results come back in the order of the items. ``shared`` (the
+scenarios with their loads) is sent to each worker once. On an interrupt, running tasks are killed.
 """
 
 from __future__ import annotations
@@ -18,63 +16,63 @@ from typing import Any
 
 Task = Callable[[Any, Any], Any]
 OnDone = Callable[[int, Any], None]
-"""Told which item is done, and the answer."""
+"""Called with the index of a finished item and its result."""
 
 ParallelMap = Callable[[Task, Sequence[Any], OnDone], list[Any]]
-"""Works off a list: ``task(shared, item)`` for each item. The third argument is called once for each, in this process,
-as it is done. A task must not raise: it returns what went wrong."""
+"""Calls ``task(shared, item)`` for each item. The third argument is called in this process after each one. A task must
+not raise but return its error."""
 
 
 def parallel_map(
     shared: Any, *, workers: int, master: str | None = None
 ) -> AbstractContextManager[ParallelMap]:
-    """Here where one worker is enough; else on the cores; on a cluster where a master is named."""
+    """A map on the Spark cluster ``master`` if given, in this process for one worker, else on that many processes."""
     if master is not None:
         from ebbflow.targets.spark.launch.cluster_map import cluster_map
 
         return cluster_map(shared, master=master)
-    return _here(shared) if workers <= 1 else _on_cores(shared, workers)
+    return _in_process(shared) if workers <= 1 else _in_pool(shared, workers)
 
 
 @contextmanager
-def _here(shared: Any) -> Iterator[ParallelMap]:
+def _in_process(shared: Any) -> Iterator[ParallelMap]:
     def work(task: Task, items: Sequence[Any], on_done: OnDone) -> list[Any]:
-        answers = []
+        results = []
         for index, item in enumerate(items):
-            answers.append(task(shared, item))
-            on_done(index, answers[-1])
-        return answers
+            results.append(task(shared, item))
+            on_done(index, results[-1])
+        return results
 
     yield work
 
 
 @contextmanager
-def _on_cores(shared: Any, workers: int) -> Iterator[ParallelMap]:
+def _in_pool(shared: Any, workers: int) -> Iterator[ParallelMap]:
     before = set(active_children())
-    # Spawned, not forked: a progress bar runs in a thread here, and a fork would copy its locks as they are.
+    # Spawn, not fork: a progress bar runs in a thread here, and a fork would copy its locks in whatever state.
     pool = ProcessPoolExecutor(
-        max_workers=workers, mp_context=get_context("spawn"), initializer=_take_up, initargs=(shared,)
+        max_workers=workers, mp_context=get_context("spawn"), initializer=_init_worker, initargs=(shared,)
     )
 
     def work(task: Task, items: Sequence[Any], on_done: OnDone) -> list[Any]:
         order: dict[Future[Any], int] = {}
-        answers: list[Any] = [None] * len(items)
+        results: list[Any] = [None] * len(items)
         for index, item in enumerate(items):
             try:
-                order[pool.submit(_do, task, item)] = index
+                order[pool.submit(_call, task, item)] = index
             except BrokenProcessPool as broken:  # a worker was killed before
-                answers[index] = broken
+                results[index] = broken
                 on_done(index, broken)
         for done in as_completed(order):
-            # A worker that was killed takes all that is open with it; each of those is told as failed.
+            # If a worker is killed, all open tasks fail with it.
             index, error = order[done], done.exception()
-            answers[index] = error if error is not None else done.result()
-            on_done(index, answers[index])
-        return answers
+            results[index] = error if error is not None else done.result()
+            on_done(index, results[index])
+        return results
 
     try:
         yield work
-    except BaseException:  # an interrupt above all: nobody waits for runs whose results nobody wants
+    except BaseException:  # above all an interrupt: do not wait for the running tasks
         for worker in set(active_children()) - before:
             worker.kill()
         raise
@@ -85,12 +83,12 @@ def _on_cores(shared: Any, workers: int) -> Iterator[ParallelMap]:
 _shared: Any = None
 
 
-def _take_up(shared: Any) -> None:
-    """In a new worker: keep what all tasks need; an interrupt is for the parent, who ends us."""
+def _init_worker(shared: Any) -> None:
+    """Keep the shared values; ignore interrupts, because the parent kills its workers."""
     global _shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _shared = shared
 
 
-def _do(task: Task, item: Any) -> Any:
+def _call(task: Task, item: Any) -> Any:
     return task(_shared, item)

@@ -1,4 +1,4 @@
-"""Policies among the strategies of a comparison: each is a row named after its file."""
+"""Policies in simulated runs: read them, check them against a scenario, and try one on a load."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ebbflow.targets.simulator import Continuous, Scenario
 
 
 def read_policies(files: Iterable[Path]) -> dict[str, Policy]:
-    """Policies by the names of their files; sound ones only, and no two of one name."""
+    """Policies by file name, which is the name of their row in tables."""
     policies: dict[str, Policy] = {}
     for file in files:
         if file.name in policies:
             raise InputError(
-                f"two policies are called '{file.name}'; rows are named after their files, so name them differently"
+                f"two policies are called '{file.name}'; rows are named after their files, so rename one"
             )
         policies[file.name] = load_policy(file)
     return policies
 
 
 def check_operators(policy: Policy, scenario: Scenario, *, remedy: str = "") -> None:
-    """Every operator that a policy names must be there: a rule about another would never fire, silently."""
+    """Check that the scenario has every operator that a policy names: other rules would never fire."""
     pipelines = [scenario.engine.pipeline]
     if scenario.others:
         engines = [scenario.engine, *(tenant.engine for tenant in scenario.others)]
@@ -40,13 +40,10 @@ def check_operators(policy: Policy, scenario: Scenario, *, remedy: str = "") -> 
     named += [(bounds.name, bounds.operator) for bounds in policy.bounds]
     for name, operator in named:
         if operator not in (NODES, EACH_OPERATOR, *operators):
-            text = f"'{name}' names operator '{operator}', which {_called(pipelines)} does not have "
-            text += f"({', '.join(operators)})"
+            text = f"'{name}' names operator '{operator}', which pipeline "
+            text += " or ".join(pipeline.name for pipeline in pipelines)
+            text += f" does not have ({', '.join(operators)})"
             raise InputError(text + (f"; {remedy.format(operator=operator)}" if remedy else ""))
-
-
-def _called(pipelines: Sequence[Pipeline]) -> str:
-    return "pipeline " + " or ".join(pipeline.name for pipeline in pipelines)
 
 
 @dataclass(frozen=True, kw_only=True)

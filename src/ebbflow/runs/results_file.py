@@ -1,4 +1,4 @@
-"""The results of a sweep as Parquet: one row per run, typed, with all it takes to repeat it."""
+"""The results of a sweep as a Parquet file: one typed row per run, with everything needed to repeat it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from ebbflow.targets.simulator import MicroBatch
 FILE_NAME = "results.parquet"
 
 TABLES = ("at", "node-speeds", "drain", "fault", "tenant", "cluster", "placement", "link", "queues")
-"""Keys of a scenario that have no column of their own."""
+"""Keys of a scenario without a column of their own."""
 
 
 def check_results_path(path: Path) -> Path:
-    """The file that results go to: the path itself, or one in it if it is a folder; a name without an ending is a
-    folder, too, which is made if it is not there. It must be writable."""
+    """The file to write: the path itself, or ``results.parquet`` in it if it is a folder or has no suffix.
+
+    Creates the folder if needed; raises unless the file is writable.
+    """
     if not path.suffix and not path.exists() and path.parent.is_dir():
         path.mkdir()
     file = path / FILE_NAME if path.is_dir() else path
@@ -41,23 +43,22 @@ def check_results_path(path: Path) -> Path:
 def write_results(
     file: Path,
     sweep: Sweep,
-    scenes: Sequence[SweepCase],
+    cases: Sequence[SweepCase],
     spec: Spec,
     policies: Mapping[str, Policy] | None = None,
 ) -> None:
-    """Write one row per run; one that failed has its error and no scores. In all of them ``partial`` tells whether the
-    sweep was interrupted."""
+    """Write one row per run; a failed run has an error and no scores. ``partial`` marks an interrupted sweep."""
     import pyarrow as pa
     from pyarrow import parquet
 
     texts = {name: policy_text(policy, ".toml") for name, policy in (policies or {}).items()}
-    table = pa.Table.from_pylist(_rows(sweep, scenes, spec, texts), schema=_schema())
+    table = pa.Table.from_pylist(_rows(sweep, cases, spec, texts), schema=_schema())
     parquet.write_table(table, file)
 
 
 def spec_of(row: Mapping[str, Any]) -> Spec:
-    """The scenario of a row, to be played again."""
-    written = json.loads(row["tables"]) | {
+    """The scenario of a row, to repeat its run."""
+    values = json.loads(row["tables"]) | {
         "load": row["load_text"],
         "seed": row["seed"],
         "pipeline": row["pipeline"],
@@ -73,7 +74,7 @@ def spec_of(row: Mapping[str, Any]) -> Spec:
         "slots-per-node": row["slots_per_node"],
         "noise": row["noise"],
     }
-    return with_values(Spec(), written)
+    return with_values(Spec(), values)
 
 
 def _schema() -> Any:
@@ -94,15 +95,15 @@ def _schema() -> Any:
 
 
 def _rows(
-    sweep: Sweep, scenes: Sequence[SweepCase], spec: Spec, policies: Mapping[str, str]
+    sweep: Sweep, cases: Sequence[SweepCase], spec: Spec, policies: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    surroundings = {}
+    columns = {}
     tables = _tables(spec)
-    for scene in scenes:
-        scenario, engine = scene.scenario, scene.scenario.engine
+    for case in cases:
+        scenario, engine = case.scenario, case.scenario.engine
         micro_batch = engine if isinstance(engine, MicroBatch) else None
-        surroundings[scene.load, scenario.seed] = {
-            "load": scene.load,
+        columns[case.load, scenario.seed] = {
+            "load": case.load,
             "load_text": str(scenario.load),
             "seed": scenario.seed,
             "pipeline": spec.pipeline,
@@ -113,22 +114,22 @@ def _rows(
             "initial_nodes": scenario.first_nodes,
             "slots_per_node": scenario.nodes.slots,
             "duration_s": scenario.duration_s,
-            "sample_step_s": scene.step_s,
+            "sample_step_s": case.step_s,
             "cycle_s": scenario.cycle_s,
             "lead_time_s": scenario.nodes.lead_time_s,
             "lead_noise": scenario.nodes.lead_noise,
             "trigger_s": None if micro_batch is None else micro_batch.trigger_interval_s,
             "noise": spec.noise,
             "tables": tables,
-            "partial": sweep.undone > 0,
+            "partial": sweep.unfinished > 0,
         }
     rows: list[dict[str, Any]] = [
         {
             "strategy": result.strategy,
             "policy": policies.get(result.strategy),
-            **surroundings[result.load, result.seed],
+            **columns[result.load, result.seed],
             **result.scores.to_json(),
-            "slo_kept": result.kept,
+            "slo_kept": result.slo_kept,
             "oracle_node_seconds": result.oracle_node_seconds,
             "oracle_feasible": result.oracle_feasible,
         }
@@ -138,7 +139,7 @@ def _rows(
         {
             "strategy": failure.strategy,
             "policy": policies.get(failure.strategy),
-            **surroundings[failure.load, failure.seed],
+            **columns[failure.load, failure.seed],
             "error": failure.error,
         }
         for failure in sweep.failures
@@ -147,7 +148,7 @@ def _rows(
 
 
 def _tables(spec: Spec) -> str:
-    """What a scenario file says beside the columns (faults, tenants, clusters, queues, unequal nodes), as JSON."""
-    written, usual = msgspec.to_builtins(spec), msgspec.to_builtins(Spec())
-    tables = {key: written[key] for key in TABLES if written[key] != usual[key]}
+    """The keys of a scenario without a column (faults, tenants, clusters, queues, node speeds), as JSON."""
+    values, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(Spec())
+    tables = {key: values[key] for key in TABLES if values[key] != defaults[key]}
     return json.dumps(tables, sort_keys=True)

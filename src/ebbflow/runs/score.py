@@ -1,11 +1,12 @@
-"""The scores of a run, computed one way for real and simulated ones.
+"""Score a run: cost, late rows, latencies. Real and simulated runs are scored the same way.
 
-A run is four curves: rows arrived A(t) and, of them, rows lost L(t), both on straight lines; rows processed P(t),
-a step at each commit; nodes held n(t), as steps. A lost row is counted in L at the time of its arrival, so A − L are
-the arrivals that are served. Those are numbered in the order of their arrival and leave in that order, so row x that
-the commit at e took has waited e − (A − L)⁻¹(x): a lost row has no latency, and is late whatever the objective.
-Between two neighbouring points of either curve that wait is a straight line in x: a run is a few uniform pieces per
-commit, and everything below is exact on them, without one entry per row.
+A run is four curves: rows arrived A(t) and rows lost L(t), both piecewise linear; rows processed P(t), a step at each
+commit; and nodes held n(t), a step function. A lost row counts in L at the time of its arrival, so A − L are the rows
+that are processed. They are numbered by arrival and processed in that order: row x, committed at e, has waited
+e − (A − L)⁻¹(x). A lost row has no latency and is always late.
+
+Late rows are counted in ``_violation``. Between two neighbouring points of A − L and P the wait is linear in x, so a
+run consists of a few uniform pieces per commit (``Waits``), on which all scores are exact without an entry per row.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ebbflow.core.run import Run
 Bools = npt.NDArray[np.bool_]
 
 LATE_TOLERANCE_S = 1e-6
-"""A row is late when it waited longer than the SLO by more than this: clocks of 1.7·10⁹ s are no finer."""
+"""A row is late if it waited longer than the SLO plus this; times around 1.7·10⁹ s have no finer resolution."""
 
-_DUST_ROWS = 1e-6
-"""Less than this is a rounding error of a fluid simulation, not a row whose wait could be the longest."""
+_NEGLIGIBLE_ROWS = 1e-6
+"""Fewer rows than this are a rounding error of a fluid simulation."""
 
-_FED_SHARE = 0.01
-"""A window in which less than this share of the mean rate arrived is one without input: see docs/leaderboard.md."""
+_MIN_INPUT_SHARE = 0.01
+"""A window with less than this share of the mean rate counts as one without input; see docs/leaderboard.md."""
 
 _ELYSIUM_WINDOW_S = 60.0
 _SAMPLES_PER_WINDOW = 6
@@ -37,40 +38,39 @@ _SAMPLES_PER_WINDOW = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a run cost and how it served. None where a score is not defined (no rows, no time) or not known."""
+    """The scores of a run. None where a score is undefined (no rows, no time) or unknown."""
 
     node_seconds: float | None
-    """∫ nodes held dt, paid from asking for a node until it is gone."""
+    """∫ nodes held dt, from the request of each node until it is gone."""
     cost_ratio: float | None
     """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
     violation: float | None
-    """Share of the rows that were later than the SLO. Rows that still wait at the end count by their age; lost rows
-    are late."""
+    """Share of rows later than the SLO. Rows still waiting at the end count by their age; lost rows are late."""
     latency_p50_s: float | None
-    """Half of the processed rows waited at most this long."""
+    """Median latency of the processed rows."""
     latency_p95_s: float | None
     latency_max_s: float | None
     throughput_degradation: float | None
-    """Mean over time of |in − out| / in, in windows of a minute. Above 1 where a backlog is worked off."""
+    """Mean over time of |in − out| / in, in windows of a minute. Above 1 while a backlog is processed."""
     nodes_saved: float | None
     """1 − node_seconds ÷ (max_nodes × duration)."""
     reconfigurations: int | None
     rows_in: int
     rows_out: int
-    """Processed: rows_in = rows_out + rows_lost + those that wait when the run ends (less those when it began)."""
+    """Rows processed: rows_in = rows_out + rows_lost + rows waiting at the end (minus those waiting at the start)."""
     rows_lost: int | None
     rows_repeated: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert to plain values."""
         return asdict(self)
 
 
 def score(run: Run, *, oracle_node_seconds: float | None) -> Scores:
     """Score a run.
 
-    ``oracle_node_seconds`` comes from :func:`ebbflow.runs.oracle.cheapest_schedule`; None leaves
-    ``cost_ratio`` open. Rows that merely wait when the run ends are left over, not lost.
+    ``oracle_node_seconds`` comes from :func:`ebbflow.runs.oracle.cheapest_schedule`; without it there is no
+    ``cost_ratio``. Rows still waiting at the end are not lost.
 
     100 rows/s for 10 s, committed at 5 s and at 10 s, on two nodes of at most four:
 
@@ -88,7 +88,7 @@ def score(run: Run, *, oracle_node_seconds: float | None) -> Scores:
     >>> scores.latency_p50_s, scores.latency_p95_s, scores.latency_max_s, round(scores.violation, 3)
     (2.5, 4.75, 5.0, 0.2)
 
-    The same, but for 100 of the last 500 rows, which were lost:
+    The same run, with 100 of the last 500 rows lost:
 
     >>> from dataclasses import replace
     >>> lossy = replace(
@@ -129,15 +129,15 @@ def _ratio(cost: float | None, by: float | None) -> float | None:
 
 
 def waits_of(run: Run) -> Waits:
-    """How long the processed rows of a run waited."""
+    """The waits of the processed rows of a run."""
     return Waits.of(_spanning(run.survived), _commits(run))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waits:
-    """How long the processed rows waited: pieces of ``rows`` spread evenly over shortest … longest.
+    """The waits of processed rows, in pieces: ``rows`` spread evenly over shortest … longest wait.
 
-    >>> waits = Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)]))  # all at 12 s
+    >>> waits = Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)]))  # all committed at 12 s
     >>> waits.quantile_s(0.5), waits.longest_s, round(waits.rows_within(4.0))
     (7.0, 12.0, 20)
     """
@@ -148,21 +148,21 @@ class Waits:
 
     @classmethod
     def of(cls, arrived: Curve, commits: Curve) -> Waits:
-        """Cut the rows at every point of both curves; in between, A⁻¹ is one line and e one commit.
+        """Cut the rows at every point of both curves; in between, A⁻¹ is linear and e is one commit.
 
-        ``arrived``: without the rows that were lost.
+        ``arrived`` excludes lost rows.
         """
         first, last = commits.values[0], commits.values[-1]
         inner = arrived.values[(arrived.values > first) & (arrived.values < last)]
         cuts = np.unique(np.concatenate((commits.values, inner)))
-        solid = np.diff(cuts) > _DUST_ROWS
+        solid = np.diff(cuts) > _NEGLIGIBLE_ROWS
         low, high = cuts[:-1][solid], cuts[1:][solid]
         middle = 0.5 * (low + high)
         committed_s = commits.times_s[np.searchsorted(commits.values, middle)]
         piece = np.clip(np.searchsorted(arrived.values, middle, side="right") - 1, 0, len(arrived) - 2)
         base, rise = arrived.values[piece], np.diff(arrived.values)[piece]
         run_s = np.diff(arrived.times_s)[piece]
-        # Rows outside of the arrival curve (a count that lags behind the sink) arrived at its nearest end.
+        # Rows outside the arrival curve (a count that lags behind the sink) arrived at its nearest end.
         share_low = np.clip((low - base) / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
         share_high = np.clip((high - base) / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
         longest = np.maximum(committed_s - arrived.times_s[piece] - share_low * run_s, 0.0)
@@ -170,26 +170,26 @@ class Waits:
         return cls(shortest_s=shortest, spread_s=longest - shortest, rows=high - low)
 
     def rows_within(self, wait_s: float) -> float:
-        """Rows that waited at most ``wait_s``: Σ rows × the part of their piece that is below it."""
-        return float(np.dot(self.rows, self._part_within(wait_s)))
+        """Rows that waited at most ``wait_s``: Σ rows × share of their piece below it."""
+        return float(np.dot(self.rows, self._share_within(wait_s)))
 
     def rows_beyond(self, wait_s: float) -> float:
-        """Rows that waited longer: exactly 0 where none did, which all rows less those within would not be."""
-        return float(np.dot(self.rows, 1.0 - self._part_within(wait_s)))
+        """Rows that waited longer. Exactly 0 if none did; total − rows_within would have a rounding error."""
+        return float(np.dot(self.rows, 1.0 - self._share_within(wait_s)))
 
-    def _part_within(self, wait_s: float) -> Floats:
-        """Of each piece, the part of its rows that waited at most so long."""
+    def _share_within(self, wait_s: float) -> Floats:
+        """The share of each piece that waited at most ``wait_s``."""
         return np.clip((wait_s - self.shortest_s) / np.maximum(self.spread_s, 1e-9), 0.0, 1.0)
 
     def among(self, chosen: Bools) -> Waits:
-        """Some of the pieces."""
+        """The chosen pieces."""
         return Waits(
             shortest_s=self.shortest_s[chosen], spread_s=self.spread_s[chosen], rows=self.rows[chosen]
         )
 
     @property
     def mean_s(self) -> float | None:
-        """Mean wait of a row: Σ rows · the middle of their piece ÷ rows.
+        """Mean wait of a row: Σ rows · middle of their piece ÷ Σ rows.
 
         >>> Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)])).mean_s
         7.0
@@ -203,9 +203,9 @@ class Waits:
         return round(float(np.max(self.shortest_s + self.spread_s)), 6) if len(self.rows) else None
 
     def quantile_s(self, quantile: float) -> float | None:
-        """The shortest wait that this share of the rows did not exceed, to the microsecond.
+        """The wait that this share of the rows did not exceed, to the microsecond.
 
-        By bisection; pieces that are wholly below or above what is left of the range are settled.
+        By bisection; pieces entirely outside the remaining range are dropped.
         """
         longest_s = self.longest_s
         if longest_s is None:
@@ -225,7 +225,7 @@ class Waits:
 
 
 def _spanning(curve: Curve) -> Curve:
-    """A non-decreasing curve of two points or more, so that there is always a line to read."""
+    """A non-decreasing curve with at least two points, so that it can be interpolated."""
     if len(curve) == 0:
         return Curve.of([(0.0, 0.0), (0.0, 0.0)])
     values = np.maximum.accumulate(curve.values)
@@ -235,27 +235,27 @@ def _spanning(curve: Curve) -> Curve:
 
 
 def _commits(run: Run) -> Curve:
-    """What was processed when the run began, then every commit within it that brought rows."""
+    """Rows processed at the start of the run, then every commit with rows."""
     processed = run.processed
     within = (processed.times_s > run.started_s) & (processed.times_s <= run.ended_s)
     before = float(processed.stepped(run.started_s)) if len(processed) else 0.0
     times_s = np.concatenate(([run.started_s], processed.times_s[within]))
     values = np.maximum.accumulate(np.concatenate(([before], processed.values[within])))
-    brought_rows = np.concatenate(([True], np.diff(values) > 0))
-    return Curve(times_s[brought_rows], values[brought_rows])
+    with_rows = np.concatenate(([True], np.diff(values) > 0))
+    return Curve(times_s[with_rows], values[with_rows])
 
 
 def _lost(run: Run) -> float | None:
-    """Rows lost of those that arrived in the run."""
+    """Rows lost among those that arrived in the run."""
     if run.lost is None or not len(run.lost):
         return None if run.lost is None else 0.0
     return float(run.lost.interpolated(run.ended_s) - run.lost.interpolated(run.started_s))
 
 
 def _violation(run: Run, survived: Curve, commits: Curve, waits: Waits, *, lost: float) -> float | None:
-    """(rows that waited too long + rows that have waited too long already + rows lost) ÷ all rows of the run.
+    """The share of late rows: (processed late + still waiting and overdue + lost) ÷ all rows of the run.
 
-    All rows: those that arrived, and those that were waiting when the run began.
+    All rows are those that arrived and those that were waiting at the start.
     """
     limit_s = run.slo.freshness_s + LATE_TOLERANCE_S
     done = float(commits.values[-1])
@@ -267,20 +267,19 @@ def _violation(run: Run, survived: Curve, commits: Curve, waits: Waits, *, lost:
         max(float(survived.interpolated(run.ended_s - limit_s)) - done, 0.0) if len(run.arrived) else 0.0
     )
     rows_late = late + overdue + lost
-    # A commit that took every row at its very arrival leaves a rounding error, not a late row.
-    return min(rows_late / rows, 1.0) if rows_late > _DUST_ROWS else 0.0
+    # Less is a rounding error, as of a commit that takes every row at its arrival.
+    return min(rows_late / rows, 1.0) if rows_late > _NEGLIGIBLE_ROWS else 0.0
 
 
 def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float | None:
     """Mean of |in − out| / in over sliding windows (Elysium: one minute, sampled every 10 s).
 
-    The window is one minute; two typical gaps between commits where that is longer; a third of the run where
-    that is shorter; always sampled six times per window. A commit's rows count as leaving evenly since the
-    commit before, yet over one window at most: micro-batches at a steady rate then score 0, and a stall
-    scores what it is. A backlog that is worked off makes a window count for more than 1, as in Elysium (§5.1).
-    Windows without input are left out, and with them those with next to none (under 1 % of the mean rate): the drain
-    after a load that ended, divided by its last few rows, would drown all others. Sampling ends with the last commit,
-    unless the run went on for two typical gaps without another one.
+    The window is one minute, or two typical gaps between commits if that is longer, but at most a third of the run. It
+    is sampled six times per window. The rows of a commit count as leaving evenly since the previous commit, over at
+    most one window: micro-batches at a steady rate score 0, and a stall is visible. While a backlog is processed, a
+    window counts more than 1, as in Elysium (§5.1). Windows with under 1 % of the mean rate are left out: the drain
+    after the end of a load, divided by its last few rows, would dominate the mean. Sampling ends with the last commit,
+    unless the run continued for two typical gaps without one.
     """
     duration_s = run.ended_s - run.started_s
     if duration_s <= 0:
@@ -295,18 +294,18 @@ def _throughput_degradation(run: Run, arrived: Curve, commits: Curve) -> float |
     samples = int((until_s - run.started_s - window_s) / step_s + 1e-9) + 1
     ends_s = run.started_s + window_s + step_s * np.arange(samples, dtype=np.float64)
     leaving = _spread(commits, window_s)
-    begins_s = ends_s - window_s
-    rows_in = arrived.interpolated(ends_s) - arrived.interpolated(begins_s)
-    rows_out = leaving.interpolated(ends_s) - leaving.interpolated(begins_s)
+    starts_s = ends_s - window_s
+    rows_in = arrived.interpolated(ends_s) - arrived.interpolated(starts_s)
+    rows_out = leaving.interpolated(ends_s) - leaving.interpolated(starts_s)
     total = float(arrived.interpolated(run.ended_s) - arrived.interpolated(run.started_s))
-    fed = (rows_in > 0) & (rows_in >= _FED_SHARE * total * window_s / duration_s)
-    if not fed.any():
+    has_input = (rows_in > 0) & (rows_in >= _MIN_INPUT_SHARE * total * window_s / duration_s)
+    if not has_input.any():
         return None
-    return float(np.mean(np.abs(rows_in[fed] - rows_out[fed]) / rows_in[fed]))
+    return float(np.mean(np.abs(rows_in[has_input] - rows_out[has_input]) / rows_in[has_input]))
 
 
 def _spread(commits: Curve, longest_s: float) -> Curve:
-    """The commits as a curve for straight lines: rows leave since the commit before, at most ``longest_s``.
+    """The commits as a piecewise linear curve: rows leave evenly since the previous commit, over at most ``longest_s``.
 
     >>> spread = _spread(Curve.of([(0, 0), (5, 50), (100, 60)]), 10.0)
     >>> [(float(t), float(v)) for t, v in zip(spread.times_s, spread.values)]
@@ -320,15 +319,11 @@ def _spread(commits: Curve, longest_s: float) -> Curve:
     )
 
 
-# The scores of several pipelines that share their nodes, taken together.
-
-
 def score_together(runs: Sequence[Run]) -> Scores:
-    """One score for runs on the same nodes over the same time: a row is a row, whosever it is.
+    """Scores over all rows of pipelines that share their nodes.
 
-    Nodes are paid for once. Waits of all rows are put together, so a quantile is over the rows of all. Violation
-    and throughput degradation are weighted by the rows of each run. There is no ``cost_ratio``: the oracle knows
-    one pipeline only.
+    Nodes count once. Latency quantiles are over the rows of all runs; violation and throughput degradation are
+    weighted by the rows of each. There is no ``cost_ratio``: the oracle covers one pipeline.
 
     >>> from ebbflow.core.curve import Curve
     >>> from ebbflow.core.limits import Limits
@@ -369,7 +364,7 @@ def score_together(runs: Sequence[Run]) -> Scores:
 
 
 def by_rows(values: Sequence[tuple[float | None, int]]) -> float | None:
-    """Mean weighted by rows, of what is defined."""
+    """Mean of the known values, weighted by rows."""
     known = [(value, rows) for value, rows in values if value is not None and rows]
     total = sum(rows for _, rows in known)
     return sum(value * rows for value, rows in known) / total if total else None

@@ -1,4 +1,4 @@
-"""Any strategy on any scenario, through the same loop as on Spark, as fast as the machine can."""
+"""Run any strategy on any scenario, through the same loop as on Spark, without waiting."""
 
 from __future__ import annotations
 
@@ -31,34 +31,29 @@ from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.targets.simulator.target import SimulatorTarget
 
-# The pipeline among the terms of a store: operators and streams, where they are known before a run begins.
-#
-# In the simulator they are. On Spark only the batches of a job show what operators it has, so that no store
-# of ``attach``
-# has this term.
-
-
 PIPELINE = "pipeline"
+"""The term of a store with the operators and streams. Stores of ``attach`` lack it: on Spark only the batches of a job
+show its operators."""
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredPipeline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     operators: tuple[Operator, ...]
     streams: tuple[Stream, ...]
 
 
 def pipeline_term(pipeline: Pipeline) -> str:
-    """A pipeline as JSON.
+    """Encode a pipeline as JSON.
 
     >>> pipeline_term(Pipeline(name="p", operators=(Operator(name="read", query="p"),)))
     '{"name":"p","operators":[{"name":"read","stateful":false,"boundary":false,"query":"p"}],"streams":[]}'
     """
-    kept = _Kept(name=pipeline.name, operators=pipeline.operators, streams=pipeline.streams)
-    return msgspec.json.encode(kept).decode()
+    stored = _StoredPipeline(name=pipeline.name, operators=pipeline.operators, streams=pipeline.streams)
+    return msgspec.json.encode(stored).decode()
 
 
 def pipeline_of(terms: Mapping[str, str]) -> Pipeline | None:
-    """The pipeline in the terms of a store; None where it is not there, or as another version writes it.
+    """The pipeline in the terms of a store; None if it is missing or written by an incompatible version.
 
     >>> words = Pipeline.chain("words", "read", "split")
     >>> pipeline_of({"pipeline": pipeline_term(words)}) == words
@@ -67,19 +62,19 @@ def pipeline_of(terms: Mapping[str, str]) -> Pipeline | None:
     if PIPELINE not in terms:
         return None
     try:
-        kept = msgspec.json.decode(terms[PIPELINE], type=_Kept)
-        return Pipeline(name=kept.name, operators=kept.operators, streams=kept.streams)
-    except ValueError:  # PipelineError and msgspec's are both
+        stored = msgspec.json.decode(terms[PIPELINE], type=_StoredPipeline)
+        return Pipeline(name=stored.name, operators=stored.operators, streams=stored.streams)
+    except ValueError:  # base class of PipelineError and of msgspec's errors
         return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Simulation:
-    """A simulated run, and what only a simulator knows of it."""
+    """A simulated run, and what only the simulator knows about it."""
 
     run: Run
     runs: Sequence[Run]
-    """One for each pipeline that shares the nodes, ``run`` first (see ``bench.together``)."""
+    """One run for each pipeline on the nodes, ``run`` first; ``score_together`` scores them."""
     work: Work
     """Where the rows of all pipelines are at the end."""
 
@@ -87,14 +82,14 @@ class Simulation:
 def strategy_for(
     name: str, scenario: Scenario, estimators: Mapping[str, Estimator] | None = None
 ) -> Strategy:
-    """A fresh strategy from its expression, with the ``estimators`` of given profiles where it can use them.
+    """A new strategy from its expression, with the ``estimators`` of profiles if it can use them.
 
     ``static-mean`` gets the nodes that the mean rate needs, unless they are given.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
     >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=120)
-    >>> strategy_for("static-mean", scenario)._nodes  # one holds 169 rows/s, two 336
+    >>> strategy_for("static-mean", scenario)._nodes  # one node processes 169 rows/s, two 336
     2
     """
     call = read_strategy(name)
@@ -104,7 +99,7 @@ def strategy_for(
 
 
 def simulate(scenario: Scenario, strategy: Strategy) -> Run:
-    """The record of a strategy on a scenario; the same seed gives the same record.
+    """Run a strategy on a scenario; the same seed gives the same run.
 
     >>> from ebbflow.strategies import make_strategy
     >>> from ebbflow.targets.simulator import Scenario, built_in_engine
@@ -125,15 +120,18 @@ def run_simulation(
     on_cycle: Callable[[CycleReport], None] | None = None,
     store: Path | None = None,
 ) -> Simulation:
-    """As ``simulate``, with what only a simulator knows. ``guards`` replaces those of ``guards_for``; ``on_cycle``
-    is told of each cycle, as by ``attach``. ``store``: an SQLite file that keeps readings, batches and ledger, as
-    that of ``attach`` does, for `ebbflow profile --store` and `ebbflow replay`; without one nothing is kept."""
+    """Like ``simulate``, with what only the simulator knows.
+
+    ``guards`` replaces those of ``guards_for``. ``on_cycle`` is called after each cycle. ``store`` is an SQLite file
+    for readings, batches and ledger, as ``attach`` writes it, for `ebbflow profile --store`, `ebbflow replay` and
+    `ebbflow report`.
+    """
     clock = ManualClock(0.0)
     target = scenario.target(clock)
     if store is None:
-        return _play(scenario, strategy, guards, clock, target, MemoryStore(), on_cycle)
-    with closing(Store(store, clock)) as kept:
-        kept.begin_run(
+        return _run_loop(scenario, strategy, guards, clock, target, MemoryStore(), on_cycle)
+    with closing(Store(store, clock)) as opened:
+        opened.begin_run(
             {
                 "slo": str(scenario.slo),
                 "nodes": str(scenario.limits),
@@ -144,14 +142,14 @@ def run_simulation(
                 PIPELINE: pipeline_term(target.pipeline),
             }
         )
-        simulation = _play(scenario, strategy, guards, clock, target, kept, on_cycle)
-        kept.set_curves(_exact_curves(simulation))
-        kept.set_terms({"ended_s": repr(scenario.duration_s), "rows_repeated": "0"})
+        simulation = _run_loop(scenario, strategy, guards, clock, target, opened, on_cycle)
+        opened.set_curves(_exact_curves(simulation))
+        opened.set_terms({"ended_s": repr(scenario.duration_s), "rows_repeated": "0"})
         return simulation
 
 
 def _exact_curves(simulation: Simulation) -> dict[tuple[str, str], Curve]:
-    """What a simulation knows exactly and a monitor would only see at its cycles."""
+    """The curves that a simulation knows exactly and a monitor only samples."""
     curves = {(NODES, MAIN): simulation.run.nodes}
     for run in simulation.runs:
         curves[ARRIVED, run.pipeline] = run.arrived
@@ -161,7 +159,7 @@ def _exact_curves(simulation: Simulation) -> dict[tuple[str, str], Curve]:
     return curves
 
 
-def _play(
+def _run_loop(
     scenario: Scenario,
     strategy: Strategy,
     guards: Sequence[Guard] | None,
@@ -186,27 +184,27 @@ def _play(
     batches: list[Batch] = []
     last_s = -1.0
     cycle = 0
-    blind_on_purpose = any(isinstance(fault, MissingMetrics | LateMetrics) for fault in scenario.faults)
-    with _silenced() if blind_on_purpose else nullcontext():
+    metrics_fail = any(isinstance(fault, MissingMetrics | LateMetrics) for fault in scenario.faults)
+    with _without_warnings() if metrics_fail else nullcontext():
         while True:
             report = loop.cycle()
             if on_cycle is not None:
                 on_cycle(report)
-            seen = report.observation
-            if seen is not None and seen.time_s > last_s:
-                batches += seen.batches
-                last_s = seen.time_s
+            observation = report.observation
+            if observation is not None and observation.time_s > last_s:
+                batches += observation.batches
+                last_s = observation.time_s
             cycle += 1
             if cycle * scenario.cycle_s > end_s:
                 break
             clock.advance(cycle * scenario.cycle_s - clock.now_s())
     clock.advance(end_s - clock.now_s())
-    return recorded(scenario, strategy.name, target, loop, batches)
+    return finished_simulation(scenario, strategy.name, target, loop, batches)
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
-    """While it lasts, the loop does not warn that it sees nothing: someone wanted it to."""
+def _without_warnings() -> Iterator[None]:
+    """Silence the loop's warnings about missing metrics, which the scenario asks for."""
 
     def passes(record: logging.LogRecord) -> bool:
         return record.levelno != logging.WARNING
@@ -219,12 +217,12 @@ def _silenced() -> Iterator[None]:
         log.removeFilter(passes)
 
 
-def recorded(
+def finished_simulation(
     scenario: Scenario, strategy: str, target: SimulatorTarget, loop: ControlLoop, batches: Sequence[Batch]
 ) -> Simulation:
-    """What a loop made of a scenario, once its time is over."""
+    """The result of a loop whose scenario has ended."""
     end_s = scenario.duration_s
-    work = target.work()  # first: it lets time pass up to the end
+    work = target.work()  # first: it advances the target to the end
     runs = [
         Run(
             strategy=strategy,
@@ -248,12 +246,12 @@ def recorded(
 
 
 def oracle_of(scenario: Scenario, run: Run | None = None, *, step_s: float = 1.0) -> Oracle | None:
-    """The cheapest schedule with hindsight for what arrives, which is the same under every strategy.
+    """The cheapest schedule with hindsight for the arrivals, which do not depend on the strategy.
 
-    ``run`` saves counting the arrivals anew. The lead time is 0 where lead times are noisy: the shortest that
-    a node may take. Service times are at their mean where they are noisy: a lucky run may beat it by its luck (see
-    docs/leaderboard.md). With pipelines that share the nodes it is that of the first alone. None where there are
-    clusters beside the main one: their nodes may be faster, and their number has no limits.
+    ``run`` saves computing the arrivals again. With noisy lead times, hindsight has a lead time of 0, the shortest
+    possible. With noisy service times it uses their mean, which a lucky run may beat (see docs/leaderboard.md). If
+    pipelines share the nodes, it covers the first alone. None with clusters beside the main one: their nodes may be
+    faster, and their number is unlimited.
     """
     if scenario.clusters:
         return None

@@ -1,4 +1,7 @@
-"""Strategies × loads × seeds: every strategy on every scene, in parallel, with one hindsight per scene."""
+"""Run every strategy on every case in parallel: strategies × loads × seeds.
+
+The hindsight schedule of a case is computed once, because it depends on the arrivals alone.
+"""
 
 from __future__ import annotations
 
@@ -28,58 +31,58 @@ from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator.scenario import Scenario
 
 SHORT_S = 6 * 3600.0
-"""Less simulated time than this in all is over sooner than worker processes have started."""
+"""Sweeps with less simulated time than this run in one process: starting workers would take longer."""
 
 HINDSIGHT = "hindsight"
-"""Stands for the strategy where it was the cheapest schedule that could not be found."""
+"""Used as the strategy name of a failure to compute the hindsight schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepCase:
-    """A scenario, and the name its load goes by in tables."""
+    """A scenario, and the name of its load in tables."""
 
     load: str
     scenario: Scenario
     drawn: bool = False
-    """Whether pictures are made of its runs."""
+    """Whether its runs are drawn on a page."""
     store: Path | None = None
-    """Where to keep its run, if it is played once: readings, batches, ledger and curves, for `ebbflow report`."""
-    past: Run | None = None
-    """A run of the same load that was already: scored and drawn beside those of the strategies, and before them."""
+    """Where to store its run, for `ebbflow report`; only for a case that runs once."""
+    recorded: Run | None = None
+    """A recorded run of the same load, scored and drawn before those of the strategies."""
 
-    def runs(self, strategies: Sequence[str]) -> list[str]:
-        """Who it has runs of, when it is swept."""
-        return [*([] if self.past is None else [self.past.strategy]), *strategies]
+    def run_names(self, strategies: Sequence[str]) -> list[str]:
+        """The strategy names of its runs in a sweep."""
+        return [*([] if self.recorded is None else [self.recorded.strategy]), *strategies]
 
     @property
     def step_s(self) -> float:
-        """How far apart the samples of its load are; 0 where it is known at any time."""
+        """Seconds between samples of the load; 0 if it is known at any time."""
         return self.scenario.load.sample_step_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run: what it was, and its scores."""
+    """The scores of one run."""
 
     load: str
     seed: int
     strategy: str
     scores: Scores
-    kept: bool
-    """Whether it kept the SLO: violation ≤ 1 − quantile."""
+    slo_kept: bool
+    """Whether violation ≤ 1 − quantile."""
     oracle_node_seconds: float | None = None
     oracle_feasible: bool | None = None
-    """Whether any schedule within the limits keeps the SLO; where not, the oracle is a best effort. None without an
+    """Whether any schedule within the limits keeps the SLO; if not, the oracle is a best effort. None without an
     oracle."""
     step_s: float = 0.0
-    """How far apart the samples of the load were; 0 where it was known at any time."""
+    """Seconds between samples of the load; 0 if it is known at any time."""
     drawing: Any = field(default=None, compare=False)
-    """What ``draw`` made of the run, if its scene is drawn."""
+    """What ``draw`` returned, if the case is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One run that ended in an error."""
+    """A run that ended in an error."""
 
     load: str
     seed: int
@@ -93,55 +96,55 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """All results, in the order of the scenes and within each in that of the strategies; and what failed."""
+    """All results and failures, ordered by case and then by strategy."""
 
     results: tuple[Result, ...]
     failures: tuple[Failure, ...]
-    undone: int = 0
-    """Runs that were not done when somebody interrupted."""
+    unfinished: int = 0
+    """Runs that were not finished when the sweep was interrupted."""
 
     @property
-    def over(self) -> tuple[Result | Failure, ...]:
-        """Runs that are over, however they ended."""
+    def finished(self) -> tuple[Result | Failure, ...]:
+        """All runs that have ended, failed ones included."""
         return (*self.results, *self.failures)
 
     def comparable(self, strategies: Sequence[str]) -> Sweep:
-        """What was done on the loads and seeds that all strategies have had; all of it while there are none such.
+        """The runs on loads and seeds that all strategies have finished; everything if there are none.
 
-        Of a sweep that was interrupted some strategies have had loads that others have not, and their means would
-        be of different things.
+        In an interrupted sweep some strategies have finished loads that others have not, so their means would not be
+        comparable.
         """
-        had = {(run.load, run.seed, run.strategy) for run in self.over}
+        finished = {(run.load, run.seed, run.strategy) for run in self.finished}
 
-        def had_by_all(run: Result | Failure) -> bool:
-            return all((run.load, run.seed, name) in had for name in strategies)
+        def finished_by_all(run: Result | Failure) -> bool:
+            return all((run.load, run.seed, name) in finished for name in strategies)
 
-        if not self.undone or not any(had_by_all(run) for run in self.results):
+        if not self.unfinished or not any(finished_by_all(run) for run in self.results):
             return self
         return replace(
             self,
-            results=tuple(run for run in self.results if had_by_all(run)),
-            failures=tuple(run for run in self.failures if had_by_all(run)),
+            results=tuple(run for run in self.results if finished_by_all(run)),
+            failures=tuple(run for run in self.failures if finished_by_all(run)),
         )
 
 
 class SweepInterrupted(KeyboardInterrupt):
-    """Somebody interrupted a sweep; ``done`` is what there is of it. Who does not care for that leaves as ever."""
+    """A sweep was interrupted; ``sweep`` holds what had finished."""
 
-    def __init__(self, done: Sweep) -> None:
+    def __init__(self, sweep: Sweep) -> None:
         super().__init__("interrupted")
-        self.done = done
+        self.sweep = sweep
 
 
 GuardsOf = Callable[[Strategy], Sequence[Guard]]
 
 Draw = Callable[[Run, Floats, Curve | None], Any]
-"""Makes of a run, the capacity of 0 … max nodes and the nodes that hindsight would hold (if there is one) what a page
-needs of it. It is called where the run was: a whole run is too large to send back."""
+"""Extracts from a run, the capacity of 0 … max nodes and the hindsight schedule (if any) what a page shows. It is
+called in the worker: a whole run is too large to send back."""
 
 
 def sweep(
-    scenes: Sequence[SweepCase],
+    cases: Sequence[SweepCase],
     strategies: Sequence[str],
     *,
     policies: Mapping[str, Policy] | None = None,
@@ -152,14 +155,13 @@ def sweep(
     draw: Draw | None = None,
     on_done: Callable[[], None] = lambda: None,
 ) -> Sweep:
-    """Run every strategy on every scene. The same scenes give the same results, however many work on them.
+    """Run every strategy on every case. The results do not depend on the number of workers.
 
-    ``policies``: those that rules follow, by the names under which they stand among the strategies.
-    ``estimators``: by pipeline, for the strategies that size by profiles. ``guards``: the guards of a strategy.
-    ``workers``: processes; as many as there are cores if not told, none besides this one for a short sweep.
-    ``master``: a Spark cluster that works instead. ``on_done`` is called after each run. A run that fails
-    is told among the failures, and the others go on. A scene's past run counts as one more. An interrupt ends
-    the runs that are under way, and comes as ``SweepInterrupted``.
+    ``policies``: policies by their name in ``strategies``. ``estimators``: by pipeline, for strategies that use
+    profiles. ``guards``: returns the guards of a strategy. ``workers``: processes; by default one per core, or one for
+    a short sweep. ``master``: run on this Spark cluster instead. ``on_done`` is called after each run. Failed runs are
+    listed in the result, and the others continue. An interrupt kills the active runs and raises
+    ``SweepInterrupted``.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -168,19 +170,19 @@ def sweep(
     >>> [(result.strategy, result.scores.node_seconds) for result in results]
     [('static', 9600.0), ('static-mean', 1200.0)]
     """
-    if not scenes or not strategies:
+    if not cases or not strategies:
         raise InputError("a sweep needs at least one load and one strategy")
     if workers is None:
-        simulated_s = len(strategies) * sum(scene.scenario.duration_s for scene in scenes)
+        simulated_s = len(strategies) * sum(case.scenario.duration_s for case in cases)
         workers = 1 if simulated_s < SHORT_S else cores()
     shared = _Shared(
-        scenes=tuple(scenes),
+        cases=tuple(cases),
         policies=dict(policies or {}),
         estimators=dict(estimators or {}),
         guards=guards,
         draw=draw,
     )
-    runs = [(i, name) for i, scene in enumerate(scenes) for name in scene.runs(strategies)]
+    runs = [(i, name) for i, case in enumerate(cases) for name in case.run_names(strategies)]
     hindsights: list[_Hindsight | Exception] = []
     answers: dict[int, Result | Exception] = {}
 
@@ -188,30 +190,30 @@ def sweep(
         answers[index] = answer
         on_done()
 
-    def done() -> Sweep:
-        told: list[tuple[int, str, object]] = [(i, HINDSIGHT, h) for i, h in enumerate(hindsights)]
-        told += [(*runs[index], answers[index]) for index in sorted(answers)]
+    def collect() -> Sweep:
+        ended: list[tuple[int, str, object]] = [(i, HINDSIGHT, h) for i, h in enumerate(hindsights)]
+        ended += [(*runs[index], answers[index]) for index in sorted(answers)]
         return Sweep(
-            results=tuple(answer for _, _, answer in told if isinstance(answer, Result)),
+            results=tuple(answer for _, _, answer in ended if isinstance(answer, Result)),
             failures=tuple(
-                _failure(scenes[i], name, answer) for i, name, answer in told if isinstance(answer, Exception)
+                _failure(cases[i], name, answer) for i, name, answer in ended if isinstance(answer, Exception)
             ),
-            undone=len(runs) - len(answers),
+            unfinished=len(runs) - len(answers),
         )
 
     try:
-        with parallel_map(shared, workers=min(workers, len(scenes) * len(strategies)), master=master) as work:
-            hindsights = work(_look_back, range(len(scenes)), lambda *_: None)
+        with parallel_map(shared, workers=min(workers, len(cases) * len(strategies)), master=master) as work:
+            hindsights = work(_find_hindsight, range(len(cases)), lambda *_: None)
             bounds = [h if isinstance(h, _Hindsight) else _Hindsight() for h in hindsights]
-            work(_run, [_Job(scene=i, strategy=name, hindsight=bounds[i]) for i, name in runs], take)
+            work(_run, [_Job(case=i, strategy=name, hindsight=bounds[i]) for i, name in runs], take)
     except KeyboardInterrupt:
-        raise SweepInterrupted(done()) from None
-    return done()
+        raise SweepInterrupted(collect()) from None
+    return collect()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
-    scenes: tuple[SweepCase, ...]
+    cases: tuple[SweepCase, ...]
     policies: Mapping[str, Policy]
     estimators: Mapping[str, Estimator]
     guards: GuardsOf
@@ -220,7 +222,7 @@ class _Shared:
 
 @dataclass(frozen=True, kw_only=True)
 class _Hindsight:
-    """What the oracle says of a scene: the schedule only where it is drawn."""
+    """The oracle of a case; with its schedule only if the case is drawn."""
 
     node_seconds: float | None = None
     feasible: bool | None = None
@@ -229,75 +231,74 @@ class _Hindsight:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    scene: int
+    case: int
     strategy: str
     hindsight: _Hindsight
 
 
-def _look_back(shared: _Shared, index: int) -> _Hindsight | Exception:
-    """The oracle depends on the arrivals alone: once per scene, not once per strategy. It knows one pipeline on one
-    cluster; of others there is none."""
-    scene = shared.scenes[index]
-    if not scene.scenario.is_single:
+def _find_hindsight(shared: _Shared, index: int) -> _Hindsight | Exception:
+    """The oracle of a case; empty unless it is one pipeline on one cluster."""
+    case = shared.cases[index]
+    if not case.scenario.is_single:
         return _Hindsight()
     try:
-        oracle = oracle_of(scene.scenario)
+        oracle = oracle_of(case.scenario)
     except Exception as error:
-        return _told(error)
+        return _as_text(error)
     if oracle is None:
         return _Hindsight()
     return _Hindsight(
         node_seconds=oracle.node_seconds,
         feasible=oracle.feasible,
-        oracle=oracle if scene.drawn else None,
+        oracle=oracle if case.drawn else None,
     )
 
 
 def _run(shared: _Shared, job: _Job) -> Result | Exception:
-    scene = shared.scenes[job.scene]
+    case = shared.cases[job.case]
     try:
-        if scene.past is not None and job.strategy == scene.past.strategy:
-            return _result(scene, job, [scene.past], shared.draw)
+        if case.recorded is not None and job.strategy == case.recorded.strategy:
+            return _result(case, job, [case.recorded], shared.draw)
         policy = shared.policies.get(job.strategy)
-        scenario = scene.scenario
+        scenario = case.scenario
         strategy = (
             strategy_for(job.strategy, scenario, shared.estimators)
             if policy is None
             else Rules(policy, begins_at_s=scenario.begins_at_s)
         )
-        played = run_simulation(scenario, strategy, shared.guards(strategy), store=scene.store)
-        result = _result(scene, job, played.runs, shared.draw)
-        if scene.store is not None and job.hindsight.node_seconds is not None:
-            with closing(Store(scene.store, ManualClock(scenario.duration_s))) as store:
+        simulation = run_simulation(scenario, strategy, shared.guards(strategy), store=case.store)
+        result = _result(case, job, simulation.runs, shared.draw)
+        if case.store is not None and job.hindsight.node_seconds is not None:
+            with closing(Store(case.store, ManualClock(scenario.duration_s))) as store:
                 store.set_terms({"oracle_node_seconds": repr(job.hindsight.node_seconds)})
         return result
     except Exception as error:
-        return _told(error)
+        return _as_text(error)
 
 
-def _result(scene: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
+def _result(case: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
     hindsight, run = job.hindsight, runs[0]
     alone = len(runs) == 1
     scores = score(run, oracle_node_seconds=hindsight.node_seconds) if alone else score_together(runs)
     drawing = None
-    if draw is not None and scene.drawn:
+    if draw is not None and case.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
-        drawing = draw(run, scene.scenario.mean_speed_rows_per_s(scene.scenario.engine), schedule)
+        drawing = draw(run, case.scenario.mean_speed_rows_per_s(case.scenario.engine), schedule)
     return Result(
-        load=scene.load,
-        seed=scene.scenario.seed,
+        load=case.load,
+        seed=case.scenario.seed,
         strategy=job.strategy,
         scores=scores,
-        kept=kept_slo(scores.violation, run.slo.quantile),
+        slo_kept=kept_slo(scores.violation, run.slo.quantile),
         oracle_node_seconds=hindsight.node_seconds,
         oracle_feasible=hindsight.feasible,
-        step_s=scene.step_s,
+        step_s=case.step_s,
         drawing=drawing,
     )
 
 
 def kept_slo(violation: float | None, quantile: float) -> bool:
-    """Whether few enough rows were late; where none came, none was.
+    """Whether few enough rows were late. A run without rows keeps its SLO.
 
     >>> kept_slo(0.05, 0.95), kept_slo(0.051, 0.95), kept_slo(None, 1.0)
     (True, False, True)
@@ -306,28 +307,28 @@ def kept_slo(violation: float | None, quantile: float) -> bool:
 
 
 class _Raised(Exception):  # noqa: N818
-    """An error as text: the error itself may not survive being sent from a worker."""
+    """An error as text: the error itself may not be picklable."""
 
     def __init__(self, error: str, trace: str) -> None:
         super().__init__(error, trace)
         self.error, self.trace = error, trace
 
 
-def _told(error: Exception) -> _Raised:
+def _as_text(error: Exception) -> _Raised:
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{where.filename.rpartition('/')[2]}, line {where.lineno}"
     return _Raised(f"{type(error).__name__}: {error} ({place})", "".join(traceback.format_exception(error)))
 
 
-def _failure(scene: SweepCase, strategy: str, error: Exception) -> Failure:
-    told = error if isinstance(error, _Raised) else _Raised(f"{type(error).__name__}: {error}", "")
+def _failure(case: SweepCase, strategy: str, error: Exception) -> Failure:
+    raised = error if isinstance(error, _Raised) else _Raised(f"{type(error).__name__}: {error}", "")
     return Failure(
-        load=scene.load, seed=scene.scenario.seed, strategy=strategy, error=told.error, trace=told.trace
+        load=case.load, seed=case.scenario.seed, strategy=strategy, error=raised.error, trace=raised.trace
     )
 
 
 def mean(values: Sequence[float | int | None]) -> float | None:
-    """The mean of the values that are known; None where none is.
+    """The mean of the known values; None if there are none.
 
     >>> mean([1, None, 2]), mean([None])
     (1.5, None)

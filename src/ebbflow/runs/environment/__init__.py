@@ -1,12 +1,12 @@
-"""The simulator as a Gymnasium environment, ``ebbflow/Scaling-v0``: learn to scale by trying.
+"""The simulator as a Gymnasium environment, ``ebbflow/Scaling-v0``, for reinforcement learning.
 
-A step is one decision of the loop. Before each, the agent says how many nodes there shall be; then one period
-(``cycle_s``) passes. With c the node-seconds held in the step, l the rows that became late in it, N the most nodes,
-R all rows of the episode, T its length, and K = T / cycle_s its steps,
+A step is one decision of the loop: the agent chooses the number of nodes, then one cycle (``cycle_s``) passes. With c
+the node-seconds held in the step, l the rows that became late in it, N the maximum of nodes, R all rows of the episode,
+T its length, and K = T / cycle_s its steps,
 
     reward = − ( c / (N · cycle_s) + late_penalty · l · K / R )
 
-so that the mean reward is made of the scores that every run here gets, and of nothing else:
+so that the mean reward depends on the scores of the run alone:
 
     Σ reward / K = − ( (1 − nodes_saved) + late_penalty · violation )
 
@@ -47,20 +47,20 @@ except ImportError:
 ENV_ID = "ebbflow/Scaling-v0"
 CHANGE, ABSOLUTE = "change", "absolute"
 OPTIONS = ("engine", "load", "pipeline", "seconds")
-"""What may be another in one episode: ``reset(options={"load": …})``."""
+"""What ``reset(options={"load": …})`` can change for one episode."""
 
 Features = npt.NDArray[np.float32]
 
 
 class ScalingEnv(gymnasium.Env[Features, np.int64]):
-    """A pipeline on a load; the agent says how many nodes it has.
+    """A pipeline under a load; the agent chooses the number of nodes.
 
-    ``action="change"``: action a of 0 … 2·most_change asks for a − most_change nodes more than were asked for last.
-    ``action="absolute"``: action a of 0 … max − min asks for min + a nodes. Sizes outside of the limits are brought
-    to the nearest allowed one by the guard that does it everywhere; ``guarded`` adds the other default guards.
+    ``action="change"``: action a of 0 … 2·most_change requests a − most_change nodes more than the last plan.
+    ``action="absolute"``: action a of 0 … max − min requests min + a nodes. The bounds guard clamps sizes to the
+    limits; ``guarded`` adds the other default guards.
 
-    ``load`` may be several; each episode then draws one of them. ``scenario`` takes the place of all that describes
-    one (``pipeline`` … ``noise``). The scenario's own seed is drawn anew in each episode, from the seed of ``reset``.
+    With several loads, each episode draws one. ``scenario`` replaces all arguments that describe one (``pipeline`` …
+    ``noise``). Each episode draws the seed of its scenario from the seed of ``reset``.
 
     >>> env = ScalingEnv(load="constant(300)", seconds=120.0, action="absolute")
     >>> features, info = env.reset(seed=1)
@@ -72,7 +72,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
     (480.0, 0.0, -0.25)
     """
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  as the base class has it
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  as in the base class
 
     def __init__(
         self,
@@ -96,15 +96,15 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         if action not in (CHANGE, ABSOLUTE):
             raise UnknownNameError("action", action, (CHANGE, ABSOLUTE))
         if most_change < 1:
-            raise InputError(f"most_change={most_change} leaves nothing to choose; it must be 1 or more")
+            raise InputError(f"most_change is {most_change}; it must be 1 or more")
         if not late_penalty >= 0:
-            raise InputError(f"late_penalty={late_penalty:g} rewards late rows; it must be 0 or more")
+            raise InputError(f"late_penalty is {late_penalty:g}; it must be 0 or more")
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
         loads = (load,) if isinstance(load, str) else tuple(load)
         if not loads:
-            raise InputError("no load is given; write one like constant(50)")
-        self._words: Mapping[str, str] = {"pipeline": pipeline, "engine": engine}
+            raise InputError("no load is given; pass one like constant(50)")
+        self._engine_names: Mapping[str, str] = {"pipeline": pipeline, "engine": engine}
         self._noise = noise
         self._loads = tuple(parse_load(each) for each in loads) if scenario is None else ()
         self._scenario = scenario or Scenario(
@@ -117,7 +117,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
             cycle_s=cycle_s,
         )
         if self._scenario.others:
-            raise InputError("an episode has one pipeline; take the others out of the scenario")
+            raise InputError("an episode has one pipeline; remove the other tenants from the scenario")
         limits = self._scenario.limits
         self._most_change = most_change if action == CHANGE else None
         self._late_penalty = late_penalty
@@ -133,52 +133,52 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Features, dict[str, Any]]:
-        """A new episode. ``options`` holds for this one: ``load``, ``pipeline``, ``engine``, ``seconds``."""
+        """Start an episode. ``options`` (``load``, ``pipeline``, ``engine``, ``seconds``) apply to this one only."""
         super().reset(seed=seed)
-        scenario = self._drawn(options or {})
+        scenario = self._draw_scenario(options or {})
         guards = default_guards() if self._guarded else None
         self._episode = Episode(scenario, guards=guards)
         self._observer = Observer(scenario)
-        features = self._observer.look(0.0, self._episode.seen)
+        features = self._observer.features(0.0, self._episode.observation)
         return features, self._info(self._episode)
 
     def step(self, action: np.int64) -> tuple[Features, float, bool, bool, dict[str, Any]]:
-        """Ask for nodes, and let one period pass. It never ends by itself; it is cut off with the load."""
+        """Request nodes and advance one cycle. Episodes never terminate; they are truncated at the end of the load."""
         if self._episode is None or self._episode.over:
-            raise gymnasium.error.ResetNeeded("the episode is over, or none was begun; call reset() first")
+            raise gymnasium.error.ResetNeeded("the episode is over or was not started; call reset() first")
         if action not in self.action_space:
-            raise gymnasium.error.InvalidAction(f"action {action!r} is not one of {self.action_space}")
+            raise gymnasium.error.InvalidAction(f"action {action!r} is not in {self.action_space}")
         episode = self._episode
         step = episode.step(self._nodes(episode, int(action)))
-        features = self._observer.look(episode.time_s, episode.seen)
+        features = self._observer.features(episode.time_s, episode.observation)
         info = self._info(episode) | {"node_seconds": step.node_seconds, "late_rows": step.late_rows}
         if episode.over:
             info["scores"] = self._scores(episode).to_json()
         return features, self._reward(episode, step), False, episode.over, info
 
     def render(self) -> str | None:
-        """One line of text: when it is, how many nodes there are, how the rows fare."""
-        episode, known = self._episode, self._observer.measured
+        """One line of text: time, load, backlog, freshness and nodes."""
+        episode, now = self._episode, self._observer.measurements
         if self.render_mode != "ansi" or episode is None:
             return None
-        bar = "#" * known.nodes_working + "." * max(0, known.nodes_requested - known.nodes_working)
+        bar = "#" * now.nodes_working + "." * max(0, now.nodes_requested - now.nodes_working)
         return (
-            f"{format_duration(episode.time_s) or '0s':>9} {known.arrival_rate_per_s or 0.0:8.0f} rows/s "
-            f"{known.queue_rows or 0.0:9.0f} waiting  fresh {known.freshness_s or 0.0:6.1f} s  "
-            f"{known.nodes_working:3d} nodes {bar}"
+            f"{format_duration(episode.time_s) or '0s':>9} {now.arrival_rate_per_s or 0.0:8.0f} rows/s "
+            f"{now.queue_rows or 0.0:9.0f} waiting  fresh {now.freshness_s or 0.0:6.1f} s  "
+            f"{now.nodes_working:3d} nodes {bar}"
         )
 
     @property
     def scenario(self) -> Scenario:
-        """What the episode plays in, its seed included; before the first, what they are drawn from."""
+        """The scenario of the episode, including its seed; before the first episode, the one it is drawn from."""
         return self._scenario if self._episode is None else self._episode.scenario
 
     @property
     def simulation(self) -> Simulation | None:
-        """The record of the episode once it is over, to be drawn or scored as any other run."""
+        """The finished run of the episode; None before its end."""
         return self._episode.simulation if self._episode is not None and self._episode.over else None
 
-    def _drawn(self, options: Mapping[str, Any]) -> Scenario:
+    def _draw_scenario(self, options: Mapping[str, Any]) -> Scenario:
         for name in options:
             if name not in OPTIONS:
                 raise UnknownNameError("option of reset", name, OPTIONS)
@@ -186,8 +186,8 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         if len(self._loads) > 1:
             scenario = replace(scenario, load=self._loads[int(self.np_random.integers(len(self._loads)))])
         if "pipeline" in options or "engine" in options:
-            words = {name: str(options.get(name, word)) for name, word in self._words.items()}
-            scenario = replace(scenario, engine=built_in_engine(**words, noise=self._noise))
+            names = {key: str(options.get(key, name)) for key, name in self._engine_names.items()}
+            scenario = replace(scenario, engine=built_in_engine(**names, noise=self._noise))
         if "load" in options:
             scenario = replace(scenario, load=parse_load(str(options["load"])))
         return replace(scenario, seconds=float(options["seconds"])) if "seconds" in options else scenario
@@ -198,16 +198,16 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         return episode.planned_nodes + action - self._most_change
 
     def _reward(self, episode: Episode, step: Step) -> float:
-        world = episode.scenario
-        cost = step.node_seconds / (world.limits.max_nodes * world.cycle_s)
-        late = step.late_rows * world.duration_s / world.cycle_s / episode.rows if episode.rows else 0.0
+        scenario = episode.scenario
+        cost = step.node_seconds / (scenario.limits.max_nodes * scenario.cycle_s)
+        late = step.late_rows * scenario.duration_s / scenario.cycle_s / episode.rows if episode.rows else 0.0
         return -(cost + self._late_penalty * late)
 
     def _scores(self, episode: Episode) -> Scores:
-        simulation, world = episode.simulation, replace(episode.scenario, seed=0)
-        if self._oracle is None or self._oracle[0] != world:  # it depends on the load and not on the seed
-            oracle = oracle_of(world, simulation.run)
-            self._oracle = (world, None if oracle is None else oracle.node_seconds)
+        simulation, scenario = episode.simulation, replace(episode.scenario, seed=0)
+        if self._oracle is None or self._oracle[0] != scenario:  # it depends on the load, not on the seed
+            oracle = oracle_of(scenario, simulation.run)
+            self._oracle = (scenario, None if oracle is None else oracle.node_seconds)
         return score(simulation.run, oracle_node_seconds=self._oracle[1])
 
     def _info(self, episode: Episode) -> dict[str, Any]:
@@ -216,12 +216,12 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
             "time_s": episode.time_s,
             "planned_nodes": episode.planned_nodes,
             "bound_by": ", ".join(constraint.name for constraint in bound),
-            **self._observer.measured.to_json(),
+            **self._observer.measurements.to_json(),
         }
 
 
 def feature_names() -> list[str]:
-    """Names of the numbers in an observation, in their order."""
+    """Names of the numbers in an observation, in order."""
     return [feature.name for feature in FEATURES]
 
 

@@ -1,7 +1,7 @@
-"""A scenario played step by step, by someone who says before each step how many nodes there shall be.
+"""A scenario that advances step by step; the caller chooses the number of nodes before each step.
 
-The loop, the guards and the record are those of every run; only the strategy is whoever holds the episode. What a
-step costs is counted so that the steps add up to the scores of the whole run, exactly:
+Loop, guards and scores are those of every run; the caller replaces the strategy. The costs of the steps add up exactly
+to the scores of the whole run:
 
     Σ node_seconds = node_seconds          Σ late_rows = violation · rows
 """
@@ -26,22 +26,22 @@ from ebbflow.errors import TargetError
 from ebbflow.guards import Bounds
 from ebbflow.monitoring.store import MemoryStore
 from ebbflow.runs.score import LATE_TOLERANCE_S, Waits
-from ebbflow.runs.simulation import Simulation, recorded
+from ebbflow.runs.simulation import Simulation, finished_simulation
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.targets.simulator.target import SimulatorTarget
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a step cost."""
+    """The cost of a step."""
 
     node_seconds: float
     late_rows: float
-    """Rows that became late in it."""
+    """Rows that became late in this step."""
 
 
 class Episode:
-    """One scenario from its start to its end.
+    """One scenario from start to end.
 
     >>> from ebbflow.targets.simulator import built_in_engine
     >>> from ebbflow.workloads import parse_load
@@ -56,16 +56,16 @@ class Episode:
     def __init__(
         self, scenario: Scenario, *, guards: Sequence[Guard] | None = None, name: str = "policy"
     ) -> None:
-        """``guards`` restrain what is asked for; only the bounds if not told."""
+        """``guards`` restrain the chosen nodes; by default only the bounds."""
         self.scenario = scenario
         self._clock = ManualClock(0.0)
         self._target = scenario.target(self._clock)
-        self._glass = _Glass(self._target)
-        self._chosen = _Chosen(name, scenario.first_nodes)
+        self._view = _TargetView(self._target)
+        self._strategy = _ChosenNodes(name, scenario.first_nodes)
         self._loop = ControlLoop(
             remember_decisions=10_000_000,
-            target=self._glass,
-            strategy=self._chosen,
+            target=self._view,
+            strategy=self._strategy,
             guards=(Bounds(),) if guards is None else guards,
             store=MemoryStore(),
             clock=self._clock,
@@ -77,18 +77,18 @@ class Episode:
         arrived = self._target.arrived(scenario.duration_s)
         self.rows = float(arrived.values[-1])
         """Rows that arrive in the whole episode."""
-        self._lateness = _Lateness(arrived, scenario.slo)
+        self._late_rows_so_far = _LateRows(arrived, scenario.slo)
         self._end_s = scenario.duration_s
         self._steps = 0
         self._batches: list[Batch] = []
         self._done = self._failed = 0.0
         self._simulation: Simulation | None = None
         self.planned_nodes = scenario.first_nodes
-        """What was asked for last, after the guards."""
+        """The last plan, after the guards."""
         self.entry: LedgerEntry | None = None
-        """What the ledger says of the last step."""
-        self.seen: Observation | None = self._glass.look()
-        """What the monitor shows now; None while it is blind."""
+        """The ledger entry of the last step."""
+        self.observation: Observation | None = self._view.refresh()
+        """The current observation; None while metrics are missing."""
 
     @property
     def time_s(self) -> float:
@@ -97,22 +97,22 @@ class Episode:
 
     @property
     def over(self) -> bool:
-        """Whether the end of the scenario is reached."""
+        """Whether the scenario has ended."""
         return self.time_s >= self._end_s
 
     @property
     def simulation(self) -> Simulation:
-        """The record, once it is over; the same as of any other run."""
-        assert self.over, "an episode is recorded when it is over"
+        """The finished simulation; only after the end."""
+        assert self.over, "the episode is not over"
         if self._simulation is None:
-            scenario, name = self.scenario, self._chosen.name
-            self._simulation = recorded(scenario, name, self._target, self._loop, self._batches)
+            scenario, name = self.scenario, self._strategy.name
+            self._simulation = finished_simulation(scenario, name, self._target, self._loop, self._batches)
         return self._simulation
 
     def step(self, nodes: int) -> Step:
-        """Ask for a number of nodes, and let one period pass."""
-        start_s, before = self.time_s, self.seen
-        self._chosen.nodes = nodes
+        """Request a number of nodes and advance one cycle."""
+        start_s, before = self.time_s, self.observation
+        self._strategy.nodes = nodes
         report = self._loop.cycle()
         self.entry = report.entry
         if report.planned is not None:
@@ -120,21 +120,24 @@ class Episode:
         self._steps += 1
         end_s = min(self._steps * self.scenario.cycle_s, self._end_s)
         self._clock.advance(end_s - start_s)
-        self.seen = self._glass.look()
-        if self.seen is not None:
-            self._batches += self.seen.batches
+        self.observation = self._view.refresh()
+        if self.observation is not None:
+            self._batches += self.observation.batches
         return Step(
             node_seconds=self._node_seconds(start_s, end_s, before),
             late_rows=self._late_rows(start_s, end_s),
         )
 
     def _node_seconds(self, start_s: float, end_s: float, before: Observation | None) -> float:
-        """∫ nodes held dt. Nodes come to be held when they are asked for, at the start of the step; where none
-        leaves, their number then stays the same, and the whole history need not be counted."""
+        """∫ nodes held dt.
+
+        Nodes are held from their request at the start of the step. If none leaves, their number is then constant, and
+        the whole history need not be integrated.
+        """
         if before is not None and before.time_s == start_s and before.held_nodes is not None:
             outcome = None if self.entry is None else self.entry.outcome
-            asked = before.requested if outcome is None else outcome.requested
-            more = sum(asked.nodes.values()) - sum(before.requested.nodes.values())
+            requested = before.requested if outcome is None else outcome.requested
+            more = sum(requested.nodes.values()) - sum(before.requested.nodes.values())
             leaving = any(action.kind is ActionKind.SHRINK for action in before.under_way)
             if more >= 0 and not leaving:
                 return (before.held_nodes + more) * (end_s - start_s)
@@ -145,15 +148,17 @@ class Episode:
         before, self._done = self._done, work.processed
         if work.failed > self._failed:
             self._failed = work.failed
-            self._lateness.lose(self._target.lost(self._end_s))
-        elif self._lateness.none_until(end_s, before):
+            self._late_rows_so_far.lose(self._target.lost(self._end_s))
+        elif self._late_rows_so_far.none_until(end_s, before):
             return 0.0
-        return self._lateness.until(end_s, self._commits(start_s, end_s, before))
+        return self._late_rows_so_far.until(end_s, self._commits(start_s, end_s, before))
 
     def _commits(self, start_s: float, end_s: float, before: float) -> Curve:
-        """Rows done at the start of the step, then every commit within it; from the batches where they account
-        for all of it, else from the whole record."""
-        batches = () if self.seen is None else self.seen.batches
+        """Rows processed at the start of the step, then every commit within it.
+
+        From the batches if they account for all rows, else from the whole history.
+        """
+        batches = () if self.observation is None else self.observation.batches
         if self._done == before + sum(batch.rows for batch in batches) and all(
             start_s < batch.ended_s <= end_s for batch in batches
         ):
@@ -166,40 +171,40 @@ class Episode:
         )
 
 
-class _Glass:
-    """The target as it was shown to whoever decides: the loop must not look a second time, for batches and rates
-    are told once."""
+class _TargetView:
+    """The target with the observation that the caller has seen: batches and rates are reported only once, so the loop
+    must not observe again."""
 
     def __init__(self, target: SimulatorTarget) -> None:
         self._target = target
-        self._seen: Observation | TargetError | None = None
+        self._observed: Observation | TargetError | None = None
 
-    def look(self) -> Observation | None:
-        """Look now; None if nothing can be seen."""
+    def refresh(self) -> Observation | None:
+        """Observe now; None if metrics are missing."""
         try:
-            self._seen = self._target.observe()
+            self._observed = self._target.observe()
         except TargetError as error:
-            self._seen = error
+            self._observed = error
             return None
-        return self._seen
+        return self._observed
 
     def observe(self) -> Observation:
-        """What was seen at the last look."""
-        if isinstance(self._seen, TargetError):
-            raise self._seen
-        assert self._seen is not None
-        return self._seen
+        """The observation of the last refresh."""
+        if isinstance(self._observed, TargetError):
+            raise self._observed
+        assert self._observed is not None
+        return self._observed
 
     def apply(self, planned: Layout) -> Outcome:
-        """Ask for a layout."""
+        """Request a layout."""
         return self._target.apply(planned)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
-class _Chosen(Strategy):
-    """A strategy that wants what it was told."""
+class _ChosenNodes(Strategy):
+    """A strategy that wants the nodes set by the caller."""
 
     brings_own_guards = True
 
@@ -208,20 +213,19 @@ class _Chosen(Strategy):
         self.nodes = nodes
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The nodes that were chosen."""
+        """The chosen nodes."""
         return Decision(
             wanted=snapshot.planned.with_nodes(self.nodes), reason=f"{self.name} chose {self.nodes} nodes"
         )
 
 
-class _Lateness:
-    """Counts late rows step by step, as ``score`` counts them in the end: those committed too late, those that have
-    waited too long already, and those that were lost.
+class _LateRows:
+    """Counts late rows step by step, as ``score`` does at the end: committed late, waiting and overdue, and lost.
 
-    >>> counted = _Lateness(Curve.of([(0, 0), (20, 200)]), Slo(freshness_s=5.0))
-    >>> round(counted.until(10.0, Curve.of([(0, 0)])))  # 100 came, 50 of them more than 5 s ago
+    >>> counted = _LateRows(Curve.of([(0, 0), (20, 200)]), Slo(freshness_s=5.0))
+    >>> round(counted.until(10.0, Curve.of([(0, 0)])))  # 100 arrived, 50 of them more than 5 s ago
     50
-    >>> round(counted.until(20.0, Curve.of([(10, 0), (12, 100)])))  # 70 were late by 12 s; 100 … 150 are now
+    >>> round(counted.until(20.0, Curve.of([(10, 0), (12, 100)])))  # 70 were late at 12 s, 100 … 150 are now
     70
     """
 
@@ -233,17 +237,17 @@ class _Lateness:
         self._late = 0.0
 
     def lose(self, lost: Curve) -> None:
-        """Rows have been lost: all so far, cumulative over their arrival. Those done come before them, and stay."""
+        """Set the rows lost so far, cumulative over their arrival. Processed rows arrived before them."""
         left = self._arrived.minus(lost)
         self._survived = Curve(left.times_s, np.maximum.accumulate(left.values))
         self._lost = float(lost.values[-1])
 
     def none_until(self, time_s: float, done: float) -> bool:
-        """Whether all rows that could be late by a time were done before, so that nobody need look when."""
+        """Whether all rows that could be late by ``time_s`` were processed before."""
         return float(self._survived.interpolated(time_s - self._limit_s)) <= done
 
     def until(self, time_s: float, commits: Curve) -> float:
-        """Rows that became late since the last time; ``commits`` starts with what was done by then."""
+        """Rows that became late since the last call; ``commits`` starts with the rows processed by then."""
         waits = Waits.of(self._around(commits), commits)
         self._committed_late += waits.rows_beyond(self._limit_s)
         due = float(self._survived.interpolated(time_s - self._limit_s))
@@ -252,7 +256,7 @@ class _Lateness:
         return more
 
     def _around(self, commits: Curve) -> Curve:
-        """The part of the arrivals in which the rows of these commits lie: a day has many more."""
+        """The part of the arrivals that these commits cover: a whole day has many more points."""
         values = self._survived.values
         first = int(np.searchsorted(values, commits.values[0], side="right")) - 1
         last = int(np.searchsorted(values, commits.values[-1], side="left")) + 1

@@ -1,4 +1,4 @@
-"""What a profiling phase is made of, wherever it runs: who changes the layout when, and what comes of it."""
+"""Profiling runs: what those in the simulator and on Spark have in common, and their result."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from ebbflow.profiling.estimator import Accuracy
 from ebbflow.profiling.profile import Fitted, Profile
 
 Progress = Callable[[float, str], None]
-"""Told the share of the phase that is over, and what goes on."""
+"""Called with the finished share of a profiling run and its current step."""
 MOST_INSTANCE_CPU = 0.8
-"""Of a core: at the highest load of the second stair no instance should have more to do."""
+"""Share of a core that an instance should use at most at the highest load of the second stair."""
 
 
 class LayoutSchedule(Strategy):
-    """A strategy that asks for given layouts at given times, whatever it sees."""
+    """A strategy that requests given layouts at given times."""
 
     name = "profiling"
     brings_own_guards = True
 
     def __init__(self, changes: Sequence[tuple[float, Mapping[str, int], int]]) -> None:
-        """``changes``: (seconds since its first decision, parallelism, nodes), in their order."""
+        """``changes``: (seconds since the first decision, parallelism, nodes), in order."""
         self._changes = tuple(changes)
-        self._began_s: float | None = None
+        self._started_s: float | None = None
 
     @property
     def needed_series(self) -> Sequence[Series]:
-        """CPU of every node."""
+        """The CPU of every node."""
         return (Series("*", Metric.NODE_CPU),)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The layout whose time it is."""
-        if self._began_s is None:
-            self._began_s = snapshot.now_s
-        passed_s = snapshot.now_s - self._began_s
+        """The layout for the current time."""
+        if self._started_s is None:
+            self._started_s = snapshot.now_s
+        passed_s = snapshot.now_s - self._started_s
         due = [change for change in self._changes if change[0] <= passed_s]
         if not due:
-            return Decision(wanted=snapshot.planned, reason="profiling: as it is")
+            return Decision(wanted=snapshot.planned, reason="profiling: no change yet")
         _, parallelism, nodes = due[-1]
         wanted = Layout(
             nodes={**snapshot.planned.nodes, MAIN: nodes},
             parallelism={**snapshot.planned.parallelism, **parallelism},
             placement=snapshot.planned.placement,
         )
-        return Decision(wanted=wanted, reason="profiling: the next layout of the plan")
+        return Decision(wanted=wanted, reason="profiling: next layout of the plan")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stair:
-    """The loads of a phase: up in equal steps and down again, from a tenth of the peak."""
+    """The load of a profiling run: up in equal steps and down again, from a tenth of the peak."""
 
     peak_per_s: float
     steps: int
@@ -66,42 +66,42 @@ class Stair:
 
     @property
     def load(self) -> str:
-        """As a load expression."""
+        """The load expression."""
         base = self.peak_per_s / 10
         return f"stair(base={base:g}, peak={self.peak_per_s:g}, steps={self.steps}, hold={self.hold_s:g}s)"
 
     @property
     def seconds(self) -> float:
-        """How long it takes, up and down."""
+        """Duration, up and down."""
         return (2 * self.steps + 1) * self.hold_s
 
     def sine(self, period_s: float) -> str:
-        """A load that it does not hold, between nearly the same bounds, as an expression."""
+        """A different load between nearly the same bounds, to check the profile, as an expression."""
         low, high = 0.12 * self.peak_per_s, 0.98 * self.peak_per_s
         return f"sine(base={low:g}, peak={high:g}, period={period_s:g}s)"
 
     @property
     def top_s(self) -> float:
-        """When the highest step is over."""
+        """When the highest step ends."""
         return (self.steps + 1) * self.hold_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfilingResult:
-    """What came of a phase."""
+    """The result of a profiling run."""
 
     profile: Profile
     accuracy: Accuracy | None
-    """On a sine that it was not learned from; None where none was run."""
+    """Accuracy on a sine that it was not learned from; None if none was run."""
     seconds: float
-    """How long the stairs took, in the time of the target."""
+    """Duration of the stairs, in the time of the target."""
     training_s: float
-    """CPU seconds that finding the models took."""
+    """CPU seconds of fitting the models."""
     notes: tuple[str, ...] = ()
-    """What could not be learned from what there was, and why."""
+    """What could not be learned, and why."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert to plain values."""
         profile = self.profile
         return {
             "pipeline": profile.pipeline,

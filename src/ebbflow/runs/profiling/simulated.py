@@ -1,9 +1,9 @@
-"""The profiling phase in the simulator: two stairs of loads in a few seconds, and a sine to check on.
+"""Profiling in the simulator: two stairs of loads, and a sine to check the result, in a few seconds.
 
-On the first stair every operator has one instance, so the one that costs most holds the others back. From what that
-taught each operator gets as many instances as three times the load needs, and the second stair goes up to it: so
-all of them are seen over most of a core. At its top instances and a node are added: what a restart, moved
-state, draining and a new node take is measured on the way.
+On the first stair every operator has one instance, so the most expensive one limits the others. With what was learned,
+each operator gets enough instances for three times the load, and the second stair goes up to it, so that all of them
+are measured over most of a core. At its top, instances and a node are added to measure restarts, moved state, draining
+and new nodes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from ebbflow.workloads import parse_load
 
 TARGET = "simulator"
 GROWTH = 3.0
-"""The second stair goes up to so many times the first."""
+"""Peak of the second stair relative to the first."""
 FIRST_SHARE = 0.95
-"""Of what one instance of each operator can take in: the peak of the first stair."""
+"""Peak of the first stair, as a share of the capacity of one instance of each operator."""
 _CYCLE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedProfiling:
-    """What is run; the same values give the same profile."""
+    """A profiling run; the same values give the same profile."""
 
     pipeline: str
     engine: str = CONTINUOUS
@@ -52,7 +52,7 @@ class SimulatedProfiling:
     steps: int = 8
     hold_s: float = 60.0
     noise: float = 0.05
-    """Spread of what rows cost from second to second, and of what is read of the CPU at each look, as a share."""
+    """Relative spread of the cost of rows from second to second, and of CPU readings."""
     seed: int = 1
     kinds: tuple[str, ...] = ALL
     """Models to try."""
@@ -63,7 +63,7 @@ class SimulatedProfiling:
         learned_at: datetime = datetime(1970, 1, 1, tzinfo=UTC),
         on_progress: Progress = lambda _, __: None,
     ) -> ProfilingResult:
-        """Run the stairs, learn, and check on a sine."""
+        """Run the stairs, learn the profile, and check it on a sine."""
         costed = costed_pipeline(self.pipeline)
         learner = ProfileLearner(costed.pipeline, kinds=self.kinds, target=TARGET)
         if self.engine == MICRO_BATCH:
@@ -74,33 +74,35 @@ class SimulatedProfiling:
             costed.continuous(instances=1, noise=self.noise),
             parallelism=dict.fromkeys(costed.pipeline.order, 1),
         )
-        first = Stair(peak_per_s=FIRST_SHARE * _alone_per_s(one), steps=self.steps, hold_s=self.hold_s)
+        first = Stair(
+            peak_per_s=FIRST_SHARE * _single_instance_rate_per_s(one), steps=self.steps, hold_s=self.hold_s
+        )
         on_progress(0.0, "first stair: one instance of each operator")
-        self._play(
+        self._simulate(
             one, first.load, first.seconds, [learner], changes=(), nodes=self._nodes(one, first.peak_per_s)
         )
         second = replace(first, peak_per_s=GROWTH * first.peak_per_s)
-        on_progress(0.35, f"second stair: {GROWTH:g} times the load, with as many instances as that needs")
+        on_progress(0.35, f"second stair: {GROWTH:g} times the load, with enough instances for it")
         sizes = balanced(learner, costed.pipeline, second.peak_per_s, costed.max_parallelism)
         more = {n: p if n in costed.max_parallelism else p + 1 for n, p in sizes.items()}
         large = replace(one, parallelism=sizes)
         nodes = self._nodes(large, second.peak_per_s)
         changes = [(second.top_s + self.hold_s / 2, more, nodes + 1)]
-        self._play(
+        self._simulate(
             large, second.load, second.seconds, [learner], changes=changes, nodes=nodes, after_s=first.seconds
         )
-        on_progress(0.7, "finding the models")
+        on_progress(0.7, "fitting the models")
         began_s = time.process_time()
         profile = learner.profile(learned_at)
         training_s = time.process_time() - began_s
-        on_progress(0.85, "a sine, to check on")
-        read = _Kept()
+        on_progress(0.85, "checking on a sine")
+        recorder = _ReadingsRecorder()
         sine = second.sine(second.seconds)
-        self._play(large, sine, second.seconds, [read], changes=(), nodes=nodes, seed=self.seed + 1)
+        self._simulate(large, sine, second.seconds, [recorder], changes=(), nodes=nodes, seed=self.seed + 1)
         on_progress(1.0, "done")
         return ProfilingResult(
             profile=profile,
-            accuracy=accuracy(profile, costed.pipeline, read.readings),
+            accuracy=accuracy(profile, costed.pipeline, recorder.readings),
             seconds=first.seconds + second.seconds,
             training_s=training_s,
         )
@@ -108,14 +110,14 @@ class SimulatedProfiling:
     def _batches(
         self, learner: ProfileLearner, query: MicroBatch, learned_at: datetime, on_progress: Progress
     ) -> ProfilingResult:
-        """One stair: a query's stages are what they are, and nobody reads the CPU of its operators."""
+        """One stair: the stages of a query are fixed, and the CPU of its operators is not measured."""
         nodes = 4
         peak_per_s = 0.7 * float(query.capacity_rows_per_s(self._kind, nodes)[nodes])
         stair = Stair(peak_per_s=peak_per_s, steps=self.steps, hold_s=self.hold_s)
         halves = {s.operator: max(1, s.tasks // 2) for s in query.stages if s.operator}
         on_progress(0.0, "a stair of batches")
         changes = [(stair.top_s + self.hold_s / 2, halves, nodes + 1)]
-        self._play(query, stair.load, stair.seconds, [learner], changes=changes, nodes=nodes)
+        self._simulate(query, stair.load, stair.seconds, [learner], changes=changes, nodes=nodes)
         began_s = time.process_time()
         profile = learner.profile(learned_at)
         on_progress(1.0, "done")
@@ -128,34 +130,34 @@ class SimulatedProfiling:
         return NodeKind(slots=self.cores)
 
     def _nodes(self, engine: Continuous, rate_per_s: float) -> int:
-        """Nodes that are half busy at a rate: instances are to be the limit, not nodes."""
+        """Nodes that are half busy at a rate, so that instances are the limit and not nodes."""
         per_node = float(engine.capacity_rows_per_s(self._kind, 1)[1])
         return max(1, math.ceil(2 * rate_per_s / per_node))
 
-    def _play(
+    def _simulate(
         self,
         engine: Continuous | MicroBatch,
         load: str,
         seconds: float,
-        listeners: Sequence[ProfileLearner | _Kept],
+        listeners: Sequence[ProfileLearner | _ReadingsRecorder],
         *,
         changes: Sequence[tuple[float, Mapping[str, int], int]],
         nodes: int,
         after_s: float = 0.0,
         seed: int | None = None,
     ) -> None:
-        """``after_s``: what is read is told as if it had begun so much later."""
+        """``after_s`` is added to the times of all readings."""
         last_s = -1.0
         rng = np.random.default_rng(self.seed if seed is None else seed)
 
-        def heard(report: CycleReport) -> None:
+        def learn(report: CycleReport) -> None:
             nonlocal last_s
-            seen = report.observation
-            if seen is not None and seen.time_s > last_s:
-                last_s = seen.time_s
-                readings = _as_read(seen, after_s, self.noise, rng)
+            observation = report.observation
+            if observation is not None and observation.time_s > last_s:
+                last_s = observation.time_s
+                readings = _noisy_readings(observation, after_s, self.noise, rng)
                 for listener in listeners:
-                    listener.learn(readings, seen.batches)
+                    listener.learn(readings, observation.batches)
 
         scenario = Scenario(
             engine=engine,
@@ -168,46 +170,48 @@ class SimulatedProfiling:
             cycle_s=_CYCLE_S,
             seed=self.seed if seed is None else seed,
         )
-        run_simulation(scenario, LayoutSchedule(changes), guards=(), on_cycle=heard)
+        run_simulation(scenario, LayoutSchedule(changes), guards=(), on_cycle=learn)
 
 
 def balanced(
     learner: ProfileLearner, pipeline: Pipeline, rate_per_s: float, most: Mapping[str, int]
 ) -> dict[str, int]:
-    """Instances of each operator that are at most ``MOST_INSTANCE_CPU`` busy at a rate, by what was learned so far."""
-    ask = Estimator(pipeline, learner.profile(kinds=QUICK))
-    rates = ask.input_rates(dict.fromkeys(pipeline.sources, rate_per_s))
+    """Instances of each operator so that each uses at most ``MOST_INSTANCE_CPU`` at a rate, by the profile so far."""
+    estimator = Estimator(pipeline, learner.profile(kinds=QUICK))
+    rates = estimator.input_rates(dict.fromkeys(pipeline.sources, rate_per_s))
     return {
         name: min(
             most.get(name, 10_000),
-            max(1, math.ceil(ask.instance_cpu(name, rates[name]).value / MOST_INSTANCE_CPU)),
+            max(1, math.ceil(estimator.instance_cpu(name, rates[name]).value / MOST_INSTANCE_CPU)),
         )
         for name in pipeline.order
     }
 
 
-class _Kept:
-    """Readings as they came."""
+class _ReadingsRecorder:
+    """Records readings."""
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
 
     def learn(self, readings: Sequence[Reading], _batches: object = ()) -> None:
-        """Keep them."""
+        """Record them."""
         self.readings += readings
 
 
-def _alone_per_s(engine: Continuous) -> float:
-    """Source rows a second that one instance of each operator can take in: the slowest decides."""
+def _single_instance_rate_per_s(engine: Continuous) -> float:
+    """Source rows per second that one instance of each operator can process: the slowest limits."""
     return 1.0 / max(engine.row_cost_s[name] * rows for name, rows in engine.per_source_row.items())
 
 
-def _as_read(seen: Observation, later_s: float, noise: float, rng: np.random.Generator) -> Sequence[Reading]:
-    """Told as if it had been later, and CPU with the noise that reading it has on a machine; simulated CPU has none."""
-    factors = np.exp(rng.normal(-noise * noise / 2, noise, len(seen.readings))).tolist()
+def _noisy_readings(
+    observation: Observation, later_s: float, noise: float, rng: np.random.Generator
+) -> Sequence[Reading]:
+    """The readings with later times, and with measurement noise on the CPU, which simulated CPU lacks."""
+    factors = np.exp(rng.normal(-noise * noise / 2, noise, len(observation.readings))).tolist()
     return [
         Reading(r.time_s + later_s, r.subject, r.metric, r.value * factor if r.metric in _NOISY else r.value)
-        for r, factor in zip(seen.readings, factors, strict=True)
+        for r, factor in zip(observation.readings, factors, strict=True)
     ]
 
 

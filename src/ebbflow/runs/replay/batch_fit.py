@@ -1,13 +1,14 @@
-"""The micro-batch model fitted to a whole record: the formula of ``profiling.batch_model``, without fading.
+"""Fit the micro-batch model of ``profiling.batch_model`` to all batches of a recording.
 
-A record tells how long a batch took, how many rows it had, and perhaps on how many slots; not how long its tasks
-took. So one stage stands for all, with p tasks in w = ceil(p / S) waves:
+A recording contains the duration and rows of each batch and perhaps the slots, but not the task times. So one stage
+stands for all, with p tasks in w = ceil(p / S) waves:
 
     batch(n, S) = d + w · (o + c · n / p)
 
-d, o, c ≥ 0 by least squares on relative errors, which count in part only beyond twice the usual one (Huber). Where the
-slots were always the same, d and o cannot be told apart: o is then taken to be 4 ms, what is left is d. Where
-batches were all of one size, d and c cannot: all is put on the rows, which asks for more nodes and never for fewer.
+d, o, c ≥ 0 minimise the squared relative errors, with outliers beyond twice the median error weighted down (Huber). If
+the slots never changed, d and o cannot be separated: o is assumed to be 4 ms, the rest is d. If all batches had the
+same size, d and c cannot be separated: all is attributed to the rows, which overestimates the nodes needed rather than
+underestimating them.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ import numpy.typing as npt
 from ebbflow.core.curve import Floats
 from ebbflow.core.waves import waves_on
 
-USUAL_TASK_S = 0.004
-"""What launching a task costs where the record cannot tell."""
+DEFAULT_TASK_S = 0.004
+"""Cost of launching a task if the recording does not show it."""
 _ROUNDS = 10
 _GOOD = 0.05
-"""An error below this share is no outlier, however alike the other batches are."""
+"""A relative error below this is no outlier, however similar the other batches are."""
 _ALIKE = 0.1
-"""Sizes that differ by less than this share of their mean are one size."""
+"""Sizes with a relative deviation below this count as equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchFit:
-    """What a batch costs, and how well that explains the recorded ones."""
+    """The cost of a batch, and how well it explains the recorded ones."""
 
     tasks: int
     driver_s: float
-    """d: seconds a batch costs whatever its size and whatever the slots."""
+    """d: seconds per batch, whatever its size and the slots."""
     per_task_s: float
-    """o: seconds a task costs before its first row."""
+    """o: seconds per task before its first row."""
     per_row_s: float
-    """c: task seconds of a row."""
+    """c: task seconds per row."""
     median_error: float
-    """Half of the batches took no more than this share longer or shorter than the model says."""
+    """Median relative error of the batches."""
     wide_error: float
-    """The same of nine in ten."""
+    """90th percentile of the relative error."""
     noise: float
-    """σ of what is left unexplained, as a factor on the task times."""
+    """σ of the unexplained part, as a factor on the task times."""
     slots_varied: bool
     sizes_varied: bool
 
     def batch_s(self, rows: Floats, slots: Floats) -> Floats:
-        """Seconds that batches take.
+        """Expected durations of batches.
 
         >>> fit = BatchFit(tasks=4, driver_s=0.5, per_task_s=0.1, per_row_s=0.01, median_error=0, wide_error=0, noise=0,
         ...                slots_varied=True, sizes_varied=True)
@@ -63,14 +64,14 @@ class BatchFit:
         return np.asarray(self.driver_s + waves * (self.per_task_s + self.per_row_s * rows / self.tasks))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert to plain values."""
         return asdict(self)
 
 
 def fit_batches(
     *, rows: Floats, slots: Floats, seconds: Floats, work_s: Floats | None, tasks: int
 ) -> BatchFit:
-    """Fit the model to batches; ``work_s`` is the part of ``seconds`` in which stages ran, where it is known.
+    """Fit the model to batches; ``work_s`` is the part of ``seconds`` in which stages ran, if known.
 
     >>> rows = np.array([100.0, 200, 300, 400, 100, 200, 300, 400])
     >>> slots = np.array([2.0, 2, 2, 2, 4, 4, 4, 4])
@@ -94,7 +95,7 @@ def fit_batches(
     costs = _fitted(columns, inside_s)
     d, o, c = costs.get("d", 0.0), costs.get("o", 0.0), costs.get("c", 0.0)
     if not slots_varied:
-        o = min(USUAL_TASK_S, d / float(waves[0]))
+        o = min(DEFAULT_TASK_S, d / float(waves[0]))
         d -= o * float(waves[0])
     in_tasks_s = waves * o + per_row * c
     off_s = seconds - (outside_s + d + in_tasks_s)
@@ -113,29 +114,29 @@ def fit_batches(
     )
 
 
-def _fitted(columns: dict[str, Floats], measured: Floats) -> dict[str, float]:
-    """Costs of 0 or more that explain what was measured, in relative terms; outliers count in part."""
+def _fitted(columns: dict[str, Floats], measured_s: Floats) -> dict[str, float]:
+    """Non-negative costs that fit the measurements in relative terms, with outliers weighted down."""
     names, table = list(columns), np.column_stack(list(columns.values()))
-    weights = np.ones(len(measured))
+    weights = np.ones(len(measured_s))
     costs = np.zeros(len(names))
     for _ in range(_ROUNDS):
-        costs = _non_negative(table * weights[:, None], measured * weights)
+        costs = _non_negative(table * weights[:, None], measured_s * weights)
         expected = np.maximum(table @ costs, 1e-3)
-        off = np.abs(measured - expected) / expected
-        usual = max(2.0 * float(np.median(off)), _GOOD)
-        weights = np.sqrt(np.minimum(1.0, usual / np.maximum(off, 1e-9))) / expected
+        off = np.abs(measured_s - expected) / expected
+        limit = max(2.0 * float(np.median(off)), _GOOD)
+        weights = np.sqrt(np.minimum(1.0, limit / np.maximum(off, 1e-9))) / expected
     return dict(zip(names, costs.tolist(), strict=True))
 
 
-def _non_negative(table: npt.NDArray[np.float64], measured: Floats) -> Floats:
-    """Least squares with no coefficient below 0: the best of all ways to leave columns out. There are three."""
-    best, best_error = np.zeros(table.shape[1]), float(np.sum(measured**2))
+def _non_negative(table: npt.NDArray[np.float64], measured_s: Floats) -> Floats:
+    """Non-negative least squares: the best of all subsets of the (at most three) columns."""
+    best, best_error = np.zeros(table.shape[1]), float(np.sum(measured_s**2))
     for size in range(1, table.shape[1] + 1):
         for chosen in itertools.combinations(range(table.shape[1]), size):
-            answer = np.linalg.lstsq(table[:, chosen], measured, rcond=None)[0]
+            answer = np.linalg.lstsq(table[:, chosen], measured_s, rcond=None)[0]
             if np.any(answer < 0):
                 continue
-            error = float(np.sum((table[:, chosen] @ answer - measured) ** 2))
+            error = float(np.sum((table[:, chosen] @ answer - measured_s) ** 2))
             if error < best_error - 1e-15:
                 best, best_error = np.zeros(table.shape[1]), error
                 best[list(chosen)] = answer

@@ -1,4 +1,10 @@
-"""A recording made into a scenario: what it tells, what is assumed where it does not tell."""
+"""Turn a recording into a scenario, so that other strategies can be run on it.
+
+A recording gives the load (the rows that had arrived by each trigger), the trigger interval and the costs of a batch
+(``batch_fit``). The micro-batch engine then simulates the same time under any strategy, in the same sweep as every
+comparison, beside the recorded run. What the recording does not contain is assumed, and listed in
+``Plan.assumptions``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,6 @@ from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 from ebbflow.runs.replay.batch_fit import BatchFit, fit_batches
-from ebbflow.runs.replay.readers import is_store, read_progress, read_store
 from ebbflow.runs.replay.recording import Flow, Recording, flow_of, slots_during
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
@@ -31,17 +36,19 @@ from ebbflow.targets.simulator.nodes import NodeKind
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.workloads.trace import Recorded
 
-USUAL_NODES = 16
-_NEXT_TO_NOTHING_S = 1e-9
-"""A row that costs nothing at all would make the best rate infinite."""
+RECORDED = "recorded"
+"""The recorded run in place of a strategy name."""
+DEFAULT_NODES = 16
+_MIN_ROW_S = 1e-9
+"""Minimum cost of a row: at 0 the best rate would be infinite."""
 TASKS_PER_SLOT = 3
 BAD_ERROR = 0.2
-"""A model that is further off than this on half of the batches explains them badly."""
+"""Above this median error the model does not explain the batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What someone who replays may say; None: what the record tells, else what is usual."""
+    """Options of a replay; None means the recorded value, or a default if there is none."""
 
     slo: Slo | None = None
     limits: Limits | None = None
@@ -56,7 +63,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """A number the replay rests on, and where it is from."""
+    """A value that the replay depends on, and its source."""
 
     name: str
     value: str
@@ -69,7 +76,7 @@ class Assumption:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """A recording made into a scenario."""
+    """A recording and its scenario."""
 
     recording: Recording
     flow: Flow
@@ -79,101 +86,92 @@ class Plan:
     assumptions: tuple[Assumption, ...]
     nodes_known: bool
     held: Curve
-    """Nodes held then, at seconds since the origin: as recorded, as told, or as assumed."""
+    """Nodes held in the recorded run, at seconds since the origin: recorded, given or assumed."""
     working: Curve
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the answer doubtful."""
+        """Reasons to doubt the result."""
         recording, fit, found = self.recording, self.fit, []
         if fit.median_error > BAD_ERROR:
             found.append(
-                f"the model is off by {fit.median_error:.0%} on half of the batches: something else than rows and "
-                "slots decides how long they take, so take the answer with care"
+                f"the model is off by {fit.median_error:.0%} on half of the batches: their duration depends on "
+                "more than rows and slots, so treat the result with care"
             )
         if fit.per_row_s == 0:
-            found.append("batches did not take longer with more rows, so no number of nodes changes anything")
+            found.append(
+                "batches did not take longer with more rows, so the number of nodes makes no difference"
+            )
         elif not fit.sizes_varied:
             found.append(
-                "all batches had nearly the same size; what a batch costs without rows cannot be seen"
+                "all batches had nearly the same size; the fixed cost of a batch cannot be determined"
             )
-        if not recording.tells_backlog:
-            found.append("no source told its latest offset; rows that a read limit held back are not seen")
+        if not recording.has_backlog:
+            found.append("no source reported its latest offset; rows held back by a read limit are unknown")
         if recording.missing_batches:
             found.append(
-                f"{recording.missing_batches} batches in between are not in the file, and their rows are not counted: "
-                "write every progress down, as a listener does"
+                f"{recording.missing_batches} batches are missing from the file, and their rows are not counted: "
+                "record every progress, as a listener does"
             )
         if recording.starts > 1:
             found.append(
-                f"the query was started {recording.starts} times; while it was down rows are taken to have come evenly"
+                f"the query was started {recording.starts} times; rows are assumed to arrive evenly while it was down"
             )
         return found
 
 
-def read_recording(path: Path, query: str | None = None) -> Recording:
-    """Read a recorded run; what kind of file it is shows in its content, not in its name."""
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if path.is_file() and is_store(path):
-        return read_store(path, query)
-    return read_progress(path, query)
-
-
 def plan_of(recording: Recording, settings: Settings) -> Plan:
-    """The scenario of a recording."""
-    told: list[Assumption] = []
+    """Turn a recording into a scenario."""
+    assumptions: list[Assumption] = []
 
-    def known(
-        name: str, given: Any, recorded: Any, usual: Any, why: str, write: Callable[[Any], str] = str
+    def choose(
+        name: str, given: Any, recorded: Any, default: Any, why: str, write: Callable[[Any], str] = str
     ) -> Any:
         value, source = (given, "given") if given is not None else (recorded, "recorded")
         if value is None:
-            value, source = usual, why
-        told.append(Assumption(name=name, value=write(value), source=source))
+            value, source = default, why
+        assumptions.append(Assumption(name=name, value=write(value), source=source))
         return value
 
-    trigger_s = known(
+    trigger_s = choose(
         "trigger interval", settings.trigger_s, recording.trigger_interval_s, 0.0,
-        "assumed: batches ran back to back, or at no regular times; give --trigger", format_duration,
+        "assumed: batches ran back to back or irregularly; set --trigger", format_duration,
     )  # fmt: skip
     flow = flow_of(recording, trigger_s)
     if flow.end_s < 2 * settings.cycle_s:
         raise InputError(
-            f"{recording.file} covers {format_duration(flow.end_s)}; a replay needs some minutes"
+            f"{recording.file} covers {format_duration(flow.end_s)}; a replay needs a few minutes"
         )
-    held, working, nodes_known = _nodes_then(recording, settings, flow, told)
-    most_then = int(held.values.max())
-    slo = known("objective", settings.slo, recording.slo, DEFAULT_SLO, "assumed: give --slo")
-    limits = known(
-        "nodes", settings.limits, recording.limits, Limits(min_nodes=1, max_nodes=most_then),
-        "assumed: one up to as many as there were then",
+    held, working, nodes_known = _recorded_nodes(recording, settings, flow, assumptions)
+    max_then = int(held.values.max())
+    slo = choose("objective", settings.slo, recording.slo, DEFAULT_SLO, "assumed: set --slo")
+    limits = choose(
+        "nodes", settings.limits, recording.limits, Limits(min_nodes=1, max_nodes=max_then),
+        "assumed: 1 up to the recorded maximum",
     )  # fmt: skip
-    slots = known(
+    slots = choose(
         "slots per node",
         settings.slots_per_node,
         recording.slots_per_node,
         1,
-        "assumed: give --slots-per-node",
+        "assumed: set --slots-per-node",
     )
-    tasks = known(
-        "tasks", settings.tasks, recording.tasks, TASKS_PER_SLOT * slots * max(most_then, limits.max_nodes),
-        f"assumed: {TASKS_PER_SLOT} for each slot; give --tasks",
+    tasks = choose(
+        "tasks", settings.tasks, recording.tasks, TASKS_PER_SLOT * slots * max(max_then, limits.max_nodes),
+        f"assumed: {TASKS_PER_SLOT} per slot; set --tasks",
     )  # fmt: skip
-    lead_time_s = known(
-        "lead time", settings.lead_time_s, recording.lead_time_s, DEFAULT_LEAD_TIME_S, "assumed: give --lead-time",
+    lead_time_s = choose(
+        "lead time", settings.lead_time_s, recording.lead_time_s, DEFAULT_LEAD_TIME_S, "assumed: set --lead-time",
         format_duration,
     )  # fmt: skip
     fit = _fit(recording, Curve(working.times_s + flow.origin_s, working.values), slots, tasks)
     if recording.read_limit_rows is not None:
-        told.append(
+        assumptions.append(
             Assumption(name="read limit", value=f"{recording.read_limit_rows} rows", source="recorded")
         )
     engine = MicroBatch(
         pipeline=Pipeline.chain(recording.query, "batch"),
-        stages=(
-            Stage(tasks=tasks, per_task_s=fit.per_task_s, per_row_s=max(fit.per_row_s, _NEXT_TO_NOTHING_S)),
-        ),
+        stages=(Stage(tasks=tasks, per_task_s=fit.per_task_s, per_row_s=max(fit.per_row_s, _MIN_ROW_S)),),
         trigger_interval_s=trigger_s,
         driver_s=fit.driver_s,
         read_limit_rows=recording.read_limit_rows,
@@ -191,19 +189,19 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
         begins_at_s=flow.origin_s,
     )
     return Plan(
-        recording=recording, flow=flow, engine=engine, scenario=scenario, fit=fit, assumptions=tuple(told),
+        recording=recording, flow=flow, engine=engine, scenario=scenario, fit=fit, assumptions=tuple(assumptions),
         nodes_known=nodes_known, held=held, working=working,
     )  # fmt: skip
 
 
-def _nodes_then(
-    recording: Recording, settings: Settings, flow: Flow, told: list[Assumption]
+def _recorded_nodes(
+    recording: Recording, settings: Settings, flow: Flow, assumptions: list[Assumption]
 ) -> tuple[Curve, Curve, bool]:
-    """Nodes held and working then, and whether that is known."""
+    """Nodes held and working in the recorded run, and whether they are known."""
     if settings.nodes_then is None and recording.nodes is not None and recording.nodes_working is not None:
-        held, working = (_since(curve, flow) for curve in (recording.nodes, recording.nodes_working))
+        held, working = (_from_origin(curve, flow) for curve in (recording.nodes, recording.nodes_working))
         low, high = int(held.values.min()), int(held.values.max())
-        told.append(
+        assumptions.append(
             Assumption(
                 name="executors then",
                 value=str(high) if low == high else f"{low} to {high}",
@@ -211,16 +209,16 @@ def _nodes_then(
             )
         )
         return held, working, True
-    most = USUAL_NODES if settings.limits is None else settings.limits.max_nodes
+    most = DEFAULT_NODES if settings.limits is None else settings.limits.max_nodes
     nodes = settings.nodes_then or most
-    source = "given" if settings.nodes_then else "assumed: as many as are allowed now; give --executors-then"
-    told.append(Assumption(name="executors then", value=str(nodes), source=source))
+    source = "given" if settings.nodes_then else "assumed: the maximum of nodes; set --executors-then"
+    assumptions.append(Assumption(name="executors then", value=str(nodes), source=source))
     constant = Curve.of([(0.0, float(nodes))])
     return constant, constant, settings.nodes_then is not None
 
 
-def _since(curve: Curve, flow: Flow) -> Curve:
-    """A curve of steps from the origin on; what was there first is taken to have been there before."""
+def _from_origin(curve: Curve, flow: Flow) -> Curve:
+    """A step curve from the origin on; its first value is assumed for the time before."""
     times_s = np.concatenate(([0.0], curve.times_s - flow.origin_s))
     values = np.concatenate(([curve.values[0]], curve.values))
     before = np.searchsorted(times_s, 0.0, side="right") - 1
@@ -232,42 +230,33 @@ def _since(curve: Curve, flow: Flow) -> Curve:
 
 
 def _fit(recording: Recording, nodes: Curve, slots_per_node: int, tasks: int) -> BatchFit:
-    """Costs, from all batches but those that warmed up, or during which nodes came or went, if enough are left."""
-    worked = recording.worked
+    """Costs, without first batches and batches during which the nodes changed, if enough others are left."""
+    batches = recording.batches_with_rows
     slots, steady = slots_during(recording, nodes, slots_per_node)
-    warm = np.array([not batch.first for batch in worked])
+    warm = np.array([not batch.first for batch in batches])
     chosen = warm & (steady > 0)
-    if np.count_nonzero(chosen) < max(5, len(worked) // 4):
-        chosen = np.ones(len(worked), dtype=np.bool_)
-    inside = [batch.work_s for batch in worked]
+    if np.count_nonzero(chosen) < max(5, len(batches) // 4):
+        chosen = np.ones(len(batches), dtype=np.bool_)
+    inside = [batch.work_s for batch in batches]
     work_s = None if None in inside else np.array(inside, dtype=np.float64)
     return fit_batches(
-        rows=np.array([float(batch.rows) for batch in worked])[chosen],
+        rows=np.array([float(batch.rows) for batch in batches])[chosen],
         slots=slots[chosen],
-        seconds=np.array([batch.duration_s for batch in worked])[chosen],
+        seconds=np.array([batch.duration_s for batch in batches])[chosen],
         work_s=None if work_s is None else work_s[chosen],
         tasks=tasks,
     )
 
 
-# A recorded run as a scene of a sweep: what would these strategies have made of my last week?
-#
-# A recording gives the load (rows that had come by each trigger), the trigger interval, and the costs of a batch
-# (``batch_fit``). With them the micro-batch engine plays the same time under any strategy, by the same sweep as every
-# comparison, and the recorded run stands beside them.
-
-
-RECORDED = "recorded"
-"""What the recorded run is called where strategies have their names."""
-
-
 def replay_case(plan: Plan, *, drawn: bool = False) -> SweepCase:
-    """What is swept: the scenario of the recording, and the run that was."""
-    return SweepCase(load=plan.recording.query, scenario=plan.scenario, drawn=drawn, past=recorded_run(plan))
+    """The scenario of the recording with the recorded run, as a case of a sweep."""
+    return SweepCase(
+        load=plan.recording.query, scenario=plan.scenario, drawn=drawn, recorded=recorded_run(plan)
+    )
 
 
 def recorded_run(plan: Plan) -> Run:
-    """The run as it was recorded; what is not known of it is empty or None."""
+    """The recorded run; unknown parts are empty or None."""
     recording, flow = plan.recording, plan.flow
     unknown = Curve.of([])
     return Run(
@@ -292,21 +281,21 @@ def recorded_run(plan: Plan) -> Run:
 
 
 def kept_up(plan: Plan) -> dict[str, Any]:
-    """Whether the recorded run did: batches that outlasted their trigger, and rows that waited at the end."""
+    """Whether the recorded run kept up: batches longer than their trigger interval, and rows waiting at the end."""
     trigger_s = plan.engine.trigger_interval_s
-    durations = np.array([batch.duration_s for batch in plan.recording.worked])
+    durations = np.array([batch.duration_s for batch in plan.recording.batches_with_rows])
     waiting = float(plan.recording.batches[-1].left_rows or 0.0)
     late = float(np.mean(durations > trigger_s)) if trigger_s else None
     return {"batches_longer_than_trigger": late, "rows_left_at_the_end": waiting}
 
 
-_FAR = 0.3
-"""A latency that the simulator misses by more than this share, and by some seconds, is not explained."""
+_BAD_LATENCY_ERROR = 0.3
+"""Relative error of the simulated latency above which the recording is not explained."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fidelity:
-    """Batch times and latencies, each (recorded, simulated)."""
+    """How close the simulator comes with the recorded nodes: batch times and latencies, (recorded, simulated)."""
 
     batch_mean_s: tuple[float, float]
     batch_p95_s: tuple[float, float]
@@ -314,17 +303,17 @@ class Fidelity:
 
     @property
     def doubt(self) -> str:
-        """Why the record is not understood; empty where it is."""
+        """Why the replay does not match the recording; empty if it does."""
         then_s, now_s = self.latency_p95_s
-        if then_s is None or now_s is None or abs(then_s - now_s) <= max(_FAR * then_s, 2.0):
+        if then_s is None or now_s is None or abs(then_s - now_s) <= max(_BAD_LATENCY_ERROR * then_s, 2.0):
             return ""
         return (
-            f"your size played again has a row latency p95 of {now_s:.1f} s, and yours was {then_s:.1f} s: the replay "
-            "misses what made it so; are executors then, slots and tasks right?"
+            f"with the recorded nodes the simulated row latency p95 is {now_s:.1f} s, but {then_s:.1f} s was recorded; "
+            "check --executors-then, --slots-per-node and --tasks"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert to plain values."""
         pairs = {
             "batch_mean_s": self.batch_mean_s,
             "batch_p95_s": self.batch_p95_s,
@@ -334,7 +323,7 @@ class Fidelity:
 
 
 def fidelity_of(plan: Plan) -> Fidelity:
-    """Play the nodes that there were, without noise, and compare batch times and latencies."""
+    """Simulate the recorded nodes without noise, and compare batch times and latencies."""
     most = max(1, int(plan.working.values.max()))
     scenario = replace(
         plan.scenario,
@@ -342,10 +331,10 @@ def fidelity_of(plan: Plan) -> Fidelity:
         limits=Limits(min_nodes=1, max_nodes=max(most, plan.scenario.limits.max_nodes)),
         nodes=replace(plan.scenario.nodes, lead_time_s=0.0),
         initial_nodes=max(1, int(plan.working.values[0])),
-        cycle_s=plan.scenario.cycle_s if len(plan.working) > 1 else 60.0,  # nothing to decide: look seldom
+        cycle_s=plan.scenario.cycle_s if len(plan.working) > 1 else 60.0,  # nothing to decide
     )
-    run = run_simulation(scenario, _AsThen(plan.working), guards=()).run
-    then = np.array([batch.duration_s for batch in plan.recording.worked])
+    run = run_simulation(scenario, _RecordedNodes(plan.working), guards=()).run
+    then = np.array([batch.duration_s for batch in plan.recording.batches_with_rows])
     now = np.array([batch.duration_s for batch in run.batches if batch.rows > 0] or [0.0])
     recorded = score(recorded_run(plan), oracle_node_seconds=None)
     return Fidelity(
@@ -355,8 +344,8 @@ def fidelity_of(plan: Plan) -> Fidelity:
     )
 
 
-class _AsThen(Strategy):
-    """A strategy that has the nodes that there were."""
+class _RecordedNodes(Strategy):
+    """A strategy that wants the nodes of the recorded run."""
 
     name = RECORDED
     brings_own_guards = True
@@ -365,6 +354,6 @@ class _AsThen(Strategy):
         self._nodes = nodes
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """As many as worked at this time."""
+        """The nodes that worked at this time."""
         nodes = max(1, int(self._nodes.stepped(snapshot.now_s)))
-        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="as it was")
+        return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="as recorded")

@@ -1,8 +1,8 @@
-"""Reads what Spark says of its streaming queries: one progress a line, as ``progress.json`` prints it.
+"""Read a recorded run: Spark's query progress, a Spark event log, or a store of Ebbflow.
 
-Each line is a progress, or an event that holds one (``{"progress": {…}}``, as in Spark's event logs, whose other lines
-are passed over but for executors that come and go). A file that is one JSON list of progresses, as of
-``query.recentProgress``, is read too. A progress that was written twice, as one who polls does, counts once.
+Query progress has one JSON object per line, as ``progress.json`` prints it, or is one JSON list of them, as of
+``query.recentProgress``; a repeated progress counts once. In event logs, plain, compressed or rolled, a progress is
+inside an event (``{"progress": {…}}``); of the other events only those of executors are read.
 """
 
 from __future__ import annotations
@@ -36,21 +36,27 @@ from ebbflow.monitoring.store import Store
 from ebbflow.runs.replay.recording import RecordedBatch, Recording
 from ebbflow.targets.spark.observe.progress import Progress, rows_left_behind
 
-# The JSON objects of a recorded run: in lines, plain or packed; in one list; in the folder of a rolled event log.
-
-
 log = logging.getLogger("ebbflow")
 
-FORM = "write one progress.json of a query a line, or name a store of Ebbflow"
+EXPECTED = "expected one progress.json of a query per line, or a store of Ebbflow"
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ROLLED = re.compile(r"events_(\d+)_.*")
-"""Spark 4 writes its event log so unless told otherwise: ``eventlog_v2_<application>/events_1_<application>.zstd``."""
+"""Spark 4 writes rolled event logs by default: ``eventlog_v2_<application>/events_1_<application>.zstd``."""
 
 
-class Told(NamedTuple):
-    """One JSON object, and where it stands."""
+def read_recording(path: Path, query: str | None = None) -> Recording:
+    """Read a recorded run; the kind of file is recognised by its content, not its name."""
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if path.is_file() and is_store(path):
+        return read_store(path, query)
+    return read_progress(path, query)
+
+
+class JsonEntry(NamedTuple):
+    """One JSON object, and its place in the file."""
 
     file: Path
     place: str
@@ -58,8 +64,8 @@ class Told(NamedTuple):
     document: dict[str, Any]
 
 
-def documents(path: Path) -> Iterator[Told]:
-    """Every JSON object of a file, or of all files of a rolled event log, in their order."""
+def documents(path: Path) -> Iterator[JsonEntry]:
+    """Every JSON object of a file, or of all files of a rolled event log, in order."""
     empty = True
     for file in files_of(path):
         for number, line in enumerate(_lines(file), start=1):
@@ -69,38 +75,40 @@ def documents(path: Path) -> Iterator[Told]:
             try:
                 document = msgspec.json.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                if not empty and not line.endswith(b"\n"):  # the last, as a driver that was killed leaves it
-                    log.warning("%s, line %d was not written to its end and is left out", file, number)
+                if not empty and not line.endswith(
+                    b"\n"
+                ):  # the last line, cut off when the driver was killed
+                    log.warning("%s, line %d is incomplete and left out", file, number)
                     continue
                 shown = text[:40].decode(errors="replace")
-                raise InputError(f"{file}, line {number} is not JSON: '{shown}'; {FORM}") from None
+                raise InputError(f"{file}, line {number} is not JSON: '{shown}'; {EXPECTED}") from None
             empty = False
             if isinstance(document, list):
-                yield from (_told(file, f"entry {i}", entry) for i, entry in enumerate(document, 1))
+                yield from (_entry(file, f"entry {i}", entry) for i, entry in enumerate(document, 1))
             else:
-                yield _told(file, f"line {number}", document)
+                yield _entry(file, f"line {number}", document)
     if empty:
-        raise InputError(f"{path} is empty; {FORM}")
+        raise InputError(f"{path} is empty; {EXPECTED}")
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or those of a rolled event log in their order."""
+    """The file itself, or the files of a rolled event log in order."""
     if not path.is_dir():
         return [path]
     rolled = {int(found[1]): each for each in path.iterdir() if (found := _ROLLED.fullmatch(each.name))}
     if not rolled:
-        raise InputError(f"{path} is a folder and no event log of Spark; name a file")
+        raise InputError(f"{path} is a folder but not an event log of Spark; pass a file")
     return [rolled[index] for index in sorted(rolled)]
 
 
-def _told(file: Path, place: str, document: Any) -> Told:
+def _entry(file: Path, place: str, document: Any) -> JsonEntry:
     if not isinstance(document, dict):
-        raise InputError(f"{file}, {place} is JSON but no object; {FORM}")
-    return Told(file, place, document)
+        raise InputError(f"{file}, {place} is JSON but not an object; {EXPECTED}")
+    return JsonEntry(file, place, document)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; how it is packed shows in its first bytes."""
+    """The lines of a file; its first bytes show the compression."""
     try:
         with ExitStack() as stack:
             file = stack.enter_context(path.open("rb"))
@@ -115,21 +123,21 @@ def _lines(path: Path) -> Iterator[bytes]:
             else:
                 yield from file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from None
+        raise InputError(f"{path} is not a complete gzip file: {error}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 @dataclass
 class _Query:
-    """What was read of one query so far."""
+    """What was read about one query so far."""
 
     batches: list[RecordedBatch] = field(default_factory=list)
     runs: set[str] = field(default_factory=set)
-    written: set[tuple[str, str, int, str]] = field(default_factory=set)
+    progress_keys: set[tuple[str, str, int, str]] = field(default_factory=set)
     """(query, run, batch, time) of every progress."""
-    done: dict[str, set[int]] = field(default_factory=dict)
-    """Batches by the id of the query; a query of the same name with another checkpoint has another."""
+    batch_ids: dict[str, set[int]] = field(default_factory=dict)
+    """By query id; a query of the same name with another checkpoint has another id."""
     rows: int = 0
     rows_repeated: int = 0
     tasks: int = 0
@@ -137,22 +145,22 @@ class _Query:
 
     @property
     def missing(self) -> int:
-        """Batches between the first and the last that nobody wrote down."""
-        return sum(max(ids) - min(ids) + 1 - len(ids) for ids in self.done.values())
+        """Batches between the first and the last that are not in the file."""
+        return sum(max(ids) - min(ids) + 1 - len(ids) for ids in self.batch_ids.values())
 
 
 def read_progress(path: Path, query: str | None = None) -> Recording:
-    """The record of one query: the one named, or the one with the most rows."""
+    """The recording of one query: ``query``, or the one with the most rows."""
     queries: dict[str, _Query] = {}
     executors = _Executors()
     for file, place, document in documents(path):
         if "Event" in document:
-            executors.take(document)
+            executors.add(document)
         progress = _progress(f"{file}, {place}", document)
         if progress is not None:
-            _take(queries.setdefault(progress.query, _Query()), progress, f"{file}, {place}", place)
+            _add_progress(queries.setdefault(progress.query, _Query()), progress, f"{file}, {place}", place)
     if not queries:
-        raise InputError(f"{path} has no query progress in it; {FORM}")
+        raise InputError(f"{path} has no query progress; {EXPECTED}")
     if query is not None and query not in queries:
         raise UnknownNameError("query", query, queries)
     chosen = query or max(queries, key=lambda name: queries[name].rows)
@@ -175,40 +183,40 @@ def read_progress(path: Path, query: str | None = None) -> Recording:
 
 
 def _progress(where: str, document: dict[str, Any]) -> Progress | None:
-    """The progress that a document is or holds; None where an event log tells of something else."""
+    """The progress that a document is or contains; None for other events of an event log."""
     inner = document.get("progress", document)
     if not isinstance(inner, dict) or "batchId" not in inner:
         if "Event" in document:
             return None
-        raise InputError(f"{where} is JSON but no query progress (it has no batchId); {FORM}")
+        raise InputError(f"{where} is JSON but not a query progress (it has no batchId); {EXPECTED}")
     try:
         progress = msgspec.convert({"numInputRows": 0, **inner}, Progress)
         _ = progress.started_s
     except msgspec.ValidationError as error:
-        raise InputError(f"{where} is no whole query progress: {error}") from None
+        raise InputError(f"{where} is not a complete query progress: {error}") from None
     except (ValueError, OverflowError):
         raise InputError(
-            f"{where}: timestamp '{inner['timestamp']}' is none; Spark writes 2026-01-31T23:59:59.000Z"
+            f"{where}: '{inner['timestamp']}' is not a timestamp; Spark writes 2026-01-31T23:59:59.000Z"
         ) from None
-    if "numInputRows" not in inner:  # event logs have it for each source only
+    if "numInputRows" not in inner:  # event logs have it per source only
         rows = sum(source.num_input_rows for source in progress.sources)
         progress = msgspec.structs.replace(progress, num_input_rows=rows)
     if progress.num_input_rows < 0 or progress.duration_s < 0:
-        raise InputError(f"{where} has fewer than 0 rows or seconds")
+        raise InputError(f"{where} has negative rows or a negative duration")
     return progress
 
 
-def _take(query: _Query, progress: Progress, where: str, place: str) -> None:
+def _add_progress(query: _Query, progress: Progress, where: str, place: str) -> None:
     line = (progress.id, progress.run_id, progress.batch_id, progress.timestamp)
-    if line in query.written:
+    if line in query.progress_keys:
         return
-    query.written.add(line)
+    query.progress_keys.add(line)
     started_s = progress.started_s
     last_s, last_place = query.last
     if started_s < last_s:
         raise InputError(
-            f"{where} goes back in time: batch {progress.batch_id} of '{progress.query}' started "
-            f"{format_duration(last_s - started_s)} before the one of {last_place}; put the lines in the order of time"
+            f"{where} is out of order: batch {progress.batch_id} of '{progress.query}' started "
+            f"{format_duration(last_s - started_s)} before the one of {last_place}; sort the lines by time"
         )
     query.last = (started_s, place)
     first = progress.run_id not in query.runs
@@ -217,13 +225,13 @@ def _take(query: _Query, progress: Progress, where: str, place: str) -> None:
     worked = progress.duration_ms.get("addBatch")
     left = rows_left_behind(progress)
     if worked is None and progress.num_input_rows == 0:
-        # nothing to do: Spark says so now and then, and that is a count of the arrivals too
+        # progress of an idle query: it still reports the arrivals
         query.batches.append(
             RecordedBatch(started_s=started_s, duration_s=0.0, rows=0, left_rows=left, first=first)
         )
         return
-    done = query.done.setdefault(progress.id, set())
-    if progress.batch_id in done:  # done again after a failure: no new rows
+    done = query.batch_ids.setdefault(progress.id, set())
+    if progress.batch_id in done:  # repeated after a failure: no new rows
         query.rows_repeated += progress.num_input_rows
         return
     done.add(progress.batch_id)
@@ -241,7 +249,7 @@ def _take(query: _Query, progress: Progress, where: str, place: str) -> None:
 
 
 def _tasks(progress: Progress) -> int:
-    """As many as there are partitions: of the state, or of a source whose offsets name them (Kafka).
+    """The number of partitions: of the state, or of a source whose offsets list them (Kafka).
 
     >>> from ebbflow.targets.spark.observe.progress import SourceProgress
     >>> source = SourceProgress(end_offset={"clicks": {"0": 5, "1": 7, "2": 4}})
@@ -281,26 +289,28 @@ class _Executors:
         self._cores: dict[str, int] = {}
         self._points: list[tuple[float, float]] = []
         self._most_cores = 0
-        self._own: tuple[float, int] | None = None
+        self._driver: tuple[float, int] | None = None
 
-    def take(self, event: dict[str, Any]) -> None:
-        """One line of the log; most tell of something else."""
+    def add(self, event: dict[str, Any]) -> None:
+        """Add an event; most are not about executors."""
         if event["Event"] not in ("SparkListenerExecutorAdded", "SparkListenerExecutorRemoved"):
             return
         try:
-            told = msgspec.convert(event, _ExecutorEvent)
+            executor_event = msgspec.convert(event, _ExecutorEvent)
         except msgspec.ValidationError:
             return
-        if told.executor == "driver" and told.info is not None:  # in one process with it: local[2]
-            self._own = (told.time_ms / 1000, told.info.cores)
-        if told.executor == "driver":
+        if (
+            executor_event.executor == "driver" and executor_event.info is not None
+        ):  # local mode: the driver is the only executor
+            self._driver = (executor_event.time_ms / 1000, executor_event.info.cores)
+        if executor_event.executor == "driver":
             return
-        at_ms = told.time_ms
-        if told.info is None:
-            self._cores.pop(told.executor, None)
+        at_ms = executor_event.time_ms
+        if executor_event.info is None:
+            self._cores.pop(executor_event.executor, None)
         else:
-            self._cores[told.executor] = told.info.cores
-            self._most_cores = max(self._most_cores, told.info.cores)
+            self._cores[executor_event.executor] = executor_event.info.cores
+            self._most_cores = max(self._most_cores, executor_event.info.cores)
         count = float(len(self._cores))
         if self._points and self._points[-1][0] >= at_ms / 1000:
             self._points[-1] = (self._points[-1][0], count)
@@ -309,21 +319,21 @@ class _Executors:
 
     @property
     def curve(self) -> Curve | None:
-        """Executors that were there; None where no event told of any."""
-        if not self._points and self._own is not None:
-            return Curve.of([(self._own[0], 1.0)])
+        """Number of executors; None without events."""
+        if not self._points and self._driver is not None:
+            return Curve.of([(self._driver[0], 1.0)])
         return Curve.of(self._points) if self._points else None
 
     @property
     def slots_per_node(self) -> int | None:
-        """Cores of the largest; tasks are taken to need one each."""
-        if not self._points and self._own is not None:
-            return self._own[1]
+        """Cores of the largest executor; each task is assumed to need one."""
+        if not self._points and self._driver is not None:
+            return self._driver[1]
         return self._most_cores or None
 
 
 def format_utc(time_s: float) -> str:
-    """A time for people.
+    """Format a time as UTC.
 
     >>> format_utc(0.0)
     '1970-01-01 00:00:00 UTC'
@@ -332,7 +342,7 @@ def format_utc(time_s: float) -> str:
 
 
 SQLITE_MAGIC = b"SQLite format 3\0"
-_NEEDED = (
+_STORE_METRICS = (
     Metric.BATCH_ROWS,
     Metric.BATCH_TIME,
     Metric.BACKLOG,
@@ -344,7 +354,7 @@ _NEEDED = (
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file is an SQLite one; its name does not matter."""
+    """Whether a file is an SQLite database, whatever its name."""
     try:
         with path.open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
@@ -353,8 +363,8 @@ def is_store(path: Path) -> bool:
 
 
 def read_store(path: Path, query: str | None = None) -> Recording:
-    """The record of one query: the one named, or the one with the most rows."""
-    series = Store.read_readings(path, _NEEDED).series
+    """The recording of one query: ``query``, or the one with the most rows."""
+    series = Store.read_readings(path, _STORE_METRICS).series
     ledger, terms = _ledger(path), Store.read_terms(path)
     rows = {
         subject: sum(v for _, v in points)
@@ -362,10 +372,10 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         if m is Metric.BATCH_ROWS
     }
     if not rows:
-        raise InputError(f"{path} has no batches in it; was a query running while it was written?")
+        raise InputError(f"{path} has no batches; was a query running while it was written?")
     if query is not None and query not in rows:
         raise UnknownNameError("query", query, rows)
-    # the pipeline's own readings sum up its queries: with one query they are the same, and with several no batches
+    # the readings of the pipeline are sums over its queries; it has no batches of its own if there are several
     queries = [name for name in rows if name not in Store.read_subjects(path, Metric.ARRIVAL_RATE)] or list(
         rows
     )
@@ -381,7 +391,7 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         query=chosen,
         other_queries=tuple(sorted(name for name in queries if name != chosen)),
         batches=_batches(series, chosen),
-        nodes=_most_of(nodes, requested),
+        nodes=_held(nodes, requested),
         nodes_working=nodes,
         slots_per_node=_slots_per_node(nodes, _curve(series.get((MAIN, Metric.SLOTS)))),
         lead_time_s=float(np.median(leads)) if leads else None,
@@ -393,7 +403,7 @@ def read_store(path: Path, query: str | None = None) -> Recording:
 
 
 def _ledger(path: Path) -> list[LedgerEntry]:
-    """What was decided. An entry that another version wrote, with other fields, is no reason to refuse the rest."""
+    """The decisions. Entries written by an incompatible version are skipped."""
     entries = []
     for document in Store.read_ledger(path):
         with contextlib.suppress(KeyError, TypeError, InputError):
@@ -404,7 +414,7 @@ def _ledger(path: Path) -> list[LedgerEntry]:
 def _batches(
     series: Mapping[tuple[str, Metric], list[tuple[float, float]]], query: str
 ) -> tuple[RecordedBatch, ...]:
-    """Readings of a batch carry the time of its end; a batch without a time or rows was not kept whole."""
+    """The batches of a query. Readings of a batch have the time of its end; incomplete batches are skipped."""
     took_s = dict(series.get((query, Metric.BATCH_TIME), ()))
     left = dict(series.get((query, Metric.BACKLOG), ()))
     batches = [
@@ -421,7 +431,7 @@ def _batches(
 
 
 def _curve(points: list[tuple[float, float]] | None) -> Curve | None:
-    """Where a series changes; it is read every second."""
+    """The changes of a series, which is read every second."""
     if not points:
         return None
     whole = Curve.of(points)
@@ -429,8 +439,8 @@ def _curve(points: list[tuple[float, float]] | None) -> Curve | None:
     return Curve(whole.times_s[changed], whole.values[changed])
 
 
-def _most_of(nodes: Curve | None, requested: Curve | None) -> Curve | None:
-    """Nodes are paid for from asking until they are gone."""
+def _held(nodes: Curve | None, requested: Curve | None) -> Curve | None:
+    """Nodes held: the larger of working and requested nodes, because a node costs from its request."""
     if nodes is None or requested is None:
         return nodes
     times_s = np.unique(np.concatenate((nodes.times_s, requested.times_s)))
@@ -440,6 +450,6 @@ def _most_of(nodes: Curve | None, requested: Curve | None) -> Curve | None:
 def _slots_per_node(nodes: Curve | None, slots: Curve | None) -> int | None:
     if nodes is None or slots is None:
         return None
-    there = nodes.stepped(slots.times_s)
-    ratios = slots.values[there > 0] / there[there > 0]
+    count = nodes.stepped(slots.times_s)
+    ratios = slots.values[count > 0] / count[count > 0]
     return max(1, round(float(np.median(ratios)))) if len(ratios) else None

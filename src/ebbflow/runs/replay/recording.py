@@ -1,4 +1,4 @@
-"""A recorded run of one query: its batches, and what else the record tells."""
+"""A recorded run of one query: its batches, and whatever else the file contains."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
 
-FEWEST_BATCHES = 5
-_WAITED_S = 0.03
-"""A batch that starts later than this after the one before has waited for its trigger."""
+MIN_BATCHES = 5
+_TRIGGER_WAIT_S = 0.03
+"""A batch that starts later than this after the previous one has waited for its trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """One batch, or one look at an idle source (no rows, no time)."""
+    """One batch, or one progress of an idle query (no rows, no duration)."""
 
     started_s: float
     duration_s: float
     rows: int
     left_rows: float | None = None
-    """Rows that it left at the source; None where the source does not tell."""
+    """Rows left at the source; None if the source does not report them."""
     work_s: float | None = None
-    """Of its duration, the part in which its stages ran; None where the record does not tell."""
+    """The part of its duration in which its stages ran; None if unknown."""
     first: bool = False
-    """Whether it is the first since its query was started; it warms up the machinery."""
+    """Whether it is the first since its query started, which is slower."""
 
     @property
     def ended_s(self) -> float:
@@ -40,19 +40,19 @@ class RecordedBatch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
-    """What a file tells of a run. None is not known."""
+    """The contents of a recording. None means unknown."""
 
     file: str
     form: str
-    """What kind of file it was."""
+    """The kind of file."""
     query: str
     batches: tuple[RecordedBatch, ...]
-    """In the order of time; the first only says when the record begins."""
+    """In order of time; the first only marks the start of the recording."""
     other_queries: tuple[str, ...] = ()
     starts: int = 1
     rows_repeated: int = 0
     missing_batches: int = 0
-    """Batches that ran in between and are not in the file."""
+    """Batches missing from the file."""
     nodes: Curve | None = None
     """Nodes held, at times since the epoch."""
     nodes_working: Curve | None = None
@@ -61,47 +61,47 @@ class Recording:
     lead_time_s: float | None = None
     reconfigurations: int | None = None
     decisions: tuple[LedgerEntry, ...] = ()
-    """What a strategy decided then, at times since the epoch."""
+    """The decisions of the run, at times since the epoch."""
     slo: Slo | None = None
     limits: Limits | None = None
-    """What the run was held to."""
+    """The limits of the run."""
 
     def __post_init__(self) -> None:
-        worked = sum(batch.rows > 0 for batch in self.batches[1:])
+        with_rows = sum(batch.rows > 0 for batch in self.batches[1:])
         if not any(batch.rows for batch in self.batches):
-            raise InputError(f"{self.file} tells of no rows: none of its {len(self.batches)} batches had any")
-        if worked < FEWEST_BATCHES:
+            raise InputError(f"{self.file} has no rows: all of its {len(self.batches)} batches are empty")
+        if with_rows < MIN_BATCHES:
             raise InputError(
-                f"{self.file} has {worked} batches with rows after its first; a replay needs {FEWEST_BATCHES} or more"
+                f"{self.file} has {with_rows} batches with rows after its first; a replay needs {MIN_BATCHES} or more"
             )
 
     @property
-    def worked(self) -> list[RecordedBatch]:
-        """Batches with rows, but the first of all: nothing says over what time its rows came."""
+    def batches_with_rows(self) -> list[RecordedBatch]:
+        """Batches with rows, except the very first: it is unknown when its rows arrived."""
         return [batch for batch in self.batches[1:] if batch.rows > 0]
 
     @cached_property
     def trigger_interval_s(self) -> float | None:
-        """As far as the starts of the batches show it; None where they show none."""
+        """Estimated from the starts of the batches; None if they are irregular."""
         return trigger_interval_s(self.batches)
 
     @property
-    def tells_backlog(self) -> bool:
-        """Whether the sources said how far they had got."""
+    def has_backlog(self) -> bool:
+        """Whether the sources reported their backlog."""
         return any(batch.left_rows is not None for batch in self.batches)
 
     @cached_property
     def read_limit_rows(self) -> int | None:
-        """The most rows a batch takes, where batches that left some behind all took as many."""
-        full = [batch.rows for batch in self.worked if (batch.left_rows or 0.0) > 0.5]
-        if len(full) < FEWEST_BATCHES:
+        """The maximum of rows per batch, if all batches that left rows behind had the same size."""
+        full = [batch.rows for batch in self.batches_with_rows if (batch.left_rows or 0.0) > 0.5]
+        if len(full) < MIN_BATCHES:
             return None
         low, high = np.quantile(full, (0.1, 0.9))
         return max(full) if high - low <= 0.02 * high else None
 
 
 def trigger_interval_s(batches: tuple[RecordedBatch, ...]) -> float | None:
-    """The distance of starts that waited for their trigger: a quarter of them are that close, most a multiple.
+    """The trigger interval: the lower quartile of the gaps between triggered starts, if most gaps are multiples of it.
 
     >>> on_time = [RecordedBatch(started_s=t, duration_s=2.0, rows=9) for t in (10, 15, 20, 30, 35, 40)]
     >>> trigger_interval_s(tuple(on_time))
@@ -112,7 +112,7 @@ def trigger_interval_s(batches: tuple[RecordedBatch, ...]) -> float | None:
     """
     starts = np.array([batch.started_s for batch in batches])
     ends = np.array([batch.ended_s for batch in batches])
-    waited = np.concatenate(([False], starts[1:] - ends[:-1] > _WAITED_S))
+    waited = np.concatenate(([False], starts[1:] - ends[:-1] > _TRIGGER_WAIT_S))
     gaps = np.diff(starts)[waited[1:] & waited[:-1]]
     if len(gaps) < 3:
         return None
@@ -138,16 +138,18 @@ class Flow:
 def flow_of(recording: Recording, trigger_s: float) -> Flow:
     """The curves of a recording.
 
-    By the start of batch k there had come what the batches before took, what it took, and what it left. Between two
-    starts rows came evenly: they come between triggers, not at them. A query that runs and lets a trigger pass found
-    nothing, so the rows of its next batch came since the last trigger that passed. The rows of the first batch came
-    before the record begins and are left out; those that it left behind come in the first second. The last rows known
-    of came by the start of the last batch, so that is the end.
+    By the start of batch k, the rows of the previous batches, its own rows and those it left behind have arrived.
+    Between two starts rows arrive evenly. A running query that skips a trigger found no rows, so the rows of its next
+    batch arrived after the last skipped trigger. The rows of the first batch arrived before the recording and are left
+    out; those that it left behind arrive in the first second. The recording ends with the start of the last batch,
+    because later arrivals are unknown.
     """
     first, *later = recording.batches
     origin_s = first.started_s
     if trigger_s > 0:
-        origin_s -= first.started_s % trigger_s  # triggers are multiples of their interval, here as there
+        origin_s -= (
+            first.started_s % trigger_s
+        )  # triggers are at multiples of the interval, as in the simulator
     times: list[float] = [0.0]
     counts: list[float] = [0.0]
     done, behind = 0.0, first.left_rows or 0.0
@@ -180,8 +182,8 @@ def flow_of(recording: Recording, trigger_s: float) -> Flow:
 
 
 def slots_during(recording: Recording, nodes: Curve, slots_per_node: int) -> tuple[Floats, Floats]:
-    """Slots at the end of each batch that worked, and whether they were the same since its start."""
-    starts = np.array([batch.started_s for batch in recording.worked])
-    ends = np.array([batch.ended_s for batch in recording.worked])
+    """Slots at the end of each batch with rows, and whether they were the same at its start."""
+    starts = np.array([batch.started_s for batch in recording.batches_with_rows])
+    ends = np.array([batch.ended_s for batch in recording.batches_with_rows])
     at_start, at_end = nodes.stepped(starts), nodes.stepped(ends)
     return np.maximum(at_end, 1.0) * slots_per_node, np.asarray(at_start == at_end, dtype=np.float64)

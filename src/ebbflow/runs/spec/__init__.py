@@ -1,4 +1,4 @@
-"""A scenario the way people write it: on a command line, or in a TOML file with the same names.
+"""A scenario as users write it: on the command line, or in a TOML file with the same keys.
 
 ::
 
@@ -12,7 +12,7 @@
     seconds = "1d"
     lead-time = "45s"
 
-``spec_tables`` has the tables of such a file, ``spec_file`` reads it.
+``tables`` defines the tables of such a file. Errors name the file, the table, the key, and what would be right.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from ebbflow.runs.spec.tables import (
     QueuesTable,
     Table,
     TenantTable,
-    seconds_of,
-    spread_of,
+    check_spread,
+    parse_seconds,
 )
 from ebbflow.strategies import STRATEGIES, read_strategy
 from ebbflow.targets.simulator import Cluster, MicroBatch, Scenario, Tenant, built_in_engine
@@ -53,12 +53,12 @@ from ebbflow.targets.simulator.engine import Engine
 from ebbflow.workloads import Constant, Load, parse_load
 
 DEFAULT_STRATEGY = "capacity"
-_WARM_SHARE = 0.75
+_INITIAL_BUSY_SHARE = 0.75
 _ENDLESS_S = 3600.0
 
 
 class Spec(NodesTable, frozen=True, kw_only=True):
-    """All that can be said about a simulated run, as it is written. ``scenario`` makes it one.
+    """The keys of a simulated run, as written; ``scenario()`` builds the scenario.
 
     >>> Spec(load="constant(300)", seconds="10m", nodes="2:8").scenario().duration_s
     600.0
@@ -68,17 +68,17 @@ class Spec(NodesTable, frozen=True, kw_only=True):
     engine: str = "micro-batch"
     load: str | None = None
     strategy: str | list[str] | None = None
-    """``capacity`` if not told; to a leaderboard all."""
+    """Default: ``capacity``; for a leaderboard all."""
     nodes: str = "1:16"
     initial_nodes: int | None = None
-    """Nodes there at the start. If not told, what the first minute needs: a recorded load that is high where it
-    begins would else be judged by a start that no pipeline had."""
+    """Nodes at the start. Default: what the first minute needs, so that a recorded load that starts high does not begin
+    with a backlog."""
     slo: str = str(DEFAULT_SLO)
     seed: int = 1
     seconds: Duration | None = None
-    """How long it lasts. If not told, as long as the load; of one without end its natural span, at least an hour."""
+    """Length of the run. Default: that of the load; of an endless one its natural span, at least an hour."""
     at: str | None = None
-    """When it begins, for the calendar of a policy, like 2026-11-16T08:00; UTC where no zone is told."""
+    """Start time for the calendar of a policy, like 2026-11-16T08:00; UTC without a zone."""
     cycle: Duration = "10s"
     trigger: Duration | None = None
     noise: float = 0.05
@@ -86,19 +86,18 @@ class Spec(NodesTable, frozen=True, kw_only=True):
     tenant: tuple[TenantTable, ...] = ()
     cluster: Mapping[str, ClusterTable] = {}
     placement: Mapping[str, str] = {}
-    """Operators that begin in another cluster; ``pipeline/operator`` where several pipelines share nodes."""
+    """Operators that start in another cluster; ``pipeline/operator`` if several pipelines share nodes."""
     link: LinkTable = LinkTable()
     queues: QueuesTable = QueuesTable()
 
     @property
     def strategies(self) -> list[str]:
-        """The strategy expressions, each valid and each once."""
-        written = DEFAULT_STRATEGY if self.strategy is None else self.strategy
-        return strategy_names(written)
+        """The strategy expressions, valid and without duplicates."""
+        return strategy_names(DEFAULT_STRATEGY if self.strategy is None else self.strategy)
 
     @property
     def limits(self) -> Limits:
-        """Fewest and most nodes."""
+        """Minimum and maximum of nodes."""
         return Limits.parse(self.nodes)
 
     @property
@@ -108,17 +107,17 @@ class Spec(NodesTable, frozen=True, kw_only=True):
 
     @property
     def duration_s(self) -> float | None:
-        """How long it lasts; None if as long as the load."""
-        return None if self.seconds is None else seconds_of("seconds", self.seconds, least_s=1.0)
+        """Length of the run; None for that of the load."""
+        return None if self.seconds is None else parse_seconds("seconds", self.seconds, least_s=1.0)
 
     @property
     def cycle_s(self) -> float:
-        """How often the loop looks and decides."""
-        return seconds_of("cycle", self.cycle, least_s=0.1)
+        """Time between observations."""
+        return parse_seconds("cycle", self.cycle, least_s=0.1)
 
     @property
     def begins_at_s(self) -> float:
-        """When it begins, in seconds since the epoch.
+        """The start time, in seconds since the epoch.
 
         >>> Spec(at="1970-01-02T01:00").begins_at_s
         90000.0
@@ -126,59 +125,59 @@ class Spec(NodesTable, frozen=True, kw_only=True):
         if self.at is None:
             return 0.0
         try:
-            told = datetime.fromisoformat(self.at)
+            start = datetime.fromisoformat(self.at)
         except ValueError:
-            raise InputError(
-                f"at is {self.at}; it must be a day and an hour, like 2026-11-16T08:00"
-            ) from None
-        return (told if told.tzinfo is not None else told.replace(tzinfo=UTC)).timestamp()
+            raise InputError(f"at is {self.at}; it must be a date and time, like 2026-11-16T08:00") from None
+        return (start if start.tzinfo is not None else start.replace(tzinfo=UTC)).timestamp()
 
     def scenario(self, load: Load | None = None, engine: Engine | None = None) -> Scenario:
-        """The scenario; ``load`` and ``engine`` replace the written ones."""
-        played = self.written_load() if load is None else load
+        """Build the scenario; ``load`` and ``engine`` replace those of the spec."""
+        used_load = self.parsed_load() if load is None else load
         seconds = self.duration_s
-        if seconds is None and math.isinf(played.duration_s):
-            seconds = max(played.span_s, _ENDLESS_S)
-        made = Scenario(
-            engine=self.written_engine() if engine is None else engine,
-            load=played,
+        if seconds is None and math.isinf(used_load.duration_s):
+            seconds = max(used_load.span_s, _ENDLESS_S)
+        scenario = Scenario(
+            engine=self.build_engine() if engine is None else engine,
+            load=used_load,
             limits=self.limits,
             slo=self.objective,
             nodes=self.node_kind,
             initial_nodes=self.initial_nodes,
-            faults=tuple(fault.made() for fault in self.fault),
-            others=tuple(self.neighbour(tenant) for tenant in self.tenant),
+            faults=tuple(fault.build() for fault in self.fault),
+            others=tuple(self.build_tenant(tenant) for tenant in self.tenant),
             clusters=self.clusters(),
             placement=self.placement,
-            link=self.link.made(),
+            link=self.link.build(),
             seconds=seconds,
             cycle_s=self.cycle_s,
             seed=self.checked_seed(),
             begins_at_s=self.begins_at_s,
         )
-        if not made.is_single or made.faults or made.placement:
-            made.target(ManualClock(0.0))  # says what does not fit together, before anything runs
-        return replace(made, initial_nodes=_warm(made)) if self.initial_nodes is None else made
+        if not scenario.is_single or scenario.faults or scenario.placement:
+            scenario.target(ManualClock(0.0))  # raises if the parts do not fit together
+        return (
+            replace(scenario, initial_nodes=_initial_nodes(scenario))
+            if self.initial_nodes is None
+            else scenario
+        )
 
-    # -- its parts, for whoever must say which of them is wrong ----------------------------------
-
-    def written_load(self) -> Load:
-        """The load; it must be there."""
+    def parsed_load(self) -> Load:
+        """The load, which is required."""
         if self.load is None:
-            raise InputError("no load is given; write one like --load 'sine(base=100, peak=900, period=1h)'")
+            raise InputError("no load is given; add one like --load 'sine(base=100, peak=900, period=1h)'")
         return parse_load(self.load)
 
-    def written_engine(self) -> Engine:
-        """The engine with the pipeline on it."""
+    def build_engine(self) -> Engine:
+        """The engine with its pipeline."""
         return self._engine(self.pipeline, self.trigger)
 
-    def neighbour(self, tenant: TenantTable) -> Tenant:
+    def build_tenant(self, tenant: TenantTable) -> Tenant:
         """A pipeline that shares the nodes."""
         trigger = self.trigger if tenant.trigger is None else tenant.trigger
         engine: Any = self._engine(tenant.pipeline, trigger)
         if tenant.name is not None:
             if not tenant.name:
-                raise InputError('name is ""; it must be a name, or leave it out')
+                raise InputError("name is empty; give a name, or leave the key out")
             engine = replace(engine, pipeline=replace(engine.pipeline, name=tenant.name))
         return Tenant(engine=engine, load=parse_load(tenant.load))
 
@@ -186,66 +185,66 @@ class Spec(NodesTable, frozen=True, kw_only=True):
         """The clusters beside the main one."""
         if MAIN in self.cluster:
             raise InputError(
-                f"'{MAIN}' is the cluster that the keys at the top describe; name another, like [cluster.west]"
+                f"'{MAIN}' is the cluster of the keys at the top; use another name, like [cluster.west]"
             )
-        return {name: table.made() for name, table in self.cluster.items()}
+        return {name: table.build() for name, table in self.cluster.items()}
 
     def checked_seed(self) -> int:
-        """The seed."""
+        """The random seed."""
         if self.seed < 0:
-            raise InputError(f"seed {self.seed}; it must be a whole number from 0 up")
+            raise InputError(f"seed is {self.seed}; it must be 0 or more")
         return self.seed
 
     def _engine(self, pipeline: str, trigger: Duration | None) -> Engine:
-        engine = built_in_engine(pipeline, self.engine, noise=spread_of("noise", self.noise))
+        engine = built_in_engine(pipeline, self.engine, noise=check_spread("noise", self.noise))
         engine = self.queues.applied(engine)
         if trigger is None:
             return engine
-        interval_s = seconds_of("trigger", trigger, least_s=0.1)
+        interval_s = parse_seconds("trigger", trigger, least_s=0.1)
         if not isinstance(engine, MicroBatch):
-            raise InputError(f"the {self.engine} engine has no trigger; leave it out, or choose micro-batch")
+            raise InputError(f"the {self.engine} engine has no trigger; remove it, or use micro-batch")
         return replace(engine, trigger_interval_s=interval_s)
 
 
 def with_values(spec: Spec, given: Mapping[str, Any]) -> Spec:
-    """A spec with other values for some keys, named as they are written; None is not a value.
+    """A copy of a spec with new values for some keys, named as in a file; None leaves a key unchanged.
 
     >>> with_values(Spec(), {"slots-per-node": 2, "nodes": None}).slots_per_node
     2
     """
-    written = msgspec.to_builtins(spec) | {key: value for key, value in given.items() if value is not None}
-    return msgspec.convert(written, Spec)
+    values = msgspec.to_builtins(spec) | {key: value for key, value in given.items() if value is not None}
+    return msgspec.convert(values, Spec)
 
 
-def strategy_names(written: str | list[str]) -> list[str]:
-    """Strategy expressions from a list, or from text with commas; each is valid and occurs once.
+def strategy_names(text: str | list[str]) -> list[str]:
+    """Parse strategy expressions from a list or comma-separated text; duplicates are an error.
 
     >>> strategy_names("capacity( budget_out=0.5), hpa ")
     ['capacity(budget_out=0.5)', 'hpa']
     """
-    named = split_list(written) if isinstance(written, str) else written
-    names = [str(read_strategy(each)) for each in named]
+    expressions = split_list(text) if isinstance(text, str) else text
+    names = [str(read_strategy(each)) for each in expressions]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(
-            f"strategy '{twice}' is named twice; once is enough, the same seed gives the same run"
+            f"strategy '{twice}' is named twice; name it once, because the same seed gives the same run"
         )
     if not names:
-        raise InputError(f"no strategy is named; there are: {', '.join(sorted(STRATEGIES))}")
+        raise InputError(f"no strategy is named; choose from: {', '.join(sorted(STRATEGIES))}")
     return names
 
 
-def _warm(scenario: Scenario) -> int:
-    """Nodes that are three quarters busy with the rows of the first minute.
+def _initial_nodes(scenario: Scenario) -> int:
+    """Nodes that are 75 % busy with the rows of the first minute.
 
-    >>> Spec(load="constant(300)", seconds="1h").scenario().first_nodes  # 300 / 0.75 = 400; 2 hold 336, 3 hold 502
+    >>> Spec(load="constant(300)", seconds="1h").scenario().first_nodes  # for 400 rows/s: 2 process 336, 3 process 502
     3
     """
-    return scenario.nodes_for(min(60.0, scenario.duration_s), busy=_WARM_SHARE)
+    return scenario.nodes_for(min(60.0, scenario.duration_s), busy=_INITIAL_BUSY_SHARE)
 
 
 _LISTS = {"fault": 'kind = "node-dies"', "tenant": 'load = "constant(200)"'}
-"""Tables of which there may be several, with what one begins with."""
+"""Tables that may occur several times, with an example of their first key."""
 _EXAMPLES = {
     "at": '"10m"',
     "from": '"10m"',
@@ -259,11 +258,11 @@ _EXAMPLES = {
     "pending": '5000, or "none"',
     "read-limit": '20000, or "none"',
 }
-"""Of keys that must be there, and of those whose kind says too little."""
+"""Examples of required keys, and of those whose type is not clear enough."""
 
 
 def read_spec(path: Path, base: Spec | None = None) -> Spec:
-    """Read a scenario file. ``base``: values of keys that it leaves out. Errors name the file and the key."""
+    """Read a scenario file. ``base``: values of missing keys. Errors name the file and the key."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -274,9 +273,9 @@ def read_spec(path: Path, base: Spec | None = None) -> Spec:
         raise InputError(f'{path} is not TOML: {error}; write keys like load = "constant(50)"') from None
     _check(str(path), Spec, values)
     spec = with_values(base or Spec(), values)
-    for part, look_at in _parts(spec):
+    for part, check in _checks(spec):
         try:
-            look_at()
+            check()
         except InputError as error:
             raise InputError(f"{path}, {part}: {error}") from None
     try:
@@ -286,39 +285,39 @@ def read_spec(path: Path, base: Spec | None = None) -> Spec:
     return spec
 
 
-def _parts(spec: Spec) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What can be wrong, looked at one by one so that the one to blame can be named."""
+def _checks(spec: Spec) -> Iterator[tuple[str, Callable[[], object]]]:
+    """One check for each key, so that an error can name the key."""
     yield "pipeline", lambda: built_in_engine(spec.pipeline)
     yield "engine", lambda: built_in_engine(spec.pipeline, spec.engine)
-    yield "load", lambda: spec.load is None or spec.written_load()
+    yield "load", lambda: spec.load is None or spec.parsed_load()
     yield "strategy", lambda: spec.strategies
     yield "nodes", lambda: spec.limits
     yield "slo", lambda: spec.objective
     yield "seed", spec.checked_seed
     yield "seconds", lambda: spec.duration_s
     yield "cycle", lambda: spec.cycle_s
-    yield "lead-time", lambda: seconds_of("lead-time", spec.lead_time, least_s=0.0)
-    yield "lead-noise", lambda: spread_of("lead-noise", spec.lead_noise)
+    yield "lead-time", lambda: parse_seconds("lead-time", spec.lead_time, least_s=0.0)
+    yield "lead-noise", lambda: check_spread("lead-noise", spec.lead_noise)
     yield "slots-per-node", lambda: msgspec.structs.replace(spec, node_speeds=(1.0,), drain="0s").node_kind
     yield "node-speeds", lambda: msgspec.structs.replace(spec, drain="0s").node_kind
     yield "drain", lambda: spec.node_kind
-    yield "noise", lambda: spread_of("noise", spec.noise)
+    yield "noise", lambda: check_spread("noise", spec.noise)
     yield "queues", lambda: spec.queues.applied(built_in_engine(spec.pipeline, spec.engine))
-    yield "trigger", spec.written_engine
+    yield "trigger", spec.build_engine
     for number, fault in enumerate(spec.fault, start=1):
-        yield f"fault {number}", fault.made
+        yield f"fault {number}", fault.build
     for number, tenant in enumerate(spec.tenant, start=1):
-        yield f"tenant {number}", partial(spec.neighbour, tenant)
+        yield f"tenant {number}", partial(spec.build_tenant, tenant)
     for name, cluster in spec.cluster.items():
-        yield f"cluster {name}", cluster.made
+        yield f"cluster {name}", cluster.build
     yield "cluster", spec.clusters
-    yield "link", spec.link.made
+    yield "link", spec.link.build
 
 
 def _check(where: str, kind: type[Table], values: Any) -> None:
-    """Every key of a table must be known and of its kind, and those that it needs be there."""
+    """Check that all keys of a table are known and of the right type, and that none is missing."""
     if not isinstance(values, dict):
-        raise InputError(f"{where} = {_shown(values)}: it must be a table of keys and values")
+        raise InputError(f"{where} = {_shown(values)}: expected a table of keys and values")
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for key, value in values.items():
         if key not in fields:
@@ -339,10 +338,10 @@ def _check(where: str, kind: type[Table], values: Any) -> None:
 
 
 def _check_tables(where: str, key: str, value: Any) -> bool:
-    """Whether a key of a scenario is one of tables; then they have been looked at."""
+    """Check the tables under a key; False if the key has none."""
     if key in _LISTS:
         if not isinstance(value, list):
-            raise InputError(f"{where}, {key}: there may be several; write [[{key}]] with {_LISTS[key]}")
+            raise InputError(f"{where}, {key}: this is a list of tables; write [[{key}]] with {_LISTS[key]}")
         for number, table in enumerate(value, start=1):
             if key == "fault":
                 _check_fault(f"{where}, fault {number}", table)
@@ -351,7 +350,7 @@ def _check_tables(where: str, key: str, value: Any) -> bool:
     elif key == "cluster":
         if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
             raise InputError(
-                f"{where}, cluster: each has a name; write [cluster.west] with initial-nodes = 2"
+                f"{where}, cluster: each cluster needs a name; write [cluster.west] with initial-nodes = 2"
             )
         for name, table in value.items():
             _check(f"{where}, cluster {name}", ClusterTable, table)
@@ -364,7 +363,7 @@ def _check_tables(where: str, key: str, value: Any) -> bool:
 
 def _check_fault(where: str, table: Any) -> None:
     if not isinstance(table, dict) or "kind" not in table:
-        raise InputError(f"{where} has no 'kind'; write one of {', '.join(FAULTS)}")
+        raise InputError(f"{where} has no 'kind'; choose from {', '.join(FAULTS)}")
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in FAULTS:
         raise UnknownNameError(f"kind in {where}", str(kind), FAULTS)

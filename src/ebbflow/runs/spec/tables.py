@@ -1,18 +1,18 @@
-"""The tables of a scenario file: what goes wrong, who shares the nodes, other clusters, and how long queues are.
+"""The tables of a scenario file: faults, tenants that share the nodes, other clusters, and queue bounds.
 
 ::
 
-    node-speeds = [1.0, 1.0, 0.5]       # every third node asked for is half as fast
+    node-speeds = [1.0, 1.0, 0.5]       # every third requested node is half as fast
 
     [[fault]]
     kind = "node-dies"                  # or slow-node, metrics-missing, metrics-late
     at = "20m"
 
-    [[tenant]]                          # one more pipeline on the same nodes
+    [[tenant]]                          # another pipeline on the same nodes
     pipeline = "sentiment"
     load = "constant(200)"
 
-    [cluster.west]                      # beside the main one; [placement] and [link] say who is there and how far it is
+    [cluster.west]                      # a second cluster; see also [placement] and [link]
     initial-nodes = 2
 
     [queues]
@@ -59,32 +59,32 @@ class Table(
     forbid_unknown_fields=True,
     rename=lambda name: name.strip("_").replace("_", "-"),
 ):
-    """A table of a scenario file; keys are the names of its fields."""
+    """A table of a scenario file; its keys are the field names."""
 
 
 class FaultTable(Table, frozen=True, kw_only=True, tag_field="kind"):
-    """Something that goes wrong. ``kind`` says what."""
+    """A fault; ``kind`` selects the class."""
 
-    def made(self) -> Fault:
-        """The fault."""
+    def build(self) -> Fault:
+        """Build the fault."""
         raise NotImplementedError
 
 
 class NodeDiesTable(FaultTable, frozen=True, kw_only=True, tag="node-dies"):
-    """A node is gone at once, and replaced after a lead time."""
+    """A node dies, and is replaced after a lead time."""
 
     at: Duration
     node: int = 0
     cluster: str = MAIN
 
-    def made(self) -> Fault:
-        """The fault."""
-        at_s = seconds_of("at", self.at, least_s=0.0)
+    def build(self) -> Fault:
+        """Build the fault."""
+        at_s = parse_seconds("at", self.at, least_s=0.0)
         return NodeDies(at_s=at_s, node=self.node, cluster=self.cluster)
 
 
 class SlowNodeTable(FaultTable, frozen=True, kw_only=True, tag="slow-node"):
-    """A node works at a part of its speed for a while."""
+    """A node is slower for a while."""
 
     from_: Duration
     until: Duration
@@ -92,8 +92,8 @@ class SlowNodeTable(FaultTable, frozen=True, kw_only=True, tag="slow-node"):
     node: int = 0
     cluster: str = MAIN
 
-    def made(self) -> Fault:
-        """The fault."""
+    def build(self) -> Fault:
+        """Build the fault."""
         from_s, until_s = _span_s(self.from_, self.until)
         return SlowNode(
             from_s=from_s, until_s=until_s, factor=self.factor, node=self.node, cluster=self.cluster
@@ -101,29 +101,29 @@ class SlowNodeTable(FaultTable, frozen=True, kw_only=True, tag="slow-node"):
 
 
 class MetricsMissingTable(FaultTable, frozen=True, kw_only=True, tag="metrics-missing"):
-    """Nothing can be seen for a while."""
+    """Metrics are missing for a while."""
 
     from_: Duration
     until: Duration
 
-    def made(self) -> Fault:
-        """The fault."""
+    def build(self) -> Fault:
+        """Build the fault."""
         from_s, until_s = _span_s(self.from_, self.until)
         return MissingMetrics(from_s=from_s, until_s=until_s)
 
 
 class MetricsLateTable(FaultTable, frozen=True, kw_only=True, tag="metrics-late"):
-    """What is seen is old for a while."""
+    """Metrics are delayed for a while."""
 
     from_: Duration
     until: Duration
     delay: Duration = "30s"
 
-    def made(self) -> Fault:
-        """The fault."""
+    def build(self) -> Fault:
+        """Build the fault."""
         from_s, until_s = _span_s(self.from_, self.until)
         return LateMetrics(
-            from_s=from_s, until_s=until_s, delay_s=seconds_of("delay", self.delay, least_s=0.0)
+            from_s=from_s, until_s=until_s, delay_s=parse_seconds("delay", self.delay, least_s=0.0)
         )
 
 
@@ -138,71 +138,71 @@ FAULTS: dict[str, type[FaultTable]] = {
 
 
 class TenantTable(Table, frozen=True, kw_only=True):
-    """One more pipeline on the same nodes, on the same kind of engine, with a load of its own."""
+    """Another pipeline on the same nodes and the same kind of engine, with its own load."""
 
     load: str
     pipeline: str = "sentiment"
     name: str | None = None
-    """What it goes by; the pipeline's own name if not told. No two may have the same."""
+    """Default: the name of the pipeline. Names must be unique."""
     trigger: Duration | None = None
 
 
 class NodesTable(Table, frozen=True, kw_only=True):
-    """What nodes are like: those of the main cluster at the top of the file, those of another in its table."""
+    """Properties of nodes: of the main cluster at the top of the file, of another in its table."""
 
     slots_per_node: int = 1
     lead_time: Duration = format_duration(DEFAULT_LEAD_TIME_S)
     lead_noise: float = 0.0
     node_speeds: tuple[float, ...] = (1.0,)
-    """Speeds of the nodes in the order in which they are asked for, round and round."""
+    """Relative speeds of the nodes in the order of requests, repeated."""
     drain: Duration = "10s"
-    """How long a leaving node goes on taking tasks of a batch that runs."""
+    """How long a leaving node accepts tasks of the running batch."""
 
     @property
     def node_kind(self) -> NodeKind:
-        """The kind of nodes."""
+        """The node properties."""
         return NodeKind(
             slots=self.slots_per_node,
-            lead_time_s=seconds_of("lead-time", self.lead_time, least_s=0.0),
-            lead_noise=spread_of("lead-noise", self.lead_noise),
+            lead_time_s=parse_seconds("lead-time", self.lead_time, least_s=0.0),
+            lead_noise=check_spread("lead-noise", self.lead_noise),
             speeds=self.node_speeds,
-            drain_s=seconds_of("drain", self.drain, least_s=0.0),
+            drain_s=parse_seconds("drain", self.drain, least_s=0.0),
         )
 
 
 class ClusterTable(NodesTable, frozen=True, kw_only=True):
-    """A cluster beside the main one."""
+    """A second cluster."""
 
     initial_nodes: int = 1
 
-    def made(self) -> Cluster:
-        """The cluster."""
+    def build(self) -> Cluster:
+        """Build the cluster."""
         return Cluster(nodes=self.node_kind, initial_nodes=self.initial_nodes)
 
 
 class LinkTable(Table, frozen=True, kw_only=True):
-    """What lies between clusters."""
+    """The network between clusters."""
 
     mb_per_s: float = 12.5
     latency: Duration = "0s"
 
-    def made(self) -> Link:
-        """The link."""
-        return Link(mb_per_s=self.mb_per_s, latency_s=seconds_of("latency", self.latency, least_s=0.0))
+    def build(self) -> Link:
+        """Build the link."""
+        return Link(mb_per_s=self.mb_per_s, latency_s=parse_seconds("latency", self.latency, least_s=0.0))
 
 
 class QueuesTable(Table, frozen=True, kw_only=True):
-    """How many rows may wait, and where."""
+    """Bounds of queues."""
 
     bound: Rows | None = None
-    """Before each instance of an operator of the continuous engine; rows beyond fail."""
+    """Rows per instance of an operator of the continuous engine; more rows fail."""
     pending: Rows | None = None
-    """Between the sources and the sinks of the continuous engine; beyond, the sources hold back."""
+    """Rows between sources and sinks of the continuous engine; at this bound the sources pause."""
     read_limit: Rows | None = None
-    """In a batch of the micro-batch engine; the others wait at the source."""
+    """Rows per batch of the micro-batch engine; the others wait at the source."""
 
     def applied(self, engine: Engine) -> Engine:
-        """An engine with these queues."""
+        """The engine with these bounds."""
         if isinstance(engine, Continuous):
             self._check("continuous", ("read-limit",), "micro-batch")
             return replace(
@@ -218,13 +218,13 @@ class QueuesTable(Table, frozen=True, kw_only=True):
     def _check(self, engine: str, foreign: tuple[str, ...], other: str) -> None:
         for key in foreign:
             if getattr(self, key.replace("-", "_")) is not None:
-                raise InputError(f"the {engine} engine has no {key}; leave it out, or choose {other}")
+                raise InputError(f"the {engine} engine has no {key}; remove it, or use {other}")
 
 
-def seconds_of(key: str, value: Duration, *, least_s: float) -> float:
-    """Seconds of a duration, or of a plain number.
+def parse_seconds(key: str, value: Duration, *, least_s: float) -> float:
+    """Parse a duration or a number of seconds.
 
-    >>> seconds_of("cycle", "1m", least_s=0.1), seconds_of("cycle", 5, least_s=0.1)
+    >>> parse_seconds("cycle", "1m", least_s=0.1), parse_seconds("cycle", 5, least_s=0.1)
     (60.0, 5.0)
     """
     if isinstance(value, str):
@@ -239,22 +239,22 @@ def seconds_of(key: str, value: Duration, *, least_s: float) -> float:
     return seconds
 
 
-def spread_of(key: str, value: float) -> float:
-    """A share by which something varies."""
+def check_spread(key: str, value: float) -> float:
+    """Check a relative spread."""
     if not 0.0 <= value <= 2.0:
-        raise InputError(f"{key} is {value:g}; it must be a spread from 0 to 2, like 0.1")
+        raise InputError(f"{key} is {value:g}; it must be a relative spread from 0 to 2, like 0.1")
     return value
 
 
 def _span_s(from_: Duration, until: Duration) -> tuple[float, float]:
-    return seconds_of("from", from_, least_s=0.0), seconds_of("until", until, least_s=0.0)
+    return parse_seconds("from", from_, least_s=0.0), parse_seconds("until", until, least_s=0.0)
 
 
-def _rows(key: str, written: Rows | None, usual: float | None) -> float | None:
-    if written is None:
-        return usual
-    if written == "none":
+def _rows(key: str, value: Rows | None, default: float | None) -> float | None:
+    if value is None:
+        return default
+    if value == "none":
         return None
-    if not isinstance(written, int) or written < 1:
-        raise InputError(f'{key} is {written}; it must be rows, like 5000, or "none"')
-    return float(written)
+    if not isinstance(value, int) or value < 1:
+        raise InputError(f'{key} is {value}; it must be a number of rows, like 5000, or "none"')
+    return float(value)

@@ -22,20 +22,20 @@ import json, os, signal
 from ebbflow.runs.spec import Spec
 from ebbflow.runs.sweep import SweepCase, SweepInterrupted, sweep
 
-scene = SweepCase(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
+case = SweepCase(load="sine", scenario=Spec(load="{LOAD}", seconds=600).scenario())
 counted = []
-done = sweep([scene], {NAMES}, master="local[2]", on_done=lambda: counted.append(1))
+done = sweep([case], {NAMES}, master="local[2]", on_done=lambda: counted.append(1))
 days = SweepCase(load="days", scenario=Spec(load="{LOAD}", seconds=3 * 86400).scenario())
 interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
 try:
-    sweep([scene, days], ["static", "capacity"], master="local[2]", on_done=interrupt)
+    sweep([case, days], ["static", "capacity"], master="local[2]", on_done=interrupt)
 except SweepInterrupted as stop:
-    part = stop.done
+    part = stop.sweep
 print(json.dumps({{
     "counted": len(counted),
     "results": [[r.strategy, r.scores.to_json()] for r in done.results],
     "failures": [[str(f), f.trace] for f in done.failures],
-    "part": [len(part.results), part.undone],
+    "part": [len(part.results), part.unfinished],
 }}))
 """
 
@@ -46,8 +46,8 @@ def test_a_sweep_on_a_cluster_gives_the_same_results_and_reports_failures(tmp_pa
     process = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr[-2000:]
     there = json.loads(process.stdout.splitlines()[-1])
-    scene = SweepCase(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
-    here = sweep([scene], NAMES)
+    case = SweepCase(load="sine", scenario=Spec(load=LOAD, seconds=600).scenario())
+    here = sweep([case], NAMES)
     assert there["results"] == json.loads(
         json.dumps([[r.strategy, r.scores.to_json()] for r in here.results])
     )

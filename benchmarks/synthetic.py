@@ -1,4 +1,4 @@
-"""Snapshots and observations of any size, made up, for what is measured without Spark."""
+"""Synthetic snapshots and observations of any size, for measurements without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pipeline(operators: int) -> Pipeline:
 
 
 def batch(number: int, *, stages: int, slots: int, rate_per_s: float = 1000.0) -> Batch:
-    """A batch of 5 s worth of rows; its size wavers so that costs can be told apart."""
+    """A batch of 5 s of rows, of varying size, so that its costs can be separated."""
     rows = int(rate_per_s * 5 * (1 + 0.2 * (number % 5)))
     runs = []
     for index in range(stages):
@@ -72,7 +72,7 @@ def snapshot(number: int, *, stages: int, nodes: int, windows: Windows, max_node
 
 
 class SteadyTarget:
-    """A target that shows ten operators and eight nodes, a batch every five looks, and obeys at once."""
+    """A target with ten operators and eight nodes, a batch every five observations, and instant changes."""
 
     def __init__(self, clock: object, *, operators: int = 10, nodes: int = 8) -> None:
         self._clock = clock
@@ -111,4 +111,4 @@ class SteadyTarget:
         return Outcome(requested=planned)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
