@@ -1,5 +1,4 @@
-"""The load of the demo under Spark's dynamic allocation, ``capacity`` twice, and the static maximum, one after the
-other.
+"""The demo's load under dynamic allocation, ``capacity`` twice, and the static maximum, one after the other.
 
 Dynamic allocation has no objective. So ``capacity`` runs once with the SLO of the demo, which lets it trade
 freshness for executors, and once with an unreachable one (FRESHER times the freshness of dynamic allocation): then
