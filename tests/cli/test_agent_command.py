@@ -31,7 +31,7 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--bind", "tcp://0.0.0.0:7788"], "can be reached from other machines, and there are no keys"),
+        (["--bind", "tcp://0.0.0.0:7788"], "can be reached from other machines, which needs keys"),
         (["--bind", "tcp://*:7788"], "`ebbflow agent keys DIR`"),
         (["--bind", "everywhere"], "write it like tcp://127.0.0.1:7788"),
         (["--every", "soon"], "write it like 500ms"),
@@ -66,7 +66,7 @@ def test_keys_are_made_and_named(monkeypatch, capsys, tmp_path) -> None:
     }
     code, _, err = run(monkeypatch, capsys, "keys", str(tmp_path / "k"))
     assert code == 2
-    assert "is there already" in err
+    assert "exists already" in err
 
 
 def test_an_agent_tells_where_it_listens_is_heard_and_leaves_when_asked(tmp_path, wait) -> None:

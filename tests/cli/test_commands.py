@@ -68,7 +68,7 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["submit", "--master", "k8s://https://127.0.0.1:1", JOB], "no Kubernetes API server answers"),
         (["submit", "--master", "yarn", JOB], "set one of them"),
         (["submit", "--conf", "spark.executor.cores=many", JOB], "is not a number of cores"),
-        (["submit", "--agent", "tcp://10.0.0.7:7788", JOB], "there are no keys"),
+        (["submit", "--agent", "tcp://10.0.0.7:7788", JOB], "which needs keys"),
         (["submit", "--agent", "next door", JOB], "is not an address"),
         (["submit", "--conf", "shuffle=3", JOB], "write --conf spark.some.key=value"),
         (["submit", "--json-report", "/no/such/folder/x.json", JOB], "there is no folder"),

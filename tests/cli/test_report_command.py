@@ -87,7 +87,7 @@ def test_bad_input_is_one_line_and_code_2(ebbflow: Command) -> None:
     assert ebbflow(*SIMULATE, "--store", "run.sqlite")[0] == 0
     for arguments, words in (
         (("none.sqlite",), "there is no store none.sqlite"),
-        (("letter.txt",), "letter.txt is no store of Ebbflow"),
+        (("letter.txt",), "letter.txt is not a store of Ebbflow"),
         (("empty.sqlite",), "it is empty"),
         (("idle.sqlite",), "idle.sqlite has no batches; was a query running while it was written?"),
         (("odd.sqlite",), "started_s = 'noon' among its terms, which is not a number"),

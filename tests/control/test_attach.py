@@ -237,7 +237,7 @@ def test_wrong_input_is_refused_with_a_suggestion(spark) -> None:
         ebbflow.attach(spark, executors=(5, 2))
     with pytest.raises(InputError, match="is not an SLO"):
         ebbflow.attach(spark, slo="soon")
-    with pytest.raises(InputError, match="there are no keys"):
+    with pytest.raises(InputError, match="which needs keys"):
         ebbflow.attach(spark, agents=["tcp://10.0.0.7:7788"])
     with pytest.raises(InputError, match="there is no key"):
         ebbflow.attach(spark, agents=["tcp://10.0.0.7:7788"], agent_keys="nowhere")
@@ -250,7 +250,7 @@ def test_a_second_loop_takes_over_from_the_first(spark, caplog) -> None:
     second = ebbflow.attach(spark, executors=(1, 3), strategy=TwoThenOne(), dry_run=True)
     assert not first.active
     assert second.active
-    assert "takes over" in caplog.text
+    assert "replaces the old one" in caplog.text
     second.stop()
     first.stop()
 

@@ -64,7 +64,7 @@ def test_a_fault_of_ours_at_the_end_is_logged_and_not_raised(
     attached = attach()
     monkeypatch.setattr(attached, "_close", lambda: {}["missing"])
     attached.stop()
-    assert "the job goes on untouched" in caplog.text
+    assert "the job is not affected" in caplog.text
 
 
 def test_a_second_attach_takes_over_from_the_first(attach: Attach) -> None:

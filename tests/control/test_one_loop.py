@@ -52,7 +52,7 @@ def test_a_loop_that_nobody_holds_goes_on_and_the_next_takes_over(
     assert before.active
     with caplog.at_level(logging.WARNING, "ebbflow"):
         second = attached("app-1")
-    assert "takes over" in caplog.text
+    assert "replaces the old one" in caplog.text
     assert not before.active
     assert _RUNNING["app-1"] is second
     second.stop()

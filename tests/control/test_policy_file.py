@@ -59,7 +59,7 @@ class Running:
             limits=scenario.limits,
             slo=scenario.slo,
             decide_at_least_every_s=1.0,
-            between=self.file.look,
+            before_cycle=self.file.refresh,
         )
 
     def run(self, until_s: int) -> None:
@@ -147,7 +147,7 @@ def test_a_bad_policy_leaves_the_old_one_in_force_and_says_why(path: Path, bad: 
     assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
     path.write_text(text())
     running.run(100)
-    assert running.notes[-1][1] == "policy policy.toml is again the one in force"
+    assert running.notes[-1][1] == "policy policy.toml is in force again"
 
 
 def test_bytes_that_are_no_text_are_refused_too(path: Path) -> None:
@@ -155,7 +155,7 @@ def test_bytes_that_are_no_text_are_refused_too(path: Path) -> None:
     running.run(3)
     path.write_bytes(b"\xff\xfe")
     running.run(6)
-    assert "not text" in running.notes[0][1]
+    assert "not a text file" in running.notes[0][1]
 
 
 def test_a_file_that_is_gone_changes_nothing_and_is_told_once(path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> 
 
 
 def test_what_is_no_policy_is_not_handed_over(path: Path) -> None:
-    with pytest.raises(InputError, match="'x' is no policy"):
+    with pytest.raises(InputError, match="'x' is not a policy"):
         PolicyFile(path).use("x")  # type: ignore[arg-type]
 
 
@@ -204,7 +204,7 @@ def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> N
 
     def look() -> None:
         while not done.is_set():
-            running.look()
+            running.refresh()
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -212,7 +212,7 @@ def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> N
         running.use(policy)
     done.set()
     looking.join()
-    running.look()
+    running.refresh()
     assert running.rules.policy == policies[-1]
 
 
@@ -243,7 +243,7 @@ def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path:
     assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
         "replaced: 1 changed (grow); 0 unchanged",
         "policy.toml replaced: 1 changed (grow); 0 unchanged",
-    ], "not: is again the one in force"
+    ], "not: is in force again"
 
 
 def test_the_same_file_written_again_takes_over_from_one_that_was_handed_over(path: Path) -> None:

@@ -54,4 +54,4 @@ def test_a_ledger_that_cannot_be_read_is_told_and_recalls_nothing(
     policy = PolicyInForce(Policy())
     recall_acts(policy, store, now_s=1000.0)
     assert policy.rules._sizes.last_out_s == {}
-    assert "guard times start afresh" in caplog.text
+    assert "guard times start anew" in caplog.text

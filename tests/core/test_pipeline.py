@@ -44,7 +44,7 @@ def test_a_stream_to_nowhere_is_refused_with_the_names_there_are() -> None:
 
 @pytest.mark.parametrize("circle", [[("a", "a", 1.0)], [("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)]])
 def test_a_circle_is_refused_and_drawn(circle: list[tuple[str, str, float]]) -> None:
-    with pytest.raises(PipelineError, match=r"runs in a circle: .*→"):
+    with pytest.raises(PipelineError, match=r"has a cycle: .*→"):
         graph(*circle)
 
 

@@ -77,14 +77,14 @@ def test_the_net_foresees_a_square_wave_that_the_line_does_not(trained: LoadNet)
     seen = history(228)  # two minutes before the jump at 230
     assert max(net.predict(seen, now_s=228 * 60.0)) == pytest.approx(900.0, rel=0.1)
     assert max(Naive().predict(seen, now_s=228 * 60.0)) == pytest.approx(200.0, rel=0.1)
-    assert net.said.startswith("the net (mean error")
+    assert net.basis.startswith("the net (mean error")
 
 
 def test_the_net_trains_itself_once_there_is_enough_and_says_so() -> None:
     net = LoadNet(least=60)
     net.predict(history(59), now_s=59 * 60.0)
     assert net.training is None
-    assert "59 of 60 minutes seen" in net.said
+    assert "59 of the 60 minutes" in net.basis
     for minutes in range(61, 100):  # a step at each look
         net.predict(history(minutes), now_s=minutes * 60.0)
     first = net.training
@@ -133,7 +133,7 @@ def test_where_the_net_does_worse_the_line_predicts_and_that_is_said() -> None:
     ]  # a line, and ever higher than the net has seen
     assert not net.learn(rising).net_wins
     assert net.predict(rising, now_s=119 * 60.0) == pytest.approx([700.0 + 5.0 * k for k in range(5)])
-    assert "the net did worse" in net.said
+    assert "the net did worse" in net.basis
 
 
 def test_the_same_history_makes_the_same_net() -> None:
@@ -147,13 +147,13 @@ def test_after_a_long_silence_the_net_waits_until_it_knows_ten_minutes(trained: 
     net = trained
     loads = [*history(200), (60.0 * 500, 400.0)]
     assert net.predict(loads, now_s=60.0 * 500) == [400.0] * 5
-    assert "1 of 10 minutes" in net.said
+    assert "1 of the 10 minutes" in net.basis
 
 
 def test_too_short_a_history_is_refused() -> None:
-    with pytest.raises(InputError, match="needs 60 minutes"):
+    with pytest.raises(InputError, match="needs at least 60 minutes"):
         LoadNet().learn(history(40))
-    with pytest.raises(InputError, match="teach nothing"):
+    with pytest.raises(InputError, match="too few to learn from"):
         LoadNet(least=5)
     with pytest.raises(InputError, match="above 0"):
         Naive(span_s=0.0)

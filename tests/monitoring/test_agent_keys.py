@@ -35,7 +35,7 @@ def test_two_drawings_are_different(tmp_path: Path) -> None:
 def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     agent, _ = make_keys(tmp_path)
     before = agent_keys(agent)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         make_keys(tmp_path)
     assert agent_keys(agent) == before
 
@@ -67,7 +67,7 @@ def test_more_listeners_are_more_files(tmp_path: Path) -> None:
     ("spoil", "words"),
     [
         (lambda agent: (agent / "agent.key_secret").unlink(), "there is no key"),
-        (lambda agent: (agent / "listeners" / "collector.key").unlink(), "nobody could listen"),
+        (lambda agent: (agent / "listeners" / "collector.key").unlink(), "no collector could connect"),
         (lambda agent: (agent / "listeners" / "collector.key").write_text("hello"), "is not a key file"),
         (
             lambda agent: (agent / "listeners" / "collector.key").write_text('public-key = "short"'),
@@ -83,7 +83,7 @@ def test_more_listeners_are_more_files(tmp_path: Path) -> None:
             lambda agent: (agent / "agent.key_secret").write_text(
                 f'public-key = "{"0" * 40}"\nsecret-key = "{"1" * 40}"\n'
             ),
-            "are no pair",
+            "do not match",
         ),
     ],
 )

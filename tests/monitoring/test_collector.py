@@ -88,7 +88,7 @@ def test_agents_count_for_themselves(collector: Collector) -> None:
 
 
 def test_two_agents_of_one_name_are_told_of(collector: Collector, caplog) -> None:
-    said = "two agents call themselves a, and only one is heard; start them with --name"
+    said = "two agents are named a, and the readings of one are dropped; start them with --name"
     for sequence in range(1, SAME_NAME_AFTER + 1):
         for boot in (1, 2):
             told(collector, *message(sequence, boot=boot))
@@ -140,11 +140,11 @@ def test_a_skewed_clock_is_told_once_and_again_after_it_was_right(collector: Col
     for sequence in range(1, 5):
         told(collector, *message(sequence, time_s=NOW_S + 60))
     assert [r.message for r in caplog.records] == [
-        "readings of agent a are 60 s ahead of our clock and are dropped"
+        "dropping readings of agent a: they are 60 s ahead of the local clock"
     ]
     told(collector, *message(5))
     told(collector, *message(6, time_s=NOW_S - 60))
-    assert caplog.records[-1].message == "readings of agent a are 60 s behind our clock and are dropped"
+    assert caplog.records[-1].message == "dropping readings of agent a: they are 60 s behind the local clock"
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,16 @@ def test_hearing_nothing_gives_nothing_and_is_told_once(caplog, tmp_path) -> Non
     for seconds in range(60):
         assert alone.take(NOW_S + seconds) == []
     assert alone.counts == Counts()
-    assert [r.message.partition(": ")[2] for r in caplog.records] == [
-        "it does not answer; what it measures is missing"
-    ]
+    assert [r.message.partition(": ")[2] for r in caplog.records] == ["no answer; its readings are missing"]
     alone.close()
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:7788", "tcp://worker:7788"])
 def test_without_keys_only_this_machine_is_called(address: str) -> None:
-    with pytest.raises(InputError, match="there are no keys"):
+    with pytest.raises(InputError, match="which needs keys"):
         Collector([address], application="app-1")
 
 
 def test_an_application_is_named() -> None:
-    with pytest.raises(InputError, match="is not the id of a Spark application"):
+    with pytest.raises(InputError, match="is not a Spark application id"):
         Collector([], application="")

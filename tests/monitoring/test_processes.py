@@ -9,7 +9,7 @@ from ebbflow.monitoring.processes import Executor, ExecutorTrees, executor_of
 
 
 def members(trees: ExecutorTrees) -> dict[str, set[int]]:
-    return {tree.executor.id: set(tree.members) for tree in trees.look()}
+    return {tree.executor.id: set(tree.members) for tree in trees.update()}
 
 
 def test_a_command_line_tells_application_executor_and_cores() -> None:
@@ -76,7 +76,7 @@ def test_workers_come_and_go() -> None:
 def test_with_an_executor_goes_its_tree_even_if_a_worker_outlives_it() -> None:
     system = FakeSystem(FakeProcess(60, line=executor_line(1)), FakeProcess(61, parent=60))
     trees = ExecutorTrees(system, Ticker())
-    trees.look()
+    trees.update()
     system.end(60)
     system.table[61].parent = 1
     assert members(trees) == {}
@@ -97,7 +97,7 @@ def test_processes_that_are_none_of_ours_are_examined_ever_more_seldom() -> None
     other = FakeProcess(5)
     trees = ExecutorTrees(FakeSystem(other), ticker)
     for _ in range(600):
-        trees.look()
+        trees.update()
         ticker.now_s += 1.0
     assert 8 <= other.examined <= 20
 

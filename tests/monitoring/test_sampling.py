@@ -192,7 +192,7 @@ def test_network_counts_what_crosses_the_edge_of_a_tree_alone() -> None:
     held = {10: {1, 2}, 11: {3}}
     bed = Bed(FakeProcess(10, line=executor_line(3)), FakeProcess(11, 10))
     probe = NetworkProbe(ticker, sockets=lambda: dict(sockets), inodes=lambda pid: held[pid])
-    trees = bed.sampler._trees.look()
+    trees = bed.sampler._trees.update()
     assert probe.measure(trees) == {}
     sockets[1] = TcpSocket(here, far, 300, 20)
     sockets[2] = TcpSocket(b"java", b"python", 9000, 9000)
@@ -210,7 +210,7 @@ def test_network_counts_what_crosses_the_edge_of_a_tree_alone() -> None:
 def test_network_is_left_out_where_a_process_may_not_be_looked_into() -> None:
     ticker = Ticker()
     probe = NetworkProbe(ticker, sockets=lambda: {1: TcpSocket(b"a", b"b", 1, 1)}, inodes=lambda pid: None)
-    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.look()
+    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.update()
     probe.measure(trees)
     ticker.now_s += 1.0
     assert probe.measure(trees) == {}
@@ -219,13 +219,13 @@ def test_network_is_left_out_where_a_process_may_not_be_looked_into() -> None:
 def test_an_executor_that_has_no_connection_sends_nothing_rather_than_being_unknown() -> None:
     ticker = Ticker()
     probe = NetworkProbe(ticker, sockets=dict, inodes=lambda pid: set())
-    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.look()
+    trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.update()
     assert probe.measure(trees) == {}  # a rate needs two looks
     ticker.now_s += 1.0
     assert probe.measure(trees) == {10: (0.0, 0.0)}
     more = Bed(FakeProcess(10, line=executor_line(3)), FakeProcess(20, line=executor_line(4)))
     ticker.now_s += 10.0
-    assert probe.measure(more.sampler._trees.look()) == {10: (0.0, 0.0), 20: (0.0, 0.0)}
+    assert probe.measure(more.sampler._trees.update()) == {10: (0.0, 0.0), 20: (0.0, 0.0)}
 
 
 CHILD = """

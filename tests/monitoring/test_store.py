@@ -505,11 +505,11 @@ def test_a_path_that_cannot_be_a_store_is_one_clear_line(
     [
         ("nothing", "there is no store"),
         ("a folder", "there is no store"),
-        ("empty", "is no store of Ebbflow: it is empty"),
-        ("a letter", "or a broken one (file is not a database)"),
+        ("empty", "is not a store of Ebbflow: it is empty"),
+        ("a letter", "or it is damaged (file is not a database)"),
         ("of another", "it has no table 'series'"),
-        ("cut off", "or a broken one (database disk image is malformed)"),
-        ("a torn ledger", "or a broken one (JSON is malformed"),
+        ("cut off", "or it is damaged (database disk image is malformed)"),
+        ("a torn ledger", "or it is damaged (JSON is malformed"),
     ],
 )
 def test_a_file_that_is_no_store_is_told_in_one_line_that_says_what_would_be_right(

@@ -68,14 +68,14 @@ def test_subscriptions_follow_the_policy_while_it_runs(wait) -> None:
         wait(collector.hears, "more memory")
         assert {r.metric for r in collector.heard} == {Metric.NODE_MEMORY}
         collector.collector.subscribe_to([])
-        wait(lambda: not agent.interest, "the agent to know that nobody listens")
+        wait(lambda: not agent.subscriptions, "the agent to know that nobody listens")
 
 
 def test_an_agent_nobody_listens_to_samples_nothing(wait) -> None:
     with running_agent() as agent:
         with calling(agent.address) as collector:
             wait(collector.hears, "a reading")
-        wait(lambda: not agent.interest, "the agent to know that the collector has gone")
+        wait(lambda: not agent.subscriptions, "the agent to know that the collector has gone")
         agent._sampler.asked.clear()
         sent = agent.sent_readings
         with calling(agent.address, series=[("*", Metric.HOST_CPU)]) as collector:
@@ -203,7 +203,7 @@ def test_with_keys_both_sides_hear_each_other(wait, tmp_path: Path) -> None:
     ):
         wait(collector.hears, "a reading")
         assert b"node-cpu" not in relay.heard  # nobody on the way can read it
-        assert agent.turned_away == 0
+        assert agent.refused == 0
 
 
 def test_an_unknown_key_hears_nothing(wait, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_unknown_key_hears_nothing(wait, tmp_path: Path) -> None:
     ):
         wait(lambda: known.hears() and len(known.heard) > 20, "a second of readings")
         wait(
-            lambda: not stranger.hears() and agent.turned_away > 2,
+            lambda: not stranger.hears() and agent.refused > 2,
             "the stranger to be turned away, again and again",
         )
         assert not keyless.hears()
@@ -247,7 +247,7 @@ def test_a_listener_that_is_let_in_later_is_heard_without_a_restart_of_the_colle
     address = f"ipc://{tmp_path}/agent"
     with calling(address, keys=theirs) as collector:
         with running_agent(address, keys=replace(ours, listeners=frozenset({ours.public}))) as closed:
-            wait(lambda: closed.turned_away > 0, "the collector to be turned away")
+            wait(lambda: closed.refused > 0, "the collector to be turned away")
             assert not collector.hears()
         with running_agent(address, keys=ours):
             wait(collector.hears, "a reading")
@@ -257,7 +257,7 @@ def test_a_collector_without_keys_is_heard_once_the_agent_has_none_either(wait, 
     ours, _ = keys_in(tmp_path / "keys")
     address = f"ipc://{tmp_path}/agent"
     with calling(address) as collector:
-        line = collector.collector.lines[0]
+        line = collector.collector.connections[0]
         with running_agent(address, keys=ours):
             wait(lambda: collector.hears() or "keys" in line._fault, "the line to know why")
             assert not collector.heard
@@ -270,24 +270,24 @@ def test_why_there_is_no_line_is_told_once_and_that_it_is_back_too(wait, tmp_pat
     address = f"ipc://{tmp_path}/agent"
     now_s = time.time()
     with calling(address, keys=theirs) as collector:
-        line = collector.collector.lines[0]
+        line = collector.collector.connections[0]
         with running_agent(address, keys=replace(ours, listeners=frozenset({ours.public}))):
-            wait(lambda: line.tend(now_s) or "refuses our key" in line._fault, "the refusal")
+            wait(lambda: line.check(now_s) or "refuses the key" in line._fault, "the refusal")
             for seconds in range(40):
-                line.tend(now_s + seconds)
-        told = [r.message for r in caplog.records if "no line" in r.message]
-        assert len(told) == 1
-        assert "it refuses our key" in told[0]
+                line.check(now_s + seconds)
+        warnings = [r.message for r in caplog.records if "not connected" in r.message]
+        assert len(warnings) == 1
+        assert "it refuses the key" in warnings[0]
         with running_agent(address, keys=ours):
-            wait(lambda: line.tend(time.time() + 60) or line.connected, "the line")
-        assert caplog.records[-1].message == f"the agent at {address} answers again"
+            wait(lambda: line.check(time.time() + 60) or line.connected, "the line")
+        assert caplog.records[-1].message == f"connected to the agent at {address} again"
 
 
 # -- bad input ---------------------------------------------------------------------------------------
 
 
 def test_without_keys_an_agent_refuses_to_be_reached_from_elsewhere() -> None:
-    with pytest.raises(InputError, match="can be reached from other machines, and there are no keys"):
+    with pytest.raises(InputError, match="can be reached from other machines, which needs keys"):
         running_agent("tcp://0.0.0.0:7788").__enter__()
 
 
@@ -301,5 +301,5 @@ def test_an_address_in_use_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é"])
 def test_a_name_that_could_not_travel_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="cannot be called"):
+    with pytest.raises(InputError, match="is not a valid agent name"):
         running_agent(name=name).__enter__()

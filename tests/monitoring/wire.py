@@ -15,7 +15,7 @@ from ebbflow.monitoring.agent import Agent
 from ebbflow.monitoring.collector import Collector, Series
 from ebbflow.monitoring.keys import AgentKeys, CollectorKeys
 from ebbflow.monitoring.messages import Topic
-from ebbflow.monitoring.sampling import Measured
+from ebbflow.monitoring.sampling import SampledValue
 
 APP = "app-1"
 CPU: Series = ("*", Metric.NODE_CPU)
@@ -27,13 +27,13 @@ class OneOfEach:
     def __init__(self) -> None:
         self.asked: set[Metric] = set()
 
-    def sample(self, wanted, *, nodes: bool = True) -> list[Measured]:
+    def sample(self, wanted, *, nodes: bool = True) -> list[SampledValue]:
         found = []
         for metric in (Metric.NODE_CPU, Metric.NODE_MEMORY, Metric.HOST_CPU):
             topic = Topic(metric, APP if nodes and metric is not Metric.HOST_CPU else "")
             if wanted(topic):
                 self.asked.add(metric)
-                found.append(Measured(topic, "1", 0.5))
+                found.append(SampledValue(topic, "1", 0.5))
         return found
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ def running_agent(
 @contextlib.contextmanager
 def calling(*addresses: str, keys: CollectorKeys | None = None, series=(CPU,)) -> Iterator[SimpleNamespace]:
     """A collector, with ``hears()``: whether anything has come; all of it is in ``heard``."""
-    collector = Collector(addresses, application=APP, keys=keys, dial_again_after_s=0.2)
+    collector = Collector(addresses, application=APP, keys=keys, reconnect_after_s=0.2)
     collector.subscribe_to(series)
     heard: list = []
 

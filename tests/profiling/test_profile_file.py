@@ -213,7 +213,7 @@ def test_the_file_is_plain_numbers_that_a_person_can_read() -> None:
         (('from = "reader"', 'from = ""'), "selectivity[0].from is empty; write the name"),
         (
             ('from = "reader"', 'from = "words"'),
-            "selectivity: pipeline 'top-words' runs in a circle: words → words",
+            "selectivity: pipeline 'top-words' has a cycle: words → words",
         ),
     ],
 )

@@ -233,5 +233,5 @@ def test_files_that_are_not_there_or_no_store_are_said_to_be_so(tmp_path) -> Non
         read_recording(tmp_path)
     other = tmp_path / "other.jsonl"
     other.write_bytes(b"SQLite format 3\0" + b"\0" * 100)
-    with pytest.raises(InputError, match="is no store of Ebbflow, or a broken one"):
+    with pytest.raises(InputError, match="is not a store of Ebbflow, or it is damaged"):
         read_recording(other)

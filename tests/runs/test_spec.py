@@ -55,7 +55,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path) -> None:
         ('lod = "constant(5)"', "unknown key of {file} 'lod': did you mean 'load'?"),
         ("seed = 'one'", '{file}, seed = "one": expected `int`, got `str`'),
         ("load = 5", "{file}, load = 5: expected"),
-        ("nodes = '0:0'", "{file}, nodes: 0:0 would leave nothing to work with"),
+        ("nodes = '0:0'", "{file}, nodes: 0:0 allows no nodes at all"),
         ("slo = 'soon'", "{file}, slo: 'soon' is not an SLO"),
         ("load = 'sinus(1)'", "{file}, load: unknown load shape 'sinus'"),
         ("strategy = 'capasity'", "{file}, strategy: unknown strategy 'capasity': did you mean 'capacity'?"),

@@ -156,7 +156,7 @@ def attach(
         cycle_s=configured["cycle"],
         dry_run=configured["dry_run"],
         on_cycle=on_cycle,
-        between=followed.look if followed is not None else None,
+        before_cycle=followed.refresh if followed is not None else None,
     )
     log.info("scaling %s executors for %s with %s", limits, objective, chosen.name)
     return Attached(loop, ledger, opened.close, policy=followed, collector=collector, application=application)

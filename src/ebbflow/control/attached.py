@@ -1,4 +1,4 @@
-"""What ``attach`` answers: a loop that runs in a thread of its own, and what it can tell of itself."""
+"""The handle that ``attach`` returns: a loop that runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ log = logging.getLogger("ebbflow")
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The ledger of a run as far as it is told."""
+    """The ledger of a run, without older holds."""
 
     entries: Sequence[LedgerEntry]
     """Every act, and the newest holds, oldest first."""
     left_out: int
-    """Older holds that are not among them."""
+    """Number of older holds that are not included."""
 
 
 class Attached:
-    """A running loop. Stop it with ``stop``, or leave it: it ends with the application."""
+    """A running loop. It ends with the application, or when ``stop`` is called."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Attached:
         if loop is not None:
             if application is not None:
                 _RUNNING[application] = self
-            # Daemon: a job that ends must never wait for us.
+            # Daemon, so that a job never waits for the loop when it ends.
             self._thread = threading.Thread(target=self._run, args=(loop,), name="ebbflow-loop", daemon=True)
             self._thread.start()
 
@@ -68,16 +68,16 @@ class Attached:
 
     @property
     def active(self) -> bool:
-        """Whether anything is being scaled."""
+        """Whether the loop runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def decisions(self) -> Sequence[LedgerEntry]:
-        """The newest entries of the ledger of this run; ``history`` has every act."""
+        """The newest ledger entries of this run; ``history`` has every act."""
         return [] if self._loop is None else self._loop.ledger.entries
 
     def history(self) -> History:
-        """Every act of this run, from the store where they are no longer at hand, and the newest holds."""
+        """Every act of this run and the newest holds. Older acts are read from the store."""
         if self._loop is None or self.store is None:
             return History(entries=[], left_out=0)
         ledger = self._loop.ledger
@@ -87,32 +87,32 @@ class Attached:
             try:
                 acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
                 older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
-            except (EbbflowError, LookupError, TypeError) as error:  # a full disk, or rows that were damaged
-                log.warning("only the newest decisions can be told: %s", error)
+            except (EbbflowError, LookupError, TypeError) as error:  # a full disk, or damaged rows
+                log.warning("only the newest decisions can be shown: %s", error)
         return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
     @property
     def reconfigurations(self) -> int:
-        """How often the layout was changed."""
+        """Number of layout changes."""
         return 0 if self._loop is None else self._loop.ledger.reconfigurations
 
     @property
     def agents(self) -> dict[str, int] | None:
-        """How many messages of agents were heard, and dropped for what; None where no agent was named."""
+        """Numbers of messages received from agents, and dropped by cause; None if there are no agents."""
         return None if self._collector is None else self._collector.counts.to_json()
 
     def use(self, policy: str | Path | Policy) -> None:
-        """Let another policy decide from the next cycle on; rules that are the same keep their histories.
+        """Replace the policy from the next cycle on. Unchanged rules keep their history.
 
-        One that cannot be meant is an error and changes nothing. A policy file that is followed is followed
-        on: what is written there later takes over again.
+        An invalid policy raises an error and changes nothing. A policy file is still watched: its next change replaces
+        this policy again.
         """
         if self._policy is None:
-            raise InputError("no policy decides here; attach with policy=… to be able to replace it")
+            raise InputError("there is no policy to replace; attach with policy=… first")
         self._policy.use(policy if isinstance(policy, Policy) else load_policy(policy))
 
     def stop(self, within_s: float = 40.0) -> None:
-        """End the loop; the application goes on as it is, and what goes wrong at our end is logged, never raised."""
+        """End the loop and leave the application as it is. Errors are logged, never raised."""
         self._stop.set()
         if self._thread is None:
             return
@@ -121,20 +121,18 @@ class Attached:
         try:
             self._close()
         except EbbflowError as error:
-            log.warning("scaling has ended, and not all of it was put away: %s", error)
+            log.warning("scaling has ended, but cleaning up failed: %s", error)
         except Exception:
-            log.exception("scaling has ended, and not all of it was put away; the job goes on untouched")
+            log.exception("scaling has ended, but cleaning up failed; the job is not affected")
 
 
 _RUNNING: dict[str, Attached] = {}
-"""The loop of each application while it runs, by its id: two would undo each other's work."""
+"""The running loop of each application, by id. Two loops would undo each other's changes."""
 
 
 def take_over(application: str) -> None:
-    """End the loop that runs on the application already: a cell of a notebook is run again, a script has its own."""
+    """End the loop that already scales the application, for example when a notebook cell runs again."""
     before = _RUNNING.pop(application, None)
     if before is not None and before.active:
-        log.warning(
-            "this application was being scaled already; that loop is ended, and the new one takes over"
-        )
+        log.warning("this application is already being scaled; the new loop replaces the old one")
         before.stop()

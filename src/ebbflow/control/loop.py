@@ -93,12 +93,12 @@ class ControlLoop:
         dry_run: bool = False,
         remember_decisions: int = 1_000,
         on_cycle: Callable[[CycleReport], None] | None = None,
-        between: Callable[[], Note | None] | None = None,
+        before_cycle: Callable[[], Note | None] | None = None,
     ) -> None:
         """Set up a loop; ``run`` or ``cycle`` starts it.
 
         ``dry_run``: decide and record, but apply nothing. ``remember_decisions``: how many ledger entries stay in
-        memory; the store has them all. ``between`` runs before each cycle, for changes that must not happen during
+        memory; the store has them all. ``before_cycle`` runs before each cycle, for changes that must not happen during
         one; a note it returns goes to the ledger.
         """
         self._dry_run = dry_run
@@ -113,7 +113,7 @@ class ControlLoop:
         self._cycle_s = cycle_s
         self._decide_every_s = decide_at_least_every_s
         self._on_cycle = on_cycle
-        self._between = between
+        self._before_cycle = before_cycle
         self._notes: list[Note] = []
         self.ledger = Ledger(store, keep=remember_decisions, wall_s=self._clock.wall_s)
         self.windows = Windows(WINDOW_S)
@@ -160,7 +160,7 @@ class ControlLoop:
 
     def cycle(self) -> CycleReport:
         """Observe once; decide and act if there is a reason to."""
-        if self._between is not None and (note := self._between()) is not None:
+        if self._before_cycle is not None and (note := self._before_cycle()) is not None:
             self._notes.append(note)
         observed = self._observe()
         now_s = self._clock.tick()  # after observing, which may take long

@@ -1,9 +1,8 @@
-"""A policy that is followed while a pipeline runs: what is written to its file holds from the next cycle on.
+"""The policy in force, and how another replaces it while a pipeline runs.
 
-Looked at before each cycle, by modification time and then by content. A change must rest for one look, so that
-a file that is being written is not read by half. It is validated first; one that cannot be meant leaves the
-old policy in force, and both are written to the ledger. So does an empty one: a file that lost its content must not
-end the scaling of a job.
+A policy file is checked before each cycle, by modification time and then by content. A change takes effect once the
+content is the same in two checks, so that a half-written file is never used. An invalid or empty file leaves the old
+policy in force. The ledger records both.
 """
 
 from __future__ import annotations
@@ -23,31 +22,27 @@ from ebbflow.policy.files import parse_policy, read_text
 from ebbflow.policy.model import Policy
 from ebbflow.strategies.rules import Rules
 
-# The policy that decides now, and how another takes its place: between two cycles, validated first.
-
-
 log = logging.getLogger(__name__)
 
 
 class PolicyInForce:
-    """Rules whose policy can be replaced from any thread; the loop takes it up before its next cycle."""
+    """Rules whose policy can be replaced from any thread; it takes effect before the next cycle."""
 
     def __init__(self, policy: Policy) -> None:
         self.rules = Rules(policy)
         self._next: Policy | None = None
         self._handing_over = threading.Lock()
-        """One that is handed over while the loop takes another up must not get lost."""
 
     def use(self, policy: Policy) -> None:
-        """Another policy from the next cycle on. One that cannot be meant raises, and changes nothing."""
+        """Replace the policy from the next cycle on. An invalid one raises and changes nothing."""
         if not isinstance(policy, Policy):
-            raise InputError(f"{policy!r} is no policy; give a Policy(…), or load_policy(FILE)")
+            raise InputError(f"{policy!r} is not a policy; give a Policy(…), or load_policy(FILE)")
         Rules(policy)
         with self._handing_over:
             self._next = policy
 
-    def look(self) -> Note | None:
-        """Called between two cycles; what changed, for the ledger."""
+    def refresh(self) -> Note | None:
+        """Put a new policy into force, between two cycles; returns a note for the ledger."""
         with self._handing_over:
             policy, self._next = self._next, None
         if policy is None:
@@ -58,39 +53,37 @@ class PolicyInForce:
 
 
 def recall_acts(policy: PolicyInForce, store: Store, now_s: float) -> None:
-    """Guard times that began before this start, from the ledger of the store; where that cannot be read, from now."""
+    """Continue guard times from the acts of earlier runs in the store; start them anew if those cannot be read."""
     try:
         acts = [LedgerEntry.from_json(act) for act in store.ledger(verdict=ACT)]
-    except (EbbflowError, LookupError, TypeError) as error:  # of another version, or damaged
-        log.warning("guard times start afresh, the ledger before cannot be read: %s", error)
+    except (EbbflowError, LookupError, TypeError) as error:  # written by another version, or damaged
+        log.warning("guard times start anew, because the ledger of earlier runs cannot be read: %s", error)
         return
     policy.rules.recall(act for act in acts if act.time_s <= now_s)
 
 
-_GONE = "gone"
+_UNREADABLE = "unreadable"
 
 
 class PolicyFile(PolicyInForce):
-    """The file of a policy, and the rules that follow it."""
+    """A policy file, and the rules in force from it."""
 
     def __init__(self, path: Path | str) -> None:
-        """Read it now: a policy that cannot be meant at the start is an error at once."""
-        self.path = Path(path).absolute()  # a job may change its folder
-        self._signature = (
-            self._stat()
-        )  # before it is read: what is written meanwhile is seen at the next look
+        """Read the file; an invalid policy raises at once."""
+        self.path = Path(path).absolute()  # a job may change its working directory
+        self._signature = self._stat()  # before reading, so that a change meanwhile is noticed
         text = read_text(Path(path))
         super().__init__(parse_policy(text, str(path)))
         self._in_force: str | None = digest_of(text.encode())
-        self._told: str | None = self._in_force
+        self._reported: str | None = self._in_force
         self._settling: str | None = None
 
-    def look(self) -> Note | None:
-        """Follow the file, and what was handed over; what changed, for the ledger."""
-        handed_over = super().look()
+    def refresh(self) -> Note | None:
+        """Put a new policy into force, from ``use`` or from the file; returns a note for the ledger."""
+        handed_over = super().refresh()
         if handed_over is not None:
-            self._in_force = self._told = (
-                None  # whatever is written from now on takes over, also the same again
+            self._in_force = self._reported = (
+                None  # the next change of the file counts, even to the same content
             )
             return handed_over
         signature = self._stat()
@@ -102,20 +95,18 @@ class PolicyFile(PolicyInForce):
         except OSError as error:
             return self._missing(error)
         digest = digest_of(content)
-        if digest == self._told:
+        if digest == self._reported:
             self._settling = None
             return None
         if digest != self._settling:
             self._settling = digest
             return None
-        self._settling, self._told = None, digest
+        self._settling, self._reported = None, digest
         try:
             text = content.decode("utf-8")
             policy = parse_policy(text, str(self.path))
         except UnicodeDecodeError:
-            return self._refused(
-                PolicyError(f"{self.path}:1:1: this is not text; a policy is written in UTF-8")
-            )
+            return self._refused(PolicyError(f"{self.path}:1:1: not a text file; write policies in UTF-8"))
         except PolicyError as error:
             return self._refused(error)
         return self._taken(policy, digest)
@@ -124,7 +115,7 @@ class PolicyFile(PolicyInForce):
         again = digest == self._in_force
         self._in_force = digest
         change = self.rules.use(policy)
-        what = "is again the one in force" if again else f"replaced: {change}"
+        what = "is in force again" if again else f"replaced: {change}"
         log.info("policy %s %s", self.path, what)
         return Note(
             text=f"policy {self.path.name} {what}",
@@ -138,14 +129,14 @@ class PolicyFile(PolicyInForce):
         }
         return Note(
             text=f"policy {self.path.name} not replaced, the old one stays in force: {error}",
-            inputs={"policy": str(self.path), "sha256": self._told or "", **wrong},
+            inputs={"policy": str(self.path), "sha256": self._reported or "", **wrong},
         )
 
     def _missing(self, error: OSError) -> Note | None:
         self._settling = None
-        if self._told == _GONE:
+        if self._reported == _UNREADABLE:
             return None
-        self._told = _GONE
+        self._reported = _UNREADABLE
         why = error.strerror or str(error)
         log.warning("policy %s cannot be read (%s); the old one stays in force", self.path, why)
         return Note(
@@ -162,12 +153,12 @@ class PolicyFile(PolicyInForce):
 
 
 def digest_of(content: bytes) -> str:
-    """By which the ledger names a policy that it took, and ``ebbflow policy apply`` finds it there."""
+    """The name of a policy's content in the ledger, where ``ebbflow policy apply`` looks for it."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 def answer_of_ledger(store: Path, digest: str, since_id: int, within_s: float, clock: Clock) -> str | None:
-    """What the ledger of a running job says of a policy file that it was given; None if nothing in time."""
+    """What the ledger of a running job says about a policy file; None if nothing in time."""
     deadline_s, never = clock.now_s() + within_s, threading.Event()
     while True:
         for row in Store.read_ledger(store, since_id):

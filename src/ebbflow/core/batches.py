@@ -1,4 +1,4 @@
-"""What a micro-batch engine reports of each finished batch: the evidence capacity is learned from."""
+"""Finished micro-batches, as an engine reports them. Strategies learn the cost of work from them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import msgspec
 class StageRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One stage of one batch. Times are sums over its tasks unless they say otherwise.
 
-    A struct, not a dataclass, as runs of operators and batches are: a simulated day makes 200,000 of them, and they
-    hold nothing that the garbage collector would have to look at.
+    A struct without garbage collection, like ``OperatorRun`` and ``Batch``: a simulated day makes 200,000 of them.
     """
 
     index: int
@@ -26,7 +25,7 @@ class StageRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Counts of one named operator in one batch; CPU only where it is a Python step.
 
-    Written as JSON without what nobody knows: stores keep millions of them.
+    Unknown fields are left out of the JSON, because a store may hold millions of them.
     """
 
     name: str
@@ -36,7 +35,7 @@ class OperatorRun(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     busiest_instance_cpu_s: float | None = None
     instances: int | None = None
     stage: int | None = None
-    """Index of the stage that it ended in; None where nobody knows."""
+    """Index of the stage in which it ended; None if unknown."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -49,16 +48,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     duration_s: float
     rows: int
     slots: int
-    """Slots that were there when it ended."""
+    """Slots available when it ended."""
     steady: bool = True
-    """Whether the nodes were the same throughout and none of them did its first work in it. A new
-    node's first tasks load classes and start Python; they tell nothing about the next ones."""
+    """False if nodes came or left during the batch, or a new node did its first work in it. A new node's first tasks
+    load classes and start Python, so their times do not predict later ones."""
     trigger_interval_s: float
     arrival_rate_per_s: float
     """Rows that arrived at the source per second, between this batch's start and the one before."""
     backlog_rows: float | None
-    """Rows that were already at the source when it started and that it left behind (read limits). None where
-    the source does not tell: then nobody knows whether any wait."""
+    """Rows that were at the source when it started and that it left behind because of a read limit. None if the
+    source does not report its latest offset."""
     oldest_arrival_s: float
     """When the oldest of its rows arrived."""
     stages: tuple[StageRun, ...] = ()

@@ -1,4 +1,4 @@
-"""Time comes by constructor, so that the same loop runs on wall time and on a test's time."""
+"""Clocks. Code gets one by constructor, so that the same loop runs on wall time, simulated time and in tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds since the epoch, and a way to wait that can be cut short."""
+    """Tells the time and waits."""
 
     def now_s(self) -> float:
         """The time, in seconds since the epoch."""
         ...
 
     def wait(self, seconds: float, stop: threading.Event) -> bool:
-        """Let ``seconds`` pass, or less if ``stop`` is set. True if it was set."""
+        """Wait ``seconds``, or until ``stop`` is set. True if it is set."""
         ...
 
 
@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until told to move: for tests and the simulator.
+    """A clock that moves only when told to, for tests and the simulator.
 
     >>> clock = ManualClock(100.0)
     >>> clock.wait(5.0, threading.Event())
@@ -46,7 +46,7 @@ class ManualClock:
         self._now_s = now_s
 
     def now_s(self) -> float:
-        """The time it was set to."""
+        """The current time of this clock."""
         return self._now_s
 
     def advance(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ def wait_until(
     every_s: float = 0.02,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Look until a condition holds, at least once. False if the deadline came first, or ``stop`` was set.
+    """Poll a condition, at least once, until it holds. False if the deadline passed first or ``stop`` was set.
 
     >>> clock = ManualClock(100.0)
     >>> wait_until(lambda: clock.now_s() >= 102.0, clock, 105.0, every_s=0.5), clock.now_s()

@@ -1,4 +1,4 @@
-"""A counted quantity over time: rows that arrived, rows that were processed, nodes that were held."""
+"""Curves: a quantity over time, such as rows that arrived, rows processed, or nodes held."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Curve:
         return np.asarray(np.interp(value, self.values, self.times_s))
 
     def minus(self, other: Curve) -> Curve:
-        """What is left when another curve is taken from it, both on straight lines.
+        """The difference to another curve, both interpolated linearly.
 
         >>> left = Curve.of([(0.0, 0.0), (10.0, 100.0)]).minus(Curve.of([(0.0, 0.0), (5.0, 20.0)]))
         >>> left.times_s.tolist(), left.values.tolist()

@@ -1,4 +1,4 @@
-"""What a strategy answers, and what the ledger keeps of it. ``hold`` and ``want`` make the two usual answers."""
+"""Decisions of strategies and their entries in the ledger. ``hold`` and ``want`` make the two usual decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ebbflow.core.snapshot import Snapshot
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a decision should do to a metric of the pipeline, and by when that can be checked."""
+    """The value a decision is expected to bring for a metric of the pipeline, and when that can be checked."""
 
     metric: Metric
     value: float
@@ -21,16 +21,16 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that made the decision smaller, larger or later than the strategy wanted."""
+    """Something that made a decision smaller, larger or later than the strategy wanted."""
 
     name: str
     why: str
 
 
 class Rounded(Mapping[str, float | str]):
-    """Numbers behind a decision, rounded when they are read: most decisions are holds that nobody reads.
+    """Inputs of a decision, rounded on access. Most decisions are holds whose inputs are never read.
 
-    ``digits`` of those that are rounded; None makes a number whole.
+    ``digits``: by name, the digits to round to; None rounds to an integer.
 
     >>> dict(Rounded({"rate_per_s": 812.345, "queue_rows": 7.9, "nodes": 3}, {"rate_per_s": 1, "queue_rows": None}))
     {'rate_per_s': 812.3, 'queue_rows': 8, 'nodes': 3}
@@ -53,9 +53,9 @@ class Rounded(Mapping[str, float | str]):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The wanted layout, why, from which numbers, by which formula, and what it should bring.
+    """The wanted layout, with reason, formula, inputs and expected effect.
 
-    A hold is a decision too: its layout is the one already planned, and it has its reason.
+    A hold is a decision as well: its layout is the planned one, and it has a reason.
     """
 
     wanted: Layout
@@ -65,13 +65,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bound_by: tuple[Constraint, ...] = ()
     expected: Effect | None = None
     instead: Mapping[int, Effect] = msgspec.field(default_factory=dict)
-    """What is expected on other numbers of nodes, in case the decision is restrained to one of them."""
+    """Expected effects by number of nodes, in case a guard restrains the decision to one of them."""
 
     def bound(self, wanted: Layout, name: str, why: str) -> Decision:
-        """The same decision, restrained to another layout, with the constraint written down.
+        """Restrain the decision to another layout and note the constraint.
 
-        What is expected is then what that layout brings: the effect known for its size, or for the next
-        smaller one; nothing where none is known.
+        The expected effect becomes that of the new size, or of the next smaller size with a known effect; none if
+        there is no such size.
         """
         known = [nodes for nodes in self.instead if nodes <= wanted.main_nodes]
         return msgspec.structs.replace(
@@ -118,7 +118,7 @@ def want(
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came of asking: the layout now requested, and how many cannot come, or leave, with the reason."""
+    """A target's answer to ``apply``: the layout now requested, and how many nodes cannot come or leave, and why."""
 
     requested: Layout
     infeasible_nodes: int = 0
@@ -126,7 +126,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One line of the ledger: a decision, what was done about it, and later what it achieved."""
+    """An entry of the ledger: a decision, its outcome, and later its measured effect."""
 
     entry_id: int
     time_s: float
@@ -137,19 +137,19 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decision: Decision
     outcome: Outcome | None = None
     achieved: float | None = None
-    """Measured value of ``decision.expected.metric`` when its time had come."""
+    """Measured value of ``decision.expected.metric`` at the expected time."""
 
     @property
     def changed(self) -> bool:
-        """Whether the target was asked for something else than there was: a reconfiguration."""
+        """Whether the requested layout differs from the one before: a reconfiguration."""
         return self.outcome is not None and bool(self.outcome.requested.difference(self.before))
 
     def settled(self, achieved: float) -> LedgerEntry:
-        """The same, with what was measured."""
+        """The entry with its measured effect."""
         return msgspec.structs.replace(self, achieved=achieved)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The entry as JSON values."""
         decision = self.decision
         return {
             "id": self.entry_id,
@@ -179,7 +179,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> LedgerEntry:
-        """Back from plain values, as a store keeps them; ``instead`` is not among them."""
+        """Read an entry from JSON values, which do not include ``instead``."""
         expected, outcome = body["expected"], body["outcome"]
         decision = Decision(
             wanted=Layout.from_json(body["wanted"]),

@@ -1,4 +1,4 @@
-"""Durations the way people write them: ``500ms``, ``30s``, ``5m``, ``1h30m``, ``2d``."""
+"""Durations such as ``500ms``, ``30s``, ``5m``, ``1h30m`` and ``2d``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds in a written duration.
+    """Parse a duration into seconds.
 
     >>> parse_duration_s("30s"), parse_duration_s("1h30m"), parse_duration_s("250ms")
     (30.0, 5400.0, 0.25)
@@ -27,12 +27,12 @@ def parse_duration_s(text: str) -> float:
         raise DurationError(f"'{text}' is not a duration; write it like 500ms, 30s, 5m, 1h or 1h30m")
     seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
     if not seconds < math.inf:
-        raise DurationError(f"a duration of {len(stripped)} characters never ends; write it like 30s or 1h")
+        raise DurationError(f"a duration of {len(stripped)} characters is too long; write it like 30s or 1h")
     return seconds
 
 
 def parse_seconds(text: str) -> float:
-    """As ``parse_duration_s``; a bare number is seconds.
+    """Parse a duration, or a plain number of seconds.
 
     >>> parse_seconds("180"), parse_seconds("3m")
     (180.0, 180.0)
@@ -41,7 +41,7 @@ def parse_seconds(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people, with no more digits than they read.
+    """Format a duration for people, rounded to what they read.
 
     >>> [format_duration(s) for s in (0.25, 1.5, 42.0, 90.0, 5400.0, 172800.0)]
     ['250ms', '1.5s', '42s', '1m30s', '1h30m', '2d']

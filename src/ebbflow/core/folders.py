@@ -1,4 +1,8 @@
-"""Folders that results go to: made before anything is started, and written to by one run at a time."""
+"""Folders for results, written by one run at a time, and temporary folders that are cleaned up after a crash.
+
+A temporary folder names its owner: process id and start time, because ids are reused. The start is in ticks since boot
+where the system reports it, because the wall clock may be set. The next run removes folders whose owner has ended.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +21,29 @@ import psutil
 
 from ebbflow.errors import InputError
 
-# Temporary folders that go with the run that made them; if it was killed, when the next one begins.
-#
-# Each says inside whose it is: the id of the process and when that began, because ids are used again. When: in ticks
-# since the machine was started, where the system tells; the time of day changes when its clock is set.
-
-
 log = logging.getLogger(__name__)
 
 PREFIX = "ebbflow-"
 OWNER_FILE = ".ebbflow-owner"
 SAME_START_S = 60.0
-"""Start times closer than this are one, where they are read off clocks. A folder too many is the smaller harm."""
+"""Start times closer than this count as equal if they come from the wall clock: better to keep a folder too many."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process."""
+    """The process that owns a folder."""
 
     pid: int
     started_s: float
     namespace: int
-    """Of process ids: in another container the same id is another process."""
+    """Namespace of process ids: in another container the same id is another process."""
     boot: str = ""
-    """Which start of the machine ``ticks`` count from."""
+    """The boot that ``ticks`` count from."""
     ticks: int = -1
-    """When it began; -1 where nobody tells."""
+    """Start of the process; -1 if unknown."""
 
     @classmethod
     def this_process(cls) -> Owner:
-        """We ourselves."""
+        """The current process."""
         process = psutil.Process()
         return cls(
             pid=process.pid,
@@ -74,7 +72,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def scratch_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder, for a ``with`` or to be cleaned up by its method; those that others left are removed first.
+    """Create a temporary folder, after removing those that killed runs left behind.
 
     >>> with scratch_folder("example") as folder:
     ...     Path(folder).name.startswith("ebbflow-example-")
@@ -87,15 +85,15 @@ def scratch_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def sweep() -> None:
-    """Remove the scratch folders whose process is gone, and nothing else."""
+    """Remove temporary folders whose process has ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if _is_abandoned(path):
-            log.info("removing %s, which a run that was killed has left", path)
+            log.info("removing %s, left behind by a run that was killed", path)
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Whether it is a folder of this user with an owner written inside that is gone."""
+    """Whether it is a folder of this user whose owner has ended."""
     try:
         seen = path.lstat()
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
@@ -108,7 +106,7 @@ def _is_abandoned(path: Path) -> bool:
 def _namespace() -> int:
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:  # no Linux: there is one
+    except OSError:  # not Linux: there is only one
         return 0
 
 
@@ -120,7 +118,7 @@ def _boot() -> str:
 
 
 def _ticks(pid: int) -> int:
-    """When a process began, in ticks since the machine did: the 22nd field of its line, the 20th after its name."""
+    """Start of a process in ticks since boot: field 22 of /proc/PID/stat, the 20th after the name."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -131,25 +129,25 @@ LOCK_FILE = ".lock"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, or take one that is there; ``InputError`` where nothing can be written.
+    """Create a folder if needed; ``InputError`` if it cannot be written to.
 
     >>> make_folder(Path("/dev/null/results"))
     Traceback (most recent call last):
-    ebbflow.errors.InputError: cannot write to /dev/null/results: not a directory; name a folder that can be made
+    ebbflow.errors.InputError: cannot write to /dev/null/results: not a directory; name a folder that can be created
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # asking for rights is not enough: see /proc
+        tempfile.TemporaryFile(dir=folder).close()  # checking permissions is not enough: see /proc
     except OSError as error:
         raise _refused(folder, error) from None
 
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder, made if need be; ``InputError`` if another run does.
+    """Lock a folder, created if needed; ``InputError`` if another run has locked it.
 
-    The system holds the lock for as long as the file is open, so a run that was killed leaves none. The file stays: who
-    removed it would let one in that has just made a new one, beside one that waits at the old.
+    The system releases the lock when the process ends. The file is not removed: a run that waits on the old file and
+    one that created a new file would both get the lock.
     """
     make_folder(folder)
     try:
@@ -161,13 +159,13 @@ def only_writer(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
-                f"another run writes to {folder}; wait for its end, or name another folder"
+                f"another run writes to {folder}; wait until it ends, or name another folder"
             ) from None
-        except OSError as error:  # a file system without locks is no reason not to run
-            log.warning("%s cannot be locked (%s); take care that no other run writes to it", folder, error)
+        except OSError as error:  # the file system has no locks
+            log.warning("%s cannot be locked (%s); make sure that no other run writes to it", folder, error)
         yield
 
 
 def _refused(path: Path, error: OSError) -> InputError:
     why = (error.strerror or str(error)).lower()
-    return InputError(f"cannot write to {path}: {why}; name a folder that can be made")
+    return InputError(f"cannot write to {path}: {why}; name a folder that can be created")

@@ -1,4 +1,4 @@
-"""A layout: how many nodes each cluster has, and how many instances of each operator run where."""
+"""Layouts: nodes of each cluster, parallelism and cluster of each operator."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAIN = "main"
-"""Name of the only cluster where there is one."""
+"""Name of the main cluster, and of the only one in most setups."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Nodes of each cluster; parallelism and cluster of each operator.
 
-    Planned, requested and observed are three layouts. An operator that is not in ``parallelism`` is
-    fused with its upstream; one that is not in ``placement`` runs on the main cluster.
+    An operator that is not in ``parallelism`` is fused with its upstream. One that is not in ``placement`` runs on
+    the main cluster.
 
     >>> Layout.of(3).main_nodes
     3
@@ -49,7 +49,7 @@ class Layout:
         >>> str(Layout.of(4, split=8).difference(Layout.of(2, split=4)))
         'main +2 nodes, split ×4→8'
         """
-        if self is other or self == other:  # asked at every decision, and most of them are holds
+        if self is other or self == other:  # fast path: most decisions are holds
             return _NOTHING
         nodes = {
             cluster: self.nodes.get(cluster, 0) - other.nodes.get(cluster, 0)
@@ -72,7 +72,7 @@ class Layout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, for the ledger and ``--json``."""
+        """The layout as JSON values, for the ledger and ``--json``."""
         return {
             "nodes": dict(self.nodes),
             "parallelism": dict(self.parallelism),
@@ -81,7 +81,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Layout:
-        """Back from plain values."""
+        """Read a layout from JSON values."""
         return cls(nodes=body["nodes"], parallelism=body["parallelism"], placement=body["placement"])
 
 
@@ -98,7 +98,7 @@ class LayoutDifference:
 
     @property
     def restarts(self) -> bool:
-        """Whether a query has to stop and start again for it."""
+        """Whether the change needs a restart of a query."""
         return bool(self.parallelism or self.moved)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How small and how large a cluster may be."""
+"""Bounds on the number of nodes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.min_nodes < 1:
-            raise LimitsError(
-                f"{self.min_nodes}:{self.max_nodes} would leave nothing to work with; the minimum is 1"
-            )
+            raise LimitsError(f"{self.min_nodes}:{self.max_nodes} allows no nodes at all; the minimum is 1")
         if self.min_nodes > self.max_nodes:
             raise LimitsError(
                 f"{self.min_nodes}:{self.max_nodes} has its minimum above its maximum; "

@@ -1,4 +1,4 @@
-"""What the machine that runs us has."""
+"""The machine that this process runs on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def cores() -> int:
-    """Cores this process may use.
+    """Number of cores this process may use.
 
     >>> cores() >= 1
     True

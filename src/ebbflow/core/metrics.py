@@ -1,4 +1,4 @@
-"""The catalogue of metrics: every number that travels through Ebbflow, declared once with its unit.
+"""The catalogue of metrics: every measured quantity, declared once with its unit.
 
 The reference page ``docs/metrics.md`` is generated from here (``ebbflow metrics --markdown``).
 """
@@ -11,7 +11,7 @@ from ebbflow.errors import UnknownNameError
 
 
 class Unit(StrEnum):
-    """What a value counts."""
+    """The unit of a value."""
 
     ROWS = "rows"
     ROWS_PER_S = "rows/s"
@@ -53,21 +53,21 @@ class Metric(Enum):
         self.meaning = meaning
 
     __hash__ = object.__hash__
-    """Members are single objects; the hash of Enum is a call into Python at every look-up of a window."""
+    """Members are singletons. Enum's own hash is Python code, and windows are looked up by metric all the time."""
 
     ARRIVAL_RATE = (
         "arrival-rate", Unit.ROWS_PER_S, SubjectKind.PIPELINE,
-        "rows that arrive at the sources, per second, whether or not a batch took them yet",
+        "rows arriving at the sources per second, whether or not a batch has read them yet",
     )  # fmt: skip
     QUEUE_LENGTH = (
         "queue-length", Unit.ROWS, SubjectKind.PIPELINE,
-        "rows at the sources that no finished batch has processed: those counted from the last offsets, "
-        "plus what the arrival rate has brought since; not read where the source does not tell",
+        "rows at the sources that no finished batch has processed: those counted from the last offsets, plus "
+        "arrival rate × time since; not available if the source does not report its latest offset",
     )  # fmt: skip
     BACKLOG = (
         "backlog", Unit.ROWS, SubjectKind.PIPELINE,
-        "rows that had arrived when the last batch started and that it left behind (read limits); not read where "
-        "the source does not tell its latest offset",
+        "rows that had arrived when the last batch started and that it left behind because of a read limit; not "
+        "available if the source does not report its latest offset",
     )  # fmt: skip
     FRESHNESS = (
         "freshness", Unit.SECONDS, SubjectKind.PIPELINE,
@@ -76,7 +76,7 @@ class Metric(Enum):
     BATCH_ROWS = ("batch-rows", Unit.ROWS, SubjectKind.PIPELINE, "source rows of a finished batch")
     BATCH_TIME = (
         "batch-time", Unit.SECONDS, SubjectKind.PIPELINE,
-        "processing latency: how long a finished batch took, planning and commit included",
+        "processing latency: duration of a finished batch, planning and commit included",
     )  # fmt: skip
     SCHEDULING_LATENCY = (
         "scheduling-latency", Unit.SECONDS, SubjectKind.PIPELINE,
@@ -84,19 +84,19 @@ class Metric(Enum):
     )  # fmt: skip
     FIRST_BATCH_TIME = (
         "first-batch-time", Unit.SECONDS, SubjectKind.PIPELINE,
-        "how long the first batch of a query took after it was started or restarted: state is loaded in it",
+        "duration of the first batch of a query after a start or restart, in which state is loaded",
     )  # fmt: skip
     RESTART_STOP = (
         "restart-stop", Unit.SECONDS, SubjectKind.PIPELINE,
-        "from asking for another parallelism until nothing ran: the batch or the queues under way were finished",
+        "from the request for another parallelism until processing stopped, after the running batch or the queues",
     )  # fmt: skip
     RESTART_STATE = (
         "restart-state", Unit.SECONDS, SubjectKind.PIPELINE,
-        "how long state was repartitioned or moved in that restart",
+        "time spent repartitioning or moving state in that restart",
     )  # fmt: skip
     RESTART_START = (
         "restart-start", Unit.SECONDS, SubjectKind.PIPELINE,
-        "from there until the pipeline was started again; the three are read together, when it was",
+        "from there until the pipeline ran again; the three readings are taken together at that time",
     )  # fmt: skip
     STATE_ROWS = ("state-rows", Unit.ROWS, SubjectKind.PIPELINE, "keys held by the stateful operators")
     STATE_SIZE = ("state-size", Unit.BYTES, SubjectKind.PIPELINE, "memory held by the state stores")
@@ -104,8 +104,8 @@ class Metric(Enum):
     ROWS_OUT = ("rows-out", Unit.ROWS, SubjectKind.OPERATOR, "rows that left the operator in a batch")
     OPERATOR_CPU = (
         "operator-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
-        "CPU seconds of all instances of an operator in a batch: measured around a Python step, of one with keyed "
-        "state also what the JVM did for it; of the others their part of the CPU time of their stage, by rows",
+        "CPU seconds of all instances of an operator in a batch: measured around a Python step, including the JVM's "
+        "part if it has keyed state; for other operators their share of the CPU time of their stage, by rows",
     )  # fmt: skip
     BUSIEST_INSTANCE_CPU = (
         "busiest-instance-cpu", Unit.SECONDS, SubjectKind.OPERATOR,
@@ -119,23 +119,28 @@ class Metric(Enum):
     )
     OPERATOR_QUEUE = (
         "operator-queue", Unit.ROWS, SubjectKind.OPERATOR,
-        "rows that wait before an operator of a continuous engine",
+        "rows queued before an operator of a continuous engine",
     )  # fmt: skip
     INSTANCE_CPU = (
         "instance-cpu", Unit.SHARE, SubjectKind.OPERATOR,
-        "part of one core that an instance of the operator used since the last look, mean of its instances",
+        "share of one core that an instance of the operator used since the last observation, mean of its instances",
     )  # fmt: skip
     INSTANCE_BUSY = (
         "instance-busy", Unit.SHARE, SubjectKind.OPERATOR,
-        "part of the time since the last look in which an instance of the operator had rows in hand, waiting for a "
-        "core included, mean of its instances",
+        "share of the time since the last observation in which an instance of the operator was processing rows, "
+        "waiting for a core included, mean of its instances",
     )  # fmt: skip
     FAILED_ROWS = (
         "failed-rows", Unit.ROWS, SubjectKind.PIPELINE,
-        "source rows given up so far because a queue between operators was full",
+        "source rows dropped so far because a queue between operators was full",
     )  # fmt: skip
-    NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes that are there and can work")
-    NODES_REQUESTED = ("nodes-requested", Unit.COUNT, SubjectKind.CLUSTER, "nodes asked for")
+    NODES = ("nodes", Unit.COUNT, SubjectKind.CLUSTER, "nodes running and ready to work")
+    NODES_REQUESTED = (
+        "nodes-requested",
+        Unit.COUNT,
+        SubjectKind.CLUSTER,
+        "nodes requested and not cancelled",
+    )
     NODES_HELD = (
         "nodes-held", Unit.COUNT, SubjectKind.CLUSTER,
         "nodes that are paid for: from the request until they are gone, those of all clusters together",
@@ -145,68 +150,68 @@ class Metric(Enum):
         "lead-time",
         Unit.SECONDS,
         SubjectKind.NODE,
-        "from asking for a node to its first finished work",
+        "from the request for a node to its first finished work",
     )
     NODE_CPU = (
         "node-cpu",
         Unit.SHARE,
         SubjectKind.NODE,
-        "part of the node's cores in use since the last look; more than 1 where nothing confines it to them",
+        "share of the node's cores in use since the last observation; above 1 if nothing limits it to them",
     )
     ACTIVE_TASKS = ("active-tasks", Unit.COUNT, SubjectKind.NODE, "tasks running on the node now")
-    TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds the node has worked so far")
+    TASK_TIME = ("task-time", Unit.SECONDS, SubjectKind.NODE, "task seconds of the node so far")
     NODE_MEMORY = (
         "node-memory", Unit.BYTES, SubjectKind.NODE,
-        "resident memory of the node's processes; pages they share count once for each",
+        "resident memory of the node's processes; shared pages count once per process",
     )  # fmt: skip
     NODE_HEAP = ("node-heap", Unit.BYTES, SubjectKind.NODE, "Java heap in use, garbage included")
     NODE_HEAP_SHARE = (
         "node-heap-share", Unit.SHARE, SubjectKind.NODE,
-        "Java heap in use ÷ the largest it may become, garbage included",
+        "Java heap in use ÷ its maximum size, garbage included",
     )  # fmt: skip
     NODE_DISK_READ = (
         "node-disk-read", Unit.BYTES_PER_S, SubjectKind.NODE,
-        "what the node's processes made disks read since the last look; the page cache does not count",
+        "disk reads of the node's processes since the last observation, without the page cache",
     )  # fmt: skip
     NODE_DISK_WRITE = (
         "node-disk-write", Unit.BYTES_PER_S, SubjectKind.NODE,
-        "what the node's processes gave disks to write since the last look",
+        "disk writes of the node's processes since the last observation",
     )  # fmt: skip
     NODE_NETWORK_IN = (
         "node-network-in", Unit.BYTES_PER_S, SubjectKind.NODE,
-        "TCP payload the node's processes received since the last look, not from each other",
+        "TCP payload the node's processes received since the last observation, except from each other",
     )  # fmt: skip
     NODE_NETWORK_OUT = (
         "node-network-out", Unit.BYTES_PER_S, SubjectKind.NODE,
-        "TCP payload others acknowledged to the node's processes since the last look",
+        "TCP payload sent by the node's processes and acknowledged since the last observation, except to each other",
     )  # fmt: skip
     HOST_CPU = (
         "host-cpu",
         Unit.SHARE,
         SubjectKind.HOST,
-        "part of all the host's cores in use since the last look",
+        "share of the host's cores in use since the last observation",
     )
     HOST_MEMORY = (
         "host-memory",
         Unit.SHARE,
         SubjectKind.HOST,
-        "part of the host's memory that cannot be had any more",
+        "share of the host's memory that is not available",
     )
     HOST_DISK_READ = (
         "host-disk-read", Unit.BYTES_PER_S, SubjectKind.HOST,
-        "what all disks of the host read since the last look",
+        "reads of all disks of the host since the last observation",
     )  # fmt: skip
     HOST_DISK_WRITE = (
         "host-disk-write", Unit.BYTES_PER_S, SubjectKind.HOST,
-        "what all disks of the host wrote since the last look",
+        "writes of all disks of the host since the last observation",
     )  # fmt: skip
     HOST_NETWORK_IN = (
         "host-network-in", Unit.BYTES_PER_S, SubjectKind.HOST,
-        "bytes that came in over all interfaces but loopback since the last look",
+        "bytes received on all interfaces but loopback since the last observation",
     )  # fmt: skip
     HOST_NETWORK_OUT = (
         "host-network-out", Unit.BYTES_PER_S, SubjectKind.HOST,
-        "bytes that went out over all interfaces but loopback since the last look",
+        "bytes sent on all interfaces but loopback since the last observation",
     )  # fmt: skip
 
     @classmethod
@@ -229,7 +234,7 @@ AT_MOST_ONE = frozenset(
         Metric.HOST_MEMORY,
     }
 )
-"""Shares that cannot be more than the whole. A node may use more CPU than its own where nobody confines it."""
+"""Shares that cannot exceed 1. A node may use more CPU than its own cores if nothing limits it."""
 
 AT_LEAST_ONE = frozenset({Metric.NODES, Metric.NODES_REQUESTED, Metric.SLOTS})
-"""Counts of what no pipeline runs without."""
+"""Counts that are at least 1 while a pipeline runs."""

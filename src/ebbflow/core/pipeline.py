@@ -13,19 +13,19 @@ from ebbflow.errors import PipelineError
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """A named step. ``boundary``: it has a parallelism of its own, else it is fused with its upstream."""
+    """A named step. With ``boundary`` it has its own parallelism; otherwise it is fused with its upstream."""
 
     name: str
     stateful: bool = False
     boundary: bool = False
     query: str = ""
-    """The query that runs it, where an application has several: steps of one query take turns, batch by batch,
-    and those of different queries run side by side."""
+    """The query that runs it, if an application has several. Operators of one query run batch by batch; those of
+    different queries run concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """An edge. ``selectivity`` = rate of this stream ÷ input rate of the operator it leaves."""
+    """An edge. ``selectivity`` = rate of the stream ÷ input rate of its source operator."""
 
     source: str
     target: str
@@ -62,9 +62,7 @@ class Pipeline:
         try:
             _ = self.order
         except CycleError as error:
-            raise PipelineError(
-                f"pipeline '{self.name}' runs in a circle: {' → '.join(error.args[1])}"
-            ) from None
+            raise PipelineError(f"pipeline '{self.name}' has a cycle: {' → '.join(error.args[1])}") from None
 
     @classmethod
     def chain(cls, name: str, *operators: str | Operator) -> Pipeline:
@@ -83,7 +81,7 @@ class Pipeline:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """Operators that no stream enters."""
+        """Operators without an incoming stream."""
         fed = {stream.target for stream in self.streams}
         return tuple(name for name in self.order if name not in fed)
 
@@ -107,7 +105,7 @@ class Pipeline:
         return tuple(parts)
 
     def input_rates(self, source_rates: Mapping[str, float]) -> dict[str, float]:
-        """Input rate of every operator, by walking the graph with the selectivities.
+        """Input rate of every operator, from the rates of the sources and the selectivities.
 
         rate(B) = Σ over streams (A, B) of rate(A) · selectivity(A, B)   (Elysium, estimator)
 

@@ -1,4 +1,4 @@
-"""The even scheduler: instances are dealt out to nodes like cards."""
+"""Even placement of instances on nodes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ Placement = tuple[tuple[int, ...], ...]
 """For each operator, in order, its instances on each node."""
 
 
-def even(parallelism: Sequence[int], nodes: int, dealt: int = 0) -> Placement:
-    """Round-robin: instance k of all, counted through the operators, goes to node k mod N (Storm's default).
+def even(parallelism: Sequence[int], nodes: int, assigned: int = 0) -> Placement:
+    """Assign instances round-robin: instance k, counted over all operators, runs on node k mod N (Storm's default).
 
-    ``dealt``: how many of other pipelines were dealt out before; counting goes on from there.
+    ``assigned``: instances of other pipelines that were assigned before; counting continues from there.
 
     >>> even([3, 2, 1], 2)
     ((2, 1), (1, 1), (0, 1))
-    >>> even([1, 1], 3, dealt=2)
+    >>> even([1, 1], 3, assigned=2)
     ((0, 0, 1), (1, 0, 0))
     """
     placement = []
@@ -25,14 +25,14 @@ def even(parallelism: Sequence[int], nodes: int, dealt: int = 0) -> Placement:
             each, more = divmod(instances, nodes)
             counts = [each] * nodes
             for k in range(more):
-                counts[(dealt + k) % nodes] += 1
-            dealt += instances
+                counts[(assigned + k) % nodes] += 1
+            assigned += instances
         placement.append(tuple(counts))
     return tuple(placement)
 
 
 def state_moved(before: int, after: int) -> float:
-    """Share of the keys that change their instance when a hash ring grows or shrinks: 1 − min/max.
+    """Share of the keys that move to another instance when a hash ring grows or shrinks: 1 − min/max.
 
     >>> state_moved(3, 4), state_moved(4, 2)
     (0.25, 0.5)

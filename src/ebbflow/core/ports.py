@@ -1,4 +1,4 @@
-"""The ports: what the loop needs of a strategy, a guard and a target. Small on purpose."""
+"""The ports: strategies, guards and targets, as the loop uses them. Subclass or implement these to extend Ebbflow."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
 DEFAULT_LEAD_TIME_S = 12.0
-"""The lead time where nobody has told or seen another: what an executor of a standalone cluster takes. Simulations are
-played with it too, so that a strategy is tried with what it is told on Spark."""
+"""Lead time assumed until one was measured: what an executor of a standalone cluster takes. Simulations use it as
+well, so that strategies see the same value there as on Spark."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a monitor saw in one look."""
+    """What a target reports when it is observed once. Times are wall times."""
 
     time_s: float
     pipeline: Pipeline
     layout: Layout
-    """Nodes that are there and can work, not those asked for."""
+    """Nodes that run and can work, as opposed to those requested."""
     requested: Layout
-    """Nodes asked for and not taken back."""
+    """Nodes requested and not cancelled."""
     slots_per_node: int
     lead_time_s: float
     readings: Sequence[Reading] = ()
     batches: Sequence[Batch] = ()
     first_batches: Sequence[Batch] = ()
-    """Those with which a query began, or began again. They start cold, and nothing says over what time their rows came:
-    for who counts rows, not for who learns."""
+    """First batches after a start or restart of a query. They start cold and their rows arrived over an unknown time:
+    count their rows, but do not learn from them."""
     under_way: Sequence[ActionUnderWay] = ()
     queries: Mapping[str, float | None] = msgspec.field(default_factory=dict)
-    """As in the snapshot: the queries that run, and since when their current batch does."""
+    """Running queries, each with the start of its current batch; None between batches."""
     read_limited: frozenset[str] = frozenset()
-    """Queries that a read limit keeps from taking all there is, so that a batch can leave rows behind; and the
-    pipeline, if that is so of all its queries."""
+    """Queries with a read limit, whose batches can leave rows behind; and the pipeline, if all its queries have one."""
     held_nodes: int | None = None
-    """Nodes paid for: those there, those leaving, and those asked for that have not come."""
+    """Nodes paid for: running, leaving, or requested and not started yet. None: the running ones."""
     given_up_nodes: int = 0
-    """Requests that were not met for so long that they were taken back."""
+    """Requested nodes that were cancelled because they did not come in time."""
     active: bool = True
-    """False while there is nothing to scale: no query runs."""
+    """False while no query runs, so there is nothing to scale."""
 
 
 class Strategy(ABC):
@@ -95,16 +94,16 @@ class Guard(ABC):
 
 
 class Target(Protocol):
-    """What is scaled: a monitor and an actuator behind one door."""
+    """What is scaled: a monitor and an actuator in one."""
 
     def observe(self) -> Observation:
-        """Look once. Raises ``TargetError`` when nothing can be seen, ``TargetGoneError`` when it has ended."""
+        """Observe once. Raises ``TargetError`` if that fails, ``TargetGoneError`` if the target has ended."""
         ...
 
     def apply(self, planned: Layout) -> Outcome:
-        """Ask for a layout. Returns at once; what is still to come shows in the next observations."""
+        """Request a layout and return at once; later observations show the progress."""
         ...
 
     def close(self) -> None:
-        """Let go of the target, leaving it running as it is."""
+        """Release the target and leave it running as it is."""
         ...

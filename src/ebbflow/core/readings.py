@@ -29,9 +29,9 @@ class Series(NamedTuple):
 
 
 class Window:
-    """The readings of one series over the last ``span_s`` seconds, oldest first.
+    """Readings of one series over the last ``span_s`` seconds, oldest first.
 
-    A reading older than the newest one is dropped: late data must not rewrite the present.
+    A reading older than the newest one is dropped.
 
     >>> window = Window(span_s=10.0)
     >>> for t in range(5):
@@ -48,7 +48,7 @@ class Window:
         self.points: deque[tuple[float, float]] = deque()
 
     def add(self, time_s: float, value: float) -> None:
-        """Append a reading and forget those that fell out of the span."""
+        """Append a reading and drop those older than the span."""
         points = self.points
         if points and time_s < points[-1][0]:
             return
@@ -69,21 +69,21 @@ class Window:
 
     @property
     def last(self) -> float | None:
-        """The newest value, None if there is none: nothing is not zero."""
+        """The newest value; None if there is none."""
         return self.points[-1][1] if self.points else None
 
     @property
     def last_time_s(self) -> float | None:
-        """When the newest value was read."""
+        """Time of the newest value."""
         return self.points[-1][0] if self.points else None
 
     def since(self, time_s: float) -> list[tuple[float, float]]:
-        """The readings at or after a time."""
+        """Readings at or after a time."""
         points = self.points
         if len(points) > 1 and points[-2][0] < time_s <= points[-1][0]:
-            return [points[-1]]  # so it is for who asks at every look
+            return [points[-1]]  # fast path for polling once per cycle
         recent = []
-        for point in reversed(points):  # who asks at every look must not pay for the whole span
+        for point in reversed(points):  # polling must not walk the whole span
             if point[0] < time_s:
                 break
             recent.append(point)
@@ -91,10 +91,10 @@ class Window:
         return recent
 
     def after(self, time_s: float) -> list[tuple[float, float]]:
-        """The readings after a time: what is new to who looked then."""
+        """Readings after a time."""
         points = self.points
         if len(points) > 1 and points[-2][0] <= time_s < points[-1][0]:
-            return [points[-1]]  # so it is for who asks at every look
+            return [points[-1]]  # fast path for polling once per cycle
         recent = []
         for point in reversed(points):
             if point[0] <= time_s:
@@ -112,11 +112,11 @@ class Window:
         return max((v for _, v in self.points), default=None)
 
     def slope_per_s(self) -> float:
-        """Least-squares slope; 0 where two distinct times are not there yet."""
+        """Least-squares slope; 0 without two distinct times."""
         return slope_per_s(self.points)[0]
 
     def rise_per_s(self) -> float:
-        """How fast the values surely rise: the slope less its standard error, never below 0."""
+        """A cautious estimate of the rise: slope minus its standard error, at least 0."""
         slope, error = slope_per_s(self.points)
         return max(0.0, slope - error)
 
@@ -157,14 +157,14 @@ def slope_per_s(points: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 class Windows:
-    """All windows by (subject, metric); what the loop fills and strategies read."""
+    """All windows, by series. The loop fills them and strategies read them."""
 
     def __init__(self, span_s: float = 600.0) -> None:
         self._span_s = span_s
         self._by_series: dict[tuple[str, Metric], Window] = {}
 
     def add(self, readings: Iterable[Reading]) -> None:
-        """Sort readings into their windows."""
+        """Add readings to their windows."""
         by_series, span_s = self._by_series, self._span_s
         for reading in readings:
             time_s = reading.time_s
@@ -174,7 +174,7 @@ class Windows:
                 window = by_series[reading.subject, reading.metric] = Window(span_s)
                 window.add(time_s, reading.value)
                 continue
-            # As Window.add; a simulated day has millions of readings, and a call for each is a third of it.
+            # Window.add, inlined: a simulated day has millions of readings, and calls would take a third of it.
             if time_s >= points[-1][0]:
                 points.append((time_s, reading.value))
                 horizon_s = time_s - span_s
@@ -182,16 +182,16 @@ class Windows:
                     points.popleft()
 
     def of(self, subject: str, metric: Metric) -> Window:
-        """The window of a series; an empty one where nothing was read."""
+        """The window of a series; an empty one if it has no readings."""
         window = self._by_series.get((subject, metric))
         return Window(self._span_s) if window is None else window
 
     def series(self) -> Iterator[tuple[str, Metric]]:
-        """The series that have a window."""
+        """All series with a window."""
         return iter(self._by_series)
 
     def forget_before(self, time_s: float) -> None:
-        """Drop series that have been silent since ``time_s``: nodes that left, queries that ended."""
+        """Drop series without readings since ``time_s``, such as those of removed nodes."""
         silent = [k for k, w in self._by_series.items() if not w.points or w.points[-1][0] < time_s]
         for key in silent:
             del self._by_series[key]

@@ -1,4 +1,4 @@
-"""What happened in one run of a pipeline under a strategy: real or simulated, scored and drawn alike."""
+"""The record of a run, real or simulated. Scores and reports are made from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ebbflow.core.slo import Slo
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """The record of a run. Times are seconds since the epoch, or since 0 in a simulation."""
+    """What happened in a run of a pipeline under a strategy. Times are seconds since the epoch, or since the start of a
+    simulation."""
 
     strategy: str
     pipeline: str
@@ -23,25 +24,25 @@ class Run:
     started_s: float
     ended_s: float
     arrived: Curve
-    """Rows that had arrived at the source, cumulative."""
+    """Rows arrived at the source, cumulative."""
     processed: Curve
-    """Rows whose results were committed, cumulative; a step at each commit. Lost rows are not among them."""
+    """Rows whose results were committed, cumulative, a step at each commit; without lost rows."""
     nodes: Curve
-    """Nodes held (paid for), from asking for them until they are gone. Empty where nobody knows them."""
+    """Nodes paid for, from the request until they are gone. Empty if unknown."""
     nodes_working: Curve
-    """Nodes that were there and could work."""
+    """Nodes running and ready to work."""
     batches: Sequence[Batch] = ()
     decisions: Sequence[LedgerEntry] = ()
     reconfigurations: int | None = 0
-    """None is not known."""
+    """None if unknown."""
     rows_repeated: int = 0
     lost: Curve | None = None
-    """Rows that can never be processed, cumulative, each counted at the time of its *arrival*; on straight lines.
-    None where nobody looked."""
+    """Rows that can never be processed, cumulative, counted at their *arrival* and interpolated linearly. None if
+    unknown."""
 
     @property
     def survived(self) -> Curve:
-        """Rows that had arrived and were not lost, cumulative. ``processed`` counts them in the order of arrival."""
+        """Rows arrived and not lost, cumulative. ``processed`` counts them in order of arrival."""
         if self.lost is None or not self.lost.values.any():
             return self.arrived
         return self.arrived.minus(self.lost)

@@ -138,14 +138,14 @@ class Signals:
                 self.new.append(_work(batch))
         fresh = {work.vertex for work in self.new}
         for name, batch in self.batches.items():
-            if name not in fresh and is_idle(batch, snapshot.queries[name], snapshot.seen_s):
+            if name not in fresh and is_idle(batch, snapshot.queries[name], snapshot.observed_s):
                 since_s = max(self.last[name].ended_s, batch.started_s + batch.trigger_interval_s)
-                if snapshot.seen_s > since_s:
-                    span_s = snapshot.seen_s - since_s
+                if snapshot.observed_s > since_s:
+                    span_s = snapshot.observed_s - since_s
                     self.new.append(
                         Work(
                             vertex=name,
-                            ended_s=snapshot.seen_s,
+                            ended_s=snapshot.observed_s,
                             span_s=span_s,
                             rows=0,
                             busy_s=0.0,
@@ -156,7 +156,7 @@ class Signals:
             name: _busy_slots(batch, snapshot.slots)
             for name, batch in self.batches.items()
             if (running_s := snapshot.queries[name]) is not None
-            and snapshot.seen_s - running_s > max(batch.duration_s, batch.trigger_interval_s)
+            and snapshot.observed_s - running_s > max(batch.duration_s, batch.trigger_interval_s)
             and batch.stages
         }
 
@@ -198,7 +198,7 @@ class Signals:
         working = [
             batch
             for query, batch in self.batches.items()
-            if not is_idle(batch, snapshot.queries[query], snapshot.seen_s)
+            if not is_idle(batch, snapshot.queries[query], snapshot.observed_s)
         ]
         self.rate_per_s = sum(batch.arrival_rate_per_s for batch in working)
         left = [b.backlog_rows for b in working if b.backlog_rows is not None]

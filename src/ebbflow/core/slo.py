@@ -1,4 +1,4 @@
-"""The objective a pipeline is sized for."""
+"""Service level objectives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Slo:
 
     def __post_init__(self) -> None:
         if not self.freshness_s > 0:
-            raise SloError(f"an SLO of {self.freshness_s:g} s leaves no time at all; it must be above 0s")
+            raise SloError(f"an SLO of {self.freshness_s:g} s leaves no time; it must be above 0s")
         if not 0 < self.quantile <= 1:
             raise SloError(
                 f"an SLO for p{self.quantile * 100:g} of the rows; it must be above p0, at most all"
@@ -54,7 +54,7 @@ class Slo:
     def __str__(self) -> str:
         which = "max" if self.quantile == 1.0 else f"p{self.quantile * 100:g}"
         limit = format_duration(self.freshness_s)
-        if parse_duration_s(limit) != self.freshness_s:  # written for people, it would state another limit
+        if parse_duration_s(limit) != self.freshness_s:  # rounded for people, it would be another limit
             limit = f"{self.freshness_s:g}s"
         return f"freshness {which} <= {limit}"
 

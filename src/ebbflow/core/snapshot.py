@@ -1,4 +1,4 @@
-"""The whole world a strategy may see."""
+"""Snapshots: everything a strategy may base a decision on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
 
 STALE_AFTER_S = 15.0
-"""What was measured longer ago than this is nothing to decide on."""
+"""Observations older than this are too old to decide on."""
 
 
 class ActionKind(StrEnum):
-    """What can be under way."""
+    """Kinds of actions that take time."""
 
     GROW = "grow"
     SHRINK = "shrink"
@@ -30,21 +30,20 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ActionUnderWay:
-    """Something asked for that is not there yet."""
+    """A requested change that is not complete yet."""
 
     kind: ActionKind
     since_s: float
     nodes: int = 0
-    """How many nodes are still to come (grow) or to go (shrink)."""
+    """Nodes still to come (grow) or to leave (shrink)."""
     cluster: str = MAIN
     note: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a strategy may use; it gets nothing else, and may keep what it learned from it.
+    """Everything a strategy may use for a decision.
 
-    A struct, as observations are: one is made in every cycle, and a simulated day has thousands. To change one, use
-    ``msgspec.structs.replace``.
+    A struct, because a simulated day makes thousands of them. Use ``msgspec.structs.replace`` to change one.
     """
 
     now_s: float
@@ -61,16 +60,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo
     slots_per_node: int
     lead_time_s: float
-    """How long a node takes from being asked for to its first work, as seen so far."""
+    """Time from the request for a node to its first work, as measured so far."""
     data_age_s: float
-    """Seconds since the look was taken on which this stands."""
+    """Age of the observation."""
     queries: Mapping[str, float | None] = msgspec.field(default_factory=dict)
-    """The queries that run, each with the time since which its current batch runs; None between batches."""
+    """Running queries, each with the start of its current batch; None between batches."""
     read_limited: frozenset[str] = frozenset()
-    """Queries with a read limit, and the pipeline if all of its have one: what they left behind is their queue."""
+    """Queries with a read limit, and the pipeline if all have one. Rows they leave behind are their queue."""
     last_out_s: float | None = None
-    """When nodes were last added, and last removed."""
+    """Time of the last scale-out."""
     last_in_s: float | None = None
+    """Time of the last scale-in."""
 
     clock_offset_s: float = 0.0
     """``now_s`` minus the wall time; above 0 once the wall clock was set back."""
@@ -81,8 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.now_s - self.clock_offset_s
 
     @property
-    def seen_s(self) -> float:
-        """When the target was looked at: what no look has shown by then may have happened since."""
+    def observed_s(self) -> float:
+        """Time of the observation. Later events are not in the snapshot."""
         return self.now_s - self.data_age_s
 
     @property
@@ -92,5 +92,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_batches(self) -> bool:
-        """Whether the target shows work in batches, rather than operators through which rows flow."""
+        """Whether the target works in batches rather than continuously."""
         return bool(self.batches) or self.windows.of(self.pipeline.name, Metric.BATCH_TIME).last is not None

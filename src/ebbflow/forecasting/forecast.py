@@ -1,4 +1,4 @@
-"""The port of a forecaster."""
+"""The interface of forecasters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 MINUTE_S = 60.0
 HORIZON_MINUTES = 5
-"""How far ahead it is told what comes: a value for each minute (Elysium §5.1)."""
+"""Minutes ahead, with one value each (Elysium §5.1)."""
 
 Loads = Sequence[tuple[float, float]]
 """(time in seconds, rows per second), oldest first."""
@@ -15,13 +15,13 @@ Loads = Sequence[tuple[float, float]]
 
 @runtime_checkable
 class Forecast(Protocol):
-    """Says what load the next minutes bring."""
+    """Predicts the load of the next minutes."""
 
     @property
-    def said(self) -> str:
-        """By what it went the last time, for a person."""
+    def basis(self) -> str:
+        """What the last prediction was based on, as a text for people."""
         ...
 
     def predict(self, loads: Loads, now_s: float) -> Sequence[float]:
-        """Rows per second in each of the next five minutes. Nothing only where there is no load to go by."""
+        """Rows per second in each of the next five minutes; empty if there are no loads."""
         ...

@@ -1,4 +1,4 @@
-"""The least-squares line through readings that come and go: what every simple forecast here goes by."""
+"""Forecasts by a least-squares line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ebbflow.forecasting.forecast import HORIZON_MINUTES, MINUTE_S, Loads
 
 
 class RunningLine:
-    """Sums of (t, v, t², tv), into which readings enter and from which they leave, at O(1) each.
+    """A least-squares line to which points can be added and from which they can be removed, in O(1) each.
 
         slope = (nΣtv − ΣtΣv) / (nΣt² − (Σt)²),      at(t) = Σv/n + slope · (t − Σt/n)
 
-    Times count from ``origin_s``, so that they stay small. Sums of floats drift: ``restart`` counts anew.
+    Times count from ``origin_s``, so that they stay small. Sums of floats drift; ``restart`` computes them anew.
 
     >>> line = RunningLine()
     >>> line.restart([(100.0, 1.0), (101.0, 3.0), (102.0, 5.0)])
@@ -31,7 +31,7 @@ class RunningLine:
         self._t = self._v = self._tt = self._tv = 0.0
 
     def restart(self, points: Iterable[tuple[float, float]]) -> None:
-        """Count these, and no others."""
+        """Start with these points."""
         pairs = list(points)
         self._n = len(pairs)
         self.origin_s = pairs[0][0] if pairs else 0.0
@@ -41,7 +41,7 @@ class RunningLine:
         self._tv = math.fsum([t * v for t, (_, v) in zip(times, pairs, strict=True)])
 
     def count(self, time_s: float, value: float, sign: int = 1) -> None:
-        """A reading more, or with −1 one less."""
+        """Add a point, or remove it with ``sign=-1``."""
         if not self._n:
             self.origin_s = time_s
         t = time_s - self.origin_s
@@ -52,7 +52,7 @@ class RunningLine:
         self._tv += sign * t * value
 
     def slope_per_s(self) -> float | None:
-        """None where all readings are of one moment."""
+        """The slope; None without two distinct times."""
         n = self._n
         spread = n * self._tt - self._t * self._t
         if n < 2 or spread <= 1e-9 * n * n:
@@ -60,22 +60,19 @@ class RunningLine:
         return (n * self._tv - self._t * self._v) / spread
 
     def at(self, time_s: float) -> float | None:
-        """Where the line is at a time; None where there is none."""
+        """Value of the line at a time; None without two distinct times."""
         slope = self.slope_per_s()
         if slope is None:
             return None
         return self._v / self._n + slope * (time_s - self.origin_s - self._t / self._n)
 
 
-# It goes on as it went: the straight line through the last minutes.
-
-
 MOST_GROWTH = 3.0
-"""A rise is not believed beyond this many times the highest load that it is drawn through."""
+"""Forecasts are capped at this many times the highest load of the span."""
 
 
 class Naive:
-    """The line that ``is forecast to be`` of the policies goes by, on for the next minutes; never below 0.
+    """Continues the line through the last minutes; never below 0. Policies use it for ``is forecast to be``.
 
     >>> rising = [(60.0 * k, 100.0 + 10.0 * k) for k in range(6)]
     >>> [round(load) for load in Naive().predict(rising, now_s=300.0)]
@@ -84,16 +81,16 @@ class Naive:
     [70.0, 70.0, 70.0, 70.0, 70.0]
     """
 
-    said = "the line through the last minutes"
+    basis = "the line through the last minutes"
 
     def __init__(self, *, span_s: float = 5 * MINUTE_S, horizon: int = HORIZON_MINUTES) -> None:
-        """``span_s``: how much of the past it is drawn through."""
+        """``span_s``: how far back the line is fitted."""
         if not span_s > 0 or horizon < 1:
             raise InputError(f"a line through {span_s:g} s for {horizon} minutes; both must be above 0")
         self._span_s, self._horizon = span_s, horizon
 
     def predict(self, loads: Loads, now_s: float) -> list[float]:
-        """Where the line is at the end of each of the next minutes."""
+        """Value of the line at the end of each of the next minutes."""
         recent = [point for point in loads if point[0] >= now_s - self._span_s] or list(loads[-1:])
         if not recent:
             return []

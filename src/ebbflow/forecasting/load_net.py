@@ -1,16 +1,16 @@
-"""Elysium's input load profiler (§3.2 ILP, §5.1): a small net that learns how the load goes, and must earn its place.
+"""Elysium's input load profiler (§3.2 ILP, §5.1): a small neural net that is used only if it beats the straight line.
 
     13 inputs (day of the week, hour, minute; the loads of the last 10 minutes) → 24 tanh → 5 outputs (next 5 minutes)
 
-Inputs and outputs are scaled to [0, 1] by their least and most in the training part, the first 70 %. How strongly
-weights are held back is chosen by 10-fold cross-validation there. On the other 30 % it is compared with the straight
-line: |max of 5 predicted − max of 5 that came| ÷ mean, since the decision uses the highest of the five. Who loses does
-not predict. It is trained online on the newest two days, as soon as there is enough to learn from, again when that has
-doubled, and then once a day: a step of it at every look, a fit at most (0.1 s), so that the loop never stands for it.
+Inputs and outputs are scaled to [0, 1] by their range in the training part, the first 70 %. The weight penalty is
+chosen there by 10-fold cross-validation. On the other 30 % the net is compared with the straight line by
+|max of 5 predicted − max of 5 observed| ÷ mean, because decisions use the highest of the five; the better one predicts.
+Training uses the newest two days. It starts when there is enough data, again when that has doubled, and then once a
+day. Each prediction does at most one fit of it (0.1 s), so that the loop is never blocked.
 
-Otherwise than in the seed: the output is linear and the training is L-BFGS (scikit-learn has neither a tanh output nor
-RPROP); and a time of day, hour or week counts only once a whole one was seen, because a net that has met one morning
-takes it for all of them.
+Unlike in the paper, the output is linear and training uses L-BFGS (scikit-learn has neither a tanh output nor RPROP).
+And minute, hour and weekday are inputs only once a whole cycle was observed, because a net that saw a single morning
+takes it for the rule.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ HIDDEN = 24
 TRAINING_SHARE = 0.7
 FOLDS = 10
 RESTRAINTS = (1e-3, 1e-1)
-"""Strengths of holding weights back that are tried."""
+"""Weight penalties to choose from."""
 ITERATIONS = 120
 MOST_MINUTES = 2 * 24 * 60
-"""Of a history that is learned from in operation: a fit to more takes longer than a look may."""
+"""Longest history for training in operation; a fit to more would take longer than a cycle may."""
 MOST_WORK = ITERATIONS * 24 * 60
-"""Iterations times minutes of a fit in operation."""
+"""Largest product of iterations and minutes of a fit in operation."""
 LONGEST_WAIT_S = 24 * 3600.0
-"""Until it is trained again."""
+"""Longest time until the net is trained again."""
 DONE = object()
 LEAST_MINUTES = 60
-"""Of a history: fewer leave nothing to test on."""
+"""Shortest history; less leaves nothing to test on."""
 CYCLES_MINUTES = (7 * 24 * 60, 24 * 60, 60)
-"""Of the day of the week, the hour and the minute."""
+"""Cycles of weekday, hour and minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a training went."""
+    """Result of a training."""
 
     minutes: int
     net_error: float
-    """On the 30 % that it did not see."""
+    """Error on the 30 % not used for training."""
     naive_error: float
     restraint: float
 
@@ -70,36 +70,36 @@ class Training:
 
 
 class LoadNet:
-    """Predicts by the net where that has shown to be better, else by the line; ``said`` tells which, and why.
+    """Predicts with the net if that was better in training, otherwise with the line; ``basis`` says which, and why.
 
-    ``least``: minutes to have seen before it trains by itself. ``seed``: of the first weights.
+    ``least``: minutes of loads before the first training. ``seed``: random seed of the initial weights.
 
     >>> net = LoadNet(least=80)
     >>> net.predict([(60.0 * k, 100.0) for k in range(40)], now_s=2400.0)
     [100.0, 100.0, 100.0, 100.0, 100.0]
-    >>> net.said
-    'the line through the last minutes: 40 of 80 minutes seen that the net needs'
+    >>> net.basis
+    'the line through the last minutes: 40 of the 80 minutes that the net needs'
     """
 
     def __init__(self, *, least: int = 150, seed: int = 0, naive: Naive | None = None) -> None:
         if least < LEAST_MINUTES:
-            raise InputError(f"{least} minutes teach nothing; at least {LEAST_MINUTES} do")
+            raise InputError(f"{least} minutes are too few to learn from; use at least {LEAST_MINUTES}")
         self._least, self._seed = least, seed
         self._naive = naive or Naive()
         self._steps: Iterator[None] | None = None
-        """What is left to do of a training."""
+        """Remaining steps of a training."""
         self._trained_s: float | None = None
         self._wait_s = 0.0
         self._net: _Fit | None = None
         self.training: Training | None = None
-        self.said = "nothing yet"
+        self.basis = "no prediction yet"
 
     def learn(self, loads: Loads) -> Training:
-        """Train on a history at once, as in a profiling phase."""
+        """Train on a history now, as in a profiling phase."""
         minutes = by_minute(loads)
         if len(minutes) < LEAST_MINUTES:
             raise InputError(
-                f"the net needs {LEAST_MINUTES} minutes of loads to learn from, and got {len(minutes)}"
+                f"the net needs at least {LEAST_MINUTES} minutes of loads, but got {len(minutes)}"
             )
         self._begin(minutes, ITERATIONS)
         while self._steps is not None:
@@ -117,7 +117,7 @@ class LoadNet:
             self._steps = None
 
     def _train(self, minutes: Loads, iterations: int) -> Iterator[None]:
-        """The whole training, in steps none of which takes long: one fit each."""
+        """Train in steps of one fit each."""
         values = np.asarray([load for _, load in minutes])
         starts = np.asarray([time_s for time_s, _ in minutes])
         inputs, outputs = _examples(starts, values)
@@ -127,7 +127,7 @@ class LoadNet:
         yield
         line = [max(self._straight(minutes, first + k)) for k in range(len(came))]
         missed = dict.fromkeys(RESTRAINTS, 0.0)
-        # Folds are stretches of time, for neighbouring minutes know each other.
+        # Folds are contiguous, because neighbouring minutes are correlated.
         for fold in np.array_split(np.arange(first), min(FOLDS, first)):
             rest = np.setdiff1d(np.arange(first), fold)
             for restraint in RESTRAINTS:
@@ -152,26 +152,26 @@ class LoadNet:
         self.training = training
 
     def predict(self, loads: Loads, now_s: float) -> Sequence[float]:
-        """The next five minutes."""
-        seen = round((loads[-1][0] - loads[0][0]) / MINUTE_S) + 1 if loads else 0
-        if seen >= self._least and self._steps is None and self._is_due(loads[-1][0]):
+        """Predict the next five minutes."""
+        known = round((loads[-1][0] - loads[0][0]) / MINUTE_S) + 1 if loads else 0
+        if known >= self._least and self._steps is None and self._is_due(loads[-1][0]):
             minutes = by_minute(loads[-MOST_MINUTES:])
             if len(minutes) >= LEAST_MINUTES:
                 self._begin(minutes, min(ITERATIONS, MOST_WORK // len(minutes)))
         else:
             self._step()
-        line = self._naive.said
+        line = self._naive.basis
         if self._net is None:
-            why = f"{seen} of {self._least} minutes seen that the net needs"
-            self.said = f"{line}: " + (
+            why = f"{known} of the {self._least} minutes that the net needs"
+            self.basis = f"{line}: " + (
                 why if self.training is None else f"the net did worse ({self.training})"
             )
             return self._naive.predict(loads, now_s)
         recent = by_minute(loads[bisect_left(loads, (now_s - (LAGS + 2) * MINUTE_S, -math.inf)) :])
         if len(recent) < LAGS:
-            self.said = f"{line}: {len(recent)} of {LAGS} minutes before this one are known"
+            self.basis = f"{line}: {len(recent)} of the {LAGS} minutes before this one are known"
             return self._naive.predict(loads, now_s)
-        self.said = f"the net ({self.training})"
+        self.basis = f"the net ({self.training})"
         starts, values = np.asarray([t for t, _ in recent]), np.asarray([load for _, load in recent])
         ahead: list[float] = self._net.predict(_inputs(starts, values, len(recent))[None, :])[0].tolist()
         return ahead
@@ -179,25 +179,25 @@ class LoadNet:
     def _is_due(self, now_s: float) -> bool:
         if self._trained_s is None:
             return True
-        self._trained_s = min(self._trained_s, now_s)  # of another clock, or of one that was set back
+        self._trained_s = min(self._trained_s, now_s)  # training data may be from another clock
         return now_s - self._trained_s >= self._wait_s
 
     def _straight(self, minutes: Loads, example: int) -> list[float]:
-        """What the line would have said where an example stands."""
+        """Prediction of the line for a training example."""
         known = example + LAGS
         return self._naive.predict(minutes[example:known], minutes[known - 1][0])
 
 
 def _inputs(starts: Floats, values: Floats, known: int) -> Floats:
-    """The 13 inputs of who knows the first ``known`` minutes and is asked about the next ones."""
+    """The 13 inputs for a prediction after the first ``known`` minutes."""
     minute = int(starts[known - 1] // MINUTE_S) + 1
     clock = (minute // (24 * 60) % 7, minute // 60 % 24, minute % 60)
     return np.concatenate((np.asarray(clock, dtype=np.float64), values[known - LAGS : known]))
 
 
 def _examples(starts: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Inputs and outputs of every minute that has 10 before it and 5 after it. Times whose cycle was not seen
-    whole are 0 throughout."""
+    """Inputs and outputs of every minute with 10 minutes before and 5 after it. Times whose cycle was not observed
+    completely are 0."""
     last = len(values) - HORIZON_MINUTES
     inputs = np.stack([_inputs(starts, values, known) for known in range(LAGS, last + 1)])
     for column, cycle in enumerate(CYCLES_MINUTES):
@@ -209,13 +209,13 @@ def _examples(starts: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A trained net with its scales."""
+    """A trained net with its scaling."""
 
     net: Any
     least: Floats
     span: Floats
     used: Floats
-    """1 for inputs that varied in training, else 0."""
+    """1 for inputs that varied in training, otherwise 0."""
     least_load: float
     load_span: float
 
@@ -226,18 +226,18 @@ class _Fit:
 
 
 def load_learner() -> None:
-    """Load what trains: it takes a second, which whoever has no second to spare later spends now."""
+    """Import the training library ahead of time; it takes a second."""
     import sklearn.neural_network  # noqa: F401
 
 
 def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int, iterations: int = ITERATIONS) -> _Fit:
-    from sklearn.exceptions import ConvergenceWarning  # a second to load, and most runs never train
+    from sklearn.exceptions import ConvergenceWarning  # takes a second to import, and most runs never train
     from sklearn.neural_network import MLPRegressor
     from threadpoolctl import threadpool_limits
 
     least, most = inputs.min(axis=0), inputs.max(axis=0)
     used = (most > least).astype(np.float64)
-    # All loads, in and out, on one scale: the net then need not learn that they are the same thing.
+    # One scale for all loads, inputs and outputs, so that the net need not learn that they are the same quantity.
     low, high = float(min(inputs[:, -LAGS:].min(), outputs.min())), float(outputs.max())
     load_span = max(high - low, 1e-9)
     least[-LAGS:], most[-LAGS:] = low, low + load_span
@@ -246,7 +246,7 @@ def _fit(inputs: Floats, outputs: Floats, restraint: float, seed: int, iteration
         hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="lbfgs", alpha=restraint, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
-    # One thread: for matrices this small, those of the linear algebra spend their time waiting for each other.
+    # One thread: matrices this small gain nothing from more.
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         net.fit((inputs - least) / span * used, (outputs - low) / load_span)

@@ -1,4 +1,4 @@
-"""Loads by the minute, as forecasters want them (Elysium §3.2: the best compromise, by their evidence)."""
+"""Loads per minute, the resolution of all forecasters (Elysium §3.2)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from ebbflow.forecasting.forecast import MINUTE_S, Loads
 
 LONGEST_GAP = 30
-"""So many minutes without a reading are bridged with the last one; after more of them history begins anew."""
+"""Gaps up to this many minutes are filled with the last value; after a longer one the history starts again."""
 WEEK = 7 * 24 * 60
 
 
 class MinuteLoads:
-    """The mean load of each minute, as readings come; each tells of the time before it.
+    """Collects readings into the mean load of each minute. A reading describes the time before it.
 
     >>> loads = MinuteLoads()
     >>> for t in range(10, 130, 10):
@@ -28,7 +28,7 @@ class MinuteLoads:
         self._time_s = self._load = 0.0
 
     def add(self, time_s: float, load: float) -> None:
-        """A reading; one that is older than the minute that runs is dropped."""
+        """Add a reading; drop it if it is older than the current minute."""
         minute = int((time_s - 1e-6) // MINUTE_S)
         if minute < self._minute:
             return
@@ -41,13 +41,13 @@ class MinuteLoads:
         self._load += load
 
     def all(self) -> list[tuple[float, float]]:
-        """Of every minute kept, the one that runs included."""
+        """Mean loads of all minutes, including the current one."""
         now = [(self._time_s / self._count, self._load / self._count)] if self._count else []
         return [*self._done, *now]
 
 
 def by_minute(loads: Loads) -> list[tuple[float, float]]:
-    """Mean load of each minute, by its start, without a gap.
+    """Mean load of each minute, by its start, with gaps filled.
 
     >>> by_minute([(0.0, 10.0), (30.0, 20.0), (70.0, 40.0), (185.0, 50.0)])
     [(0.0, 15.0), (60.0, 40.0), (120.0, 40.0), (180.0, 50.0)]

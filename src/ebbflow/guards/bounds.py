@@ -1,4 +1,4 @@
-"""Never below the fewest, never above the most nodes allowed."""
+"""Keep every cluster within the limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Bounds(Guard):
     name = "bounds"
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The nearest allowed size."""
+        """Use the nearest allowed size."""
         for cluster, nodes in decision.wanted.nodes.items():
             allowed = snapshot.limits.clamp(nodes)
             if allowed != nodes:

@@ -1,4 +1,4 @@
-"""Let a change show what it did before the next one."""
+"""Wait after a change until its effect shows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ebbflow.core.snapshot import Snapshot
 
 
 class CoolDown(Guard):
-    """No growth within ``out_s`` of a growth; no shrinking within ``in_s`` of any change.
+    """Block scale-out for ``out_s`` after a scale-out, and scale-in for ``in_s`` after any change.
 
-    Short on purpose: long cool-downs cost nodes and hardly save late rows.
+    Short by default: long cool-downs cost nodes and hardly avoid late rows.
     """
 
     name = "cool-down"
@@ -29,9 +29,9 @@ class CoolDown(Guard):
         self._in_s = in_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The decision, or the size there was if the last change is too recent."""
+        """Keep the size if the last change is too recent."""
         if decision.wanted is snapshot.planned:
-            return decision  # a hold, as most are
+            return decision  # fast path for holds
         for cluster, nodes in decision.wanted.nodes.items():
             now = snapshot.planned.nodes.get(cluster, 0)
             if nodes > now:

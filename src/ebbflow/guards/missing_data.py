@@ -1,4 +1,4 @@
-"""Missing data means no change, with a reason."""
+"""Hold while data are missing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MISSING_DATA = "missing data"
 
 
 def too_old(age_s: float, stale_after_s: float = STALE_AFTER_S) -> str:
-    """Why a look of that age is nothing to decide on; empty where it may be one.
+    """Why an observation of that age is too old to decide on; empty if it is not.
 
     >>> too_old(15.0), too_old(60.0)
-    ('', 'nothing was measured for 1m')
+    ('', 'no measurement for 1m')
     """
-    return f"nothing was measured for {format_duration(age_s)}" if age_s > stale_after_s else ""
+    return f"no measurement for {format_duration(age_s)}" if age_s > stale_after_s else ""
 
 
 class HoldOnMissingData(Guard):
-    """Hold while the target has not answered for ``stale_after_s``, or no node is there yet.
+    """Hold while the last observation is older than ``stale_after_s``, or no node runs yet.
 
-    The loop goes further: after a look that failed, or one that old, it does not even ask the strategy.
+    The loop goes further: after a failed or stale observation it does not call the strategy at all.
     """
 
     name = MISSING_DATA
@@ -34,13 +34,13 @@ class HoldOnMissingData(Guard):
         self._stale_after_s = stale_after_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The decision, or the layout there was (before the first node: within the limits)."""
+        """Keep the planned layout; before the first node runs, within the limits."""
         held = snapshot.planned
         why = too_old(snapshot.data_age_s, self._stale_after_s)
         if not why:
             if snapshot.observed.main_nodes:
                 return decision
-            why = "no node is there yet, so nothing measured says how many are needed"
+            why = "no node runs yet, so there are no measurements to size by"
             for cluster, nodes in snapshot.planned.nodes.items():
                 held = held.with_nodes(snapshot.limits.clamp(nodes), cluster)
         return decision.bound(held, self.name, why) if decision.wanted.difference(held) else decision

@@ -1,4 +1,4 @@
-"""No leap further than anyone could want in one step."""
+"""Limit the size of one step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from ebbflow.core.snapshot import Snapshot
 
 
 class StepCap(Guard):
-    """Grow to at most ``out_factor`` times (and by ``out_nodes`` in any case), shrink by ``in_share``, at once.
+    """In one step, grow to at most ``out_factor`` times the size, and release at most ``in_share`` of the nodes.
 
-    A wrong estimate then costs one step and not the whole cluster, and nodes that start together on one
-    machine do not starve each other; the next batch, seconds later, can ask for more.
+    Growing by ``out_nodes`` is always allowed.
+
+    A wrong estimate then costs one step and not the whole cluster, and nodes that start together on one machine do not
+    starve each other. The next batch, seconds later, can ask for more.
     """
 
     name = "step cap"
@@ -32,9 +34,9 @@ class StepCap(Guard):
         self._in_share = in_share
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
-        """The wanted size, or the largest step towards it."""
+        """Take the largest allowed step towards the wanted size."""
         if decision.wanted is snapshot.planned:
-            return decision  # a hold, as most are
+            return decision  # fast path for holds
         for cluster, nodes in decision.wanted.nodes.items():
             now = snapshot.planned.nodes.get(cluster, 0)
             most = max(now + self._out_nodes, math.floor(now * self._out_factor))

@@ -1,6 +1,6 @@
-"""``python -m ebbflow.monitoring ADDRESS``: an agent with little around it, as the local cluster starts it.
+"""``python -m ebbflow.monitoring ADDRESS``: an agent, as the local cluster starts it.
 
-It loads neither the command line nor a strategy, so it is up in a blink and stays small.
+It loads neither the command line nor strategies, so it starts fast and stays small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where agents may listen and collectors may call."""
+"""Addresses at which agents listen and to which collectors connect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TCP = re.compile(r"tcp://(?P<host>\[[^\]]+\]|[^:/\s]+):(?P<port>\d{1,5}|\*)")
 _IPC = re.compile(r"ipc://(?P<path>[^@\s].{0,99})")
 
 
-def stays_here(address: str) -> bool:
-    """Whether only this machine can reach an address; raises ``InputError`` if it is none.
+def is_local(address: str) -> bool:
+    """Whether only this machine can reach an address; ``InputError`` if it is not an address.
 
-    A name, even ``localhost``, may lead anywhere: only a loopback number or a file is certain.
+    A name, even ``localhost``, may resolve to anything, so only loopback numbers and files count.
 
-    >>> stays_here("tcp://127.0.0.1:7788"), stays_here("ipc:///run/agent"), stays_here("tcp://0.0.0.0:7788")
+    >>> is_local("tcp://127.0.0.1:7788"), is_local("ipc:///run/agent"), is_local("tcp://0.0.0.0:7788")
     (True, True, False)
     """
     if _IPC.fullmatch(address):
@@ -32,11 +32,11 @@ def stays_here(address: str) -> bool:
 
 
 def check(address: str, *, has_keys: bool, option: str = "--keys") -> str:
-    """The address, if it may be used; without keys that is one that only this machine can reach."""
-    if not has_keys and not stays_here(address):
+    """Return the address if it may be used. Without keys, only this machine may be able to reach it."""
+    if not has_keys and not is_local(address):
         raise InputError(
-            f"{address} can be reached from other machines, and there are no keys; make them with "
-            f"`ebbflow agent keys DIR` and give {option}, or stay on this machine with {DEFAULT}"
+            f"{address} can be reached from other machines, which needs keys; create them with "
+            f"`ebbflow agent keys DIR` and pass {option}, or use {DEFAULT}"
         )
-    stays_here(address)
+    is_local(address)
     return address

@@ -1,9 +1,12 @@
-"""The collector: calls the agents, subscribes to what is needed, and lets through only what can be believed.
+"""The collector: connects to agents, subscribes to the needed metrics and checks what they send.
 
-The seed's monitoring master (Rules §4.3.2), as far as it receives; who decides is elsewhere. A message is
-dropped, and counted under its fault, if it is garbage, has been seen before, comes after a newer one, is
-older or newer than our clock allows, or is of a metric nobody subscribed to. Dropped or never sent means
-missing: a collector makes nothing up.
+This is the receiving part of the monitoring master of Rules §4.3.2. A message is dropped, and counted by cause, if it
+is invalid, a duplicate, older than one already received, too far from the local clock, or of a metric without a
+subscription. Dropped values are missing; the collector never fills them in.
+
+``AgentConnection`` is the connection to one agent. ZeroMQ reconnects by itself after a connection breaks, but not after
+an agent refused the key or answered in another protocol. So it watches the socket, reconnects in these cases, and
+logs once why nothing arrives. Silence alone is not an error: an agent may have nothing to send.
 """
 
 from __future__ import annotations
@@ -41,18 +44,11 @@ from ebbflow.monitoring.messages import (
     prefix,
 )
 
-# The line from a collector to one agent.
-#
-# ZeroMQ calls again by itself when a connection breaks, but not after an agent refused our key or answered
-# in another way than agents do. So a line watches how its calls fare, dials anew after such an answer, and
-# says once in plain words why nothing is heard. An agent may have nothing to say, so silence alone is no fault.
-
-
 log = logging.getLogger("ebbflow")
 
 MOST_WAITING = 10_000
-DIAL_AGAIN_AFTER_S = 5.0
-TELL_AFTER_S = 15.0
+RECONNECT_AFTER_S = 5.0
+WARN_AFTER_S = 15.0
 _WATCHED = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_DISCONNECTED
@@ -60,16 +56,16 @@ _WATCHED = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
-_NO_ANSWER = "it does not answer"
+_NO_ANSWER = "no answer"
 _FAULTS = {
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it refuses our key",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "only one side has keys, or it is no agent",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it hangs up; is it the agent our keys are for?",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it refuses the key",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "only one side has keys, or it is not an agent",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it closes the connection; are the keys for this agent?",
 }
 
 
-class Line:
-    """A subscribing socket that is connected to one address."""
+class AgentConnection:
+    """A subscriber socket, connected to one agent."""
 
     def __init__(
         self,
@@ -77,15 +73,15 @@ class Line:
         address: str,
         keys: CollectorKeys | None,
         *,
-        dial_again_after_s: float = DIAL_AGAIN_AFTER_S,
+        reconnect_after_s: float = RECONNECT_AFTER_S,
     ) -> None:
         self.address = address
         self.connected = False
-        self._dial_again_after_s = dial_again_after_s
+        self._reconnect_after_s = reconnect_after_s
         self._fault = _NO_ANSWER
         self._refused_s: float | None = None
         self._down_since_s: float | None = None
-        self._told = False
+        self._warned = False
         self._socket = context.socket(zmq.SUB)
         self._socket.linger = 0
         self._socket.rcvhwm = MOST_WAITING
@@ -101,25 +97,25 @@ class Line:
         self._socket.connect(address)
 
     def subscribe(self, prefixes: frozenset[bytes]) -> None:
-        """Hear these as well."""
+        """Add subscriptions."""
         for each in prefixes:
             self._socket.subscribe(each)
 
     def unsubscribe(self, prefixes: frozenset[bytes]) -> None:
-        """Hear these no more."""
+        """Remove subscriptions."""
         for each in prefixes:
             self._socket.unsubscribe(each)
 
     def receive(self) -> list[bytes] | None:
-        """The frames of the next message, None if there is none."""
+        """The frames of the next message; None if there is none."""
         try:
             frames: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return None
         return frames
 
-    def tend(self, now_s: float) -> None:
-        """See how the calls fare, and dial anew where nobody else would."""
+    def check(self, now_s: float) -> None:
+        """Process events of the socket, and reconnect if the agent refused the connection."""
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)["event"]
             self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -129,34 +125,34 @@ class Line:
             elif event == zmq.EVENT_DISCONNECTED and self._refused_s is None:
                 self._fault = _NO_ANSWER
         if self.connected:
-            self._answered()
+            self._note_connected()
         else:
-            self._wait(now_s)
+            self._note_disconnected(now_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
         self._socket.close()
 
-    def _answered(self) -> None:
+    def _note_connected(self) -> None:
         self._refused_s = self._down_since_s = None
-        if self._told:
-            self._told = False
-            log.warning("the agent at %s answers again", self.address)
+        if self._warned:
+            self._warned = False
+            log.warning("connected to the agent at %s again", self.address)
 
-    def _wait(self, now_s: float) -> None:
+    def _note_disconnected(self, now_s: float) -> None:
         if self._down_since_s is None:
             self._down_since_s = now_s
-        if not self._told and now_s - self._down_since_s > TELL_AFTER_S:
-            self._told = True
+        if not self._warned and now_s - self._down_since_s > WARN_AFTER_S:
+            self._warned = True
             log.warning(
-                "no line to the agent at %s for %.0f s: %s; what it measures is missing",
+                "not connected to the agent at %s for %.0f s: %s; its readings are missing",
                 self.address, now_s - self._down_since_s, self._fault,
             )  # fmt: skip
-        if self._refused_s is not None and now_s - self._refused_s >= self._dial_again_after_s:
+        if self._refused_s is not None and now_s - self._refused_s >= self._reconnect_after_s:
             self._refused_s = None
-            with contextlib.suppress(zmq.ZMQError):  # given up already, so there is nothing to hang up
+            with contextlib.suppress(zmq.ZMQError):  # it may be disconnected already
                 self._socket.disconnect(self.address)
             self._socket.connect(self.address)
 
@@ -170,26 +166,26 @@ _RECENT = 256
 
 @dataclass
 class Counts:
-    """What came, and what became of it. Everything but ``messages`` and ``readings`` was dropped."""
+    """Numbers of messages by outcome. All but ``messages``, ``readings`` and ``restarts`` count dropped ones."""
 
     messages: int = 0
-    """Let through, with ``readings`` values in them."""
+    """Accepted messages, with ``readings`` values in them."""
     readings: int = 0
     duplicate: int = 0
-    """Seen before."""
+    """Received before."""
     late: int = 0
-    """Sent before one that was let through, by an agent since restarted, or too long ago by our clock."""
+    """Sent before an accepted one, by an agent that has restarted since, or too long ago."""
     future: int = 0
-    """Ahead of our clock by more than is tolerated."""
+    """Too far ahead of the local clock."""
     garbage: int = 0
-    """Not a message of ours, one of another version, or one of more than the whole of something."""
+    """Not a message of an agent, of another version, or with a share above 1."""
     unwanted: int = 0
-    """Of a metric or application that is not subscribed to, or not any more."""
+    """Of a metric or application without subscription."""
     restarts: int = 0
-    """How often an agent came back as a new process. Nothing was dropped for it."""
+    """How often an agent restarted."""
 
     def to_json(self) -> dict[str, int]:
-        """As plain values."""
+        """The counts as JSON values."""
         return asdict(self)
 
 
@@ -198,17 +194,17 @@ class _Agent:
     boot: int
     newest: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    """Its last sequence numbers: one of them is a duplicate, any other that is not newer is late."""
+    """Its last sequence numbers. A repeated one is a duplicate; any other that is not newer is late."""
     retired: deque[int] = field(default_factory=lambda: deque(maxlen=16))
-    """Boots of its earlier lives: what still comes from them is late."""
+    """Boot numbers before its restarts. Messages with these are late."""
     echoes: int = 0
-    """Messages of earlier lives. A few are under way at a restart; many are another agent of that name."""
+    """Messages with earlier boot numbers. Many of them mean that two agents have the same name."""
 
 
 class Collector:
-    """What the agents at some addresses say of one application's executors, and of their hosts.
+    """Receives readings of one application's executors, and of their hosts, from agents.
 
-    Executors of different applications have the same numbers, so it is never more than one.
+    It serves a single application, because executors of different applications have the same ids.
     """
 
     def __init__(
@@ -219,12 +215,12 @@ class Collector:
         keys: CollectorKeys | None = None,
         late_after_s: float = LATE_AFTER_S,
         future_after_s: float = FUTURE_AFTER_S,
-        dial_again_after_s: float = DIAL_AGAIN_AFTER_S,
+        reconnect_after_s: float = RECONNECT_AFTER_S,
     ) -> None:
         for address in addresses:
             check(address, has_keys=keys is not None)
         if not is_name(application):
-            raise InputError(f"'{application}' is not the id of a Spark application")
+            raise InputError(f"'{application}' is not a Spark application id")
         self.counts = Counts()
         self._application = application
         self._late_after_s, self._future_after_s = late_after_s, future_after_s
@@ -232,24 +228,26 @@ class Collector:
         self._subscribed: frozenset[bytes] = frozenset()
         self._agents: dict[str, _Agent] = {}
         self._skewed: set[str] = set()
-        # Sockets are not for two threads at once: one that stops the loop may come while the loop still takes.
+        # Sockets are not thread-safe, and another thread may close the collector during ``take``.
         self._lock = threading.Lock()
         self._context: zmq.Context[Any] = zmq.Context()
-        self.lines: list[Line] = []
+        self.connections: list[AgentConnection] = []
         for address in dict.fromkeys(addresses):
             try:
-                line = Line(self._context, address, keys, dial_again_after_s=dial_again_after_s)
+                connection = AgentConnection(
+                    self._context, address, keys, reconnect_after_s=reconnect_after_s
+                )
             except zmq.ZMQError as error:
                 self.close()
                 raise InputError(
-                    f"cannot call the agent at {address}: {zmq.strerror(error.errno or 0)}"
+                    f"cannot connect to the agent at {address}: {zmq.strerror(error.errno or 0)}"
                 ) from None
-            self.lines.append(line)
+            self.connections.append(connection)
 
-    # -- what is needed ------------------------------------------------------------------------
+    # -- subscribing ---------------------------------------------------------------------------
 
     def subscribe_to(self, series: Iterable[Series]) -> None:
-        """Hear these series from now on, and nothing else. Those that agents do not measure are left to others."""
+        """Subscribe to these series and to nothing else. Series that agents do not measure are ignored."""
         patterns: dict[Metric, set[str]] = {}
         for subject, metric in series:
             if metric in AGENT_METRICS:
@@ -258,39 +256,39 @@ class Collector:
         wanted = frozenset(prefix(metric, self._application) for metric in patterns)
         if wanted != self._subscribed:
             with self._lock:
-                for line in self.lines:
-                    line.subscribe(wanted - self._subscribed)
-                    line.unsubscribe(self._subscribed - wanted)
+                for connection in self.connections:
+                    connection.subscribe(wanted - self._subscribed)
+                    connection.unsubscribe(self._subscribed - wanted)
             self._subscribed = wanted
 
     @property
     def subscriptions(self) -> frozenset[bytes]:
-        """The prefixes that the agents filter by."""
+        """The prefixes subscribed to."""
         return self._subscribed
 
-    # -- what comes ----------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------
 
     def take(self, now_s: float) -> list[Reading]:
-        """What has come since the last time and can be believed. Never waits."""
+        """Return all readings received since the last call. Never blocks."""
         readings: list[Reading] = []
         with self._lock:
-            for line in self.lines:
-                line.tend(now_s)
-                for _ in range(MOST_WAITING):  # who floods us shall not keep us from deciding
-                    frames = line.receive()
+            for connection in self.connections:
+                connection.check(now_s)
+                for _ in range(MOST_WAITING):  # a flood must not block the loop
+                    frames = connection.receive()
                     if frames is None:
                         break
                     readings += self.accept(frames, now_s)
         return readings
 
     def accept(self, frames: Sequence[bytes], now_s: float) -> list[Reading]:
-        """The readings in one message, none if it is dropped."""
+        """The readings of one message; none if it is dropped."""
         try:
             topic, sample = _message(frames)
         except MessageError as error:
             self.counts.garbage += 1
             if self.counts.garbage in (1, 10, 100) or self.counts.garbage % 1000 == 0:
-                log.warning("dropped a message that is none (%d so far): %s", self.counts.garbage, error)
+                log.warning("dropped an invalid message (%d so far): %s", self.counts.garbage, error)
             return []
         patterns = self._patterns.get(topic.metric)
         if patterns is None or topic.application not in ("", self._application):
@@ -299,7 +297,7 @@ class Collector:
         if not (self._is_in_time(sample, now_s) and self._is_new(sample)):
             return []
         about = "executor" if topic.metric.about is SubjectKind.NODE else "host"
-        time_s = min(sample.time_s, now_s)  # a clock a little ahead of ours must not date readings after now
+        time_s = min(sample.time_s, now_s)  # the agent's clock may be slightly ahead
         readings = [
             Reading(time_s, subject, topic.metric, value)
             for name, value in sample.values
@@ -322,7 +320,7 @@ class Collector:
             if sample.agent not in self._skewed and len(self._skewed) < MOST_AGENTS:
                 self._skewed.add(sample.agent)
                 log.warning(
-                    "readings of agent %s are %.0f s %s our clock and are dropped",
+                    "dropping readings of agent %s: they are %.0f s %s the local clock",
                     sample.agent, abs(ahead_s), "ahead of" if ahead_s > 0 else "behind",
                 )  # fmt: skip
         return in_time
@@ -339,12 +337,12 @@ class Collector:
                 agent.echoes += 1
                 if agent.echoes == SAME_NAME_AFTER:
                     log.warning(
-                        "two agents call themselves %s, and only one is heard; start them with --name",
+                        "two agents are named %s, and the readings of one are dropped; start them with --name",
                         sample.agent,
                     )
                 return False
             self.counts.restarts += 1
-            log.info("agent %s has started anew", sample.agent)
+            log.info("agent %s has restarted", sample.agent)
             reborn = _Agent(sample.boot, retired=agent.retired, echoes=agent.echoes)
             reborn.retired.append(agent.boot)
             agent = self._agents[sample.agent] = reborn
@@ -359,11 +357,11 @@ class Collector:
         return True
 
     def close(self) -> None:
-        """Hang up; nothing comes after that."""
+        """Close all connections."""
         with self._lock:
-            for line in self.lines:
-                line.close()
-            self.lines.clear()
+            for connection in self.connections:
+                connection.close()
+            self.connections.clear()
             self._context.destroy(linger=0)
 
 
@@ -379,15 +377,11 @@ def _matches(subject: str, patterns: frozenset[str]) -> bool:
     return "*" in patterns or any(fnmatchcase(subject, pattern) for pattern in patterns)
 
 
-# A target whose observations also hold what agents measured.
-
-
 class WithAgents:
-    """Adds the collector's readings to what a target shows, so that strategies see them as in the simulator.
+    """A target whose observations include the readings of agents.
 
-    ``needed`` tells at every look which series the active policy needs; they, and nothing else, are
-    subscribed to. Readings of a node are added only while the target itself shows that node: one that is
-    still starting, or has been given up, is none to decide on. Silent agents leave the observation as it was.
+    ``needed`` returns the series to subscribe to; it is called at every observation. Readings of a node are included
+    only if the target itself observes that node, which excludes nodes that still start or were given up.
     """
 
     def __init__(self, target: Target, collector: Collector, needed: Callable[[], Iterable[Series]]) -> None:
@@ -396,19 +390,19 @@ class WithAgents:
         self.collector = collector
 
     def observe(self) -> Observation:
-        """Look at the target, and take what the agents sent."""
+        """Observe the target and add the readings of the agents."""
         seen = self._target.observe()
         self.collector.subscribe_to(self._needed())
-        told = self.collector.take(seen.time_s)
+        received = self.collector.take(seen.time_s)
         nodes = {reading.subject for reading in seen.readings if reading.metric.about is SubjectKind.NODE}
-        joined = [r for r in told if r.metric.about is not SubjectKind.NODE or r.subject in nodes]
+        joined = [r for r in received if r.metric.about is not SubjectKind.NODE or r.subject in nodes]
         return replace(seen, readings=(*seen.readings, *joined)) if joined else seen
 
     def apply(self, planned: Layout) -> Outcome:
-        """Ask the target."""
+        """Apply the layout to the target."""
         return self._target.apply(planned)
 
     def close(self) -> None:
-        """Hang up, and let go of the target."""
+        """Close the collector and the target."""
         self.collector.close()
         self._target.close()

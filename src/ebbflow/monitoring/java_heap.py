@@ -1,10 +1,10 @@
-"""How full the heap of a Java process is, seen from outside and almost for free.
+"""Heap usage of a Java process, read from outside at almost no cost.
 
-HotSpot keeps its counters in a file that other processes of the same user may read (``jstat`` does):
-``/tmp/hsperfdata_USER/PID``, a header of 32 bytes and then named entries. Where they are is found once;
-afterwards a reading is one ``pread``. The file is read, not mapped: reading past the end of a mapped file
-that someone cut short would end the agent. A JVM started with ``-XX:-UsePerfData`` has no such file, one
-with ``-XX:+PerfDisableSharedMem`` or in a container of its own has none that we can see.
+HotSpot keeps its counters in a file that other processes of the same user may read, as ``jstat`` does:
+``/tmp/hsperfdata_USER/PID``, a header of 32 bytes followed by named entries. Their offsets are looked up once; after
+that a reading is one ``pread``. The file is read, not mapped: reading past the end of a truncated mapped file would
+kill the agent. There is no such file with ``-XX:-UsePerfData``, and no visible one with ``-XX:+PerfDisableSharedMem``
+or in another container.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST = re.compile(r"sun\.gc\.generation\.\d+\.maxCapacity")
 
 
 class Heap(NamedTuple):
-    """Bytes in use (garbage included), and the most there may be."""
+    """Bytes in use, garbage included, and the maximum size."""
 
     used: float
     most: float
@@ -35,7 +35,7 @@ class _Counter(NamedTuple):
 
 
 class JavaHeap:
-    """Reads the heap of one Java process; ``open`` gives None where its counters cannot be seen."""
+    """Reads the heap of one Java process."""
 
     def __init__(self, descriptor: int, order: str, used: list[int], most: float) -> None:
         self._descriptor = descriptor
@@ -47,10 +47,10 @@ class JavaHeap:
 
     @classmethod
     def open(cls, pid: int, uid: int, user: str, folder: Path = Path("/tmp")) -> JavaHeap | None:  # noqa: S108
-        """The heap of a process that belongs to a user."""
+        """Open the counters of a user's process; None if they are not visible."""
         path = folder / f"hsperfdata_{user}" / str(pid)
         try:
-            # The folder is anyone's to make: a link in it, or another's file, is not what we look for.
+            # Anyone may create the folder, so links and files of other users are not trusted.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
@@ -70,7 +70,7 @@ class JavaHeap:
         return None
 
     def read(self) -> Heap | None:
-        """The heap now."""
+        """Read the current heap usage."""
         try:
             data = os.pread(self._descriptor, self._length, self._first)
             used = sum(self._number.unpack_from(data, offset)[0] for offset in self._used)
@@ -79,14 +79,14 @@ class JavaHeap:
         return Heap(float(used), self._most) if 0 <= used <= self._most else None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 def _counters(data: bytes) -> tuple[str, dict[str, _Counter], dict[str, str]]:
-    """Byte order, numbers and texts of a counters file (version 2 of the format, since Java 5)."""
+    """Parse a counters file (version 2, since Java 5) into byte order, numbers and texts."""
     if struct.unpack_from(">I", data)[0] != _MAGIC or data[5] != 2 or not data[7]:
-        raise ValueError("no counters, or not ready yet")
+        raise ValueError("not a counters file, or not ready yet")
     order = "<" if data[4] else ">"
     at, entries = struct.unpack_from(f"{order}ii", data, 24)
     numbers: dict[str, _Counter] = {}

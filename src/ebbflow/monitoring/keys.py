@@ -1,12 +1,12 @@
-"""Keys, so that nobody unknown can publish or listen: CURVE pairs in two folders, one for each side.
+"""Keys that authenticate agents and collectors: CURVE key pairs, in one folder for each side.
 
 ::
 
     DIR/agent/       agent.key_secret, listeners/collector.key       copy it to every worker host
     DIR/collector/   collector.key_secret, agent.key                 copy it to where the job's driver runs
 
-An agent lets only those listen whose public key is in ``listeners``; a collector hears only who proves to
-hold the secret that belongs to ``agent.key``. The files are ZeroMQ certificates, as other tools write them.
+An agent accepts only collectors whose public key is in ``listeners``. A collector accepts only agents that hold the
+secret of ``agent.key``. The files are ZeroMQ certificates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ebbflow.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class AgentKeys:
-    """What an agent needs: its own pair, and the public keys of those who may listen."""
+    """Keys of an agent: its own pair, and the public keys of collectors that may listen."""
 
     public: bytes
     secret: bytes
@@ -35,7 +35,7 @@ class AgentKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorKeys:
-    """What a collector needs: its own pair, and the public key of the agents."""
+    """Keys of a collector: its own pair, and the public key of the agents."""
 
     public: bytes
     secret: bytes
@@ -46,13 +46,11 @@ class CollectorKeys:
 
 
 def make_keys(folder: Path) -> tuple[Path, Path]:
-    """Draw a pair for agents and a pair for collectors; returns the two folders."""
+    """Create a key pair for agents and one for collectors; returns the two folders."""
     agent, collector = folder / "agent", folder / "collector"
     for side in (agent, collector):
         if side.exists():
-            raise InputError(
-                f"{side} is there already; name another folder, or remove it if no agent uses it"
-            )
+            raise InputError(f"{side} exists already; name another folder, or remove it if no agent uses it")
     try:
         for each in (agent / "listeners", collector):
             each.mkdir(parents=True, mode=0o700)
@@ -74,7 +72,7 @@ def agent_keys(folder: Path) -> AgentKeys:
     public, secret = _pair(folder, "agent.key_secret")
     known = frozenset(_read(path)[0] for path in sorted((folder / "listeners").glob("*.key")))
     if not known:
-        raise InputError(f"nobody could listen: there is no public key in {folder / 'listeners'}")
+        raise InputError(f"no collector could connect: there is no public key in {folder / 'listeners'}")
     return AgentKeys(public=public, secret=secret, listeners=known)
 
 
@@ -97,11 +95,13 @@ def _pair(folder: Path, name: str) -> tuple[bytes, bytes]:
     path = folder / name
     public, secret = _read(path)
     if path.stat().st_mode & 0o077:
-        raise InputError(f"others can read the secret in {path}; chmod 600 {path}")
+        raise InputError(f"other users can read the secret in {path}; run chmod 600 {path}")
     if secret is None:
-        raise InputError(f"there is no secret key in {path}; make new keys with `ebbflow agent keys DIR`")
+        raise InputError(f"there is no secret key in {path}; create new keys with `ebbflow agent keys DIR`")
     if zmq.curve_public(secret) != public:
-        raise InputError(f"the two keys in {path} are no pair; make new ones with `ebbflow agent keys DIR`")
+        raise InputError(
+            f"the two keys in {path} do not match; create new ones with `ebbflow agent keys DIR`"
+        )
     return public, secret
 
 
@@ -115,7 +115,7 @@ def _read(path: Path) -> tuple[bytes, bytes | None]:
                     raise ValueError(f"a key has 40 characters, not {len(key)}")
     except OSError:
         raise InputError(
-            f"there is no key {path}; `ebbflow agent keys DIR` makes DIR/agent and DIR/collector"
+            f"there is no key {path}; `ebbflow agent keys DIR` creates DIR/agent and DIR/collector"
         ) from None
     except (ValueError, KeyError, IndexError) as error:
         raise InputError(f"{path} is not a key file: {error}") from None

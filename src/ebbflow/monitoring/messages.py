@@ -1,13 +1,13 @@
-"""What agents send: one message for each metric and application at each sample, in two frames.
+"""Messages of agents: one per sample, metric and application, in two frames.
 
 ::
 
     topic    node/node-cpu/app-20261116000002-0000/     or     host/host-cpu/
     body     [version, agent, boot, sequence, time, [[executor or host, value], …]]     (MessagePack)
 
-Subscriptions are prefixes of topics, and ZeroMQ matches them at the publisher: a metric that nobody
-subscribed to does not leave its host. The body is decoded into one type and nothing else; what does not
-fit, is too large, or has a value that was not measured (NaN, negative, 57 times a host's memory) is no message.
+Subscriptions are prefixes of topics, and ZeroMQ filters at the publisher: a metric without subscribers does not leave
+its host. A body is decoded into one type. Bodies that do not fit, are too large or hold impossible values (NaN,
+negative, 57 times a host's memory) are invalid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ebbflow.errors import MessageError
 
 VERSION: Literal[1] = 1
 LARGEST_BODY = 64 * 1024
-"""Room for some 3,000 executors on one host."""
+"""Enough for some 3,000 executors on one host."""
 
 NODE_METRICS = frozenset(
     {
@@ -39,16 +39,16 @@ NODE_METRICS = frozenset(
 )
 HOST_METRICS = frozenset(metric for metric in Metric if metric.about is SubjectKind.HOST)
 AGENT_METRICS = NODE_METRICS | HOST_METRICS
-"""What agents measure; a reading of anything else does not come from them."""
+"""All metrics that agents measure."""
 
 LARGEST_SHARE = 1.01
-"""Of what cannot be more than the whole: a little more is rounding, or two counters read one after the other."""
+"""Limit for shares of a whole. Slightly more than 1 is rounding, or two counters read one after the other."""
 
 _BY_KEY = {metric.key: metric for metric in AGENT_METRICS}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,128}\Z")]
-"""An agent, a host, an application or an executor."""
+"""Name of an agent, host, application or executor."""
 
 
 class Sample(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +57,9 @@ class Sample(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     version: Literal[1]
     agent: Name
     boot: Annotated[int, msgspec.Meta(ge=0)]
-    """Drawn when the agent starts: its sequence begins anew with another one."""
+    """Random number drawn when the agent starts. The sequence starts again with each."""
     sequence: Annotated[int, msgspec.Meta(ge=1)]
-    """Counts the agent's messages."""
+    """Number of the message since the agent started."""
     time_s: float
     values: Annotated[list[tuple[Name, float]], msgspec.Meta(max_length=4096)]
 
@@ -78,12 +78,12 @@ class Topic(NamedTuple):
     """Empty for metrics of the host."""
 
     def encode(self) -> bytes:
-        """As it travels."""
+        """The topic as a frame."""
         return prefix(self.metric, self.application)
 
     @classmethod
     def parse(cls, frame: bytes) -> Topic:
-        """What a frame says, or ``MessageError``."""
+        """Parse a frame, or raise ``MessageError``."""
         match frame.decode("ascii", "replace").split("/"):
             case [kind, key, application, ""] if _NAME.fullmatch(application):
                 about = SubjectKind.NODE
@@ -93,18 +93,18 @@ class Topic(NamedTuple):
                 raise MessageError(f"not a topic: {frame[:80]!r}")
         metric = _BY_KEY.get(key)
         if metric is None or metric.about is not about or kind != about.value:
-            raise MessageError(f"agents do not measure this: {frame[:80]!r}")
+            raise MessageError(f"not a metric of agents: {frame[:80]!r}")
         return cls(metric, application)
 
 
 def prefix(metric: Metric, application: str | None = None) -> bytes:
-    """What to subscribe to for a metric, of one application or of all of them."""
+    """The subscription for a metric of one application, or of all."""
     tail = f"{application}/" if application and metric.about is SubjectKind.NODE else ""
     return f"{metric.about.value}/{metric.key}/{tail}".encode("ascii")
 
 
 def is_name(text: str) -> bool:
-    """Whether an agent may be called so: letters, digits, dot, dash and underscore."""
+    """Whether a text is a valid name: letters, digits, dots, dashes and underscores."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -113,12 +113,12 @@ _decoder = msgspec.msgpack.Decoder(Sample)
 
 
 def encode(sample: Sample) -> bytes:
-    """The body frame."""
+    """Encode a sample as a body frame."""
     return _encoder.encode(sample)
 
 
 def decode(body: bytes) -> Sample:
-    """The sample in a body frame, or ``MessageError``.
+    """Decode a body frame, or raise ``MessageError``.
 
     >>> decode(encode(Sample(1, "worker-1", 7, 1, 100.0, [("0", 0.5)]))).values
     [('0', 0.5)]
@@ -130,17 +130,17 @@ def decode(body: bytes) -> Sample:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"not a sample of version {VERSION}: {error}") from None
     if not math.isfinite(sample.time_s):
-        raise MessageError(f"{sample.time_s} is no time")
+        raise MessageError(f"{sample.time_s} is not a time")
     for subject, value in sample.values:
         if not 0 <= value < math.inf:
-            raise MessageError(f"{value} was not measured of {subject}")
+            raise MessageError(f"{value} is not a valid value for {subject}")
     return sample
 
 
 def check_shares(topic: Topic, sample: Sample) -> None:
-    """``MessageError`` for more than the whole of something."""
+    """Raise ``MessageError`` if a share exceeds 1."""
     if topic.metric not in AT_MOST_ONE:
         return
     for subject, value in sample.values:
         if value > LARGEST_SHARE:
-            raise MessageError(f"{topic.metric.key} of {subject} is {value:g}; the whole is 1")
+            raise MessageError(f"{topic.metric.key} of {subject} is {value:g}; it cannot exceed 1")

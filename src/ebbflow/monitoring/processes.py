@@ -1,10 +1,9 @@
-"""Which processes of this host belong to which Spark executor.
+"""Counters of the host, and the processes of each Spark executor on it.
 
-An executor is a JVM whose command line names its application and itself; its tree is that JVM and all its
-descendants: the Python daemon and the workers it forks. Only processes that are new since the last look
-are examined, so a look costs one listing of process ids, not a walk through all of them. Those that are none
-of ours are examined again, ever more seldom: a process that has just been forked becomes another program in
-a moment, and ids are used again some day.
+An executor is a JVM whose command line names its application and executor id. Its process tree is that JVM and all its
+descendants: the Python daemon and the workers it forks. An update lists all process ids and examines only new ones.
+Other processes are examined again, at growing intervals: a forked process soon becomes another program, and ids are
+reused.
 """
 
 from __future__ import annotations
@@ -18,34 +17,31 @@ import psutil
 from ebbflow.core.metrics import Metric
 from ebbflow.monitoring.messages import is_name
 
-# What the host itself has used so far: counters whose differences are the host's metrics.
-
-
 LOOPBACK_INTERFACES = ("lo", "lo0")
 
 
 def memory_share() -> float:
-    """Part of the memory that cannot be had any more: 1 − available ÷ total."""
+    """Share of the memory that is not available: 1 − available ÷ total."""
     memory = psutil.virtual_memory()
     return 1.0 - memory.available / memory.total
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """(busy, all) seconds of all cores since boot. Waiting for a disk is not work."""
+    """(busy, total) seconds of all cores since boot. Waiting for a disk is not busy."""
     times = psutil.cpu_times()
-    # Time of guests is counted in that of user already.
+    # User time includes the time of guests.
     whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return whole - times.idle - getattr(times, "iowait", 0.0), whole
 
 
 def disk_bytes() -> tuple[float, float] | None:
-    """(read, written) by all disks; None where they are not shown."""
+    """Bytes (read, written) by all disks; None if unknown."""
     disks = psutil.disk_io_counters()
     return None if disks is None else (float(disks.read_bytes), float(disks.write_bytes))
 
 
 def network_bytes() -> tuple[float, float] | None:
-    """(in, out) of all interfaces but loopback."""
+    """Bytes (received, sent) on all interfaces but loopback."""
     interfaces = [
         counted
         for name, counted in psutil.net_io_counters(pernic=True).items()
@@ -57,7 +53,7 @@ def network_bytes() -> tuple[float, float] | None:
 
 
 class HostProbe:
-    """Rates of the host since the last time they were asked for."""
+    """Measures the metrics of the host; rates are since the last measurement."""
 
     def __init__(
         self,
@@ -73,7 +69,7 @@ class HostProbe:
         self._before: dict[str, tuple[float, float, float]] = {}
 
     def measure(self, wanted: frozenset[Metric]) -> list[tuple[Metric, float]]:
-        """Those wanted that can be told; a rate needs two looks, one right after the other."""
+        """The wanted metrics that are available. A rate needs two successive measurements."""
         before, self._before = self._before, {}
         values: dict[Metric, float] = {}
         if Metric.HOST_MEMORY in wanted:
@@ -96,7 +92,7 @@ class HostProbe:
             then = before.get(name)
             if then is not None and now_s > then[0]:
                 for metric, new, old in zip(pair, counted, then[1:], strict=True):
-                    if new >= old:  # a disk or an interface that went away takes its count with it
+                    if new >= old:  # smaller if a disk or an interface was removed
                         values[metric] = (new - old) / (now_s - then[0])
         return [(metric, value) for metric, value in values.items() if metric in wanted]
 
@@ -110,35 +106,35 @@ MAIN_CLASSES = frozenset(
 )
 FIRST_AGAIN_S = 1.0
 LONGEST_AGAIN_S = 60.0
-"""After how long a process is examined again: at first, then doubling, at last."""
+"""First and longest interval after which a process is examined again; it doubles in between."""
 
 
 class System(Protocol):
-    """The operating system, as far as processes go."""
+    """The processes of an operating system."""
 
     def pids(self) -> list[int]:
         """Ids of all processes."""
         ...
 
     def process(self, pid: int) -> psutil.Process:
-        """One of them; raises ``psutil.Error`` if it is gone."""
+        """One process; raises ``psutil.Error`` if it has ended."""
         ...
 
 
 class ThisHost:
-    """The operating system we run on."""
+    """The processes of this host."""
 
     def pids(self) -> list[int]:
         """Ids of all processes."""
         return psutil.pids()
 
     def process(self, pid: int) -> psutil.Process:
-        """One of them."""
+        """One process."""
         return psutil.Process(pid)
 
 
 class Executor(NamedTuple):
-    """What an executor's command line says of it."""
+    """An executor, as its command line describes it."""
 
     application: str
     id: str
@@ -146,9 +142,9 @@ class Executor(NamedTuple):
 
 
 def executor_of(arguments: Sequence[str]) -> Executor | None:
-    """The executor that runs with this command line, if it is one.
+    """Parse the command line of an executor; None if it is not one.
 
-    The class has to be an argument of its own: a shell that starts an executor has it inside a longer one.
+    The class must be an argument of its own: a shell that starts an executor has it inside a longer argument.
 
     >>> main = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
     >>> executor_of(["java", main, "--executor-id", "4", "--cores", "2", "--app-id", "app-7"])
@@ -169,7 +165,7 @@ def executor_of(arguments: Sequence[str]) -> Executor | None:
 
 @dataclass
 class Tree:
-    """An executor's processes: its JVM and all that descends from it."""
+    """The processes of an executor: its JVM and all descendants."""
 
     executor: Executor
     root: psutil.Process
@@ -177,7 +173,7 @@ class Tree:
 
 
 class ExecutorTrees:
-    """Follows the executors of this host from look to look."""
+    """Tracks the executors of this host."""
 
     def __init__(self, system: System, elapsed_s: Callable[[], float]) -> None:
         self._system = system
@@ -185,11 +181,11 @@ class ExecutorTrees:
         self._trees: dict[int, Tree] = {}
         self._tree_of: dict[int, Tree] = {}
         self._others: dict[int, tuple[float, float]] = {}
-        """Processes that are none of ours: when to examine them again, and how long after the last time."""
+        """Other processes, by id: when to examine them again, and the interval."""
         self._checked_s = elapsed_s()
 
-    def look(self) -> list[Tree]:
-        """The executors that run now."""
+    def update(self) -> list[Tree]:
+        """Find the executors that run now."""
         now_s = self._elapsed_s()
         present = set(self._system.pids())
         for pid in self._tree_of.keys() - present:
@@ -197,7 +193,7 @@ class ExecutorTrees:
         if now_s - self._checked_s >= LONGEST_AGAIN_S:
             self._checked_s = now_s
             for process in [m for tree in self._trees.values() for m in tree.members.values()]:
-                if not process.is_running():  # another one has its id by now
+                if not process.is_running():  # its id was reused
                     self.forget(process.pid)
         self._others = {pid: due for pid, due in self._others.items() if pid in present}
         unknown = {
@@ -210,7 +206,7 @@ class ExecutorTrees:
         return list(self._trees.values())
 
     def forget(self, pid: int) -> None:
-        """A process has ended; with an executor goes its whole tree."""
+        """Remove an ended process; with the JVM of an executor, its whole tree."""
         tree = self._tree_of.pop(pid, None)
         if tree is None:
             return
@@ -225,9 +221,7 @@ class ExecutorTrees:
         try:
             process = self._system.process(pid)
             parent = process.ppid()
-            if (
-                parent in unknown
-            ):  # whose child it is comes first: a fork still shows its parent's command line
+            if parent in unknown:  # parents first: a fork still shows its parent's command line
                 unknown.discard(parent)
                 self._examine(parent, unknown, now_s)
             tree = self._tree_of.get(parent)
@@ -236,7 +230,7 @@ class ExecutorTrees:
                 if executor is not None:
                     tree = self._trees[pid] = Tree(executor, process)
         except psutil.Error:
-            pass  # gone again, or hidden from us
+            pass  # ended meanwhile, or not accessible
         if tree is None:
             _, gap_s = self._others.get(pid, (0.0, FIRST_AGAIN_S / 2))
             gap_s = min(2 * gap_s, LONGEST_AGAIN_S)

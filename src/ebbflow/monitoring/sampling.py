@@ -1,7 +1,7 @@
-"""One look at this host: what each executor's processes and the host itself have used since the last one.
+"""Sampling: what each executor and the host used since the last sample.
 
-What is not wanted is not looked at. What cannot be had (another user's disk counters, a JVM without
-counters, the first look at a rate) is left out: nothing is not zero.
+Only wanted metrics are measured. Unavailable values (another user's disk counters, a JVM without counters, a rate at
+the first sample) are left out, not reported as 0.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ebbflow.monitoring.tcp_bytes import NetworkProbe
 _DISK = {Metric.NODE_DISK_READ, Metric.NODE_DISK_WRITE}
 _HEAP = {Metric.NODE_HEAP, Metric.NODE_HEAP_SHARE}
 _NETWORK = {Metric.NODE_NETWORK_IN, Metric.NODE_NETWORK_OUT}
-LOOK_FOR_HEAP_EVERY_S = 10.0
-"""How often a JVM without visible counters is asked for them again."""
+RETRY_HEAP_EVERY_S = 10.0
+"""How often to look again for the counters of a JVM."""
 
 
-class Measured(NamedTuple):
+class SampledValue(NamedTuple):
     """A value of an executor or of the host."""
 
     topic: Topic
@@ -44,11 +44,11 @@ class _Usage(NamedTuple):
 @dataclass
 class _Heap:
     reader: JavaHeap | None
-    looked_s: float
+    tried_s: float
 
 
 class Sampler:
-    """Looks at the executors and the host, as far as someone wants to know."""
+    """Samples the executors and the host."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Sampler:
         java_folder: Path = Path("/tmp"),  # noqa: S108
         host_cores: int | None = None,
     ) -> None:
-        """``elapsed_s`` never jumps, unlike the time of day: rates are taken over it."""
+        """``elapsed_s`` is a monotonic clock, for rates."""
         self._host = host
         self._elapsed_s = elapsed_s
         self._trees = ExecutorTrees(system or ThisHost(), elapsed_s)
@@ -72,13 +72,13 @@ class Sampler:
         self._before: dict[int, tuple[float, dict[int, _Usage]]] = {}
         self._heaps: dict[int, _Heap] = {}
 
-    def sample(self, wanted: Callable[[Topic], bool], *, nodes: bool = True) -> list[Measured]:
-        """Look once at what is wanted; ``nodes`` False if nothing of any executor is."""
-        measured: list[Measured] = []
+    def sample(self, wanted: Callable[[Topic], bool], *, nodes: bool = True) -> list[SampledValue]:
+        """Measure the wanted metrics; with ``nodes=False`` none of executors."""
+        measured: list[SampledValue] = []
         host = frozenset(metric for metric in HOST_METRICS if wanted(Topic(metric, "")))
         for metric, value in self._host_probe.measure(host):
-            measured.append(Measured(Topic(metric, ""), self._host, value))
-        trees = self._trees.look() if nodes else []
+            measured.append(SampledValue(Topic(metric, ""), self._host, value))
+        trees = self._trees.update() if nodes else []
         metrics = {
             application: frozenset(m for m in NODE_METRICS if wanted(Topic(m, application)))
             for application in {tree.executor.application for tree in trees}
@@ -91,7 +91,7 @@ class Sampler:
             if tree.root.pid in network:
                 values[Metric.NODE_NETWORK_IN], values[Metric.NODE_NETWORK_OUT] = network[tree.root.pid]
             measured += [
-                Measured(Topic(metric, application), tree.executor.id, value)
+                SampledValue(Topic(metric, application), tree.executor.id, value)
                 for metric, value in values.items()
                 if metric in metrics[application]
             ]
@@ -100,7 +100,7 @@ class Sampler:
         return measured
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
         for pid in list(self._heaps):
             self._close_heap(pid)
 
@@ -112,44 +112,46 @@ class Sampler:
         values: dict[Metric, float] = {}
         cpu, disk, memory = Metric.NODE_CPU in metrics, bool(metrics & _DISK), Metric.NODE_MEMORY in metrics
         if cpu or disk or memory:
-            now_s, usage, resident, disk_told = self._look_at(tree, disk=disk, memory=memory)
+            now_s, usage, resident, disk_known = self._usage_of(tree, disk=disk, memory=memory)
             if usage:
                 if memory:
                     values[Metric.NODE_MEMORY] = float(resident)
                 self._before[tree.root.pid] = (now_s, usage)
                 if before is not None and now_s > before[0]:
-                    values |= self._rates(tree, now_s - before[0], before[1], usage, disk=disk and disk_told)
+                    values |= self._rates(tree, now_s - before[0], before[1], usage, disk=disk and disk_known)
         if metrics & _HEAP:
             heap = self._heap(tree)
             if heap is not None:
                 values[Metric.NODE_HEAP], values[Metric.NODE_HEAP_SHARE] = heap
         return values
 
-    def _look_at(self, tree: Tree, *, disk: bool, memory: bool) -> tuple[float, dict[int, _Usage], int, bool]:
-        """(time, usage by process, resident memory, whether all told of disks).
+    def _usage_of(
+        self, tree: Tree, *, disk: bool, memory: bool
+    ) -> tuple[float, dict[int, _Usage], int, bool]:
+        """(time, usage by process, resident memory, whether disk counters of all processes are known).
 
-        No ``oneshot``: the three come from three files, there is nothing to share.
+        ``oneshot`` would not help: the three come from different files.
         """
         now_s = self._elapsed_s()
         usage: dict[int, _Usage] = {}
-        resident, disk_told = 0, True
+        resident, disk_known = 0, True
         for pid, process in list(tree.members.items()):
             try:
                 times = process.cpu_times()
                 resident += process.memory_info().rss if memory else 0
                 read = written = 0
-                if disk and disk_told:
+                if disk and disk_known:
                     try:
                         counted = process.io_counters()
                         read, written = counted.read_bytes, counted.write_bytes
                     except (psutil.AccessDenied, NotImplementedError, AttributeError):
-                        disk_told = False  # a part of it would be a wrong number
+                        disk_known = False  # a partial sum would be wrong
                 usage[pid] = _Usage(times.user + times.system, read, written)
             except psutil.Error:
                 self._trees.forget(pid)
                 if pid == tree.root.pid:
                     return now_s, {}, 0, False
-        return now_s, usage, resident, disk_told
+        return now_s, usage, resident, disk_known
 
     def _rates(
         self,
@@ -160,11 +162,11 @@ class Sampler:
         *,
         disk: bool,
     ) -> dict[Metric, float]:
-        """Differences over all processes. Who was not there at the last look has used all of it since."""
+        """Rates over all processes. A new process used everything since the last sample."""
         nothing = _Usage(0.0, 0, 0)
         pairs = [(now, before.get(pid, nothing)) for pid, now in usage.items()]
         if any(now.cpu_s < then.cpu_s for now, then in pairs):
-            return {}  # another process has the same id
+            return {}  # an id was reused
         cpu_s = min(sum(now.cpu_s - then.cpu_s for now, then in pairs), span_s * self._host_cores)
         values = {Metric.NODE_CPU: cpu_s / (span_s * min(tree.executor.cores, self._host_cores))}
         if disk:
@@ -187,7 +189,7 @@ class Sampler:
     def _heap(self, tree: Tree) -> tuple[float, float] | None:
         pid, now_s = tree.root.pid, self._elapsed_s()
         held = self._heaps.get(pid)
-        if held is None or (held.reader is None and now_s - held.looked_s >= LOOK_FOR_HEAP_EVERY_S):
+        if held is None or (held.reader is None and now_s - held.tried_s >= RETRY_HEAP_EVERY_S):
             reader = None
             with contextlib.suppress(psutil.Error, KeyError):
                 reader = JavaHeap.open(pid, tree.root.uids().real, tree.root.username(), self._java_folder)

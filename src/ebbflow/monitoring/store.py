@@ -1,10 +1,9 @@
 """The store: readings, batches and ledger in one SQLite file that other processes can read while the loop writes.
 
-Two connections, because the two kinds of rows deserve different care. Readings and finished batches are
-buffered and committed at most a second later, together, without waiting for the disk; a ledger row is
-committed and synced before the call returns. So a crash of the process at any moment loses at most the
-readings and batches of the last second, and never a line of the ledger. If the machine itself stops (power,
-kernel), those since the last line of the ledger may go too: that line's sync is theirs.
+It uses two connections. Readings and finished batches are buffered and committed within a second, without waiting for
+the disk. A ledger row is committed and synced before the call returns. So a crash of the process loses at most the
+readings and batches of the last second, and never a ledger row. If the machine itself fails, readings and batches since
+the last ledger row may be lost, too.
 
 ::
 
@@ -13,11 +12,11 @@ kernel), those since the last line of the ledger may go too: that line's sync is
     batches(time_s, query, body JSON)                first_batches(time_s, query, body JSON)
     curves(quantity, subject, time_s, value)
 
-A batch is kept under the time of its end, as its readings are; its number would not do, since a query that is begun
-anew counts from 0 again. Its body is the ``core.batches.Batch``, stages and operators included. Stores of versions
-that kept no batches get the table when they are opened to be written, and read as having none until then. First
-batches of a query are kept apart: their rows count, but nothing can be learned from how long they took. Curves are
-what is known exactly once a run is over, such as the arrivals of a simulated run or of a generated load.
+The key of a batch is the time of its end, because batch ids of a new query start at 0 again. Its body is the
+``core.batches.Batch``. Stores of older versions lack some tables; opening one for writing adds them, and reading one
+finds them empty. First batches of a query have a table of their own: their rows count, but their durations are not
+representative. Curves are known exactly once a run is over, such as the arrivals of a simulated run or of a generated
+load.
 """
 
 from __future__ import annotations
@@ -95,26 +94,23 @@ class MemoryStore:
         return [{**body, "id": entry_id} for entry_id, body in enumerate(self._bodies, start=1)]
 
 
-# Whether a batch that a store has can be meant: what an edited or damaged file may hold, and no run ever wrote.
-
-
 LONGEST_S = 1e9
-"""32 years: no batch and no task took longer."""
+"""Longest plausible batch or task: 32 years."""
 MOST = 10**15
-"""Rows, tasks and slots; the squares of more are beyond what models count with."""
+"""Most rows, tasks or slots; squares of larger numbers exceed the precision of the models."""
 FARTHEST_S = 250e9
-"""From 1970, either way: as far as dates go. Simulated time begins at 0, so a start may lie a little before it."""
+"""Largest distance from 1970. Simulated time starts at 0, so times may be slightly negative."""
 
 
-def can_be_meant(batch: Batch) -> bool:
-    """Whether times, rows and tasks are such as a batch can have, and its stages are numbered from 0.
+def is_plausible(batch: Batch) -> bool:
+    """Whether the values of a stored batch are possible; an edited or damaged file may hold others.
 
     >>> stage = StageRun(index=0, tasks=4, task_time_s=0.4, cpu_time_s=0.3, wall_s=0.1, longest_task_s=0.1)
     >>> def batch(rows: int, *stages: StageRun) -> Batch:
     ...     return Batch(query="q", batch_id=1, started_s=10.0, duration_s=0.5, rows=rows, slots=4,
     ...                  trigger_interval_s=1.0, arrival_rate_per_s=9.0, backlog_rows=None, oldest_arrival_s=9.0,
     ...                  stages=stages)
-    >>> can_be_meant(batch(100, stage)), can_be_meant(batch(-100, stage)), can_be_meant(batch(100, stage, stage))
+    >>> is_plausible(batch(100, stage)), is_plausible(batch(-100, stage)), is_plausible(batch(100, stage, stage))
     (True, False, False)
     """
     return (
@@ -141,7 +137,7 @@ def _operator(run: OperatorRun) -> bool:
 
 
 def _times(*values_s: float) -> bool:
-    """Comparisons with what is not a number are false, too."""
+    """Also False for NaN."""
     return all(0.0 <= value_s <= LONGEST_S for value_s in values_s)
 
 
@@ -152,11 +148,11 @@ def _counts(*values: float) -> bool:
 FLUSH_EVERY_S = 1.0
 PRUNE_EVERY_S = 3600.0
 FIRST_PRUNE_S = 60.0
-"""How often what is too old is deleted; for the first time a minute after opening, or short jobs never would."""
+"""How often old rows are deleted; the first time soon after opening, so that short jobs do it as well."""
 MOST_WAITING = 100_000
-"""Readings kept for later while the disk takes none (about 10 MB); beyond them the oldest go."""
+"""Readings buffered while writing fails (about 10 MB); beyond that the oldest are dropped."""
 MOST_BATCHES_WAITING = 10_000
-"""The same for batches, of 0.4 to 2 kB each."""
+"""Batches buffered while writing fails, at 0.4 to 2 kB each."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS series(
@@ -177,31 +173,30 @@ CREATE TABLE IF NOT EXISTS curves(
 """
 _ALWAYS = ("series", "readings", "ledger")
 """Tables that stores of all versions have."""
-_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
-"""Of the machine and the moment, and not of the file."""
+_TEMPORARY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+"""Temporary errors, which do not mean that the file is damaged."""
 _encode = msgspec.json.Encoder().encode
 _decode_batch = msgspec.json.Decoder(Batch).decode
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptReadings:
-    """What a store has of some metrics."""
+class StoredReadings:
+    """The readings of some metrics in a store."""
 
     series: Mapping[tuple[str, Metric], list[tuple[float, float]]]
     """(time, value) by subject and metric, oldest first."""
     dropped: int = 0
-    """Values that are no readings: text, infinite, or below 0, which nothing in the catalogue can be."""
+    """Number of invalid values: text, infinite or negative."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptBatches:
-    """What a store has of finished batches."""
+class StoredBatches:
+    """The finished batches in a store."""
 
     batches: Sequence[Batch]
-    """Of all queries, by the time of their end."""
+    """Batches of all queries, by end time."""
     dropped: int = 0
-    """Those that cannot be read (a version with other fields wrote them, a disk damaged them), or not be meant
-    (``batch_checks``)."""
+    """Number of batches that cannot be read or are not plausible."""
 
 
 class Store:
@@ -255,10 +250,9 @@ class Store:
         batches: Iterable[Batch] = (),
         first_batches: Iterable[Batch] = (),
     ) -> None:
-        """Keep readings and finished batches; on disk within a second as long as ``add`` or ``flush`` is called.
+        """Store readings and finished batches; on disk within a second if ``add`` or ``flush`` is called again.
 
-        A value that is not a number is no reading: nothing was measured, and nothing is kept. A batch that is told
-        twice is kept once.
+        NaN values are dropped. A batch that is added twice is stored once.
         """
         with self._lock:
             self._batches += map(_batch_row, batches)
@@ -269,13 +263,12 @@ class Store:
                 for r in readings
                 if r.value == r.value
             ]
-            if (
-                not 0.0 <= self._clock.now_s() - self._flushed_s < FLUSH_EVERY_S
-            ):  # below 0: the clock was set back
+            age_s = self._clock.now_s() - self._flushed_s
+            if not 0.0 <= age_s < FLUSH_EVERY_S:  # negative if the clock was set back
                 self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered, and now and then forget what is too old."""
+        """Write buffered rows, and delete old rows from time to time."""
         with self._lock, _as_store_error(self.path):
             now_s = self._clock.now_s()
             if self._buffer or self._batches or self._first_batches:
@@ -332,7 +325,7 @@ class Store:
                 "DELETE FROM readings WHERE series = ? AND time_s < ?",
                 [(i, now_s - self._keep_readings_s) for i in ids],
             )
-            # Executors and runs come and go, and each was a series. The newest stays: ids must not be used again.
+            # Drop series without readings, but keep the newest: its id must not be reused.
             self._fast.execute(
                 "DELETE FROM series WHERE id < (SELECT max(id) FROM series) "
                 "AND NOT EXISTS (SELECT 1 FROM readings WHERE readings.series = series.id)"
@@ -340,7 +333,7 @@ class Store:
             left = {row[0] for row in self._fast.execute("SELECT id FROM series")}
             self._fast.execute("DELETE FROM batches WHERE time_s < ?", (now_s - self._keep_readings_s,))
             self._fast.execute("DELETE FROM first_batches WHERE time_s < ?", (now_s - self._keep_readings_s,))
-            # Acts are the history of the system and stay; holds are its heartbeat and may go.
+            # Acts are kept forever.
             self._fast.execute(
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
             )
@@ -384,7 +377,7 @@ class Store:
 
     @staticmethod
     def read_terms(path: Path) -> dict[str, str]:
-        """What the last run of a store was held to; empty where the store is of a version that did not say."""
+        """The terms of the last run; empty for stores of older versions."""
         with _reader(path) as reader:
             known = _has_table(reader, "terms")
             return dict(reader.execute("SELECT name, value FROM terms")) if known else {}
@@ -392,7 +385,7 @@ class Store:
     # -- ledger --------------------------------------------------------------------------------
 
     def append_ledger(self, time_s: float, verdict: str, body: Mapping[str, object]) -> int:
-        """Write one ledger row; it is on the disk when this returns. Returns its id."""
+        """Write a ledger row, synced to disk, and return its id."""
         with self._lock, _as_store_error(self.path), self._safe:
             cursor = self._safe.execute(
                 "INSERT INTO ledger(time_s, verdict, body) VALUES (?, ?, ?)",
@@ -402,7 +395,7 @@ class Store:
             return cursor.lastrowid
 
     def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:
-        """Write what became of ledger rows, by their ids: outcomes, later achieved effects. One commit for all."""
+        """Replace the bodies of ledger rows, by id, in one transaction."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany(
                 "UPDATE ledger SET body = ? WHERE id = ?",
@@ -410,7 +403,7 @@ class Store:
             )
 
     def ledger(self, since_id: int = 0, *, verdict: str | None = None) -> list[dict[str, Any]]:
-        """Ledger rows after an id, oldest first, as plain values; all, or those of one verdict."""
+        """Ledger rows after an id, oldest first, as JSON values; all, or those of one verdict."""
         with self._lock, _as_store_error(self.path):
             return _ledger_rows(self._fast, since_id, verdict)
 
@@ -418,8 +411,8 @@ class Store:
     def read_ledger(
         path: Path, since_id: int = 0, *, verdict: str | None = None, last: int | None = None
     ) -> list[dict[str, Any]]:
-        """Ledger rows of a store that another process may be writing, without touching it, oldest first; all, those
-        of one verdict, or the ``last`` of them."""
+        """Ledger rows of a store file, which another process may be writing, oldest first; all, those of one verdict,
+        or the ``last`` of them."""
         with _reader(path) as reader:
             return _ledger_rows(reader, since_id, verdict, last)
 
@@ -432,8 +425,10 @@ class Store:
             )
 
     @staticmethod
-    def read_readings(path: Path, metrics: Iterable[Metric], since_s: float = float("-inf")) -> KeptReadings:
-        """Every series of some metrics, without touching the store."""
+    def read_readings(
+        path: Path, metrics: Iterable[Metric], since_s: float = float("-inf")
+    ) -> StoredReadings:
+        """Every series of some metrics in a store file."""
         found, dropped = {}, 0
         with _reader(path) as reader:
             for metric in metrics:
@@ -446,24 +441,24 @@ class Store:
                     dropped += len(rows) - len(points)
                     if points:
                         found[subject, metric] = points
-        return KeptReadings(series=found, dropped=dropped)
+        return StoredReadings(series=found, dropped=dropped)
 
     @staticmethod
     def read_subjects(path: Path, metric: Metric) -> set[str]:
-        """What a metric was read of, without touching the store."""
+        """The subjects of a metric in a store file."""
         with _reader(path) as reader:
             return {subject for _, subject in _series(reader, metric)}
 
     @staticmethod
-    def read_batches(path: Path) -> KeptBatches:
-        """Finished batches, without touching the store; none where it is of a version that kept none.
+    def read_batches(path: Path) -> StoredBatches:
+        """Finished batches in a store file; none in stores of older versions.
 
-        One that cannot be read is no reason to refuse the rest.
+        Unreadable batches are skipped and counted.
         """
         found = list(Store.each_batch(path))
         batches = [batch for batch in found if batch is not None]
         batches.sort(key=lambda batch: (batch.ended_s, batch.query))
-        return KeptBatches(batches=batches, dropped=len(found) - len(batches))
+        return StoredBatches(batches=batches, dropped=len(found) - len(batches))
 
     @staticmethod
     def each_batch(
@@ -476,35 +471,37 @@ class Store:
         table = "first_batches" if first else "batches"
         with _reader(path) as reader:
             if _has_table(reader, table):
-                # As bytes: SQLite refuses the whole answer where a text is no UTF-8.
+                # As bytes: SQLite fails the whole query if a text is not UTF-8.
                 sql = f"SELECT CAST(body AS BLOB) FROM {table} WHERE time_s >= ? ORDER BY time_s, query"  # noqa: S608
                 for (body,) in reader.execute(sql, (since_s,)):
                     yield _batch(body)
 
     def close(self) -> None:
-        """Flush and let go of the file."""
+        """Flush and close the file."""
         with self._lock, contextlib.closing(self._fast), contextlib.closing(self._safe):
             self.flush()
 
 
 @contextlib.contextmanager
 def _reader(path: Path) -> Iterator[sqlite3.Connection]:
-    """A store that another process may be writing; ``NoStoreError`` where the file is none."""
+    """Open a store file for reading; ``NoStoreError`` if it is not a store."""
     right = "name the file that a run was given with --store"
     if not path.is_file():
         raise NoStoreError(f"there is no store {path}; {right}")
     try:
         with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as reader:
             if not reader.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise NoStoreError(f"{path} is no store of Ebbflow: it is empty; {right}")
+                raise NoStoreError(f"{path} is not a store of Ebbflow: it is empty; {right}")
             for name in _ALWAYS:
                 if not _has_table(reader, name):
-                    raise NoStoreError(f"{path} is no store of Ebbflow: it has no table '{name}'; {right}")
+                    raise NoStoreError(f"{path} is not a store of Ebbflow: it has no table '{name}'; {right}")
             yield reader
     except (sqlite3.Error, msgspec.DecodeError) as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _TEMPORARY:
             raise StoreError(f"store {path}: {error}") from error
-        raise NoStoreError(f"{path} is no store of Ebbflow, or a broken one ({error}); {right}") from error
+        raise NoStoreError(
+            f"{path} is not a store of Ebbflow, or it is damaged ({error}); {right}"
+        ) from error
 
 
 def _is_reading(time_s: Any, value: Any) -> bool:
@@ -525,7 +522,7 @@ def _batch(body: bytes | None) -> Batch | None:
         batch = _decode_batch(body or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return batch if can_be_meant(batch) else None
+    return batch if is_plausible(batch) else None
 
 
 def _has_table(reader: sqlite3.Connection, name: str) -> bool:
@@ -540,7 +537,7 @@ def _series(reader: sqlite3.Connection, metric: Metric) -> list[tuple[int, str]]
 def _ledger_rows(
     connection: sqlite3.Connection, since_id: int, verdict: str | None = None, last: int | None = None
 ) -> list[dict[str, Any]]:
-    # Newest first: of a month of holds only the rows that are wanted are read.
+    # Newest first, so that only the wanted rows are read.
     rows = connection.execute(
         "SELECT id, body FROM ledger WHERE id > ? AND (? IS NULL OR verdict = ?) ORDER BY id DESC LIMIT ?",
         (since_id, verdict, verdict, -1 if last is None else last),

@@ -1,10 +1,10 @@
-"""How many bytes each executor sends and receives over TCP (Linux).
+"""Bytes that each executor sends and receives over TCP (Linux only).
 
-The kernel counts bytes per socket and tells them through netlink (``sock_diag(7)``; ``ss -ti`` shows the
-same); which process holds a socket stands in ``/proc/PID/fd``. Going through those costs a millisecond per
-JVM, so it is done only when new sockets or executors have appeared, and not more than every ten seconds: of a new
-connection the first seconds are not seen. What an executor's own processes send each other (the JVM and its
-Python workers talk over loopback) is not counted. Sockets in another network namespace cannot be seen.
+The kernel counts bytes per socket and reports them through netlink (``sock_diag(7)``, as ``ss -ti`` shows them).
+``/proc/PID/fd`` says which process holds a socket. Reading those takes a millisecond per JVM, so it is done only when
+there are new sockets or executors, and at most every ten seconds: the first seconds of a new connection are missed.
+Traffic between processes of one executor (the JVM and its Python workers, over loopback) does not count. Sockets of
+other network namespaces are not visible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 class TcpSocket(NamedTuple):
-    """The two ends of a socket, and what went through it so far."""
+    """The two ends of a socket, and its byte counts so far."""
 
     here: bytes
     there: bytes
@@ -45,7 +45,7 @@ Sockets = dict[int, TcpSocket]
 
 
 def tcp_sockets() -> Sockets | None:
-    """All TCP sockets that carry data, of our network namespace; None where the kernel does not tell."""
+    """All TCP sockets of this network namespace that carry data; None if the kernel does not report them."""
     if not hasattr(socket, "AF_NETLINK"):
         return None
     found: Sockets = {}
@@ -90,12 +90,12 @@ def _take(message: bytes, found: Sockets) -> None:
 
 
 def _plain(address: bytes) -> bytes:
-    """IPv4 one way: Java has ::ffff:127.0.0.1 where Python has 127.0.0.1."""
+    """Normalise IPv4 addresses: Java uses ::ffff:127.0.0.1 where Python uses 127.0.0.1."""
     return address[12:] + b"\0" * 12 if address.startswith(_MAPPED) else address
 
 
 def socket_inodes(pid: int) -> set[int] | None:
-    """The sockets a process holds; None where we may not know."""
+    """Inodes of the sockets a process holds; None if not permitted."""
     folder = f"/proc/{pid}/fd"
     inodes = set()
     try:
@@ -105,14 +105,14 @@ def socket_inodes(pid: int) -> set[int] | None:
                 if link.startswith("socket:["):
                     inodes.add(int(link[8:-1]))
     except FileNotFoundError:
-        pass  # it ended meanwhile
+        pass  # the process ended meanwhile
     except OSError:
         return None
     return inodes
 
 
 class NetworkProbe:
-    """Bytes per second in and out of each executor since the last look."""
+    """Measures bytes per second into and out of each executor, since the last measurement."""
 
     def __init__(
         self,
@@ -127,21 +127,21 @@ class NetworkProbe:
         self._owner: dict[int, int] = {}
         self._known: set[int] = set()
         self._mapped_trees: set[int] = set()
-        self._looked_at: set[int] = set()
+        self._mapped_roots: set[int] = set()
         self._mapped_s = float("-inf")
 
     def forget(self) -> None:
-        """The next look is the first again: nobody asked meanwhile."""
+        """Start again: the next measurement is a first one."""
         self._before = None
 
     def measure(self, trees: Iterable[Tree]) -> dict[int, tuple[float, float]]:
-        """(in, out) of each tree that can be told, by the id of its JVM."""
+        """Rates (in, out) of each executor for which they are known, by the process id of its JVM."""
         now_s, sockets = self._elapsed_s(), self._sockets()
         before, self._before = self._before, None if sockets is None else (now_s, sockets)
         if sockets is None:
             return {}
         trees = list(trees)
-        new = not sockets.keys() <= self._known or not {tree.root.pid for tree in trees} <= self._looked_at
+        new = not sockets.keys() <= self._known or not {tree.root.pid for tree in trees} <= self._mapped_roots
         if new and now_s - self._mapped_s >= MAP_EVERY_S:
             self._map(trees, sockets, now_s)
         if before is None or now_s <= before[0]:
@@ -161,7 +161,7 @@ class NetworkProbe:
 
     def _map(self, trees: Iterable[Tree], sockets: Sockets, now_s: float) -> None:
         self._owner, self._mapped_trees = {}, set()
-        self._looked_at = {tree.root.pid for tree in trees}
+        self._mapped_roots = {tree.root.pid for tree in trees}
         for tree in trees:
             held = [self._inodes(pid) for pid in tree.members]
             if None not in held:

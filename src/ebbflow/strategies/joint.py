@@ -142,7 +142,7 @@ class Joint(Strategy):
         found: list[float] = []
         for subject, metric in windows.series():
             points = windows.of(subject, metric).after(since_s) if metric is Metric.NODE_CPU else []
-            if points and points[-1][0] >= snapshot.seen_s - STALE_AFTER_S:  # else the node has left
+            if points and points[-1][0] >= snapshot.observed_s - STALE_AFTER_S:  # else the node has left
                 found.append(sum(share for _, share in points) / len(points))
         slots = self._slot_shares(snapshot)
         if not found or not slots:
@@ -156,7 +156,7 @@ class Joint(Strategy):
             return []
         for query, batch in self._signals.batches.items():
             since_s = snapshot.queries.get(query)
-            if since_s is not None and snapshot.seen_s - since_s > batch.trigger_interval_s + SLACK:
+            if since_s is not None and snapshot.observed_s - since_s > batch.trigger_interval_s + SLACK:
                 return [1.0] * nodes  # a batch that outlasts its interval has work for every slot
         return [busy / (nodes * max(1, snapshot.slots_per_node))] * nodes
 

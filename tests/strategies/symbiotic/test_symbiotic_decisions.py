@@ -236,7 +236,7 @@ def test_a_postponed_assessment_is_remembered_once(then_per_s: float, nodes: int
 
 def test_proactive_sizes_for_the_highest_forecast_load() -> None:
     class Soon:
-        said = "an oracle"
+        basis = "an oracle"
 
         def predict(self, loads: object, now_s: float) -> list[float]:
             return [100.0, 800.0, 300.0, 100.0, 100.0]

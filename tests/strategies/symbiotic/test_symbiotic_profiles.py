@@ -152,7 +152,7 @@ def test_a_decision_names_batches_with_more_or_fewer_rows_than_profiled() -> Non
 
 def test_without_a_profile_the_measured_range_is_that_of_the_run() -> None:
     class Soon:
-        said = "an oracle"
+        basis = "an oracle"
 
         def predict(self, loads: object, now_s: float) -> list[float]:
             return [300.0]

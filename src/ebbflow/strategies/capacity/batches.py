@@ -59,11 +59,11 @@ class LearnedBatches:
                 self._given.query_ended(ended, self._queries[ended].model)
             del self._queries[ended]
         for name, query in self._queries.items():
-            query.observe(snapshot.queries[name], snapshot.seen_s, snapshot.slots, patience_s)
+            query.observe(snapshot.queries[name], snapshot.observed_s, snapshot.slots, patience_s)
         self._observe_unlearned(snapshot)
 
     def _observe_unlearned(self, snapshot: Snapshot) -> None:
-        seen_s, at_work = snapshot.seen_s, {batch.query for batch in snapshot.batches if batch.rows}
+        seen_s, at_work = snapshot.observed_s, {batch.query for batch in snapshot.batches if batch.rows}
         self._active_s = {
             name: seen_s if since_s is not None or name in at_work else self._active_s.get(name, seen_s)
             for name, since_s in snapshot.queries.items()

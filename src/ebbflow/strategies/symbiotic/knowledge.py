@@ -219,5 +219,5 @@ class Knowledge:
         if self._batch_profiles.unused:
             found["profile"] = self._batch_profiles.unused
         if self._make_forecast is not None:
-            found.update({f"{name} forecast": self._forecast_of(name).said for name in self._arrivals})
+            found.update({f"{name} forecast": self._forecast_of(name).basis for name in self._arrivals})
         return found

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from ebbflow.core.metrics import Metric
-from ebbflow.monitoring.agent import MOST, Interest
+from ebbflow.monitoring.agent import MOST, Subscriptions
 from ebbflow.monitoring.messages import AGENT_METRICS, Topic
 
 CPU = Topic(Metric.NODE_CPU, "app-1")
 
 
-def heard(*frames: bytes) -> Interest:
-    interest = Interest()
+def heard(*frames: bytes) -> Subscriptions:
+    subscriptions = Subscriptions()
     for frame in frames:
-        interest.hear(frame)
-    return interest
+        subscriptions.update(frame)
+    return subscriptions
 
 
 def test_nothing_is_wanted_at_first() -> None:
     assert not any(heard().wants(Topic(metric, "")) for metric in AGENT_METRICS)
-    assert not heard().in_nodes
+    assert not heard().include_nodes
 
 
 def test_a_subscription_to_everything_wants_everything() -> None:
     everything = heard(b"\x01")
     assert everything.wants(CPU)
     assert everything.wants(Topic(Metric.HOST_CPU, ""))
-    assert everything.in_nodes
+    assert everything.include_nodes
 
 
 def test_hosts_alone_leave_nodes_in_peace() -> None:
     hosts = heard(b"\x01host/")
     assert hosts.wants(Topic(Metric.HOST_MEMORY, ""))
     assert not hosts.wants(CPU)
-    assert not hosts.in_nodes
+    assert not hosts.include_nodes
 
 
 def test_an_application_is_wanted_alone() -> None:
