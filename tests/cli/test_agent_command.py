@@ -35,7 +35,7 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
         (["--bind", "tcp://*:7788"], "`ebbflow agent keys DIR`"),
         (["--bind", "everywhere"], "write it like tcp://127.0.0.1:7788"),
         (["--every", "soon"], "write it like 500ms"),
-        (["--every", "0s"], "write 100ms to 1h"),
+        (["--every", "0s"], "use 10ms to 1h"),
         (["--name", "a b"], "use letters, digits"),
         (["--keys", "/no/such/folder"], "there is no key /no/such/folder/agent.key_secret"),
         (["keys"], "Missing argument"),

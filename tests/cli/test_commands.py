@@ -49,7 +49,7 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["demo", "--seconds", "3 parsecs"], "write it like 500ms, 30s, 5m"),
         (["demo", "--seconds", "30s"], "write 60 to 86400"),
         (["submit", "--json-report", str(ROOT), JOB], "it is a folder"),
-        (["ledger", JOB], "is no store"),
+        (["ledger", JOB], "is not a store"),
         (["demo", "--report", "/no/such/folder/x.html"], "there is no folder"),
         (["submit", "--executors", "5:2", JOB], "did you mean 2:5?"),
         (["submit", "--executors", "many", JOB], "write it like 1:20"),
