@@ -56,11 +56,15 @@ def _cpu(name: str, series: frozenset[Series]) -> list[Figure]:
             collector.subscribe_to(series)
             agent = psutil.Process(process.pid)
             _pass_time(collector, WARM_S)
-            before_s, heard, began_s = sum(agent.cpu_times()[:2]), collector.counts.readings, time.monotonic()
+            before_s, readings_before, began_s = (
+                sum(agent.cpu_times()[:2]),
+                collector.counts.readings,
+                time.monotonic(),
+            )
             _pass_time(collector, SECONDS)
             span_s = time.monotonic() - began_s
             share = 100 * (sum(agent.cpu_times()[:2]) - before_s) / span_s
-            readings = (collector.counts.readings - heard) / span_s
+            readings = (collector.counts.readings - readings_before) / span_s
             what = f"agent, {EXECUTORS} executors, {name} subscribed"
             figures = [
                 Figure(what=f"{what}: CPU", value=share, unit="% of a core", bar=1.0),
@@ -100,8 +104,8 @@ def _bytes(name: str, series: frozenset[Series], *, keys: bool) -> list[Figure]:
         readings = collector.counts.readings - readings_before
         what, least = f"wire, {EXECUTORS} executors, {name}", HEARD * 100 * EACH_SAMPLE[series]
         if readings < least:  # this process was paused; report that, and keep the other figures
-            told = f"{what}: readings of 100 samples, too few to weigh"
-            return [Figure(what=told, value=readings, unit="readings", bar=least, at_least=True)]
+            label = f"{what}: readings of 100 samples, too few to weigh"
+            return [Figure(what=label, value=readings, unit="readings", bar=least, at_least=True)]
         return [Figure(what=what, value=came / readings, unit="bytes/reading")]
 
 

@@ -57,7 +57,7 @@ PROFILE = ("profile", "--pipeline", "top-words", "--target", "simulator", "--see
 
 
 class BadInputError(Exception):
-    """The person who called can correct it; the text is one line."""
+    """Bad input of the caller, as one line."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ def _first_line(old: str, new: str) -> Difference:
     at = next(
         (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )
-    told = [repr(lines[at]) if at < len(lines) else ABSENT for lines in (ours, theirs)]
-    return Difference(f"line {at + 1}", *told)
+    result = [repr(lines[at]) if at < len(lines) else ABSENT for lines in (ours, theirs)]
+    return Difference(f"line {at + 1}", *result)
 
 
 def _text(value: Any) -> str:
@@ -252,22 +252,22 @@ class Side:
 
     def check(self) -> None:
         """Make sure that its own code runs, whatever else is installed."""
-        told = self._python("-c", "import ebbflow; print(ebbflow.__file__)")
-        if told.failed:
-            raise BadInputError(f"{self.checkout}: cannot import ebbflow: {told.error}")
-        file = Path(told.output.strip()).resolve()
+        result = self._python("-c", "import ebbflow; print(ebbflow.__file__)")
+        if result.failed:
+            raise BadInputError(f"{self.checkout}: cannot import ebbflow: {result.error}")
+        file = Path(result.output.strip()).resolve()
         if not file.is_relative_to(self.checkout):
             raise BadInputError(f"{self.checkout}: its code does not run; ebbflow is imported from {file}")
 
     def strategies(self) -> list[str]:
         """Every strategy that it knows: a leaderboard has a row for each."""
-        told = self.run(
+        result = self.run(
             ("bench", "leaderboard", "--loads", "constant(10)", "--seconds", "1m", "--seeds", "1", "--workers", "1",
              "--json"),
         )  # fmt: skip
-        if told.failed:
-            raise BadInputError(f"{self.checkout}: cannot list strategies: {told}")
-        return sorted(row["strategy"] for row in json.loads(told.output))
+        if result.failed:
+            raise BadInputError(f"{self.checkout}: cannot list strategies: {result}")
+        return sorted(row["strategy"] for row in json.loads(result.output))
 
     def run(self, command: tuple[str, ...], prepare: tuple[str, ...] = ()) -> Outcome:
         """Run a command in an empty folder with nothing but the examples."""
@@ -287,14 +287,16 @@ class Side:
         }
         began = time.perf_counter()
         try:
-            told = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, "-P", *arguments], cwd=folder or self.examples, env=environment,
                 stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return Outcome(-1, "", f"stopped after {TIMEOUT_S:g} s", TIMEOUT_S)
-        lines = told.stderr.strip().splitlines()
-        return Outcome(told.returncode, told.stdout, lines[-1] if lines else "", time.perf_counter() - began)
+        lines = result.stderr.strip().splitlines()
+        return Outcome(
+            result.returncode, result.stdout, lines[-1] if lines else "", time.perf_counter() - began
+        )
 
 
 def run_cases(
@@ -390,10 +392,10 @@ def _show(verdicts: Sequence[Verdict]) -> None:
     table.add_column("new s", justify="right")
     table.add_column("first difference", overflow="fold")
     for verdict in verdicts:
-        told, where = verdict.status if verdict.ok else verdict.status.upper(), ""
+        result, where = verdict.status if verdict.ok else verdict.status.upper(), ""
         if (found := verdict.difference) is not None:
             where = f"{escape(found.path)}: {_short(found.old)} → {_short(found.new)}"
-        table.add_row(escape(verdict.case), told, f"{verdict.old_s:.1f}", f"{verdict.new_s:.1f}", where)
+        table.add_row(escape(verdict.case), result, f"{verdict.old_s:.1f}", f"{verdict.new_s:.1f}", where)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     console.print(table)
     counts = {

@@ -20,10 +20,10 @@ def resident_mb() -> float:
 
 def with_the_loop_mb() -> tuple[float, float, float]:
     """Memory (before, after 20 minutes of cycles, after an hour) of one process, including imports."""
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "benchmarks.driver_memory"], stdout=subprocess.PIPE, check=True
     )
-    bare, middle, end = json.loads(told.stdout)
+    bare, middle, end = json.loads(result.stdout)
     return bare, middle, end
 
 

@@ -73,7 +73,7 @@ def test_a_case_that_runs_on_one_side_differs_and_one_that_runs_on_none_has_fail
         ([str(ROOT)], "the following arguments are required: NEW"),
     ],
 )
-def test_bad_input_is_told_in_one_line(tool, capsys, arguments, told) -> None:
+def test_bad_input_is_a_one_line_error(tool, capsys, arguments, told) -> None:
     assert tool.main(arguments) == 2
     output, error = capsys.readouterr()
     assert output == ""

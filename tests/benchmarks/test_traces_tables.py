@@ -64,13 +64,13 @@ def test_each_engine_has_a_line_per_strategy_and_the_five_are_shown_load_by_load
         (["no-such-folder"], "no *.csv.gz in no-such-folder"),
     ],
 )
-def test_what_is_not_there_is_said(traces, capsys, arguments, words) -> None:
+def test_missing_traces_are_reported(traces, capsys, arguments, words) -> None:
     with pytest.raises(SystemExit, match="2"):
         traces.main(arguments)
     assert words in capsys.readouterr().err
 
 
-def test_the_page_has_every_strategy_on_the_engines_on_which_it_decides_anything(traces) -> None:
+def test_the_page_has_every_strategy_on_the_engines_on_which_it_acts(traces) -> None:
     page = (ROOT / "docs" / "leaderboard.md").read_text().partition("## On real traces")[2]
     batches, flow = page.split("| # | strategy |")[1:3]
     assert strategies_of(batches) == set(STRATEGIES)

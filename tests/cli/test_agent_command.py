@@ -1,4 +1,4 @@
-"""``ebbflow agent`` as a person runs it."""
+"""The command ``ebbflow agent``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
         (["keys", "/proc/nowhere"], "cannot write keys to /proc/nowhere"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(monkeypatch, capsys, arguments, words) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(monkeypatch, capsys, arguments, words) -> None:
     code, out, err = run(monkeypatch, capsys, *arguments)
     assert (code, out) == (2, "")
     assert words in err
@@ -51,13 +51,13 @@ def test_bad_input_is_one_line_and_code_2(monkeypatch, capsys, arguments, words)
 
 
 @pytest.mark.parametrize("arguments", [["agent"], ["agent", "keys"]])
-def test_both_have_help_and_take_json(arguments) -> None:
+def test_both_commands_have_help_and_json(arguments) -> None:
     result = CliRunner().invoke(cli.app, [*arguments, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.output
 
 
-def test_keys_are_made_and_named(monkeypatch, capsys, tmp_path) -> None:
+def test_keys_are_created_and_printed(monkeypatch, capsys, tmp_path) -> None:
     code, out, _ = run(monkeypatch, capsys, "keys", str(tmp_path / "k"), "--json")
     assert code == 0
     assert {name: Path(path).is_dir() for name, path in json.loads(out).items()} == {
@@ -69,7 +69,7 @@ def test_keys_are_made_and_named(monkeypatch, capsys, tmp_path) -> None:
     assert "exists already" in err
 
 
-def test_an_agent_tells_where_it_listens_is_heard_and_leaves_when_asked(tmp_path, wait) -> None:
+def test_an_agent_prints_its_address_publishes_and_stops_on_a_signal(tmp_path, wait) -> None:
     agent, collector = make_keys(tmp_path)
     options = [
         "--bind",
@@ -89,9 +89,9 @@ def test_an_agent_tells_where_it_listens_is_heard_and_leaves_when_asked(tmp_path
             line = process.stdout.readline()
             assert line, process.communicate()
             lines += line
-        told = json.loads(lines)
-        assert (told["name"], told["keys"]) == ("w", True)
-        listening = Collector([told["address"]], application="app-1", keys=collector_keys(collector))
+        printed = json.loads(lines)
+        assert (printed["name"], printed["keys"]) == ("w", True)
+        listening = Collector([printed["address"]], application="app-1", keys=collector_keys(collector))
         listening.subscribe_to([("*", Metric.HOST_CPU)])
         wait(lambda: listening.take(time.time()), "the host's CPU")
         listening.close()

@@ -1,4 +1,4 @@
-"""``simulate`` and ``bench leaderboard``: what they print, what they refuse, and that a seed decides it all."""
+"""``simulate`` and ``bench leaderboard``: output, errors, and repeatability by seed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ BAD_TRACES = [
 
 
 @pytest.mark.parametrize(("text", "words"), BAD_TRACES)
-def test_a_trace_that_makes_no_sense_is_one_line(
+def test_an_invalid_trace_is_a_one_line_error(
     monkeypatch, capsys, nothing_starts, trace, text, words
 ) -> None:
     file = trace(text)
@@ -117,7 +117,7 @@ def test_a_trace_that_makes_no_sense_is_one_line(
         (["--policy", str(OFFICE), "--policy", str(OFFICE)], "two policies are called 'office_hours.yaml'"),
     ],
 )
-def test_bad_options_are_one_line_for_both_commands(
+def test_bad_options_are_one_line_errors_of_both_commands(
     monkeypatch, capsys, nothing_starts, options, words
 ) -> None:
     refused(monkeypatch, capsys, ["simulate", "--load", "constant(5)", "--seconds", "60", *options], words)
@@ -149,7 +149,7 @@ def test_bad_options_are_one_line_for_both_commands(
         (["bench", "leaderboard", "--master", "local[0]"], "is not a master"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_starts(
+def test_bad_input_is_a_one_line_error_and_nothing_starts(
     monkeypatch, capsys, nothing_starts, arguments, words
 ) -> None:
     refused(monkeypatch, capsys, arguments, words)
@@ -173,7 +173,7 @@ def test_simulate_prints_every_score_of_every_strategy_and_the_same_bytes_again(
     assert ebbflow(monkeypatch, capsys, *call, "--seed", "2")[1] != out
 
 
-def test_a_scenario_file_is_simulated_and_the_command_line_comes_first(monkeypatch, capsys, tmp_path) -> None:
+def test_the_command_line_takes_precedence_over_a_scenario_file(monkeypatch, capsys, tmp_path) -> None:
     file = tmp_path / "rush.toml"
     file.write_text('load = "constant(300)"\nseconds = "5m"\nstrategy = ["static", "hpa"]\nnodes = "1:4"\n')
     _, out, _ = ebbflow(monkeypatch, capsys, "simulate", str(file), "--json")
@@ -192,9 +192,7 @@ def test_a_scenario_file_is_simulated_and_the_command_line_comes_first(monkeypat
         ("two_clusters", ["capacity", "static"]),
     ],
 )
-def test_the_scenarios_among_the_examples_play_and_give_the_same_bytes_again(
-    monkeypatch, capsys, name, strategies
-) -> None:
+def test_the_example_scenarios_give_the_same_bytes_again(monkeypatch, capsys, name, strategies) -> None:
     call = ("simulate", str(EXAMPLES / f"{name}.toml"), "--seconds", "10m", "--json")
     code, out, _ = ebbflow(monkeypatch, capsys, *call)
     assert code == 0
@@ -206,7 +204,7 @@ def test_the_scenarios_among_the_examples_play_and_give_the_same_bytes_again(
     assert ebbflow(monkeypatch, capsys, *call)[1] == out
 
 
-def test_a_rough_day_is_told_to_people_and_on_the_page(monkeypatch, capsys, tmp_path) -> None:
+def test_a_rough_day_is_explained_in_the_terminal_and_on_the_page(monkeypatch, capsys, tmp_path) -> None:
     page = tmp_path / "rough.html"
     file = str(EXAMPLES / "rough_day.toml")
     code, _, err = ebbflow(
@@ -268,7 +266,7 @@ def test_a_leaderboard_of_a_scenario_file_takes_its_load_strategies_and_faults(
     assert found[1] > found[0], "a slow node makes rows wait"
 
 
-def test_coarse_traces_are_told_apart_from_fine_ones(monkeypatch, capsys, tmp_path, trace) -> None:
+def test_coarse_traces_are_ranked_separately(monkeypatch, capsys, tmp_path, trace) -> None:
     fine = trace("second,events\n" + "".join(f"{60 * i},{50 + i % 7}\n" for i in range(60)), "fine.csv")
     coarse = trace(
         "second,events\n" + "".join(f"{300 * i},{50 + 9 * (i % 5)}\n" for i in range(12)), "coarse.csv"
@@ -314,9 +312,7 @@ def test_every_seed_is_on_the_page_and_the_page_is_the_same_again(monkeypatch, c
     assert held[0] != held[1] != held[2]
 
 
-def test_where_a_page_cannot_hold_every_seed_it_has_the_first_and_says_so(
-    monkeypatch, capsys, tmp_path
-) -> None:
+def test_a_page_that_is_too_large_has_the_first_seeds_and_says_so(monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setattr("ebbflow.cli.bench.leaderboard.MOST_RUNS", 4)
     page = tmp_path / "p.html"
     code, _, _ = ebbflow(
@@ -333,15 +329,15 @@ def test_where_a_page_cannot_hold_every_seed_it_has_the_first_and_says_so(
 
 
 def test_both_commands_have_the_same_options_for_what_is_simulated() -> None:
-    told = [
+    printed = [
         CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).output
         for command in (["simulate"], ["bench", "leaderboard"])
     ]
     for option in (*SHARED, "policy", "workers", "report", "parquet"):
-        assert all(f"--{option}" in text for text in told), option
+        assert all(f"--{option}" in text for text in printed), option
 
 
-def test_simulate_tells_people_who_was_best_and_where_the_page_is(monkeypatch, capsys, tmp_path) -> None:
+def test_simulate_prints_the_best_strategy_and_the_path_of_the_page(monkeypatch, capsys, tmp_path) -> None:
     page = tmp_path / "page.html"
     code, out, err = ebbflow(
         monkeypatch, capsys, "simulate", *SHORT, "--strategy", "static,capacity", "--report", str(page)
@@ -388,7 +384,7 @@ def test_the_leaderboard_has_a_row_per_strategy_with_means_and_ranks(
     assert ebbflow(monkeypatch, capsys, *call)[1] == out
 
 
-def test_the_terminal_tells_the_largest_spread_where_there_are_several_seeds(monkeypatch, capsys) -> None:
+def test_the_terminal_shows_the_largest_spread_with_several_seeds(monkeypatch, capsys) -> None:
     call = (
         "bench",
         "leaderboard",
@@ -399,16 +395,16 @@ def test_the_terminal_tells_the_largest_spread_where_there_are_several_seeds(mon
         "--strategies",
         "static,hpa",
     )
-    told = {}
+    printed = {}
     for seeds in ("1", "2"):
         _, out, err = ebbflow(monkeypatch, capsys, *call, "--seeds", seeds)
-        told[seeds] = err
+        printed[seeds] = err
         assert max(len(line) for line in out.splitlines()) <= 120
-    assert "Standard deviation over the seeds: node-s at most" in told["2"]
-    assert "Standard deviation" not in told["1"]
+    assert "Standard deviation over the seeds: node-s at most" in printed["2"]
+    assert "Standard deviation" not in printed["1"]
 
 
-def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsys) -> None:
+def test_a_failed_run_is_named_and_the_others_are_shown(monkeypatch, capsys) -> None:
     monkeypatch.setitem(STRATEGIES, "broken", Broken)
     code, out, err = ebbflow(
         monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(100)", "--seeds", "1", "--json",
@@ -423,9 +419,7 @@ def test_a_run_that_fails_is_named_and_the_rest_is_still_told(monkeypatch, capsy
     assert "1 of 2 runs failed" in err
 
 
-def test_simulate_goes_on_with_the_others_too_and_a_failed_run_has_its_row_in_parquet(
-    monkeypatch, capsys, tmp_path
-) -> None:
+def test_simulate_continues_after_a_failure_which_has_a_row_in_parquet(monkeypatch, capsys, tmp_path) -> None:
     from pyarrow import parquet
 
     monkeypatch.setitem(STRATEGIES, "broken", Broken)
@@ -450,7 +444,7 @@ def test_simulate_goes_on_with_the_others_too_and_a_failed_run_has_its_row_in_pa
     assert "static kept freshness p95 <= 30s" in err
 
 
-def test_where_every_run_fails_nobody_is_said_to_be_best(monkeypatch, capsys, tmp_path) -> None:
+def test_if_every_run_fails_no_strategy_is_best(monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setitem(STRATEGIES, "broken", Broken)
     call = ("simulate", "--load", "constant(100)", "--seconds", "5m", "--strategy", "broken")
     code, _, err = ebbflow(monkeypatch, capsys, *call, "--report", str(tmp_path / "p.html"))
@@ -461,7 +455,7 @@ def test_where_every_run_fails_nobody_is_said_to_be_best(monkeypatch, capsys, tm
     assert (code, json.loads(out)) == (1, [])
 
 
-def test_the_results_of_simulate_can_be_played_again(monkeypatch, capsys, tmp_path) -> None:
+def test_the_results_of_simulate_can_be_repeated(monkeypatch, capsys, tmp_path) -> None:
     from pyarrow import parquet
 
     results = tmp_path / "r.parquet"
@@ -490,7 +484,7 @@ def test_the_results_of_simulate_can_be_played_again(monkeypatch, capsys, tmp_pa
     ("seeds", "size"),
     [("1", "1 strategy × 1 load × 1 seed = 1 run"), ("2", "1 strategy × 1 load × 2 seeds = 2 runs")],
 )
-def test_one_run_is_no_runs(monkeypatch, capsys, seeds, size) -> None:
+def test_counts_are_singular_or_plural(monkeypatch, capsys, seeds, size) -> None:
     _, _, err = ebbflow(
         monkeypatch, capsys, "bench", "leaderboard", "--loads", "constant(50)", "--seeds", seeds,
         "--seconds", "2m", "--strategies", "static", "--json",
@@ -507,7 +501,7 @@ def interrupted_after(monkeypatch):
     def set_up(runs: int) -> None:
         left = [runs]
 
-        def swept(*arguments, on_done, **options):
+        def sweep_builders(*arguments, on_done, **options):
             def count() -> None:
                 on_done()
                 left[0] -= 1
@@ -516,7 +510,7 @@ def interrupted_after(monkeypatch):
 
             return sweep(*arguments, on_done=count, **options)
 
-        monkeypatch.setattr("ebbflow.cli.comparison.sweep", swept)
+        monkeypatch.setattr("ebbflow.cli.comparison.sweep", sweep_builders)
 
     yield set_up
     signal.signal(signal.SIGINT, before)
@@ -528,7 +522,7 @@ BOARD = (
 )  # fmt: skip
 
 
-def test_who_interrupts_a_leaderboard_gets_what_is_done_marked_as_partial(
+def test_an_interrupted_leaderboard_prints_partial_results(
     monkeypatch, capsys, tmp_path, interrupted_after
 ) -> None:
     from pyarrow import parquet
@@ -548,10 +542,10 @@ def test_who_interrupts_a_leaderboard_gets_what_is_done_marked_as_partial(
     assert [(row["runs"], row["partial"]) for row in rows] == [(2, True)] * 3
     table = parquet.read_table(results).to_pylist()
     assert (len(table), {row["partial"] for row in table}) == (7, {True}), "every run that was done"
-    told = page.read_text()
-    assert "<title>Ebbflow leaderboard, partial</title>" in told
-    assert text in told
-    found = re.search(r'id="ebbflow-data">(.*?)</script>', told, flags=re.DOTALL)
+    printed = page.read_text()
+    assert "<title>Ebbflow leaderboard, partial</title>" in printed
+    assert text in printed
+    found = re.search(r'id="ebbflow-data">(.*?)</script>', printed, flags=re.DOTALL)
     assert found is not None
     (load,) = json.loads(found[1])["loads"]
     assert [one["seed"] for one in load["seeds"]] == [1, 2]
@@ -562,18 +556,18 @@ def test_a_leaderboard_that_ran_to_its_end_is_not_partial(monkeypatch, capsys) -
     assert [row["partial"] for row in json.loads(out)] == [False] * 3
 
 
-def test_an_interrupt_before_all_strategies_had_a_load_says_so(
+def test_an_interrupt_before_all_strategies_finished_a_load_says_so(
     monkeypatch, capsys, interrupted_after
 ) -> None:
     interrupted_after(1)
     code, out, err = ebbflow(monkeypatch, capsys, *BOARD)
     assert code == 130
     assert "static" in out
-    told = " ".join(err.split())
-    assert "interrupted after 1 of 12 runs; no load was finished by all strategies" in told
+    printed = " ".join(err.split())
+    assert "interrupted after 1 of 12 runs; no load was finished by all strategies" in printed
 
 
-def test_an_interrupt_before_the_first_run_is_over_writes_nothing(monkeypatch, capsys, tmp_path) -> None:
+def test_an_interrupt_before_the_first_result_writes_nothing(monkeypatch, capsys, tmp_path) -> None:
     def interrupted(cases, names, **_: object) -> None:
         raise SweepInterrupted(Sweep(results=(), failures=(), unfinished=len(cases) * len(names)))
 
@@ -593,16 +587,16 @@ def test_simulate_and_replay_just_stop(monkeypatch, capsys, interrupted_after) -
 
 
 def test_the_rule_of_the_ranking_is_in_the_help() -> None:
-    told = CliRunner().invoke(cli.app, ["bench", "leaderboard", "--help"], env={"COLUMNS": "120"}).output
-    assert re.sub(r"\W+", " ", RULE)[:60] in re.sub(r"\W+", " ", told)
-    assert "--json" in told
+    printed = CliRunner().invoke(cli.app, ["bench", "leaderboard", "--help"], env={"COLUMNS": "120"}).output
+    assert re.sub(r"\W+", " ", RULE)[:60] in re.sub(r"\W+", " ", printed)
+    assert "--json" in printed
 
 
 def test_the_page_about_it_names_every_option_and_score() -> None:
     page = (RUSH.parent.parent / "docs" / "leaderboard.md").read_text()
     for key in Spec.__struct_encode_fields__:
         assert f"`{key}`" in page, key
-    told = {
+    printed = {
         "node_seconds",
         "cost_ratio",
         "nodes_saved",
@@ -611,4 +605,4 @@ def test_the_page_about_it_names_every_option_and_score() -> None:
         "loads_won",
         "runs_kept",
     }
-    assert all(f"`{name}`" in page for name in told)
+    assert all(f"`{name}`" in page for name in printed)

@@ -168,7 +168,7 @@ def plan(ran) -> Plan:
     return plan_of(read_recording(ran[0]), Settings())
 
 
-def test_the_load_is_the_one_that_came(plan: Plan) -> None:
+def test_the_load_is_the_recorded_one(plan: Plan) -> None:
     began_s = plan.flow.origin_s
     assert began_s < 20
     assert began_s + plan.flow.end_s > WAS.duration_s - 15
@@ -183,18 +183,18 @@ def test_sizes_slots_lead_time_and_acts_are_those_of_the_run(plan: Plan, ran) ->
     truth = application.world.held()
     times_s = range(30, int(plan.flow.end_s), 7)
     then = [int(truth.stepped(plan.flow.origin_s + t)) for t in times_s]
-    told = [int(plan.held.stepped(t)) for t in times_s]
+    printed = [int(plan.held.stepped(t)) for t in times_s]
     assert len(set(then)) > 3, "it was scaled"
-    assert sum(a != b for a, b in zip(then, told, strict=True)) < 0.1 * len(then), (
+    assert sum(a != b for a, b in zip(then, printed, strict=True)) < 0.1 * len(then), (
         "but for the second of a look"
     )
-    assert sum(told) == pytest.approx(sum(then), rel=0.01)
+    assert sum(printed) == pytest.approx(sum(then), rel=0.01)
     assert plan.scenario.nodes.slots == 2
     assert plan.scenario.nodes.lead_time_s == pytest.approx(20.0, abs=2.0)
     assert plan.recording.reconfigurations == attached.reconfigurations > 5
 
 
-def test_what_the_run_was_held_to_is_what_is_replayed(plan: Plan) -> None:
+def test_slo_and_limits_are_those_of_the_run(plan: Plan) -> None:
     assert (plan.scenario.slo, plan.scenario.limits) == (WAS.slo, WAS.limits)
     sources = {each.name: (each.value, each.source) for each in plan.assumptions}
     assert sources["objective"] == (OBJECTIVE, "recorded")
@@ -202,18 +202,23 @@ def test_what_the_run_was_held_to_is_what_is_replayed(plan: Plan) -> None:
     assert sources["trigger interval"] == ("5s", "recorded")
 
 
-def test_the_command_tells_the_same_and_what_was_given_comes_first(monkeypatch, capsys, ran, plan) -> None:
+def test_the_command_prints_the_same_and_options_take_precedence(monkeypatch, capsys, ran, plan) -> None:
     call = ("replay", str(ran[0]), "--strategy", "capacity,hpa", "--json")
     code, out, _ = ebbflow(monkeypatch, capsys, *call)
-    told = json.loads(out)
-    assert (code, told["query"], told["form"], told["slo"]) == (0, QUERY, "store of Ebbflow", OBJECTIVE)
-    assert [each["strategy"] for each in told["results"]] == ["recorded", "capacity", "hpa"]
-    recorded, again = told["results"][0], told["results"][1]
+    printed = json.loads(out)
+    assert (code, printed["query"], printed["form"], printed["slo"]) == (
+        0,
+        QUERY,
+        "store of Ebbflow",
+        OBJECTIVE,
+    )
+    assert [each["strategy"] for each in printed["results"]] == ["recorded", "capacity", "hpa"]
+    recorded, again = printed["results"][0], printed["results"][1]
     assert recorded["rows_in"] == again["rows_in"] == plan.scenario.arrivals.rows_by(plan.flow.end_s)
     assert again["node_seconds"] == pytest.approx(recorded["node_seconds"], rel=0.1), (
         "the same strategy again"
     )
-    assert told["warnings"] == []
+    assert printed["warnings"] == []
     given = json.loads(ebbflow(monkeypatch, capsys, *call, "--slo", "freshness <= 1m", "--nodes", "2:5")[1])
     assert given["slo"] == "freshness max <= 1m"
     assert {"name": "nodes", "value": "2:5", "source": "given"} in given["assumptions"]

@@ -1,4 +1,4 @@
-"""``ebbflow replay`` answers people and machines, and says in one line what is wrong."""
+"""``ebbflow replay``: its output for people and programs, and one-line errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_document_has_assumptions_fit_and_every_score(monkeypatch, capsys, r
     assert ebbflow(monkeypatch, capsys, *arguments)[1] == out  # the same bytes
 
 
-def test_a_policy_is_one_more_row_and_its_hours_are_those_of_the_record(
+def test_a_policy_is_another_row_with_the_hours_of_the_recording(
     monkeypatch, capsys, record, tmp_path
 ) -> None:
     held = {}
@@ -86,7 +86,9 @@ def test_a_policy_is_one_more_row_and_its_hours_are_those_of_the_record(
     assert held["later"] <= held["then"]
 
 
-def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, tmp_path) -> None:
+def test_the_command_prints_a_table_and_a_sentence_and_writes_a_page(
+    monkeypatch, capsys, record, tmp_path
+) -> None:
     page = tmp_path / "page.html"
     code, out, err = ebbflow(
         monkeypatch,
@@ -118,7 +120,7 @@ def test_people_get_a_table_a_sentence_and_a_page(monkeypatch, capsys, record, t
     assert len(scene["runs"]["recorded"]["freshness"][1]) > 100
 
 
-def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, record, tmp_path) -> None:
+def test_infeasibility_is_reported_once_per_output(monkeypatch, capsys, record, tmp_path) -> None:
     page = tmp_path / "page.html"
     arguments = [str(record), "--executors-then", "8", "--nodes", "1:1", "--strategy", "static"]
     _, _, err = ebbflow(monkeypatch, capsys, *arguments, "--report", str(page))
@@ -127,9 +129,7 @@ def test_what_no_size_can_do_is_said_once_to_each_reader(monkeypatch, capsys, re
     assert "no schedule within 1:1 nodes" not in page.read_text()
 
 
-def test_a_last_line_that_was_not_written_to_its_end_is_left_out(
-    monkeypatch, capsys, caplog, record, tmp_path
-) -> None:
+def test_an_incomplete_last_line_is_left_out(monkeypatch, capsys, caplog, record, tmp_path) -> None:
     torn = tmp_path / "torn.jsonl"
     torn.write_bytes(record.read_bytes() + b'{"id": "00')
     whole = json.loads(ebbflow(monkeypatch, capsys, str(record), "--json")[1])
@@ -141,7 +141,7 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out(
     assert ebbflow(monkeypatch, capsys, str(torn), "--json")[0] == 2
 
 
-def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, capsys, record) -> None:
+def test_a_failed_strategy_is_named_and_the_others_are_shown(monkeypatch, capsys, record) -> None:
     monkeypatch.setitem(STRATEGIES, "broken", Broken)
     code, out, err = ebbflow(monkeypatch, capsys, str(record), "--strategy", "broken,static", "--json")
     assert code == 1
@@ -149,7 +149,7 @@ def test_a_strategy_that_fails_is_named_and_the_others_are_told(monkeypatch, cap
     assert "1 of 3 runs failed, the first: broken on clicks" in err
 
 
-def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
+def test_the_example_of_the_docs_page_runs(monkeypatch, capsys) -> None:
     example = Path(__file__).parent.parent.parent / "examples" / "recorded_run.jsonl.gz"
     code, out, _ = ebbflow(monkeypatch, capsys, str(example), "--executors-then", "12", "--json")
     document = json.loads(out)
@@ -172,7 +172,7 @@ def test_the_example_that_the_page_shows_runs(monkeypatch, capsys) -> None:
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
     ],
 )
-def test_bad_options_are_one_line_and_code_2(monkeypatch, capsys, record, arguments, words) -> None:
+def test_bad_options_are_one_line_and_exit_code_2(monkeypatch, capsys, record, arguments, words) -> None:
     code, out, err = ebbflow(monkeypatch, capsys, str(record), *arguments)
     assert (code, out) == (2, "")
     assert words in err
@@ -189,7 +189,7 @@ def test_bad_options_are_one_line_and_code_2(monkeypatch, capsys, record, argume
         ('{"hello": 1}\n', "not a query progress"),
     ],
 )
-def test_bad_files_are_one_line_and_code_2(monkeypatch, capsys, tmp_path, content, words) -> None:
+def test_bad_files_are_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, content, words) -> None:
     file = tmp_path / "run.jsonl"
     if content is not None:
         file.write_text(content)

@@ -1,4 +1,4 @@
-"""What batches cost is found again from batches that cost it; what cannot be seen is not made up."""
+"""Costs of batches are recovered by the fit, and nothing is invented that the batches do not show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batches(
 @given(
     driver_s=st.floats(0.0, 3.0), per_task_s=st.floats(0.001, 0.2), per_row_s=st.floats(1e-4, 0.02),
 )  # fmt: skip
-def test_costs_are_found_again_where_slots_varied(driver_s, per_task_s, per_row_s) -> None:
+def test_costs_are_recovered_if_slots_varied(driver_s, per_task_s, per_row_s) -> None:
     fit = fit_batches(**batches(driver_s, per_task_s, per_row_s, [2, 5, 12, 24]))
     assert fit.driver_s == pytest.approx(driver_s, abs=1e-6)
     assert fit.per_task_s == pytest.approx(per_task_s, abs=1e-6)
@@ -35,7 +35,7 @@ def test_costs_are_found_again_where_slots_varied(driver_s, per_task_s, per_row_
 
 
 @given(st.integers(0, 19), st.floats(3.0, 30.0))
-def test_a_few_batches_that_stalled_change_little(where: int, times: float) -> None:
+def test_a_few_stalled_batches_change_little(where: int, times: float) -> None:
     made = batches(0.5, 0.01, 0.005, [4, 8])
     made["seconds"][where::20] *= times  # one in twenty
     fit = fit_batches(**made)
@@ -44,7 +44,7 @@ def test_a_few_batches_that_stalled_change_little(where: int, times: float) -> N
     assert fit.wide_error < 0.1
 
 
-def test_with_always_the_same_slots_a_task_costs_what_is_usual() -> None:
+def test_with_constant_slots_a_task_has_the_default_cost() -> None:
     fit = fit_batches(**batches(0.5, 0.02, 0.005, [12]))
     assert not fit.slots_varied
     assert fit.per_task_s == DEFAULT_TASK_S
@@ -52,7 +52,7 @@ def test_with_always_the_same_slots_a_task_costs_what_is_usual() -> None:
     assert fit.per_row_s == pytest.approx(0.005)
 
 
-def test_time_outside_of_the_stages_is_the_drivers() -> None:
+def test_time_outside_the_stages_is_driver_time() -> None:
     made = batches(0.0, 0.0, 0.005, [12])
     made["work_s"], made["seconds"] = made["seconds"], made["seconds"] + 0.7
     fit = fit_batches(**made)
@@ -60,7 +60,7 @@ def test_time_outside_of_the_stages_is_the_drivers() -> None:
     assert fit.per_task_s == pytest.approx(0.0, abs=1e-9)
 
 
-def test_batches_of_one_size_put_all_on_the_rows() -> None:
+def test_batches_of_one_size_attribute_all_time_to_rows() -> None:
     fit = fit_batches(
         rows=np.full(20, 1000.0), slots=np.full(20, 4.0), seconds=np.full(20, 2.0), work_s=None, tasks=4
     )
@@ -75,7 +75,7 @@ def test_the_noise_is_that_of_the_task_times() -> None:
     assert 0.08 < fit.median_error < 0.16
 
 
-def test_more_rows_that_take_no_longer_cost_nothing() -> None:
+def test_rows_cost_nothing_if_larger_batches_take_no_longer() -> None:
     rows = np.linspace(1000.0, 100.0, 50)
     fit = fit_batches(rows=rows, slots=np.full(50, 4.0), seconds=3.0 - rows / 1000, work_s=None, tasks=4)
     assert fit.per_row_s == 0.0

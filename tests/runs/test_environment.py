@@ -1,4 +1,4 @@
-"""The environment keeps Gymnasium's rules, and ours: bounds, finite numbers, the scores of every other run."""
+"""The environment follows Gymnasium's rules, and its scores are those of every other run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def played(env: ScalingEnv, actions, seed: int = 1) -> tuple[list[np.ndarray], l
     ],
     ids=str,
 )
-def test_gymnasium_finds_nothing_to_warn_of(settings: dict) -> None:
+def test_gymnasium_reports_no_warnings(settings: dict) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env = gymnasium.make(f"ebbflow.runs.environment:{ENV_ID}", **settings)
@@ -59,7 +59,7 @@ def test_gymnasium_finds_nothing_to_warn_of(settings: dict) -> None:
 
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
-def test_static_through_the_environment_scores_as_static_everywhere(engine: str) -> None:
+def test_static_scores_the_same_through_the_environment(engine: str) -> None:
     env = ScalingEnv(engine=engine, action="absolute", **SHORT)
     _, rewards, info = played(env, [7] * 100)
     whole = run_simulation(env.scenario, make_strategy("static"), guards=(Bounds(),))
@@ -71,7 +71,7 @@ def test_static_through_the_environment_scores_as_static_everywhere(engine: str)
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
 @pytest.mark.parametrize("penalty", [0.0, 10.0])
-def test_the_mean_reward_is_made_of_the_scores(engine: str, penalty: float) -> None:
+def test_the_mean_reward_follows_from_the_scores(engine: str, penalty: float) -> None:
     env = ScalingEnv(engine=engine, late_penalty=penalty, noise=0.2, seconds=404.0, **SHORT)
     rng = np.random.default_rng(0)
     _, rewards, info = played(env, rng.integers(9, size=100))
@@ -81,7 +81,7 @@ def test_the_mean_reward_is_made_of_the_scores(engine: str, penalty: float) -> N
     assert sum(rewards) / (404.0 / 10.0) == pytest.approx(expected)
 
 
-def test_the_same_seed_gives_the_same_episode_and_another_another() -> None:
+def test_the_same_seed_gives_the_same_episode_and_another_seed_a_different_one() -> None:
     env = ScalingEnv(noise=0.3, **SHORT)
     actions = np.random.default_rng(3).integers(9, size=20)
     one, same, other = (played(env, actions, seed=seed) for seed in (5, 5, 6))
@@ -127,7 +127,7 @@ def test_observations_are_finite_and_within_their_bounds_whatever_happens(engine
     assert blind[-1] == 0.0
 
 
-def test_features_say_what_the_monitor_saw() -> None:
+def test_features_match_the_monitor() -> None:
     env = ScalingEnv(load="constant(400)", seconds=300.0, nodes="1:8", action="absolute")
     seen, _, info = played(env, [3] * 100)
     last = dict(zip(feature_names(), seen[-1].tolist(), strict=True))
@@ -165,7 +165,7 @@ def test_each_episode_draws_one_of_several_loads() -> None:
     assert drawn == {"constant(10)", "constant(20)"}
 
 
-def test_text_is_drawn_where_asked_for() -> None:
+def test_render_returns_a_line_of_text() -> None:
     env = ScalingEnv(render_mode="ansi", **SHORT)
     env.reset(seed=1)
     env.step(np.int64(6))
@@ -206,9 +206,9 @@ def test_bad_use_says_what_would_be_right() -> None:
 
 def test_without_gymnasium_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['gymnasium'] = None; import ebbflow.runs.environment"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert told.returncode == 1
-    assert "pip install 'ebbflow[learning]'" in told.stderr.splitlines()[-1]
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert output.returncode == 1
+    assert "pip install 'ebbflow[learning]'" in output.stderr.splitlines()[-1]
 
 
 def test_every_feature_is_on_the_page() -> None:

@@ -1,4 +1,4 @@
-"""Step by step, or in one go: the same run, the same scores."""
+"""A run in steps has the same scores as a run in one go."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def world(engine: str | Continuous = "micro-batch", **more) -> Scenario:
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["calm", "faults"])
-def test_always_the_maximum_is_the_static_strategy(engine: str, faults) -> None:
+def test_the_maximum_throughout_scores_as_the_static_strategy(engine: str, faults) -> None:
     scenario = world(engine, noise=0.2, faults=faults, nodes=NodeKind(lead_noise=0.3))
     whole = run_simulation(scenario, make_strategy("static"), guards=(Bounds(),)).run
     episode = Episode(scenario)
@@ -105,7 +105,7 @@ def test_the_steps_add_up_to_the_scores(sizes, engine, faults, objective_s, lead
     assert late / episode.rows == pytest.approx(scores.violation, abs=1e-9)
 
 
-def test_rows_that_are_lost_in_a_step_are_late_in_it() -> None:
+def test_rows_lost_in_a_step_are_late_in_it() -> None:
     episode = Episode(
         world(engine=LOSSY, load="constant(600)", initial_nodes=8, slo=Slo(freshness_s=60.0), seconds=100.0)
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from swept import result
+from sweep_builders import result
 
 from ebbflow.runs.leaderboard import SCORE_NAMES, rank_strategies
 from ebbflow.runs.sweep import HINDSIGHT, Failure, Sweep
@@ -20,7 +20,7 @@ def names(standings) -> list[str]:
     return [row.strategy for row in standings]
 
 
-def test_who_kept_the_objective_comes_first_and_the_cheapest_of_them_before_the_others() -> None:
+def test_strategies_that_kept_the_slo_come_first_ordered_by_cost() -> None:
     board = ranked(
         result("cheap-and-late", 10.0, 0.2),
         result("dear", 90.0, 0.0),
@@ -48,13 +48,13 @@ def test_the_spread_is_over_the_seeds_and_not_over_the_loads() -> None:
         *(result("s", 10.0 + 4 * k, 0.02 * k, seed=k + 1) for k in range(3)),
         *(result("s", 100.0, 0.0, load="b", seed=k + 1) for k in range(3)),
     )
-    told = row.to_json()
-    assert told["node_seconds_sd"] == 2.0
-    assert abs(told["violation_sd"] - 0.01) < 1e-12
-    assert told["by_step"]["fine"]["node_seconds_sd"] == 2.0
+    output = row.to_json()
+    assert output["node_seconds_sd"] == 2.0
+    assert abs(output["violation_sd"] - 0.01) < 1e-12
+    assert output["by_step"]["fine"]["node_seconds_sd"] == 2.0
 
 
-def test_with_one_seed_there_is_no_spread_and_seeds_that_lack_a_load_have_no_say() -> None:
+def test_there_is_no_spread_with_one_seed_and_incomplete_seeds_are_left_out() -> None:
     (row,) = ranked(result("s", 10.0), result("s", 90.0, load="b"))
     assert (row.to_json()["node_seconds_sd"], row.to_json()["violation_sd"]) == (None, None)
     both = [
@@ -68,7 +68,7 @@ def test_with_one_seed_there_is_no_spread_and_seeds_that_lack_a_load_have_no_say
     assert row.overall.spread["violation"] is None, "no rows, no share of them"
 
 
-def test_each_load_is_won_by_the_first_on_it_by_the_same_rule() -> None:
+def test_a_load_is_won_by_the_strategy_that_is_first_on_it() -> None:
     board = ranked(
         result("x", 50.0, 0.0, load="a"), result("y", 60.0, 0.0, load="a"),
         result("x", 50.0, 0.5, load="b"), result("y", 60.0, 0.0, load="b"),
@@ -93,12 +93,12 @@ def test_a_strategy_with_a_failed_run_is_last_however_cheap() -> None:
     assert board[-1].ranked_means.scores["node_seconds"] is None
 
 
-def test_a_run_whose_cost_nobody_knows_comes_after_those_whose_cost_is_known() -> None:
+def test_a_run_with_unknown_cost_comes_after_those_with_known_cost() -> None:
     board = ranked(result("recorded", None), result("dear", 1e9), result("late", 1.0, 0.9))
     assert names(board) == ["dear", "recorded", "late"]
 
 
-def test_hindsight_is_no_strategy() -> None:
+def test_hindsight_is_not_a_strategy() -> None:
     missed = Failure(load="a", seed=1, strategy=HINDSIGHT, error="MemoryError")
     assert names(ranked(result("s", 1.0), failures=[missed])) == ["s"]
 
@@ -109,7 +109,7 @@ def test_a_row_has_every_score_and_its_rank() -> None:
     assert (row["rank"], row["strategy"], row["loads_won"]) == (1, "s", 1)
 
 
-def test_loads_on_which_nobody_can_keep_the_objective_are_counted() -> None:
+def test_infeasible_loads_are_counted() -> None:
     hopeless = [replace(result("s", 1.0, 0.9, load="b", seed=k), oracle_feasible=False) for k in (1, 2)]
     (row,) = ranked(replace(result("s", 1.0), oracle_feasible=True), *hopeless, result("s", 1.0, load="c"))
     assert row.to_json()["loads_infeasible"] == 1, "a load, however many seeds; not known is not infeasible"
@@ -144,7 +144,7 @@ def test_ranks_count_from_one_whatever_the_order_of_the_runs(results, random) ->
 # -- coarse loads ----------------------------------------------------------------------------------
 
 
-def test_where_both_kinds_are_there_the_rank_is_by_the_fine_loads_and_both_means_are_told() -> None:
+def test_with_fine_and_coarse_loads_the_ranking_uses_the_fine_ones() -> None:
     board = ranked(
         result("x", 50.0, 0.0, load="fine"),
         result("y", 60.0, 0.0, load="fine"),
@@ -162,15 +162,15 @@ def test_where_both_kinds_are_there_the_rank_is_by_the_fine_loads_and_both_means
         first.coarse_means.runs,
     ) == (500.0, False, 1)
     assert [row.coarse_means.wins if row.coarse_means else None for row in board] == [0, 1]
-    told = first.to_json()
-    assert told["node_seconds"] == 275.0, "the mean of every score is over all runs, as ever"
-    assert (told["ranked_on"], told["slo_kept"], told["runs"]) == ("fine", True, 2)
-    assert set(told["by_step"]) == {"fine", "coarse"}
-    assert set(SCORE_NAMES) < set(told["by_step"]["coarse"])
-    assert told["by_step"]["coarse"]["violation"] == 0.6
+    output = first.to_json()
+    assert output["node_seconds"] == 275.0, "the mean of every score is over all runs, as ever"
+    assert (output["ranked_on"], output["slo_kept"], output["runs"]) == ("fine", True, 2)
+    assert set(output["by_step"]) == {"fine", "coarse"}
+    assert set(SCORE_NAMES) < set(output["by_step"]["coarse"])
+    assert output["by_step"]["coarse"]["violation"] == 0.6
 
 
-def test_where_there_is_one_kind_only_it_is_ranked_by_that() -> None:
+def test_with_one_kind_of_loads_the_ranking_uses_all() -> None:
     for step_s, kind in ((60.0, "fine"), (300.0, "coarse")):
         board = ranked(result("x", 50.0, step_s=step_s), result("y", 40.0, step_s=step_s))
         assert names(board) == ["y", "x"]
@@ -178,7 +178,7 @@ def test_where_there_is_one_kind_only_it_is_ranked_by_that() -> None:
         assert board[0].ranked_means.scores == board[0].overall.scores
 
 
-def test_a_run_that_failed_on_a_coarse_load_makes_its_strategy_last_too() -> None:
+def test_a_failure_on_a_coarse_load_also_puts_a_strategy_last() -> None:
     failure = Failure(load="coarse", seed=1, strategy="x", error="ZeroDivisionError")
     runs = [result("x", 1.0), result("y", 9.0), result("y", 9.0, load="coarse", step_s=300.0)]
     board = ranked(*runs, failures=[failure])

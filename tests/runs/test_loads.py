@@ -1,4 +1,4 @@
-"""Loads of a leaderboard: lists with brackets in them, files, folders, and the busiest day of each."""
+"""Loads of a leaderboard: lists with brackets, files, folders, and the busiest section of a file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1))
-def test_a_list_is_cut_where_it_was_joined(pieces) -> None:
+def test_a_list_is_split_where_it_was_joined(pieces) -> None:
     assert split_loads(" ,".join(pieces)) == pieces
 
 
 @pytest.mark.parametrize("text", ["", "a.csv,", ",a.csv", "a.csv,,b.csv"])
-def test_a_missing_load_is_said(text: str) -> None:
+def test_an_empty_entry_is_an_error(text: str) -> None:
     with pytest.raises(LoadError, match="has an empty entry"):
         split_loads(text)
 
@@ -47,7 +47,7 @@ def load_of(*texts: str, seconds: float = 7200.0, speed: float = 1.0, peak: floa
     return read_loads(texts, peak_per_s=peak, speed=speed, seconds=seconds)
 
 
-def test_of_a_file_the_busiest_stretch_is_played_stretched_to_the_peak(tmp_path) -> None:
+def test_the_busiest_section_of_a_file_is_scaled_to_the_peak(tmp_path) -> None:
     file = hours(tmp_path / "trace.csv.gz", 10, 20, 30, 60, 90, 9, 1)  # 30, 90, 99
     (one,) = load_of(str(file))
     assert one.name == "trace"
@@ -56,7 +56,7 @@ def test_of_a_file_the_busiest_stretch_is_played_stretched_to_the_peak(tmp_path)
     assert "start=4h, end=6h" in str(one.load)
 
 
-def test_stretches_are_counted_from_the_first_row_and_whole(tmp_path) -> None:
+def test_sections_start_at_the_first_row_and_are_complete(tmp_path) -> None:
     file = hours(
         tmp_path / "t.csv", 1, 1, 1, 50, 50, 1, 999
     )  # 0-2: 2, 2-4: 51, 4-6: 51, the rest is no stretch
@@ -67,25 +67,25 @@ def test_stretches_are_counted_from_the_first_row_and_whole(tmp_path) -> None:
     assert fast.load.duration_s == 7200.0
 
 
-def test_a_file_that_is_shorter_is_played_whole(tmp_path) -> None:
+def test_a_shorter_file_is_used_whole(tmp_path) -> None:
     (one,) = load_of(str(hours(tmp_path / "t.csv", 1, 2)), seconds=86400.0)
     assert one.load.duration_s == 7200.0
 
 
-def test_folders_and_patterns_stand_for_their_files(tmp_path) -> None:
+def test_folders_and_patterns_expand_to_their_files(tmp_path) -> None:
     for name in ("b.csv", "a.csv.gz", "notes.txt"):
         hours(tmp_path / name, 1, 2)
     assert [load.name for load in load_of(str(tmp_path))] == ["a", "b"]
     assert [load.name for load in load_of(str(tmp_path / "*.csv"), "constant(5)")] == ["b", "constant(5)"]
 
 
-def test_a_written_trace_goes_by_its_file_and_a_second_section_by_what_is_written(tmp_path) -> None:
+def test_a_trace_is_named_after_its_file_and_a_second_section_after_its_expression(tmp_path) -> None:
     file = hours(tmp_path / "t.csv", 1, 2, 3, 4)
     later = f"trace({file}, start=2h)"
     assert [load.name for load in load_of(f"trace({file}, end=2h)", later)] == ["t", later]
 
 
-def test_what_is_not_there_or_twice_is_said(tmp_path) -> None:
+def test_missing_files_and_duplicate_names_are_errors(tmp_path) -> None:
     hours(tmp_path / "a.csv", 1, 2)
     hours(tmp_path / "a.csv.gz", 1, 2)
     with pytest.raises(LoadError, match="two loads are called 'a'"):
@@ -101,7 +101,7 @@ def test_what_is_not_there_or_twice_is_said(tmp_path) -> None:
         load_of("sinus(1)")
 
 
-def test_jitter_changes_seconds_by_the_seed_and_not_the_sum() -> None:
+def test_jitter_changes_seconds_but_not_the_sum() -> None:
     (one,) = load_of("constant(1000)")
     edges = np.arange(0.0, 3601.0)
     first, second = (one.with_jitter(0.1, seed).rows_between(edges) for seed in (1, 2))
@@ -116,7 +116,7 @@ def test_built_in_loads_reach_the_peak_and_no_more() -> None:
         assert 999 <= highest <= 2000.5, one.name
 
 
-def test_how_far_apart_samples_are_is_known_through_noise_sums_and_speed(tmp_path) -> None:
+def test_the_sample_step_survives_noise_sums_and_speed(tmp_path) -> None:
     file = hours(tmp_path / "t.csv", 1, 2, 3)
     for text, step_s in (
         ("constant(5)", 0.0),

@@ -1,4 +1,4 @@
-"""The hindsight optimum: by hand, its laws, and that nothing which keeps the SLO is cheaper."""
+"""The hindsight optimum: examples by hand, its laws, and that no schedule that keeps the SLO is cheaper."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def the_oracle(
 # By hand
 
 
-def test_a_constant_load_is_served_at_a_constant_rate_that_ends_as_late_as_allowed() -> None:
+def test_a_constant_load_is_processed_at_a_constant_rate_until_its_last_deadline() -> None:
     # 300 rows/s for 600 s; those of the last 30 s need not be done: 300·570 rows in 600 s = 285 rows/s.
     oracle = the_oracle(Curve.of([(0, 0), (600, 180_000)]), slo="freshness <= 30s", lead_time_s=60.0)
     assert oracle.node_seconds == pytest.approx(2.85 * 600)
@@ -77,27 +77,27 @@ def test_nodes_are_kept_over_a_gap_that_is_shorter_than_their_start() -> None:
     assert the_oracle(two, lead_time_s=5.0).node_seconds == pytest.approx(400 + 2 * (160 + 5 + 5))
 
 
-def test_nodes_that_are_there_at_the_start_come_without_a_lead_time() -> None:
+def test_initial_nodes_have_no_lead_time() -> None:
     early = Curve.of([(0, 0), (10, 0), (70, 24_000), (300, 24_000)])
     assert the_oracle(early, lead_time_s=30.0).node_seconds == pytest.approx(460 + 2 * 10)
 
 
-def test_no_load_costs_the_fewest_nodes() -> None:
+def test_no_load_costs_the_minimum_of_nodes() -> None:
     assert the_oracle(Curve.of([(0, 0), (600, 0)]), limits="2:30").node_seconds == 1200.0
 
 
-def test_a_run_without_length_or_rows_costs_the_fewest_nodes() -> None:
+def test_a_run_without_length_or_rows_costs_the_minimum_of_nodes() -> None:
     assert the_oracle(Curve.of([(5, 0)])).node_seconds == 0.0
     assert the_oracle(Curve.of([])).node_seconds == 0.0
     assert the_oracle(Curve.of([]), started_s=10.0, ended_s=20.0).node_seconds == 10.0
 
 
-def test_rows_that_may_be_late_need_not_be_paid_for() -> None:
+def test_rows_that_may_be_late_cost_nothing() -> None:
     # Half of the rows: 12,000 by 180 s, 150 rows/s from 100 s on.
     assert the_oracle(PULSE, slo="freshness p50 <= 20s").node_seconds == pytest.approx(1.5 * 80 + 220)
 
 
-def test_rows_that_wait_at_the_start_are_due_like_all_others() -> None:
+def test_rows_waiting_at_the_start_have_deadlines_too() -> None:
     waiting = Curve.of([(0, 0), (0, 8_000), (100, 8_000)])
     assert the_oracle(waiting).node_seconds == pytest.approx(4 * 20 + 80)
 
@@ -109,26 +109,26 @@ def test_time_after_the_last_arrival_counts() -> None:
     assert the_oracle(burst, ended_s=200.0).node_seconds == pytest.approx(3 * 80 + 120)
 
 
-def test_a_part_of_a_curve_is_judged_by_its_own_rows() -> None:
+def test_a_part_of_a_curve_counts_its_own_rows_only() -> None:
     long = Curve.of([(0, 0), (1000, 1_000_000), (1600, 1_180_000), (1700, 1_500_000)])
     part = the_oracle(long, started_s=1000.0, ended_s=1600.0, slo="freshness <= 30s")
     assert part.node_seconds == pytest.approx(2.85 * 600)
 
 
-def test_sizes_that_cut_no_wave_are_shared_in_time() -> None:
+def test_sizes_that_save_no_wave_become_time_shares() -> None:
     waves = np.array([0.0, 100, 200, 200, 400])
     # 300 rows/s is half of the time 200 (2 nodes) and half 400 (4 nodes).
     assert the_oracle(PULSE, limits="1:4", capacity=waves).node_seconds == pytest.approx(3 * 80 + 220)
 
 
-def test_too_much_load_is_a_best_effort_and_says_so() -> None:
+def test_too_much_load_is_a_best_effort_marked_infeasible() -> None:
     oracle = the_oracle(PULSE, limits="1:2")
     assert not oracle.feasible
     assert oracle.node_seconds == pytest.approx(2 * 120 + 180)
     assert the_oracle(PULSE, limits="1:3").feasible
 
 
-def test_without_any_capacity_the_fewest_nodes_are_the_best_effort() -> None:
+def test_without_capacity_the_minimum_of_nodes_is_the_best_effort() -> None:
     oracle = the_oracle(PULSE, limits="1:3", capacity=np.zeros(4))
     assert (oracle.feasible, oracle.node_seconds) == (False, 300.0)
 
@@ -201,7 +201,7 @@ def scenarios(
 
 @given(scenario=scenarios(), extra_s=st.floats(0.0, 4.0), lead_s=st.floats(0.0, 4.0))
 @settings(max_examples=150, deadline=None)
-def test_bounds_and_monotony(scenario: Scenario, extra_s: float, lead_s: float) -> None:
+def test_bounds_and_monotonicity(scenario: Scenario, extra_s: float, lead_s: float) -> None:
     oracle, duration_s = scenario.oracle(), len(scenario.rows)
     eps = 1e-6
     assert scenario.limits.min_nodes * duration_s - eps <= oracle.node_seconds
@@ -222,7 +222,7 @@ def test_more_load_never_costs_less(scenario: Scenario, scale: float) -> None:
 
 @given(scenario=scenarios(quantiles=(1.0, 0.9)))
 @settings(max_examples=100, deadline=None)
-def test_what_it_processes_stays_within_the_corridor(scenario: Scenario) -> None:
+def test_processed_rows_stay_within_the_corridor(scenario: Scenario) -> None:
     oracle = scenario.oracle()
     assume(oracle.feasible)
     times_s = np.arange(len(scenario.rows) + 1.0)
@@ -295,7 +295,7 @@ def keeps_every_row_in_time(scenario: Scenario, held: tuple[int, ...]) -> bool:
 
 @given(scenario=scenarios(most_steps=6, most_nodes=3, quantiles=(1.0,), concave=True))
 @settings(max_examples=80, deadline=None)
-def test_the_best_of_all_whole_schedules_lies_within_rounding(scenario: Scenario) -> None:
+def test_the_best_integer_schedule_is_within_rounding_of_the_bound(scenario: Scenario) -> None:
     oracle, steps = scenario.oracle(), len(scenario.rows)
     sizes = range(1, scenario.limits.max_nodes + 1)
     in_time = (
@@ -310,7 +310,7 @@ def test_the_best_of_all_whole_schedules_lies_within_rounding(scenario: Scenario
     assert oracle.node_seconds - 1e-6 <= best <= rounded_up.sum() + 1e-6
 
 
-def test_a_day_in_steps_of_a_second_takes_no_time() -> None:
+def test_a_day_in_steps_of_a_second_is_fast() -> None:
     seconds = np.arange(86_401.0)
     rate = 1200.0 * (1.0 + 0.8 * np.sin(seconds[1:] / 86_400.0 * 2.0 * np.pi))
     arrived = Curve(seconds, np.concatenate(([0.0], np.cumsum(rate))))

@@ -188,7 +188,7 @@ def scenarios(draw: st.DrawFn, engine: str) -> Scenario:
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_no_run_is_cheaper_than_the_oracle_of_an_objective_it_keeps(strategy: str, engine: str) -> None:
+def test_no_run_that_keeps_the_slo_is_cheaper_than_the_oracle(strategy: str, engine: str) -> None:
     @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
     @given(scenario=scenarios(engine))
     def holds(scenario: Scenario) -> None:
@@ -250,7 +250,7 @@ def schedule_of(scenario: Scenario) -> Curve:
 
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
-def test_who_follows_the_cheapest_schedule_comes_near_it_and_not_below(engine: str) -> None:
+def test_following_the_cheapest_schedule_comes_close_to_it_and_not_below(engine: str) -> None:
     ratios, above_the_fewest = [], []
 
     @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -275,7 +275,7 @@ def test_who_follows_the_cheapest_schedule_comes_near_it_and_not_below(engine: s
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), much=st.sampled_from([0.3, 1.0, 20.0]))
-def test_no_branch_or_sink_left_behind_makes_a_run_cheaper(data, much: float) -> None:
+def test_neglecting_a_branch_or_sink_makes_no_run_cheaper(data, much: float) -> None:
     pipeline = data.draw(st.sampled_from(graphs(much)))
     slow = data.draw(st.sampled_from(pipeline.order))
     costs_s = dict.fromkeys(pipeline.order, 1e-5) | {slow: data.draw(st.sampled_from([0.011, 0.02, 0.03]))}
@@ -305,11 +305,11 @@ def more_tasks(most: int) -> Rules:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine=st.sampled_from(["micro-batch", "continuous"]), data=st.data(), most=st.integers(2, 40))
-def test_a_policy_that_raises_the_parallelism_is_no_cheaper_either(engine: str, data, most: int) -> None:
+def test_raising_the_parallelism_makes_no_policy_cheaper(engine: str, data, most: int) -> None:
     held_to_what_it_kept(data.draw(scenarios(engine)), more_tasks(most))
 
 
-def test_the_oracle_counts_the_tasks_that_a_stage_can_be_given_not_those_it_has() -> None:
+def test_the_oracle_uses_the_maximum_of_tasks_of_a_stage() -> None:
     # 260 rows/s at 2 ms in eight tasks and 4 ms in one: 1 / (2 ms / 8 + 4 ms) = 235 rows/s on all eight nodes, too few.
     # With two tasks for the work two nodes do, of which 1.6 are busy.
     stages = (Stage(tasks=8, per_row_s=0.002), Stage(tasks=1, per_row_s=0.004, operator="work"))
@@ -348,7 +348,7 @@ class ByTheClock(Strategy):
 
 
 @pytest.mark.parametrize(("lead_s", "quantile"), [(0.0, 1.0), (12.0, 1.0), (12.0, 0.95)])
-def test_who_has_other_nodes_for_each_stage_of_a_batch_is_no_cheaper(lead_s: float, quantile: float) -> None:
+def test_different_nodes_for_each_stage_make_no_run_cheaper(lead_s: float, quantile: float) -> None:
     # 90 rows/s at 10 ms in 16 tasks and 10 ms in one. One size does 1 / (10 ms / n + 10 ms), so nine nodes throughout;
     # nine nodes for a tenth of the time and one for the rest are 1.8 in the mean.
     engine = MicroBatch(
@@ -401,7 +401,7 @@ class MoreThanTheMost(Strategy):
         return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="the time")
 
 
-def test_who_has_more_nodes_than_the_most_for_a_while_is_no_cheaper() -> None:
+def test_exceeding_the_maximum_of_nodes_makes_no_run_cheaper() -> None:
     # 17 rows/s at 100 ms in 40 tasks and 100 ms in 3, of which one is as long as the two others: 3.4 s of work a second
     # for two slots a node, so 1.7 nodes. Two nodes throughout do 1 / (100 ms / 4 + 100 ms / 3) = 17.1 rows/s.
     wide, narrow = Stage(tasks=40, per_row_s=0.1), Stage(tasks=3, per_row_s=0.1, skew=1.5)
@@ -424,7 +424,7 @@ def test_who_has_more_nodes_than_the_most_for_a_while_is_no_cheaper() -> None:
 
 
 @pytest.mark.parametrize(("much", "quantile"), [(10.0, 0.9), (20.0, 0.95), (1.0, 1.0)])
-def test_a_branch_that_is_left_behind_at_a_join_is_no_saving(much: float, quantile: float) -> None:
+def test_neglecting_a_branch_of_a_join_saves_nothing(much: float, quantile: float) -> None:
     # 100 rows/s; side is quick and sends on much, work does 50 a second on the only node: two are needed
     engine = Continuous(
         pipeline=graph("side>sink", "read>side", "read>work", "work>sink", selectivity=much),
@@ -462,7 +462,7 @@ def test_with_clusters_of_other_nodes_there_is_no_ratio() -> None:
     )
 
 
-def test_luck_is_worth_less_than_a_hundredth_where_nothing_else_is_spare() -> None:
+def test_with_exactly_the_needed_nodes_luck_is_worth_less_than_one_percent() -> None:
     # Two nodes do 200 rows/s. What comes in the first 370 s must be through by 400 s: 216 rows/s at most.
     engine = Continuous(
         pipeline=Pipeline.chain("p", "work"), row_cost_s={"work": 0.01}, parallelism={"work": 2}, noise=0.05

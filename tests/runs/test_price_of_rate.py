@@ -1,4 +1,4 @@
-"""What a rate costs: against a linear program that tries every share of time of every stage on every size."""
+"""The cost of a rate equals a linear program over all shares of time of every stage and size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fewest_nodes(
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), fewest=st.integers(1, 3), more=st.integers(0, 5), share=st.floats(0.0, 1.0))
-def test_it_is_the_least_that_any_shares_of_time_cost(data, fewest: int, more: int, share: float) -> None:
+def test_it_equals_the_optimum_over_all_shares_of_time(data, fewest: int, more: int, share: float) -> None:
     limits = Limits(min_nodes=fewest, max_nodes=fewest + more)
     lines = data.draw(stages(limits.max_nodes))
     nodes, rates = price_of_rate(lines, limits)
@@ -56,7 +56,7 @@ def test_it_is_the_least_that_any_shares_of_time_cost(data, fewest: int, more: i
     )
 
 
-def test_the_stage_that_gains_most_a_node_moves_first_and_time_has_no_price() -> None:
+def test_the_stage_with_the_largest_gain_per_node_moves_first_and_time_has_no_price() -> None:
     # By hand: stage 0 moves to four nodes at μ = −3/2, stage 1 to three at −1; it would move to four at 3.
     nodes, rates = price_of_rate([[0, 10, 20, 60, 100], [0, 10, 30, 60, 70]], Limits.parse("2:4"))
     sizes = [(2, 2), (4, 2), (4, 3)]
@@ -72,6 +72,6 @@ def test_the_stage_that_gains_most_a_node_moves_first_and_time_has_no_price() ->
     assert np.all(np.diff(slopes) > -1e-12), "an unsteady rate is never cheaper than a steady one"
 
 
-def test_a_stage_alone_moves_at_any_price_of_time() -> None:
+def test_a_single_stage_moves_at_any_price_of_time() -> None:
     nodes, rates = price_of_rate([0, 100, 150, 160], Limits.parse("1:3"))
     assert (nodes.tolist(), rates.tolist()) == ([1.0, 2.0, 3.0], [100.0, 150.0, 160.0])

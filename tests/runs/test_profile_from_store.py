@@ -1,4 +1,4 @@
-"""A profile from a store: what a listener beside the loop would have learned, and of several queries only its own."""
+"""A profile from a store equals that of a learner in the loop, and covers one query only."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Beside:
         return self._learner.profile()
 
 
-def test_costs_and_selectivities_are_those_that_a_learner_beside_the_loop_finds(tmp_path: Path) -> None:
+def test_costs_and_selectivities_match_those_of_a_learner_in_the_loop(tmp_path: Path) -> None:
     beside = Beside(TOP_WORDS.pipeline)
     found = learn_from_store(played(SCENARIO, tmp_path / "run.sqlite", beside.hear), kinds=QUICK)
     profile, direct = found.profile, beside.profile
@@ -91,7 +91,7 @@ def test_costs_and_selectivities_are_those_that_a_learner_beside_the_loop_finds(
     assert (profile.pipeline, profile.target, found.notes) == ("top-words", "simulator", ())
 
 
-def test_of_two_queries_in_one_store_each_has_its_own_costs_and_operators(tmp_path: Path) -> None:
+def test_two_queries_in_one_store_have_separate_costs_and_operators(tmp_path: Path) -> None:
     other = Tenant(
         engine=SENTIMENT.micro_batch(noise=0.05), load=parse_load("sine(base=20, peak=80, period=3m)")
     )
@@ -124,7 +124,7 @@ def test_of_two_queries_in_one_store_each_has_its_own_costs_and_operators(tmp_pa
         assert (profile.costs.reconfiguration is not None) is (query == "top-words")
 
 
-def test_it_is_accepted_where_batches_are_sized_by_one_and_that_of_an_older_store_is_not(
+def test_a_strategy_for_batches_accepts_it_but_not_one_of_an_older_store(
     tmp_path: Path,
 ) -> None:
     path = played(SCENARIO, tmp_path / "run.sqlite", lambda _: None)
@@ -143,7 +143,7 @@ def without_batches(path: Path) -> Path:
     return path
 
 
-def test_an_older_store_gives_what_is_in_its_readings_and_says_what_is_not(tmp_path: Path) -> None:
+def test_an_older_store_gives_what_its_readings_contain_and_notes_the_rest(tmp_path: Path) -> None:
     beside = Beside(TOP_WORDS.pipeline)
     path = without_batches(played(SCENARIO, tmp_path / "run.sqlite", beside.hear))
     found, direct = learn_from_store(path, kinds=QUICK), beside.profile.costs
@@ -159,7 +159,7 @@ def test_an_older_store_gives_what_is_in_its_readings_and_says_what_is_not(tmp_p
 FLOW = replace(SCENARIO, engine=TOP_WORDS.continuous(instances=4), seconds=120.0)
 
 
-def test_an_engine_without_batches_gives_what_a_phase_does(tmp_path: Path) -> None:
+def test_an_engine_without_batches_gives_the_profile_of_a_profiling_run(tmp_path: Path) -> None:
     beside = Beside(TOP_WORDS.pipeline)
     path = tmp_path / "run.sqlite"
     run_simulation(FLOW, LayoutSchedule([]), guards=(), on_cycle=beside.hear, store=path)
@@ -174,7 +174,7 @@ def test_an_engine_without_batches_gives_what_a_phase_does(tmp_path: Path) -> No
         learn_from_store(path, "sentiment")
 
 
-def test_of_two_without_batches_each_has_its_own_and_is_taken_where_both_are_and_where_it_is_alone(
+def test_two_pipelines_without_batches_have_separate_profiles_usable_alone_and_together(
     tmp_path: Path,
 ) -> None:
     other = Tenant(engine=SENTIMENT.continuous(instances=4), load=parse_load("constant(40)"))
@@ -190,7 +190,7 @@ def test_of_two_without_batches_each_has_its_own_and_is_taken_where_both_are_and
             assert list(estimators_for({"it": profile}, there, in_batches=False)) == [pipeline.name]
 
 
-def test_a_lead_time_is_the_nodes_own_however_seldom_the_loop_looks(tmp_path: Path) -> None:
+def test_the_lead_time_does_not_depend_on_the_cycle(tmp_path: Path) -> None:
     """Looks every 10 s see a node that takes 12 s at the second one."""
     path = tmp_path / "run.sqlite"
     run_simulation(replace(FLOW, cycle_s=10.0), LayoutSchedule([(50.0, {}, 5)]), guards=(), store=path)
@@ -199,7 +199,7 @@ def test_a_lead_time_is_the_nodes_own_however_seldom_the_loop_looks(tmp_path: Pa
     assert costs.lead_time_s == Spread(mean=12.0, deviation=0.0, samples=1)
 
 
-def test_a_pipeline_that_another_version_wrote_otherwise_is_as_none(tmp_path: Path) -> None:
+def test_a_pipeline_term_of_an_incompatible_version_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     run_simulation(FLOW, LayoutSchedule([]), guards=(), store=path)
     with contextlib.closing(sqlite3.connect(path)) as file, file:
@@ -208,7 +208,7 @@ def test_a_pipeline_that_another_version_wrote_otherwise_is_as_none(tmp_path: Pa
     assert (found.pipeline, found.selectivity, set(found.cpu)) == ("run", {}, set(TOP_WORDS.pipeline.order))
 
 
-def test_what_is_no_reading_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_invalid_readings_are_left_out_and_counted(tmp_path: Path) -> None:
     """Text, infinity and counts below 0, in a store that had none of them before."""
     sound, path = on_spark(tmp_path / "sound.sqlite", "q"), on_spark(tmp_path / "run.sqlite", "q")
     with contextlib.closing(sqlite3.connect(path)) as file, file:
@@ -234,7 +234,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_batches_that_cannot_be_meant_are_left_out_and_counted(tmp_path: Path, body: str) -> None:
+def test_invalid_batches_are_left_out_and_counted(tmp_path: Path, body: str) -> None:
     own = {"a": ("parse",), "b": ("join",)}
     sound, path = (two_queries(tmp_path / f"{name}.sqlite", app="the job", own=own) for name in ("s", "run"))
     with contextlib.closing(sqlite3.connect(sound)) as file, file:
@@ -246,7 +246,7 @@ def test_batches_that_cannot_be_meant_are_left_out_and_counted(tmp_path: Path, b
     assert found.notes == ("2 batches were left out: unreadable or invalid",)
 
 
-def test_where_no_batch_is_left_the_store_is_not_said_to_be_of_an_older_version(tmp_path: Path) -> None:
+def test_a_store_with_invalid_batches_only_is_not_taken_for_an_older_one(tmp_path: Path) -> None:
     path = two_queries(tmp_path / "run.sqlite", app="a", own={"a": ("parse",), "b": ("join",)})
     with contextlib.closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE batches SET body = 'moon'")
@@ -257,14 +257,14 @@ def test_where_no_batch_is_left_the_store_is_not_said_to_be_of_an_older_version(
     ]
 
 
-def test_a_time_that_is_no_date_is_one_line(tmp_path: Path) -> None:
+def test_an_impossible_date_is_a_one_line_error(tmp_path: Path) -> None:
     with contextlib.closing(Store(tmp_path / "run.sqlite", ManualClock())) as store:
         store.add([Reading(1e15, "main", Metric.NODES, 1.0)])
     with pytest.raises(InputError, match="which is not a date"):
         learn_from_store(tmp_path / "run.sqlite")
 
 
-def test_a_store_of_an_earlier_run_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_of_an_earlier_run_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a simulated run reads, kept in a real store and learned from later."""
     store, learn = Store(tmp_path / "run.sqlite", ManualClock()), ProfileLearner.learn
 
@@ -343,7 +343,7 @@ def two_queries(path: Path, *, app: str, own: dict[str, tuple[str, ...]]) -> Pat
 
 
 @pytest.mark.parametrize("app", ["the job", "a"])
-def test_a_query_is_told_from_the_others_and_from_the_application_even_of_its_name(
+def test_a_query_is_distinguished_from_others_and_from_an_application_of_the_same_name(
     tmp_path: Path, app: str
 ) -> None:
     path = two_queries(tmp_path / "run.sqlite", app=app, own={"a": ("parse",), "b": ("join", "count")})
@@ -367,7 +367,7 @@ def test_the_cpu_of_a_node_is_that_of_all_queries_on_it(tmp_path: Path) -> None:
     assert node.estimate(node.high).value == pytest.approx(node.high, rel=0.01), "no overhead, as it was made"
 
 
-def test_an_operator_of_two_queries_under_one_name_is_left_out_and_told(tmp_path: Path) -> None:
+def test_an_operator_name_used_by_two_queries_is_left_out_with_a_note(tmp_path: Path) -> None:
     path = two_queries(tmp_path / "run.sqlite", app="the job", own={"a": ("parse", "x"), "b": ("join", "x")})
     found = learn_from_store(path, "a", kinds=QUICK)
     assert set(found.profile.cpu) == {"parse"}
@@ -410,7 +410,7 @@ def test_operators_and_name_are_those_of_the_store(tmp_path: Path) -> None:
     assert Profile.from_text(found.to_text()) == found
 
 
-def test_of_several_queries_one_is_chosen_and_whose_the_operators_are_is_not_guessed(tmp_path: Path) -> None:
+def test_with_several_queries_one_must_be_chosen_and_operators_are_not_guessed(tmp_path: Path) -> None:
     path = on_spark(tmp_path / "run.sqlite", "a", "b")
     with pytest.raises(InputError, match="has batches of a, b; choose one with --pipeline"):
         learn_from_store(path)
@@ -422,7 +422,7 @@ def test_of_several_queries_one_is_chosen_and_whose_the_operators_are_is_not_gue
     assert "which operators belong to which of a, b: they are taken together" in phase.notes[1]
 
 
-def test_a_store_without_readings_is_told(tmp_path: Path) -> None:
+def test_a_store_without_readings_is_an_error(tmp_path: Path) -> None:
     Store(tmp_path / "empty.sqlite", ManualClock()).close()
     with pytest.raises(InputError, match="no readings"):
         learn_from_store(tmp_path / "empty.sqlite")

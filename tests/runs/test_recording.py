@@ -1,4 +1,4 @@
-"""From batches to arrivals: rows come between triggers, and what was left behind came too."""
+"""From batches to arrivals: rows arrive between triggers, including those left behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def recording(*batches: RecordedBatch) -> Recording:
     return Recording(file="run", form="test", query="q", batches=batches)
 
 
-def test_rows_come_between_the_starts_of_batches_and_the_first_ones_came_before() -> None:
+def test_rows_arrive_between_batch_starts_and_the_first_ones_before() -> None:
     flow = flow_of(recording(*(batch(1000.0 + 5 * k, rows=100 * (k + 1)) for k in range(6))), 5.0)
     assert flow.origin_s == 1000.0
     assert flow.arrived.times_s.tolist() == [0.0, 5.0, 10.0, 15.0, 20.0, 25.0]
@@ -29,7 +29,7 @@ def test_rows_come_between_the_starts_of_batches_and_the_first_ones_came_before(
     assert flow.end_s == 25.0
 
 
-def test_rows_left_behind_have_arrived_though_no_batch_took_them() -> None:
+def test_rows_left_behind_count_as_arrived() -> None:
     left = [50.0, 150.0, 250.0, 150.0, 50.0, 0.0]
     flow = flow_of(recording(*(batch(5.0 * k, left=left[k]) for k in range(6))), 5.0)
     assert flow.arrived.times_s.tolist() == [0.0, 1.0, 5.0, 10.0, 15.0, 20.0, 25.0]
@@ -37,13 +37,13 @@ def test_rows_left_behind_have_arrived_though_no_batch_took_them() -> None:
     assert flow.processed.values[-1] == 500.0
 
 
-def test_time_begins_with_a_trigger_even_if_the_first_batch_was_late() -> None:
+def test_time_starts_at_a_trigger_even_if_the_first_batch_was_late() -> None:
     flow = flow_of(recording(batch(1003.0), *(batch(1005.0 + 5 * k) for k in range(6))), 5.0)
     assert flow.origin_s == 1000.0
     assert flow.arrived.times_s[:3].tolist() == [0.0, 5.0, 10.0]
 
 
-def test_a_query_that_let_triggers_pass_had_nothing_to_do_unless_it_was_down() -> None:
+def test_skipped_triggers_mean_no_arrivals_unless_the_query_was_down() -> None:
     starts = [0.0, 5.0, 10.0, 40.0, 45.0, 50.0, 55.0]
     made = [batch(t) for t in starts]
     ran = flow_of(recording(*made), 5.0).arrived
@@ -58,7 +58,7 @@ def test_a_query_that_let_triggers_pass_had_nothing_to_do_unless_it_was_down() -
     rows=st.lists(st.integers(0, 1000), min_size=7, max_size=30),
     left=st.lists(st.floats(0.0, 5000.0), min_size=30, max_size=30),
 )
-def test_no_row_is_done_before_it_has_come(rows, left) -> None:
+def test_no_row_is_processed_before_it_arrives(rows, left) -> None:
     made = [batch(5.0 * k, rows=n + 1, left=left[k]) for k, n in enumerate(rows)]
     flow = flow_of(recording(*made), 5.0)
     done = flow.processed.values[1:]
@@ -66,7 +66,7 @@ def test_no_row_is_done_before_it_has_come(rows, left) -> None:
     assert all(flow.arrived.values[1:] >= flow.arrived.values[:-1])
 
 
-def test_the_trigger_is_seen_although_some_batches_were_late_or_missing() -> None:
+def test_the_trigger_is_found_although_some_batches_were_late_or_missing() -> None:
     starts = [0, 10, 20, 30, 55.0, 60, 70, 90, 100, 110, 120]
     durations = [3, 4, 3, 25.0, 4, 3, 3, 3, 3, 3, 3]
     late = tuple(batch(t, duration_s=d) for t, d in zip(starts, durations, strict=True))
@@ -78,7 +78,7 @@ def test_the_trigger_is_seen_although_some_batches_were_late_or_missing() -> Non
     [[0, 3, 6, 9, 12, 15], [0, 3, 11, 40, 47, 49, 70, 91, 95], [0, 5]],
     ids=["back to back", "whenever rows came", "too few"],
 )
-def test_where_there_is_no_trigger_none_is_seen(starts) -> None:
+def test_without_a_trigger_none_is_found(starts) -> None:
     assert trigger_interval_s(tuple(batch(float(t), duration_s=3.0) for t in starts)) is None
 
 

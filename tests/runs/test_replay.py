@@ -1,4 +1,4 @@
-"""A known run is recorded, replayed, and found again: the same load, costs and scores, within a few per cent."""
+"""A known run is recorded and replayed: load, costs and scores agree within a few per cent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_progress import START_S, progress_of, write_lines
-from made_store import write_store
+from recorded_store import write_store
 
 from ebbflow.core.limits import Limits
 from ebbflow.core.pipeline import Pipeline
@@ -66,7 +66,7 @@ def replayed(plan: Plan, *strategies: str) -> tuple[Result, ...]:
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path, load: str) -> None:
+def test_a_replayed_static_run_scores_as_if_the_strategy_had_run(tmp_path, load: str) -> None:
     """The original has four stages with noise of their own; the replay has one, fitted to what was printed."""
     original = world(load)
     run = run_simulation(original, make_strategy("static"), guards=()).run
@@ -94,7 +94,7 @@ def test_a_static_run_replayed_under_a_strategy_scores_as_if_it_had_run(tmp_path
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -> None:
+def test_a_store_contains_nodes_and_decisions(tmp_path, load: str) -> None:
     run = run_simulation(world(load, seconds=2400.0), make_strategy("capacity")).run
     read = read_recording(write_store(tmp_path / "odd.name", run))
     assert (read.query, read.form, read.slots_per_node, read.lead_time_s) == (
@@ -116,12 +116,12 @@ def test_a_store_tells_of_nodes_and_what_was_decided_then(tmp_path, load: str) -
     assert then.scores.reconfigurations == truth.reconfigurations
     began_s = plan.flow.origin_s - START_S
     acts = [e for e in run.decisions if e.verdict == "act" and 0 <= e.time_s - began_s <= plan.flow.end_s]
-    told = [e for e in replay_case(plan).recorded.decisions if e.verdict == "act"]
-    assert [e.decision.reason for e in told] == [e.decision.reason for e in acts] != []
-    assert [e.time_s for e in told] == pytest.approx([e.time_s - began_s for e in acts])
+    output = [e for e in replay_case(plan).recorded.decisions if e.verdict == "act"]
+    assert [e.decision.reason for e in output] == [e.decision.reason for e in acts] != []
+    assert [e.time_s for e in output] == pytest.approx([e.time_s - began_s for e in acts])
 
 
-def test_a_read_limit_and_the_lag_it_hides_are_found_again(tmp_path) -> None:
+def test_a_read_limit_and_the_lag_behind_it_are_recovered(tmp_path) -> None:
     engine = MicroBatch(
         pipeline=Pipeline.chain("q", "work"),
         stages=(Stage(tasks=24, per_task_s=0.01, per_row_s=0.006),),
@@ -138,14 +138,14 @@ def test_a_read_limit_and_the_lag_it_hides_are_found_again(tmp_path) -> None:
     assert again.scores.violation == pytest.approx(truth.violation, abs=0.05)
 
 
-def test_a_size_that_was_not_so_is_doubted(tmp_path) -> None:
+def test_a_wrong_number_of_executors_raises_doubt(tmp_path) -> None:
     """Twelve executors, says someone; in truth a strategy changed them, and the latencies tell."""
     run = run_simulation(world(LOADS[1]), make_strategy("capacity")).run
     fidelity = fidelity_of(plan_of(read_recording(recorded(tmp_path, run)), settings()))
     assert "check --executors-then" in fidelity.doubt
 
 
-def test_without_executors_the_recorded_run_has_no_price(tmp_path) -> None:
+def test_without_executors_the_recorded_run_has_no_cost(tmp_path) -> None:
     run = run_simulation(world(seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), Settings(slo=OBJECTIVE, limits=LIMITS))
     done = sweep([replay_case(plan)], ["static"], workers=1)
@@ -161,8 +161,8 @@ def test_without_executors_the_recorded_run_has_no_price(tmp_path) -> None:
     assert (sources["tasks"], sources["nodes"]) == ("recorded", "given")
 
 
-def test_strategies_are_those_of_every_comparison(tmp_path) -> None:
-    """``static-mean`` is told what the mean rate needs, not the middle of the limits."""
+def test_strategies_are_built_as_in_every_comparison(tmp_path) -> None:
+    """``static-mean`` is output what the mean rate needs, not the middle of the limits."""
     run = run_simulation(world("constant(300)", seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings())
     _, mean = replayed(plan, "static-mean")
@@ -172,7 +172,7 @@ def test_strategies_are_those_of_every_comparison(tmp_path) -> None:
     assert needs * settled_s <= mean.scores.node_seconds < (needs + 1) * plan.flow.end_s
 
 
-def test_the_lead_time_is_the_recorded_one_or_that_of_every_simulation(tmp_path) -> None:
+def test_the_lead_time_is_the_recorded_one_or_the_default(tmp_path) -> None:
     run = run_simulation(world(seconds=600.0), make_strategy("static"), guards=()).run
     plan = plan_of(read_recording(recorded(tmp_path, run)), settings(lead_time_s=None))
     assert (
@@ -185,7 +185,7 @@ def test_the_lead_time_is_the_recorded_one_or_that_of_every_simulation(tmp_path)
     assert {each.name: each.source for each in stored.assumptions}["lead time"] == "recorded"
 
 
-def test_workers_find_the_same(tmp_path) -> None:
+def test_the_number_of_workers_does_not_matter(tmp_path) -> None:
     run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
     case = replay_case(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
     counted: list[int] = []
@@ -200,7 +200,7 @@ def test_workers_find_the_same(tmp_path) -> None:
     assert all(isinstance(result.drawing, Drawing) for result in alone.results)
 
 
-def test_batches_that_something_else_decides_are_warned_of(tmp_path) -> None:
+def test_unexplained_batches_raise_warnings(tmp_path) -> None:
     run = run_simulation(world(seconds=1200.0), make_strategy("static"), guards=()).run
     made = progress_of(run.batches)
     for number, line in enumerate(made):  # every other batch stalls for as long as it likes
@@ -215,7 +215,7 @@ def test_batches_that_something_else_decides_are_warned_of(tmp_path) -> None:
     assert any("batches are missing from the file" in text for text in seldom.warnings)
 
 
-def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
+def test_the_same_seed_gives_the_same_result(tmp_path) -> None:
     run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
     file = recorded(tmp_path, run)
     answers = [
@@ -226,7 +226,7 @@ def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
     assert answers[0] != answers[2]
 
 
-def test_files_that_are_not_there_or_no_store_are_said_to_be_so(tmp_path) -> None:
+def test_missing_and_wrong_files_are_errors(tmp_path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         read_recording(tmp_path / "no.jsonl")
     with pytest.raises(InputError, match="is a folder but not an event log of Spark"):

@@ -1,11 +1,11 @@
-"""Results as Parquet: one typed row per run, failed ones too."""
+"""Results as Parquet: one typed row per run, including failed ones."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from swept import case
+from sweep_builders import case
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import parse_policy
@@ -19,7 +19,7 @@ from ebbflow.strategies.rules import Rules, default_policy
 from ebbflow.workloads import parse_load
 
 
-def test_every_run_is_a_row_with_types_and_all_it_takes_to_repeat_it(tmp_path) -> None:
+def test_every_run_is_a_typed_row_that_can_be_repeated(tmp_path) -> None:
     cases = [case(name="flat"), case("constant(0)", name="nothing", seed=2)]
     done = sweep(cases, ["static", "hpa"])
     failure = Failure(load="flat", seed=1, strategy="broken", error="ZeroDivisionError: x")
@@ -60,7 +60,7 @@ read-limit = 9000
 """
 
 
-def test_a_row_has_all_it_takes_to_play_it_again(tmp_path) -> None:
+def test_a_run_can_be_repeated_from_its_row(tmp_path) -> None:
     (tmp_path / "rough.toml").write_text(ROUGH)
     spec = read_spec(tmp_path / "rough.toml")
     load = NamedLoad(name="wave", load=parse_load("sine(base=100, peak=700, period=4m)"))
@@ -89,7 +89,7 @@ def rules_of(text: str) -> Rules:
     return Rules(parse_policy(text, "row.toml"))
 
 
-def test_a_continuous_run_has_no_trigger_and_how_coarse_a_load_was_is_told(tmp_path) -> None:
+def test_a_continuous_run_has_no_trigger_and_the_sample_step_is_stored(tmp_path) -> None:
     trace = tmp_path / "t.csv"
     trace.write_text("minute,events\n" + "".join(f"{5 * i},{100 + i}\n" for i in range(9)))
     one = case(f"trace({trace}, peak=50)", engine="continuous")
@@ -98,19 +98,19 @@ def test_a_continuous_run_has_no_trigger_and_how_coarse_a_load_was_is_told(tmp_p
     assert (row["trigger_s"], row["sample_step_s"]) == (None, 300.0)
 
 
-def test_a_place_that_cannot_be_written_is_said_before(tmp_path) -> None:
+def test_an_unwritable_path_is_an_error(tmp_path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
         check_results_path(tmp_path / "no" / "such.parquet")
     assert check_results_path(tmp_path / "mine.parquet") == tmp_path / "mine.parquet"
 
 
-def test_a_name_without_an_ending_is_a_folder(tmp_path) -> None:
+def test_a_name_without_a_suffix_is_a_folder(tmp_path) -> None:
     assert check_results_path(tmp_path / "results") == tmp_path / "results" / FILE_NAME
     assert (tmp_path / "results").is_dir()
     assert check_results_path(tmp_path / "results.parquet") == tmp_path / "results.parquet"
 
 
-def test_rows_of_a_sweep_that_was_interrupted_say_so(tmp_path) -> None:
+def test_rows_of_an_interrupted_sweep_are_partial(tmp_path) -> None:
     cases = [case(name="flat")]
     done = sweep(cases, ["static"])
     for undone in (0, 3):

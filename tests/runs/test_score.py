@@ -1,4 +1,4 @@
-"""The scores: by hand, against one entry per row, and at the edges."""
+"""The scores: examples by hand, a comparison with one entry per row, and edge cases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def steady(trigger_s: float, *, duration_s: float = 600.0, rate_per_s: float = 1
     )
 
 
-def test_fields_are_the_documented_ones_in_their_order() -> None:
+def test_fields_are_the_documented_ones_in_order() -> None:
     names = (
         "node_seconds cost_ratio violation latency_p50_s latency_p95_s latency_max_s throughput_degradation"
     )
@@ -75,7 +75,7 @@ def test_cost_counts_nodes_from_start_to_end_only() -> None:
     assert scores.nodes_saved == pytest.approx(1 - 220 / 400)
 
 
-def test_cost_ratio_is_open_without_an_oracle() -> None:
+def test_there_is_no_cost_ratio_without_an_oracle() -> None:
     assert score(a_run([(0, 0), (9, 9)], [(0, 0)], ended_s=9.0), oracle_node_seconds=None).cost_ratio is None
 
 
@@ -167,7 +167,7 @@ def test_lost_rows_are_late_and_have_no_latency() -> None:
     assert scores.latency_p50_s == pytest.approx(2.5, abs=0.01)
 
 
-def test_what_is_lost_and_what_is_late_add_up() -> None:
+def test_lost_and_late_rows_add_up() -> None:
     # 10 rows/s, every second one lost. Of the others 300 are through by the end, after 40 s, and 50 wait too long.
     processed = [(float(t + 40), 5.0 * t) for t in range(61)]
     run = a_run([(0, 0), (100, 1000)], processed, ended_s=100.0, lost=[(0, 0), (100, 500)])
@@ -192,7 +192,7 @@ def test_a_run_that_processes_half_degrades_by_half() -> None:
     assert score(run, oracle_node_seconds=None).throughput_degradation == pytest.approx(0.5)
 
 
-def test_a_stall_is_a_degradation_although_its_rows_come_later() -> None:
+def test_a_stall_is_a_degradation_although_its_rows_are_processed_later() -> None:
     before = [(float(t), 10.0 * t) for t in range(0, 301, 5)]
     after = [(float(t), 10.0 * t) for t in range(605, 901, 5)]
     stalled = score(a_run([(0, 0), (900, 9000)], before + after, ended_s=900.0), oracle_node_seconds=None)
@@ -201,7 +201,7 @@ def test_a_stall_is_a_degradation_although_its_rows_come_later() -> None:
     assert stalled.throughput_degradation == pytest.approx(2 * 22.1 / 85, abs=0.01)
 
 
-def test_a_window_in_which_next_to_nothing_arrives_is_none() -> None:
+def test_a_window_with_hardly_any_input_is_left_out() -> None:
     # 100 rows/s for 600 s with the last minute done late, when a row a minute comes: 6,000 times as much.
     arrived = [(0, 0), (600, 60_000), (1200, 60_010)]
     done = [(float(t), 100.0 * t) for t in range(0, 541, 5)] + [(660.0, 60_000.0), (1200.0, 60_010.0)]
@@ -240,7 +240,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_edges_have_no_value_that_json_cannot_say(name: str) -> None:
+def test_edge_cases_give_valid_json(name: str) -> None:
     scores = score(EDGES[name], oracle_node_seconds=None)
     document = json.dumps(scores.to_json(), allow_nan=False)
     assert set(json.loads(document)) == {field.name for field in fields(Scores)}
@@ -254,13 +254,13 @@ def test_without_rows_shares_and_latencies_are_undefined() -> None:
     assert (scores.node_seconds, scores.nodes_saved, scores.rows_in) == (200.0, 0.5, 0)
 
 
-def test_without_output_all_that_is_older_than_the_slo_is_late() -> None:
+def test_without_output_all_rows_older_than_the_slo_are_late() -> None:
     scores = score(EDGES["nothing processed"], oracle_node_seconds=None)
     assert scores.violation == pytest.approx(0.7)
     assert (scores.throughput_degradation, scores.latency_max_s, scores.rows_out) == (1.0, None, 0)
 
 
-def test_what_nobody_knows_has_no_score() -> None:
+def test_unknown_values_have_no_score() -> None:
     unseen = replace(EDGES["a load that ends"], nodes=Curve.of([]), reconfigurations=None, lost=None)
     scores = score(unseen, oracle_node_seconds=100.0)
     assert (scores.node_seconds, scores.cost_ratio, scores.nodes_saved) == (None, None, None)

@@ -1,4 +1,4 @@
-"""Scenario files: the names of the command line, and errors that name file and key."""
+"""Scenario files: the keys of the command line, and errors that name file and key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def written(path: Path, text: str) -> Path:
     return file
 
 
-def test_a_file_says_all_that_the_command_line_can(tmp_path) -> None:
+def test_a_file_has_all_keys_of_the_command_line(tmp_path) -> None:
     text = """
     pipeline = "sentiment"
     engine = "micro-batch"
@@ -73,16 +73,14 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path) -> None:
         ("load: constant(5)", "{file} is not TOML"),
     ],
 )
-def test_what_is_wrong_names_the_file_the_key_and_what_would_be_right(
-    tmp_path, text: str, words: str
-) -> None:
+def test_errors_name_the_file_the_key_and_what_would_be_right(tmp_path, text: str, words: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(InputError) as error:
         read_spec(file)
     assert words.format(file=file) in str(error.value)
 
 
-def test_a_file_that_is_not_there_or_no_text_is_said(tmp_path) -> None:
+def test_a_missing_or_binary_file_is_an_error(tmp_path) -> None:
     with pytest.raises(InputError, match="there is no scenario file"):
         read_spec(tmp_path / "none.toml")
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
@@ -90,7 +88,7 @@ def test_a_file_that_is_not_there_or_no_text_is_said(tmp_path) -> None:
         read_spec(tmp_path / "b.toml")
 
 
-def test_what_is_given_later_comes_first_and_nothing_given_changes_nothing() -> None:
+def test_later_values_take_precedence_and_none_changes_nothing() -> None:
     spec = Spec(load="constant(5)", nodes="2:3")
     assert with_values(spec, {"nodes": None, "seed": None}) == spec
     assert with_values(spec, {"nodes": "1:4"}).limits.max_nodes == 4
@@ -105,16 +103,16 @@ def test_a_load_must_be_given() -> None:
     ("load", "seconds"),
     [("constant(5)", 3600.0), ("sine(1, 9, period=2h)", 7200.0), ("sine(1, 9, period=1m)", 3600.0)],
 )
-def test_a_load_without_end_is_played_for_its_span_or_an_hour(load: str, seconds: float) -> None:
+def test_an_endless_load_runs_for_its_span_or_an_hour(load: str, seconds: float) -> None:
     assert Spec(load=load).scenario().duration_s == seconds
 
 
-def test_either_engine_can_be_had() -> None:
+def test_both_engines_are_available() -> None:
     assert isinstance(Spec(load="constant(5)", engine="continuous").scenario().engine, Continuous)
 
 
 @pytest.mark.parametrize(("rate", "nodes"), [(0, 1), (100, 1), (300, 3), (2000, 16), (90000, 16)])
-def test_a_run_begins_with_the_nodes_that_its_first_minute_needs(rate: int, nodes: int) -> None:
+def test_a_run_starts_with_the_nodes_that_its_first_minute_needs(rate: int, nodes: int) -> None:
     assert Spec(load=f"constant({rate})", seconds=3600).scenario().first_nodes == nodes
     assert Spec(load=f"constant({rate})", seconds=3600, initial_nodes=2).scenario().first_nodes == 2
 

@@ -1,4 +1,4 @@
-"""The tables of a scenario file: each becomes what the simulator knows it as, or one line that says what is wrong."""
+"""The tables of a scenario file: each becomes its part of the simulator, or a one-line error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(folder: Path, text: str) -> Spec:
     return read_spec(file)
 
 
-def test_faults_and_unequal_nodes_are_those_of_the_simulator(tmp_path) -> None:
+def test_faults_and_unequal_nodes_become_those_of_the_simulator(tmp_path) -> None:
     spec = read(
         tmp_path,
         """
@@ -70,7 +70,7 @@ def test_faults_and_unequal_nodes_are_those_of_the_simulator(tmp_path) -> None:
     assert with_values(spec, {"seed": 9}).scenario().faults == made.faults, "options leave the tables alone"
 
 
-def test_a_tenant_shares_the_nodes_and_is_counted_in_where_it_starts(tmp_path) -> None:
+def test_a_tenant_shares_the_nodes_and_counts_for_the_initial_nodes(tmp_path) -> None:
     text = 'load = "constant(300)"\ntrigger = "10s"\n[[tenant]]\nload = "constant(150)"\npipeline = "top-words"\n'
     made = read(tmp_path, text + 'name = "other-words"\n').scenario()
     (tenant,) = made.others
@@ -116,7 +116,7 @@ def test_a_read_limit_bounds_the_batches(tmp_path) -> None:
     assert max(batch.rows for batch in run.batches) == 700
 
 
-def test_a_node_that_dies_is_seen_in_what_is_held() -> None:
+def test_a_dying_node_shows_in_the_nodes_held() -> None:
     quiet = Spec(load="constant(100)", seconds=600, initial_nodes=2, nodes="2:2")
     dies = with_values(quiet, {"fault": [{"kind": "node-dies", "at": "5m"}]})
     held = [
@@ -128,7 +128,7 @@ def test_a_node_that_dies_is_seen_in_what_is_held() -> None:
     )
 
 
-def test_a_monitor_that_is_blind_on_purpose_is_no_news(caplog) -> None:
+def test_missing_metrics_on_purpose_raise_no_warnings(caplog) -> None:
     blind = {"kind": "metrics-missing", "from": "1m", "until": "2m"}
     spec = with_values(Spec(load="constant(100)", seconds=300), {"fault": [blind]})
     decisions = run_simulation(spec.scenario(), make_strategy("capacity")).run.decisions
@@ -136,14 +136,14 @@ def test_a_monitor_that_is_blind_on_purpose_is_no_news(caplog) -> None:
     assert not any(60 < entry.time_s < 120 and entry.verdict == "act" for entry in decisions)
 
 
-def test_nodes_of_unequal_speed_are_counted_by_what_they_do() -> None:
+def test_nodes_of_unequal_speed_count_by_their_capacity() -> None:
     spec = Spec(load="constant(600)", seconds=600)
     assert with_values(spec, {"node-speeds": [1.0, 0.2]}).scenario().first_nodes > spec.scenario().first_nodes
     assert with_values(spec, {"node-speeds": [0.5]}).scenario().first_nodes > spec.scenario().first_nodes
 
 
 @pytest.mark.parametrize("name", ["rough_day.toml", "two_clusters.toml"])
-def test_the_examples_are_sound(name: str) -> None:
+def test_the_examples_are_valid(name: str) -> None:
     assert not read_spec(EXAMPLES / name).scenario().is_single
 
 
@@ -225,15 +225,15 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "words"), BAD)
-def test_what_is_wrong_is_one_line_that_names_file_table_key_and_what_would_be_right(
+def test_errors_are_one_line_with_file_table_key_and_what_would_be_right(
     tmp_path, text: str, words: str
 ) -> None:
     with pytest.raises(InputError) as error:
         read(tmp_path, text)
-    told = str(error.value)
-    assert str(tmp_path / "s.toml") in told
-    assert words in told
-    assert "\n" not in told
+    result_text = str(error.value)
+    assert str(tmp_path / "s.toml") in result_text
+    assert words in result_text
+    assert "\n" not in result_text
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:

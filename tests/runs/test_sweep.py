@@ -1,4 +1,4 @@
-"""Sweeps: in order, repeatable, one hindsight per case, and no failure that goes unsaid."""
+"""Sweeps: ordered, repeatable, one hindsight per case, and every failure reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from multiprocessing import active_children
 
 import pytest
-from swept import case, result
+from sweep_builders import case, result
 
 from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
@@ -56,7 +56,7 @@ def die_drawing(*_: object) -> None:
     os._exit(9)
 
 
-def test_results_come_in_the_order_of_scenes_and_strategies_whoever_is_done_first() -> None:
+def test_results_are_ordered_by_case_and_strategy() -> None:
     alone = sweep(SCENES, ["capacity", "static"], workers=1)
     assert [(r.load, r.strategy) for r in alone.results] == [
         (s.load, name) for s in SCENES for name in ("capacity", "static")
@@ -70,18 +70,18 @@ def test_every_run_is_counted_once() -> None:
     assert len(done) == 4
 
 
-def test_a_run_that_fails_names_itself_and_the_others_go_on(broken) -> None:
+def test_a_failed_run_is_named_and_the_others_continue(broken) -> None:
     done = sweep(SCENES, ["static", broken], workers=1)
     assert [r.strategy for r in done.results] == ["static", "static"]
     assert [f.load for f in done.failures] == [s.load for s in SCENES]
-    told = str(done.failures[0])
-    assert told.startswith(
+    result_text = str(done.failures[0])
+    assert result_text.startswith(
         "broken on constant(300), seed 1: ZeroDivisionError: no rows, no rate (test_sweep.py, line"
     )
     assert "Traceback" in done.failures[0].trace
 
 
-def test_a_worker_that_is_killed_is_told_and_nothing_waits_for_it() -> None:
+def test_a_killed_worker_is_a_failure_and_nothing_hangs() -> None:
     cases = [case(name=str(i), drawn=True) for i in range(3)]
     done = sweep(cases, ["static"], workers=2, draw=die_drawing)
     assert not done.results
@@ -89,7 +89,7 @@ def test_a_worker_that_is_killed_is_told_and_nothing_waits_for_it() -> None:
     assert "BrokenProcessPool" in done.failures[0].error
 
 
-def test_workers_that_never_come_up_are_told_too() -> None:
+def test_workers_that_never_start_are_failures() -> None:
     done = sweep(SCENES, ["static", "mine"], policies={"mine": DiesOnArrival()}, workers=2)
     assert not done.results
     assert {f.strategy for f in done.failures} == {HINDSIGHT, "static", "mine"}
@@ -117,7 +117,7 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_interrupts_a_sweep_has_what_is_done(workers: int) -> None:
+def test_an_interrupted_sweep_returns_its_finished_runs(workers: int) -> None:
     names = ["static", "static-mean", "hpa"]
     whole = sweep(SCENES, names, workers=1)
     with pytest.raises(SweepInterrupted) as stop:
@@ -128,7 +128,7 @@ def test_who_interrupts_a_sweep_has_what_is_done(workers: int) -> None:
     assert not active_children(), "nobody works on"
 
 
-def test_an_interrupt_before_the_first_run_leaves_all_undone(monkeypatch) -> None:
+def test_an_interrupt_before_the_first_run_leaves_all_unfinished(monkeypatch) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -138,7 +138,7 @@ def test_an_interrupt_before_the_first_run_leaves_all_undone(monkeypatch) -> Non
     assert stop.value.sweep == Sweep(results=(), failures=(), unfinished=2)
 
 
-def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
+def test_an_interrupt_does_not_wait_for_running_tasks() -> None:
     on_done, children = Interrupting(2), set(active_children())
     with pytest.raises(KeyboardInterrupt), parallel_map(1, workers=2) as work:  # noqa: PT012
         try:
@@ -151,7 +151,7 @@ def test_an_interrupt_does_not_wait_for_what_is_under_way() -> None:
     assert set(active_children()) == children
 
 
-def test_of_an_interrupted_sweep_what_all_have_had_is_compared() -> None:
+def test_an_interrupted_sweep_compares_what_all_strategies_finished() -> None:
     runs = [result("x", 1.0, load="a"), result("y", 2.0, load="a"), result("x", 3.0, load="b")]
     failed = Failure(load="c", seed=1, strategy="x", error="E")
     part = Sweep(results=tuple(runs), failures=(failed,), unfinished=2)
@@ -163,7 +163,7 @@ def test_of_an_interrupted_sweep_what_all_have_had_is_compared() -> None:
     assert over.comparable(["x", "y"]) == over, "a run that failed was had"
 
 
-def test_hindsight_is_asked_for_once_per_scene(monkeypatch) -> None:
+def test_hindsight_is_computed_once_per_case(monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(sweep_module, "oracle_of", lambda s: asked.append(s) or oracle_of(s))
     done = sweep(SCENES, ["static", "hpa", "capacity"], workers=1)
@@ -178,7 +178,7 @@ def test_the_arrivals_that_hindsight_sees_are_those_of_the_runs() -> None:
         assert oracle_of(one.scenario).node_seconds == oracle_of(one.scenario, run).node_seconds
 
 
-def test_where_hindsight_fails_the_runs_have_no_ratio_and_it_is_said(monkeypatch) -> None:
+def test_if_hindsight_fails_it_is_reported_and_runs_have_no_ratio(monkeypatch) -> None:
     def fail(_: object) -> None:
         raise MemoryError("too long")
 
@@ -188,7 +188,7 @@ def test_where_hindsight_fails_the_runs_have_no_ratio_and_it_is_said(monkeypatch
     assert done.failures[0].strategy == HINDSIGHT
 
 
-def test_rows_that_fail_in_a_queue_are_lost_to_the_score() -> None:
+def test_rows_that_fail_in_a_queue_are_lost() -> None:
     made = case("constant(20000)", engine="continuous", nodes="1:2")
     short_queues = replace(made.scenario.engine, max_pending_rows=None, queue_bound_rows=100.0)
     flood = replace(made, scenario=replace(made.scenario, engine=short_queues))
@@ -232,7 +232,7 @@ def test_pipelines_that_share_nodes_are_scored_together_and_have_no_hindsight() 
     assert result.drawing is None
 
 
-def test_a_seed_changes_what_happens() -> None:
+def test_the_seed_changes_the_run() -> None:
     cost = {
         seed: sweep([case("sine(base=100, peak=900, period=5m)", seed=seed)], ["capacity"]).results[0].scores
         for seed in (1, 1, 2)
@@ -240,7 +240,7 @@ def test_a_seed_changes_what_happens() -> None:
     assert cost[1] != cost[2]
 
 
-def test_only_strategies_without_restraint_of_their_own_get_ours() -> None:
+def test_only_strategies_without_their_own_guards_get_all_guards() -> None:
     assert [type(guard) for guard in guards_for(make_strategy("hpa"))] == [Bounds, HoldOnMissingData]
     kinds = {type(guard) for guard in guards_for(make_strategy("capacity"))}
     assert {CoolDown, StepCap, Bounds, HoldOnMissingData} <= kinds
@@ -253,13 +253,13 @@ def test_static_mean_holds_what_the_mean_rate_needs(rate: int, nodes: int) -> No
     assert run.nodes.stepped(300.0) == nodes
 
 
-def test_nothing_to_compare_is_said() -> None:
+def test_an_empty_sweep_is_an_error() -> None:
     with pytest.raises(InputError, match="at least one load"):
         sweep([], ["static"])
 
 
 @pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
-def test_peers_see_and_move_a_continuous_engine(name: str) -> None:
+def test_baselines_can_act_on_a_continuous_engine(name: str) -> None:
     busy = case("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
     run = run_simulation(busy.scenario, strategy_for(name, busy.scenario)).run
     assert run.reconfigurations > 0

@@ -1,4 +1,4 @@
-"""The shortest path through a corridor: its own law, and what the oracle makes of it against a linear program."""
+"""The shortest path through a corridor, and the oracle compared with a linear program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def corridors(draw: st.DrawFn) -> tuple[Floats, Floats, Floats]:
 
 @given(corridor=corridors())
 @settings(max_examples=200, deadline=None)
-def test_it_bends_only_where_the_edge_is_in_its_way(corridor: tuple[Floats, Floats, Floats]) -> None:
+def test_it_bends_only_at_an_edge(corridor: tuple[Floats, Floats, Floats]) -> None:
     times_s, lower, upper = corridor
     knots_s, rows = taut_string(times_s, lower, upper)
     assert (knots_s[0], knots_s[-1], rows[0], rows[-1]) == (0.0, times_s[-1], lower[0], lower[-1])
@@ -51,7 +51,7 @@ def test_it_bends_only_where_the_edge_is_in_its_way(corridor: tuple[Floats, Floa
             assert at == lower[gate]
 
 
-def test_a_corridor_with_room_for_a_straight_line_has_one() -> None:
+def test_a_corridor_that_allows_a_straight_line_gets_one() -> None:
     times_s = np.arange(6.0)
     knots_s, rows = taut_string(times_s, np.array([0.0, 1, 2, 3, 4, 10]), np.array([0.0, 9, 9, 9, 9, 10]))
     assert (knots_s.tolist(), rows.tolist()) == ([0.0, 5.0], [0.0, 10.0])
@@ -136,7 +136,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @given(problem=problems())
 @settings(max_examples=80, deadline=None)
-def test_no_linear_program_finds_a_cheaper_schedule_nor_a_dearer_best(problem: Problem) -> None:
+def test_a_linear_program_finds_the_same_cost(problem: Problem) -> None:
     oracle = cheapest_schedule(
         Curve(np.arange(len(problem.rows) + 1.0), problem.arrived),
         problem.stages,

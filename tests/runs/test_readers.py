@@ -1,4 +1,4 @@
-"""Progress as Spark prints it is read whole; what is wrong with it is said with its line."""
+"""Query progress as Spark prints it is read completely; errors name the line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_batches_are_read_with_rows_backlog_and_times(tmp_path) -> None:
     assert [b.first for b in read.batches] == [True] + [False] * 7
 
 
-def test_zipped_lists_and_events_are_read_alike(tmp_path) -> None:
+def test_compressed_files_lists_and_events_are_read_alike(tmp_path) -> None:
     plain = read_progress(write_lines(tmp_path / "a", lines()))
     zipped = tmp_path / "b.jsonl"  # the name says nothing
     zipped.write_bytes(gzip.compress((tmp_path / "a").read_bytes()))
@@ -65,7 +65,7 @@ def test_zipped_lists_and_events_are_read_alike(tmp_path) -> None:
     assert read_progress(zipped).batches == read_progress(listed).batches == logged.batches == plain.batches
 
 
-def test_an_event_log_tells_of_executors(tmp_path) -> None:
+def test_an_event_log_contains_executors(tmp_path) -> None:
     def came(name: str, at_s: float) -> dict:
         info = {"Host": "h", "Total Cores": 4}
         return {
@@ -91,7 +91,7 @@ def test_an_event_log_tells_of_executors(tmp_path) -> None:
     assert (read.slots_per_node, read.reconfigurations) == (4, 1)
 
 
-def test_an_event_log_of_local_mode_has_the_driver_for_its_executor(tmp_path) -> None:
+def test_in_local_mode_the_driver_is_the_executor(tmp_path) -> None:
     driver = {
         "Event": "SparkListenerExecutorAdded", "Timestamp": int(1000 * START_S), "Executor ID": "driver",
         "Executor Info": {"Host": "h", "Total Cores": 2},
@@ -101,7 +101,7 @@ def test_an_event_log_of_local_mode_has_the_driver_for_its_executor(tmp_path) ->
     assert (read.nodes.values.tolist(), read.slots_per_node, read.reconfigurations) == ([1.0], 2, 0)
 
 
-def test_a_rolled_and_packed_event_log_is_read_in_its_order(tmp_path) -> None:
+def test_a_rolled_and_compressed_event_log_is_read_in_order(tmp_path) -> None:
     """As Spark 4 writes it unless told otherwise."""
     folder = tmp_path / "eventlog_v2_app-1"
     folder.mkdir()
@@ -118,7 +118,7 @@ def test_a_rolled_and_packed_event_log_is_read_in_its_order(tmp_path) -> None:
         read_progress(folder)
 
 
-def test_a_progress_written_twice_counts_once_and_one_left_out_is_missed(tmp_path) -> None:
+def test_a_repeated_progress_counts_once_and_a_missing_one_is_counted(tmp_path) -> None:
     """Who polls ``recentProgress`` writes the same ones again; who polls seldom loses some."""
     made = lines(12)
     polled = [*made[:6], *made[2:9], *made[5:]]
@@ -128,7 +128,7 @@ def test_a_progress_written_twice_counts_once_and_one_left_out_is_missed(tmp_pat
     assert read_progress(write_lines(tmp_path / "seldom", made[::2])).missing_batches == 5
 
 
-def test_an_idle_source_is_a_count_of_arrivals_and_no_batch(tmp_path) -> None:
+def test_progress_of_an_idle_query_counts_arrivals_but_is_no_batch(tmp_path) -> None:
     read = read_progress(write_lines(tmp_path / "run", [*lines(), idle(8), idle(10)]))
     assert [(b.rows, b.duration_s) for b in read.batches[-2:]] == [(0, 0.0), (0, 0.0)]
     assert len(read.batches_with_rows) == 7
@@ -145,7 +145,7 @@ def test_the_query_with_the_most_rows_is_taken_unless_another_is_named(tmp_path)
         read_progress(file, "smal")
 
 
-def test_a_restart_is_counted_and_a_batch_done_again_brings_no_rows(tmp_path) -> None:
+def test_restarts_are_counted_and_repeated_batches_add_no_rows(tmp_path) -> None:
     again = [progress(batch(k, started_s=5.0 * k + 60.0), 500.0 * (k + 1), run=1) for k in range(7, 12)]
     read = read_progress(write_lines(tmp_path / "run", [*lines(), *again]))
     assert (read.starts, read.rows_repeated, len(read.batches)) == (2, 500, 12)
@@ -165,7 +165,7 @@ def test_a_restart_is_counted_and_a_batch_done_again_brings_no_rows(tmp_path) ->
         ('{"Event": "SparkListenerLogStart"}\n', "has no query progress;"),
     ],
 )
-def test_what_is_no_progress_is_said_with_its_line(tmp_path, text: str, words: str) -> None:
+def test_an_invalid_progress_is_reported_with_its_line(tmp_path, text: str, words: str) -> None:
     file = tmp_path / "run.jsonl"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -185,7 +185,7 @@ def test_what_is_no_progress_is_said_with_its_line(tmp_path, text: str, words: s
         ({"sources": 3}, "line 5 is not a complete query progress"),
     ],
 )
-def test_a_bad_line_among_good_ones_is_named(tmp_path, change: dict, words: str) -> None:
+def test_a_bad_line_among_good_ones_is_reported(tmp_path, change: dict, words: str) -> None:
     made = lines()
     made[4] |= change
     with pytest.raises(InputError, match=words):
@@ -217,7 +217,7 @@ KEYS = [
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=3), where=st.integers(0, 7))
-def test_any_line_is_read_or_named_in_one_line(tmp_path_factory, changes: dict, where: int) -> None:
+def test_any_line_is_read_or_reported_in_one_line(tmp_path_factory, changes: dict, where: int) -> None:
     made = lines()
     made[where] |= changes
     file = write_lines(tmp_path_factory.getbasetemp() / "any.jsonl", made)
@@ -225,7 +225,7 @@ def test_any_line_is_read_or_named_in_one_line(tmp_path_factory, changes: dict, 
         assert read_progress(file).batches
 
 
-def test_too_little_is_said_to_be_too_little(tmp_path) -> None:
+def test_too_few_batches_are_an_error(tmp_path) -> None:
     with pytest.raises(InputError, match="3 batches with rows after its first; a replay needs 5"):
         read_progress(write_lines(tmp_path / "run", lines(4)))
     nothing = [progress(batch(k, rows=0), 0.0) for k in range(9)]
@@ -233,7 +233,7 @@ def test_too_little_is_said_to_be_too_little(tmp_path) -> None:
         read_progress(write_lines(tmp_path / "run", nothing))
 
 
-def test_a_cut_off_gzip_file_is_said_to_be_one(tmp_path) -> None:
+def test_a_truncated_gzip_file_is_an_error(tmp_path) -> None:
     file = tmp_path / "run.gz"
     file.write_bytes(gzip.compress(json.dumps(lines()).encode())[:200])
     with pytest.raises(InputError, match="is not a complete gzip file"):

@@ -1,4 +1,4 @@
-"""The dynamic test: a query that fails is told when it fails."""
+"""Waiting for a run reports a failed query at once."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ def watched(world: World, until_s: float = 300.0, ended: threading.Event | None 
     wait_for_end(world.failure, world, world, until_s, ended or threading.Event())
 
 
-def test_a_query_that_died_is_told_within_seconds_in_its_own_words() -> None:
+def test_a_failed_query_is_reported_within_seconds_with_its_error() -> None:
     world = World(fails_at_s=42.0, loop_ends_at_s=43.0)
     with pytest.raises(InputError, match=r"^cannot read /trace/part-3\.csv\.gz: it ends$"):
         watched(world)
     assert world.time_s <= 47.0
 
 
-def test_one_that_dies_at_the_very_end_is_told_too() -> None:
+def test_a_failure_at_the_very_end_is_reported() -> None:
     with pytest.raises(InputError, match="cannot read"):
         watched(World(fails_at_s=300.0))
 
 
-def test_a_loop_that_has_ended_over_a_healthy_query_is_told() -> None:
+def test_a_loop_that_ends_while_its_query_runs_is_an_error() -> None:
     with pytest.raises(TargetError, match="the loop has ended too early"):
         watched(World(loop_ends_at_s=10.0))
 
 
-def test_a_run_that_goes_well_ends_at_its_time_or_when_it_is_told_to() -> None:
+def test_a_healthy_run_ends_at_its_time_or_when_stopped() -> None:
     world = World()
     watched(world)
     assert world.time_s == 300.0
-    told = threading.Event()
-    told.set()
-    watched(world, 900.0, told)
+    output = threading.Event()
+    output.set()
+    watched(world, 900.0, output)
     assert world.time_s == 300.0

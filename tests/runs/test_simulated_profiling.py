@@ -1,4 +1,4 @@
-"""The phase in the simulator: what it must show is that estimates are within 3 % on a load it never saw."""
+"""Profiling in the simulator: estimates are within 3 % on a load it has not seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_cpu_estimates_are_within_three_percent_on_a_sine(phase: ProfilingResult
     assert phase.accuracy.outside < 0.05
 
 
-def test_costs_and_selectivities_are_found_as_they_are(phase: ProfilingResult) -> None:
+def test_costs_and_selectivities_are_recovered(phase: ProfilingResult) -> None:
     costed = costed_pipeline(phase.profile.pipeline)
     for stream in costed.pipeline.streams:
         found = phase.profile.selectivity[stream.source, stream.target]
@@ -35,7 +35,7 @@ def test_costs_and_selectivities_are_found_as_they_are(phase: ProfilingResult) -
         assert cpu.estimate(middle).value == pytest.approx(costed.row_cost_s[name] * middle, rel=0.03)
 
 
-def test_operators_are_seen_over_most_of_a_core_and_not_only_the_one_that_holds_the_others_back(
+def test_all_operators_are_measured_over_most_of_a_core(
     phase: ProfilingResult,
 ) -> None:
     busy = {name: cpu.estimate(cpu.high).value for name, cpu in phase.profile.cpu.items()}
@@ -44,7 +44,7 @@ def test_operators_are_seen_over_most_of_a_core_and_not_only_the_one_that_holds_
     assert min(busy.values()) > 0.3
 
 
-def test_what_a_reconfiguration_and_a_node_take_is_measured_on_the_way(phase: ProfilingResult) -> None:
+def test_reconfigurations_and_new_nodes_are_measured(phase: ProfilingResult) -> None:
     costs = phase.profile.costs
     assert costs is not None
     assert costs.reconfiguration is not None
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_profile() -> None:
     assert made.run().profile == made.run().profile
 
 
-def test_on_batches_the_costs_of_stages_are_found() -> None:
+def test_on_batches_the_costs_of_stages_are_learned() -> None:
     found = SimulatedProfiling(
         pipeline="top-words", engine="micro-batch", noise=0.0, steps=4, kinds=QUICK
     ).run()

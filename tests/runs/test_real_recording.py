@@ -34,7 +34,7 @@ def plan() -> Plan:
     return plan_of(read_recording(RECORD), given)
 
 
-def test_a_real_record_tells_trigger_tasks_and_every_row(plan: Plan) -> None:
+def test_a_real_recording_has_trigger_tasks_and_every_row(plan: Plan) -> None:
     recording = plan.recording
     assert (recording.query, recording.tasks, recording.starts) == ("counted", 4, 1)
     assert (recording.missing_batches, recording.rows_repeated) == (0, 0)
@@ -44,14 +44,14 @@ def test_a_real_record_tells_trigger_tasks_and_every_row(plan: Plan) -> None:
     assert plan.flow.arrived.values[-1] == sum(batch.rows for batch in recording.batches_with_rows)
 
 
-def test_the_recorded_size_played_again_has_batches_as_long_as_the_recorded_ones(plan: Plan) -> None:
+def test_simulated_batches_with_the_recorded_nodes_take_as_long_as_the_recorded_ones(plan: Plan) -> None:
     fidelity = fidelity_of(plan)
     then_s, now_s = fidelity.batch_mean_s
     assert now_s == pytest.approx(then_s, rel=0.2)
     assert fidelity.doubt == ""
 
 
-def test_strategies_are_played_on_it(plan: Plan) -> None:
+def test_strategies_run_on_it(plan: Plan) -> None:
     done = sweep([replay_case(plan)], ["capacity", "hpa", "spark-dra"], workers=1)
     assert done.failures == ()
     assert [result.strategy for result in done.results] == [RECORDED, "capacity", "hpa", "spark-dra"]
