@@ -73,7 +73,7 @@ class World:
 # -- planned, requested, observed ----------------------------------------------------------------
 
 
-def test_what_is_there_on_arrival_is_taken_as_planned_and_nothing_is_asked() -> None:
+def test_the_first_observation_is_the_plan_and_nothing_is_applied() -> None:
     world = World(nodes=3)
     report = world.cycle()
     assert report.planned == Layout.of(3)
@@ -93,7 +93,7 @@ def test_planned_requested_and_observed_are_three_things() -> None:
     assert seen.observed.main_nodes == 1
 
 
-def test_what_cannot_be_had_is_recorded_and_asked_for_again() -> None:
+def test_an_infeasible_request_is_recorded_and_repeated() -> None:
     world = World(nodes=1, room=3)
     world.wish.nodes = 5
     first = world.cycle().entry
@@ -111,7 +111,7 @@ def test_what_cannot_be_had_is_recorded_and_asked_for_again() -> None:
     assert world.asked == [5, 5]  # granted, so nothing more to ask
 
 
-def test_a_node_that_comes_when_nobody_waits_for_it_any_more_is_let_go() -> None:
+def test_a_node_that_comes_after_it_was_cancelled_is_released() -> None:
     world = World(nodes=2)
     world.cycle()
     world.target.observed = 3
@@ -122,7 +122,7 @@ def test_a_node_that_comes_when_nobody_waits_for_it_any_more_is_let_go() -> None
     assert world.asked == [2], "while someone leaves there is nothing to ask"
 
 
-def test_a_dry_run_writes_down_what_it_would_do_and_asks_for_nothing() -> None:
+def test_a_dry_run_records_its_decisions_and_applies_nothing() -> None:
     world = World(nodes=2, dry_run=True)
     world.wish.nodes = 5
     entry = world.cycle().entry
@@ -151,13 +151,13 @@ def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> N
     assert world.asked == [5]
 
 
-def test_giving_up_before_anything_was_planned_is_no_trouble() -> None:
+def test_nodes_may_be_given_up_before_the_first_plan() -> None:
     world = World()
     world.cycle(active=False, given_up_nodes=1)
     assert world.cycle().planned == Layout.of(2)
 
 
-def test_the_strategy_is_told_when_nodes_were_last_added_and_removed() -> None:
+def test_the_snapshot_has_the_times_of_the_last_scale_out_and_scale_in() -> None:
     world = World(nodes=2)
     world.wish.nodes = 4
     world.cycle()
@@ -225,7 +225,7 @@ def test_nothing_is_decided_while_there_is_nothing_to_scale() -> None:
 # -- the ledger and the store --------------------------------------------------------------------
 
 
-def test_the_ledger_row_is_on_disk_before_the_target_is_asked(tmp_path: Path) -> None:
+def test_the_ledger_row_is_on_disk_before_the_act(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     store = Store(path, ManualClock())
     world = World(store=store)
@@ -275,7 +275,7 @@ def test_every_reading_reaches_the_store_and_the_strategy() -> None:
     assert world.wish.seen[0].windows.of("words", Metric.FRESHNESS).last == 3.0
 
 
-def test_batches_go_to_the_store_and_those_a_query_began_with_are_kept_apart() -> None:
+def test_batches_go_to_the_store_and_first_batches_to_a_table_of_their_own() -> None:
     world = World()
     world.cycle(batches=[a_batch(1), a_batch(2, 5.0)], first_batches=[a_batch(0)])
     world.cycle()
@@ -305,7 +305,7 @@ def test_nodes_that_left_long_ago_are_forgotten() -> None:
 # -- trouble -------------------------------------------------------------------------------------
 
 
-def test_a_target_that_cannot_be_seen_for_a_while_changes_nothing_and_the_first_look_says_so() -> None:
+def test_failed_observations_change_nothing_and_the_first_one_is_recorded() -> None:
     world = World()
     world.cycle()
     shown = len(world.wish.seen)
@@ -350,7 +350,7 @@ def test_that_it_is_seen_again_is_news_by_itself() -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_look_that_hangs_is_not_a_fresh_one(fails: bool) -> None:
+def test_an_observation_that_took_long_is_stale(fails: bool) -> None:
     world = World(guards=default_guards())
     world.cycle()
     shown, seen_s, look = len(world.wish.seen), world.clock.now_s(), world.target.observe
@@ -376,7 +376,7 @@ def test_a_look_that_hangs_is_not_a_fresh_one(fails: bool) -> None:
     assert [b.batch_id for b in world.wish.seen[-1].batches] == ([] if fails else [3]), "nothing is forgotten"
 
 
-def test_a_slow_look_is_decided_on_and_what_was_not_granted_is_asked_for_again() -> None:
+def test_a_slow_observation_is_decided_on_and_ungranted_nodes_are_requested_again() -> None:
     world = World(nodes=1, room=3)
     look = world.target.observe
 
@@ -393,7 +393,7 @@ def test_a_slow_look_is_decided_on_and_what_was_not_granted_is_asked_for_again()
     assert world.asked == [5, 5]
 
 
-def test_nothing_is_asked_again_on_a_look_from_before_the_last_asking() -> None:
+def test_an_observation_from_before_the_last_request_does_not_repeat_it() -> None:
     world = World(nodes=2)
     world.wish.nodes = 4
     world.cycle()
@@ -404,7 +404,7 @@ def test_nothing_is_asked_again_on_a_look_from_before_the_last_asking() -> None:
     assert world.asked == [4, 4]
 
 
-def test_what_was_not_granted_is_not_asked_for_again_while_blind() -> None:
+def test_ungranted_nodes_are_not_requested_again_without_observations() -> None:
     world = World(nodes=1, room=3, guards=default_guards())
     world.wish.nodes = 3
     world.target.room = 2
@@ -501,7 +501,7 @@ def test_the_loop_keeps_its_pace_however_long_a_cycle_takes() -> None:
     assert starts == [100.0, 102.0, 104.0, 106.0]
 
 
-def test_a_full_disk_neither_asks_without_a_ledger_nor_loses_what_was_to_be_learned() -> None:
+def test_on_a_full_disk_nothing_is_applied_and_no_batch_is_lost() -> None:
     class FullDisk(MemoryStore):
         full = True
 
@@ -544,7 +544,7 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, start=st.integers(0, 40), low=st.integers(1, 5), more=st.integers(0, 20))
-def test_nothing_is_ever_asked_on_stale_data_or_outside_the_limits(
+def test_nothing_is_applied_on_stale_data_or_outside_the_limits(
     steps: list[dict[str, Any]], start: int, low: int, more: int
 ) -> None:
     world = World(nodes=start, limits=f"{low}:{low + more}", guards=default_guards())

@@ -36,7 +36,7 @@ def ran(tmp_path: Path) -> Attached:
     return Attached(loop, store, store.close)
 
 
-def test_every_act_is_told_and_how_many_holds_are_not(ran: Attached) -> None:
+def test_the_history_has_every_act_and_counts_omitted_holds(ran: Attached) -> None:
     assert len(ran.decisions) == 10
     assert ran.store is not None
     history, rows = ran.history(), ran.store.ledger(verdict="act")[1:]
@@ -49,13 +49,13 @@ def test_every_act_is_told_and_how_many_holds_are_not(ran: Attached) -> None:
     ran.stop()
 
 
-def test_a_store_that_is_gone_takes_only_the_old_acts_with_it(ran: Attached) -> None:
+def test_without_the_store_only_old_acts_are_missing(ran: Attached) -> None:
     assert ran.store is not None
     ran.store.close()
     assert len(ran.history().entries) == 10
     assert ran.history().left_out == 50
 
 
-def test_where_nothing_was_scaled_there_is_no_history() -> None:
+def test_without_a_loop_the_history_is_empty() -> None:
     history = Attached(None, None, lambda: None).history()
     assert (list(history.entries), history.left_out) == ([], 0)

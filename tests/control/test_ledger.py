@@ -27,7 +27,7 @@ def test_a_decision_that_changes_the_layout_is_an_act_and_any_other_a_hold() -> 
     assert ledger.open(2.0, "s", Layout.of(2), decision(2)).verdict == HOLD
 
 
-def test_only_what_was_granted_is_a_reconfiguration() -> None:
+def test_only_granted_changes_are_reconfigurations() -> None:
     ledger = Ledger(MemoryStore(keep=True))
     entry = ledger.open(1.0, "s", Layout.of(2), decision(3))
     ledger.close(entry, Outcome(requested=Layout.of(2), infeasible_nodes=1, note="no free cores"))
@@ -64,7 +64,7 @@ def test_the_outcome_is_written_beside_the_decision() -> None:
     assert ledger.last.outcome is not None
 
 
-def test_the_first_reading_at_or_after_the_expected_time_is_what_was_achieved() -> None:
+def test_the_measured_effect_is_the_first_reading_at_or_after_the_expected_time() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     entry = ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
@@ -103,7 +103,7 @@ def test_each_entry_gets_its_own_effect_whatever_the_order() -> None:
     assert [row["achieved"] for row in store.ledger()] == [4.1, 2.1]
 
 
-def test_what_was_never_measured_stays_unknown_and_is_not_waited_for_for_ever() -> None:
+def test_an_effect_never_measured_stays_unknown() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))
@@ -112,7 +112,7 @@ def test_what_was_never_measured_stays_unknown_and_is_not_waited_for_for_ever() 
     assert store.ledger()[0]["achieved"] is None
 
 
-def test_what_is_measured_long_after_its_time_is_not_what_a_decision_achieved() -> None:
+def test_a_reading_long_after_the_expected_time_is_not_the_effect() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     ledger.open(1.0, "s", Layout.of(2), decision(2, expected_at_s=20.0))
@@ -123,7 +123,7 @@ def test_what_is_measured_long_after_its_time_is_not_what_a_decision_achieved() 
     assert ledger.settle(81.0, "words", freshness((20.5, 3.0)), within_s=30.0) == [], "nor is it waited for"
 
 
-def test_what_comes_due_together_is_written_together() -> None:
+def test_effects_due_together_are_written_together() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     for k in range(50):
@@ -135,7 +135,7 @@ def test_what_comes_due_together_is_written_together() -> None:
     assert all(entry.achieved == 4.5 for entry in ledger.entries)
 
 
-def test_the_outcome_of_an_entry_that_is_no_longer_at_hand_is_not_lost_when_it_is_settled() -> None:
+def test_settling_an_entry_no_longer_in_memory_keeps_its_outcome() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store, keep=2)
     entry = ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=20.0))

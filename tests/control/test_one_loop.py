@@ -43,7 +43,7 @@ def attached(application: str) -> Attached:
     return module.attach(session)
 
 
-def test_a_loop_that_nobody_holds_goes_on_and_the_next_takes_over(
+def test_a_loop_without_a_reference_goes_on_until_the_next_replaces_it(
     over: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = weakref.ref(attached("app-1"))

@@ -150,7 +150,7 @@ def test_a_bad_policy_leaves_the_old_one_in_force_and_says_why(path: Path, bad: 
     assert running.notes[-1][1] == "policy policy.toml is in force again"
 
 
-def test_bytes_that_are_no_text_are_refused_too(path: Path) -> None:
+def test_a_binary_policy_file_is_refused(path: Path) -> None:
     running = Running(path)
     running.run(3)
     path.write_bytes(b"\xff\xfe")
@@ -158,7 +158,7 @@ def test_bytes_that_are_no_text_are_refused_too(path: Path) -> None:
     assert "not a text file" in running.notes[0][1]
 
 
-def test_a_file_that_is_gone_changes_nothing_and_is_told_once(path: Path) -> None:
+def test_a_missing_policy_file_changes_nothing_and_is_reported_once(path: Path) -> None:
     running = Running(path)
     running.run(80)
     path.unlink()
@@ -192,12 +192,12 @@ def test_a_job_does_not_start_with_an_empty_policy(path: Path, nothing: str) -> 
         PolicyFile(path)
 
 
-def test_what_is_no_policy_is_not_handed_over(path: Path) -> None:
+def test_an_object_that_is_not_a_policy_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="'x' is not a policy"):
         PolicyFile(path).use("x")  # type: ignore[arg-type]
 
 
-def test_policies_handed_over_while_the_loop_looks_are_not_lost(path: Path) -> None:
+def test_a_policy_set_during_a_cycle_is_not_lost(path: Path) -> None:
     """The last one handed over is in force in the end, however the two threads meet."""
     running, policies = PolicyFile(path), [parse_policy(text(by=by), "p.toml") for by in range(1, 20)]
     done = threading.Event()

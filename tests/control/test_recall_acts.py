@@ -47,7 +47,7 @@ def test_the_last_changes_of_each_size_are_recalled(store: Store) -> None:
     assert sizes.last_in_s == {"enrich": 960.0}
 
 
-def test_a_ledger_that_cannot_be_read_is_told_and_recalls_nothing(
+def test_an_unreadable_ledger_is_reported_and_recalls_nothing(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.append_ledger(900.0, "act", {"reason": "of another version"})

@@ -46,7 +46,7 @@ class Refusing(FakeTarget):
         return Layout.of(self.requested, count=1)
 
 
-def test_a_refused_parallelism_is_asked_for_ever_less_often_and_its_node_goes_again() -> None:
+def test_a_refused_parallelism_is_retried_ever_less_often_and_its_node_is_released() -> None:
     grow = (
         rule("grow")
         .scale_out(operator("count"))

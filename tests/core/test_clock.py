@@ -35,14 +35,14 @@ def test_a_wait_is_cut_short_by_its_event() -> None:
     assert SystemClock().wait(1000.0, stop) is True
 
 
-def test_a_condition_is_looked_at_even_when_the_deadline_is_past() -> None:
+def test_a_condition_is_checked_even_after_the_deadline() -> None:
     clock = ManualClock(10.0)
     assert wait_until(lambda: True, clock, 5.0)
     assert not wait_until(lambda: False, clock, 5.0)
     assert clock.now_s() == 10.0
 
 
-def test_who_waits_for_a_condition_stops_when_told() -> None:
+def test_waiting_for_a_condition_ends_when_stopped() -> None:
     clock, stop = ManualClock(10.0), threading.Event()
     looks = []
 

@@ -9,7 +9,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 
 
-def test_binding_a_decision_keeps_what_was_wanted_and_names_the_constraint() -> None:
+def test_binding_a_decision_sets_the_layout_and_names_the_constraint() -> None:
     wish = Decision(wanted=Layout.of(8), reason="load", formula="f", inputs={"rate_per_s": 5.0})
     bound = wish.bound(Layout.of(4), "step cap", "too far").bound(Layout.of(3), "bounds", "at most 3")
     assert bound.wanted == Layout.of(3)
@@ -49,7 +49,7 @@ def test_an_entry_is_plain_values_with_all_that_was_known() -> None:
     assert LedgerEntry.from_json(plain) == entry
 
 
-def test_what_is_not_known_yet_is_none_and_not_zero() -> None:
+def test_unknown_values_are_none_and_not_zero() -> None:
     entry = LedgerEntry(
         entry_id=1,
         time_s=1.0,

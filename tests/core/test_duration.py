@@ -29,7 +29,7 @@ def test_a_written_duration_is_read_in_seconds(text: str, seconds: float) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "5 parsecs", "-5s", "1h30", "1e3s", "30s!", "five seconds"])
-def test_what_is_no_duration_says_what_would_be_one(text: str) -> None:
+def test_an_invalid_duration_says_how_to_write_one(text: str) -> None:
     with pytest.raises(DurationError, match="write it like 500ms, 30s, 5m") as caught:
         parse_duration_s(text)
     assert isinstance(caught.value, InputError)
@@ -37,7 +37,7 @@ def test_what_is_no_duration_says_what_would_be_one(text: str) -> None:
 
 
 @given(st.floats(min_value=0.001, max_value=1e7))
-def test_what_is_written_for_people_reads_back_to_nearly_the_same(seconds: float) -> None:
+def test_a_formatted_duration_parses_to_nearly_the_same(seconds: float) -> None:
     again = parse_duration_s(format_duration(seconds))
     assert again == pytest.approx(seconds, rel=0.06, abs=0.0006)
 

@@ -21,22 +21,22 @@ def test_every_error_is_in_the_tree_and_in_its_drawing(error: type[Exception]) -
 
 
 @pytest.mark.parametrize("name", ["Duration", "Load", "Slo", "Limits", "Pipeline", "UnknownName"])
-def test_what_a_person_wrote_wrong_is_an_input_error_and_a_value_error(name: str) -> None:
+def test_invalid_input_is_an_input_error_and_a_value_error(name: str) -> None:
     error = getattr(errors, f"{name}Error")
     assert issubclass(error, InputError)
     assert issubclass(error, ValueError)
 
 
-def test_what_the_world_did_is_no_input_error() -> None:
+def test_target_and_store_errors_are_not_input_errors() -> None:
     assert not issubclass(TargetError, InputError)
     assert not issubclass(StoreError, InputError)
     assert issubclass(errors.UnreachableError, TargetError)
 
 
-def test_an_unknown_name_lists_what_there_is_even_where_nothing_is_close() -> None:
+def test_an_unknown_name_lists_all_names_even_if_none_is_similar() -> None:
     assert str(UnknownNameError("strategy", "xyz", ["b", "a"])) == "unknown strategy 'xyz': There are: a, b"
 
 
-def test_the_warning_is_a_warning_and_no_error() -> None:
+def test_the_warning_is_not_an_error() -> None:
     assert issubclass(errors.EbbflowWarning, UserWarning)
     assert not issubclass(errors.EbbflowWarning, EbbflowError)

@@ -20,7 +20,7 @@ def test_a_folder_is_made_with_those_above_it_and_left_empty(tmp_path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_where_nothing_can_be_written_is_told(tmp_path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "sub"):
         for use in (make_folder, lambda folder: only_writer(folder).__enter__()):

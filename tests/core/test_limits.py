@@ -26,7 +26,7 @@ def test_a_cluster_may_never_be_empty() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "1-20", "a:b", "-1:5", "1:2:3", "1.5:3"])
-def test_what_is_no_range_says_how_to_write_one(text: str) -> None:
+def test_an_invalid_range_says_how_to_write_one(text: str) -> None:
     with pytest.raises(LimitsError, match="write it like 1:20") as caught:
         Limits.parse(text)
     assert isinstance(caught.value, InputError)

@@ -23,7 +23,7 @@ def test_operators_are_ordered_upstream_first() -> None:
     assert order[-1] == "d"
 
 
-def test_sources_are_what_no_stream_enters() -> None:
+def test_sources_have_no_incoming_stream() -> None:
     assert set(graph(("a", "c", 1.0), ("b", "c", 1.0)).sources) == {"a", "b"}
 
 
@@ -53,5 +53,5 @@ def test_rates_follow_the_selectivities_and_add_up_where_streams_meet() -> None:
     assert diamond.input_rates({"a": 100.0}) == {"a": 100.0, "b": 200.0, "c": 50.0, "d": 700.0}
 
 
-def test_a_rate_nobody_knows_counts_as_none_at_all() -> None:
+def test_an_unknown_rate_counts_as_zero() -> None:
     assert Pipeline.chain("p", "a", "b").input_rates({}) == {"a": 0.0, "b": 0.0}

@@ -53,7 +53,7 @@ def test_it_goes_with_the_block(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_what_a_killed_run_left_goes_when_the_next_begins_and_not_before_it_is_dead(temporary: Path) -> None:
+def test_the_folder_of_a_killed_run_is_removed_once_its_process_has_ended(temporary: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
@@ -91,7 +91,7 @@ def test_where_only_clocks_tell_a_start_a_minute_is_the_same(temporary: Path) ->
     assert (adjusted.is_dir(), reused.exists()) == (True, False)
 
 
-def test_what_is_not_ours_stays(temporary: Path) -> None:
+def test_folders_of_others_are_not_removed(temporary: Path) -> None:
     dead = changed(ticks=1)
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()

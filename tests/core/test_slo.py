@@ -39,7 +39,7 @@ def test_an_objective_is_read_with_its_quantile(text: str, freshness_s: float, q
         "freshness p995 <= 30s",
     ],
 )
-def test_what_is_no_objective_is_refused_in_one_line(text: str) -> None:
+def test_an_invalid_slo_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(SloError) as caught:
         Slo.parse(text)
     assert isinstance(caught.value, InputError)

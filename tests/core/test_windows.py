@@ -61,7 +61,7 @@ def test_since_takes_the_readings_at_or_after_a_time() -> None:
     assert window.since(2.0) == [(2.0, 2.0), (3.0, 3.0)]
 
 
-def test_after_takes_only_what_is_new_since_a_time() -> None:
+def test_after_returns_only_newer_readings() -> None:
     window = Window(span_s=10.0)
     for t in (1.0, 2.0, 2.0, 3.0):
         window.add(t, t)
@@ -74,7 +74,7 @@ def test_after_takes_only_what_is_new_since_a_time() -> None:
     st.lists(st.floats(0, 20) | st.sampled_from([5.0, 10.0]), max_size=12),
     st.floats(-1, 21) | st.sampled_from([5.0, 10.0]),
 )
-def test_since_and_after_leave_out_what_was_before(times_s: list[float], from_s: float) -> None:
+def test_since_and_after_leave_out_earlier_readings(times_s: list[float], from_s: float) -> None:
     window = Window(span_s=100.0)
     for time_s in times_s:
         window.add(time_s, 2 * time_s)
@@ -96,7 +96,7 @@ def test_windows_take_in_readings_as_each_window_would(series: list[tuple[float,
     assert {key: list(windows.of(*key)) for key in windows.series()} == {k: list(w) for k, w in each.items()}
 
 
-def test_series_are_kept_apart_by_subject_and_metric() -> None:
+def test_series_are_separate_by_subject_and_metric() -> None:
     windows = Windows()
     windows.add(
         [

@@ -52,7 +52,7 @@ def test_the_line_says_five_loads_that_are_possible_or_nothing(
         assert max(ahead) <= 3 * max(load for _, load in loads) + 1e-9
 
 
-def test_a_line_through_the_past_is_not_drawn_through_what_is_long_over() -> None:
+def test_the_line_ignores_loads_older_than_its_span() -> None:
     loads = [(60.0 * k, 1000.0) for k in range(20)] + [(60.0 * k, 100.0) for k in range(20, 30)]
     assert Naive().predict(loads, now_s=60.0 * 29) == pytest.approx([100.0] * 5)
 
@@ -97,7 +97,7 @@ def test_the_net_trains_itself_once_there_is_enough_and_says_so() -> None:
     assert net.training is not first
 
 
-def test_training_in_operation_comes_to_what_training_at_once_does(trained: LoadNet) -> None:
+def test_training_in_steps_gives_the_same_net_as_training_at_once(trained: LoadNet) -> None:
     net = LoadNet(least=200)
     for minutes in range(200, 230):
         net.predict(history(minutes), now_s=minutes * 60.0)
@@ -105,7 +105,7 @@ def test_training_in_operation_comes_to_what_training_at_once_does(trained: Load
     assert net.predict(history(231), 231 * 60.0) == trained.predict(history(231), 231 * 60.0)
 
 
-def test_no_look_fits_more_than_once_however_long_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_prediction_fits_at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     class Fake:
@@ -165,7 +165,7 @@ def test_minutes_without_a_reading_are_bridged_unless_there_are_many() -> None:
     assert by_minute([]) == []
 
 
-def test_loads_by_the_minute_forget_what_is_older_than_they_keep_and_drop_what_is_late() -> None:
+def test_minute_loads_drop_old_minutes_and_late_readings() -> None:
     loads = MinuteLoads(most=2)
     for minute in range(5):
         loads.add(60.0 * minute + 30.0, float(minute))

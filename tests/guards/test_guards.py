@@ -152,7 +152,7 @@ def test_a_cool_down_says_how_long_it_still_takes() -> None:
 
 
 @given(now=SOME, nodes=NODES, backlog=st.floats(0, 1e6), rows=st.floats(0, 1e5), fresh_s=st.floats(0, 100))
-def test_nobody_leaves_while_there_is_a_queue_and_nobody_is_kept_from_coming(
+def test_a_backlog_blocks_scale_in_but_not_scale_out(
     now: int, nodes: int, backlog: float, rows: float, fresh_s: float
 ) -> None:
     windows = measured(backlog=backlog, batch_rows=rows, freshness=fresh_s)
@@ -204,12 +204,12 @@ def test_a_query_with_a_backlog_does_not_hide_behind_one_that_takes_much() -> No
     assert decision.wanted.main_nodes == 8
 
 
-def test_rows_that_merely_came_since_the_trigger_are_no_backlog() -> None:
+def test_rows_that_arrived_since_the_trigger_are_not_a_backlog() -> None:
     windows = measured(queue_length=5000.0, backlog=0.0, batch_rows=1000.0)
     assert FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4)).wanted.main_nodes == 4
 
 
-def test_where_no_row_waits_the_lateness_of_the_last_ones_keeps_nobody() -> None:
+def test_without_waiting_rows_freshness_does_not_block_scale_in() -> None:
     for waiting, nodes in ((0.0, 4), (10.0, 8)):
         windows = measured(queue_length=waiting, freshness=29.0)
         decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows), wish(4))
@@ -236,7 +236,7 @@ def batches_of(query: str, *ends_s: float, took_s: float, told: float | None = N
         ((-0.1,), None, NOW_S, False),
     ],
 )
-def test_nobody_leaves_while_batches_run_back_to_back_and_nobody_tells_what_waits(
+def test_back_to_back_batches_with_unknown_backlog_block_scale_in(
     ends_s: tuple[float, ...], told: float | None, since_s: float | None, kept: bool
 ) -> None:
     windows = batches_of("q", *ends_s, took_s=3.9, told=told)
@@ -245,7 +245,7 @@ def test_nobody_leaves_while_batches_run_back_to_back_and_nobody_tells_what_wait
     assert names(decision) == (["backlog"] if kept else [])
 
 
-def test_what_is_no_longer_told_is_not_taken_for_true() -> None:
+def test_an_old_backlog_reading_does_not_count() -> None:
     windows = measured(backlog=5000.0, batch_rows=10.0, queue_length=0.0, freshness=29.0)
     windows.add([Reading(NOW_S + 5, "words", Metric.BATCH_ROWS, 10.0)])
     windows.add([Reading(NOW_S + 5, "words", Metric.FRESHNESS, 29.0)])
@@ -326,7 +326,7 @@ def test_nothing_comes_after_missing_data() -> None:
     assert isinstance(default_guards()[-1], HoldOnMissingData)
 
 
-def test_where_no_node_is_there_yet_the_fewest_allowed_are_still_asked_for() -> None:
+def test_before_the_first_node_runs_the_minimum_is_requested() -> None:
     limits = Limits(min_nodes=2, max_nodes=5)
     assert through_all(0, 0, limits=limits).wanted.main_nodes == 2
     assert through_all(0, 5, limits=limits).wanted.main_nodes == 2

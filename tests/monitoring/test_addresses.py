@@ -33,6 +33,6 @@ def test_any_other_needs_keys(address: str) -> None:
 
 @pytest.mark.parametrize("address", NONE)
 @pytest.mark.parametrize("has_keys", [True, False])
-def test_what_is_no_address_is_told_so(address: str, has_keys: bool) -> None:
+def test_an_invalid_address_is_reported(address: str, has_keys: bool) -> None:
     with pytest.raises(InputError, match=r"is not an address; write it like tcp://127\.0\.0\.1:7788"):
         check(address, has_keys=has_keys)

@@ -19,7 +19,7 @@ def test_the_two_sides_know_each_other(tmp_path: Path) -> None:
     assert len({ours.public, ours.secret, theirs.public, theirs.secret}) == 4
 
 
-def test_nobody_else_can_read_them_whatever_the_umask(tmp_path: Path) -> None:
+def test_other_users_cannot_read_keys_whatever_the_umask(tmp_path: Path) -> None:
     made = make_keys(tmp_path / "keys")
     for folder in made:
         for path in (folder, *folder.rglob("*")):
@@ -87,7 +87,7 @@ def test_more_listeners_are_more_files(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_keys_that_are_none_say_what_is_wrong(tmp_path: Path, spoil, words: str) -> None:
+def test_invalid_keys_say_what_is_wrong(tmp_path: Path, spoil, words: str) -> None:
     agent, _ = make_keys(tmp_path)
     spoil(agent)
     with pytest.raises(InputError, match=words):

@@ -87,7 +87,7 @@ def test_agents_count_for_themselves(collector: Collector) -> None:
     assert told(collector, *message(5, agent="b"))
 
 
-def test_two_agents_of_one_name_are_told_of(collector: Collector, caplog) -> None:
+def test_two_agents_with_one_name_are_reported(collector: Collector, caplog) -> None:
     said = "two agents are named a, and the readings of one are dropped; start them with --name"
     for sequence in range(1, SAME_NAME_AFTER + 1):
         for boot in (1, 2):
@@ -99,7 +99,7 @@ def test_two_agents_of_one_name_are_told_of(collector: Collector, caplog) -> Non
     assert [record.getMessage() for record in caplog.records].count(said) == 1
 
 
-def test_an_agent_that_restarts_begins_anew_and_its_former_life_is_late(collector: Collector) -> None:
+def test_messages_from_before_a_restart_of_the_agent_are_late(collector: Collector) -> None:
     assert told(collector, *message(500, boot=1))
     assert told(collector, *message(1, boot=2))
     assert not told(collector, *message(501, boot=1))
@@ -136,7 +136,7 @@ def test_a_message_from_the_future_does_not_keep_out_those_that_follow(collector
     assert told(collector, *message(1))
 
 
-def test_a_skewed_clock_is_told_once_and_again_after_it_was_right(collector: Collector, caplog) -> None:
+def test_a_skewed_clock_is_reported_once_and_again_after_it_was_right(collector: Collector, caplog) -> None:
     for sequence in range(1, 5):
         told(collector, *message(sequence, time_s=NOW_S + 60))
     assert [r.message for r in caplog.records] == [
@@ -170,13 +170,13 @@ def test_a_metric_agents_do_not_measure_cannot_be_slipped_in(collector: Collecto
     assert collector.counts.garbage == 1
 
 
-def test_what_was_not_subscribed_to_is_unwanted(collector: Collector) -> None:
+def test_unsubscribed_metrics_count_as_unwanted(collector: Collector) -> None:
     assert not told(collector, *message(topic=Topic(Metric.NODE_MEMORY, "app-1")))
     assert not told(collector, *message(topic=Topic(Metric.NODE_CPU, "app-2")))
     assert collector.counts == Counts(unwanted=2)
 
 
-def test_only_what_agents_measure_is_subscribed_to_and_of_our_application(collector: Collector) -> None:
+def test_only_agent_metrics_of_the_application_are_subscribed_to(collector: Collector) -> None:
     collector.subscribe_to(
         [CPU, ("main", Metric.QUEUE_LENGTH), ("*", Metric.HOST_CPU), ("x", Metric.NODE_CPU)]
     )
@@ -210,7 +210,7 @@ deliveries = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(deliveries)
-def test_however_messages_arrive_none_counts_twice_none_goes_back_and_all_are_counted(sent) -> None:
+def test_in_any_order_no_message_counts_twice_and_all_are_counted(sent) -> None:
     collector = Collector([], application="app-1")
     try:
         collector.subscribe_to([CPU])
@@ -232,7 +232,7 @@ def test_however_messages_arrive_none_counts_twice_none_goes_back_and_all_are_co
         collector.close()
 
 
-def test_what_it_remembers_is_bounded(collector: Collector, monkeypatch) -> None:
+def test_memory_is_bounded(collector: Collector, monkeypatch) -> None:
     monkeypatch.setattr("ebbflow.monitoring.collector.MOST_AGENTS", 10)
     for number in range(100):
         told(collector, *message(agent=f"a{number}"))
@@ -241,7 +241,7 @@ def test_what_it_remembers_is_bounded(collector: Collector, monkeypatch) -> None
     assert len(collector._skewed) <= 10
 
 
-def test_hearing_nothing_gives_nothing_and_is_told_once(caplog, tmp_path) -> None:
+def test_a_silent_agent_gives_no_readings_and_is_reported_once(caplog, tmp_path) -> None:
     alone = Collector([f"ipc://{tmp_path}/nobody"], application="app-1")
     alone.subscribe_to([CPU])
     for seconds in range(60):

@@ -75,7 +75,7 @@ def test_in_g1_each_generation_may_become_the_whole_heap(tmp_path: Path) -> None
     assert read(tmp_path) == Heap(124.0, 1024.0)
 
 
-def test_the_heap_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_the_heap_is_read_each_time(tmp_path: Path) -> None:
     path = put(tmp_path, counters(SERIAL))
     heap = JavaHeap.open(42, os.getuid(), "me", tmp_path)
     assert heap is not None
@@ -103,7 +103,7 @@ def test_the_heap_is_read_anew_each_time(tmp_path: Path) -> None:
     ],
     ids=["empty", "two bytes", "text", "not ready", "cut", "no spaces", "magic", "zeros", "ones", "huge"],
 )
-def test_a_file_that_is_none_gives_nothing(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_counters_file_gives_nothing(tmp_path: Path, data: bytes) -> None:
     put(tmp_path, data)
     assert read(tmp_path) is None
 
@@ -120,6 +120,6 @@ def test_a_link_or_another_users_file_is_not_followed(tmp_path: Path) -> None:
     assert read(tmp_path) is None
 
 
-def test_more_in_use_than_there_can_be_is_no_reading(tmp_path: Path) -> None:
+def test_a_heap_above_its_maximum_is_not_reported(tmp_path: Path) -> None:
     put(tmp_path, counters({**SERIAL, "sun.gc.generation.1.space.0.used": 10_000}))
     assert read(tmp_path) is None

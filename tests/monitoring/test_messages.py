@@ -28,13 +28,13 @@ GOOD = [1, "agent", 7, 1, 100.0, [["0", 0.5]]]
 
 
 @given(names, st.integers(0, 2**32), st.integers(1, 2**50), st.floats(0, 1e10), values)
-def test_what_is_sent_is_what_arrives(agent: str, boot: int, sequence: int, time_s: float, of: list) -> None:
+def test_a_sample_round_trips(agent: str, boot: int, sequence: int, time_s: float, of: list) -> None:
     sample = Sample(1, agent, boot, sequence, time_s, of)
     assert decode(encode(sample)) == sample
 
 
 @pytest.mark.parametrize("metric", sorted(AGENT_METRICS, key=lambda m: m.key), ids=lambda m: m.key)
-def test_a_topic_is_read_back_and_begins_with_what_is_subscribed_to(metric: Metric) -> None:
+def test_a_topic_round_trips_and_starts_with_its_subscription(metric: Metric) -> None:
     topic = Topic(metric, "app-1" if metric.about is SubjectKind.NODE else "")
     assert Topic.parse(topic.encode()) == topic
     assert topic.encode().startswith(prefix(metric))
@@ -56,7 +56,7 @@ def test_one_application_does_not_hear_of_another_whose_name_goes_on() -> None:
         b"node/node-cpu/a/b/", b"\xff\xfe", b"node/node-cpu/\xff/", b"node/node-cpu/" + b"a" * 200 + b"/",
     ],
 )  # fmt: skip
-def test_a_topic_that_is_none_is_refused(frame: bytes) -> None:
+def test_an_invalid_topic_is_refused(frame: bytes) -> None:
     with pytest.raises(MessageError):
         Topic.parse(frame)
 

@@ -40,7 +40,7 @@ def test_executors_on_yarn_and_kubernetes_are_executors_too(main_class: str) -> 
         ["java", "--app-id", "a", "--executor-id", "1", MAIN_CLASS],
     ],
 )
-def test_what_only_looks_like_an_executor_is_none(line: list[str]) -> None:
+def test_a_similar_command_line_is_not_an_executor(line: list[str]) -> None:
     assert executor_of(line) is None
 
 
@@ -57,7 +57,7 @@ def test_a_tree_is_the_executor_and_all_its_descendants_whatever_their_numbers()
     assert members(ExecutorTrees(system, Ticker())) == {"1": {60, 9, 8}, "2": {70, 71}}
 
 
-def test_a_fork_that_still_shows_its_parents_command_line_is_no_second_executor() -> None:
+def test_a_fork_with_its_parents_command_line_is_not_a_second_executor() -> None:
     system = FakeSystem(FakeProcess(61, parent=60, line=executor_line(1)))
     system.add(FakeProcess(60, line=executor_line(1)))
     assert members(ExecutorTrees(system, Ticker())) == {"1": {60, 61}}
@@ -92,7 +92,7 @@ def test_a_process_seen_before_it_became_an_executor_is_found_soon_after() -> No
     assert members(trees) == {"1": {60}}
 
 
-def test_processes_that_are_none_of_ours_are_examined_ever_more_seldom() -> None:
+def test_other_processes_are_examined_ever_less_often() -> None:
     ticker = Ticker()
     other = FakeProcess(5)
     trees = ExecutorTrees(FakeSystem(other), ticker)
@@ -114,6 +114,6 @@ def test_an_id_that_is_used_again_is_someone_else() -> None:
     assert members(trees) == {"2": {60}}
 
 
-def test_a_process_that_may_not_be_read_is_none_of_ours() -> None:
+def test_an_inaccessible_process_is_not_an_executor() -> None:
     system = FakeSystem(FakeProcess(60, line=executor_line(1), hidden=True), FakeProcess(61))
     assert members(ExecutorTrees(system, Ticker())) == {}

@@ -64,7 +64,7 @@ def test_more_cores_than_the_host_has_are_not_there() -> None:
     assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(1.0)
 
 
-def test_a_worker_born_since_the_last_look_counts_whole_and_one_that_died_not_at_all() -> None:
+def test_a_new_worker_counts_fully_and_an_ended_one_not_at_all() -> None:
     java, dying = FakeProcess(10, line=executor_line(3), cpu_s=5.0), FakeProcess(11, 10, cpu_s=7.0)
     bed = Bed(java, dying)
     bed.look()
@@ -73,13 +73,13 @@ def test_a_worker_born_since_the_last_look_counts_whole_and_one_that_died_not_at
     assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(0.4)
 
 
-def test_a_worker_met_at_the_first_look_does_not_bring_its_past_along() -> None:
+def test_usage_before_the_first_sample_does_not_count() -> None:
     bed = Bed(FakeProcess(10, line=executor_line(3), cpu_s=5000.0), FakeProcess(11, 10, cpu_s=3000.0))
     bed.look()
     assert bed.after(1.0)["3", Metric.NODE_CPU] == 0.0
 
 
-def test_after_nobody_asked_for_a_while_the_next_look_is_the_first_again() -> None:
+def test_after_a_pause_the_next_measurement_is_a_first_one() -> None:
     java = FakeProcess(10, line=executor_line(3))
     bed = Bed(java)
     bed.look()
@@ -91,7 +91,7 @@ def test_after_nobody_asked_for_a_while_the_next_look_is_the_first_again() -> No
     assert bed.after(1.0)["3", Metric.NODE_CPU] == pytest.approx(0.5)
 
 
-def test_cpu_never_exceeds_what_the_host_has() -> None:
+def test_cpu_never_exceeds_the_cores_of_the_host() -> None:
     java = FakeProcess(10, line=executor_line(3))
     bed = Bed(java, host_cores=2)
     bed.look()
@@ -118,7 +118,7 @@ def test_memory_is_summed_and_disks_are_rates() -> None:
     assert seen["3", Metric.NODE_DISK_WRITE] == pytest.approx(250.0)
 
 
-def test_disks_are_left_out_where_one_process_hides_them_and_the_rest_is_told() -> None:
+def test_disk_rates_are_left_out_if_one_process_hides_them() -> None:
     bed = Bed(FakeProcess(10, line=executor_line(3), rss=1), FakeProcess(11, 10, rss=1, hides_disk=True))
     bed.look()
     seen = bed.after(1.0)
@@ -128,7 +128,7 @@ def test_disks_are_left_out_where_one_process_hides_them_and_the_rest_is_told() 
     assert seen["3", Metric.NODE_CPU] == 0.0
 
 
-def test_an_executor_that_ends_during_the_look_is_missing_not_zero() -> None:
+def test_an_executor_that_ends_during_the_sample_is_missing_not_zero() -> None:
     java = FakeProcess(10, line=executor_line(3))
     bed = Bed(java, FakeProcess(20, line=executor_line(4)))
     bed.look()
@@ -144,7 +144,7 @@ def test_heap_and_network_are_left_out_where_they_cannot_be_seen() -> None:
     assert told == {Metric.NODE_CPU, Metric.NODE_MEMORY, Metric.NODE_DISK_READ, Metric.NODE_DISK_WRITE}
 
 
-def test_only_what_is_wanted_is_measured_and_of_the_application_it_is_wanted_of() -> None:
+def test_only_wanted_metrics_of_wanted_applications_are_measured() -> None:
     bed = Bed(
         FakeProcess(10, line=executor_line(1, application="app-a"), rss=5),
         FakeProcess(20, line=executor_line(1, application="app-b"), rss=7, hides_disk=True),
@@ -153,7 +153,7 @@ def test_only_what_is_wanted_is_measured_and_of_the_application_it_is_wanted_of(
     assert [(m.topic.application, m.value) for m in measured] == [("app-b", 7.0)]
 
 
-def test_when_nothing_of_executors_is_wanted_no_process_is_looked_at() -> None:
+def test_without_wanted_executor_metrics_no_process_is_examined() -> None:
     java = FakeProcess(10, line=executor_line(3))
     bed = Bed(java)
     bed.sampler.sample(lambda topic: topic.metric is Metric.HOST_MEMORY, nodes=False)
@@ -180,7 +180,7 @@ def test_the_hosts_rates_are_differences_over_time() -> None:
     assert Metric.HOST_DISK_READ not in dict(probe.measure(HOST_METRICS))
 
 
-def test_network_counts_what_crosses_the_edge_of_a_tree_alone() -> None:
+def test_only_traffic_that_leaves_the_process_tree_counts() -> None:
     ticker = Ticker()
     here, far = b"here", b"far"
     sockets = {
@@ -207,7 +207,7 @@ def test_network_counts_what_crosses_the_edge_of_a_tree_alone() -> None:
     assert probe.measure(trees) == {10: (100.0, 0.0)}
 
 
-def test_network_is_left_out_where_a_process_may_not_be_looked_into() -> None:
+def test_network_rates_are_left_out_if_a_process_is_inaccessible() -> None:
     ticker = Ticker()
     probe = NetworkProbe(ticker, sockets=lambda: {1: TcpSocket(b"a", b"b", 1, 1)}, inodes=lambda pid: None)
     trees = Bed(FakeProcess(10, line=executor_line(3))).sampler._trees.update()

@@ -86,7 +86,7 @@ def test_every_metric_comes_back_as_it_went_in(store: Store) -> None:
     }
 
 
-def test_a_series_nobody_wrote_is_empty(store: Store) -> None:
+def test_an_unknown_series_is_empty(store: Store) -> None:
     assert store.readings("nobody", Metric.NODES) == []
 
 
@@ -138,14 +138,14 @@ def test_readings_are_on_disk_when_the_clock_was_set_back(tmp_path: Path) -> Non
     store.close()
 
 
-def test_a_call_with_nothing_new_still_writes_what_has_waited(store: Store, clock: ManualClock) -> None:
+def test_adding_nothing_still_writes_buffered_rows(store: Store, clock: ManualClock) -> None:
     store.add([nodes(clock.now_s(), 1.0)])
     clock.advance(1.0)
     store.add([])
     assert len(in_store(store)) == 1
 
 
-def test_a_value_that_is_no_number_is_no_reading_and_spoils_no_other(store: Store) -> None:
+def test_a_nan_is_dropped_and_other_readings_are_stored(store: Store) -> None:
     store.add([nodes(1.0, 1.0), nodes(2.0, float("nan")), nodes(3.0, 3.0)])
     store.flush()
     assert store.readings("main", Metric.NODES) == [(1.0, 1.0), (3.0, 3.0)]
@@ -248,7 +248,7 @@ def test_batches_come_back_as_they_went_in_by_the_time_of_their_end(store: Store
     assert batches_in(store) == [other, early, late]
 
 
-def test_a_batch_that_is_told_twice_is_kept_once_and_one_that_was_run_twice_twice(store: Store) -> None:
+def test_a_batch_added_twice_is_stored_once_and_one_run_twice_is_stored_twice(store: Store) -> None:
     store.add((), [a_batch(10.0)])
     store.flush()
     store.add((), [a_batch(10.0), a_batch(16.0)])  # the latter with the same number, after a restart
@@ -352,7 +352,7 @@ def test_a_batch_of_a_version_with_other_fields_does_not_spoil_the_rest(store: S
         "replace(body, '\"duration_s\":1.25', '\"duration_s\":NaN')",
     ],
 )  # fmt: skip
-def test_a_batch_that_cannot_be_meant_is_left_out_and_counted(store: Store, body: str) -> None:
+def test_an_implausible_batch_is_left_out_and_counted(store: Store, body: str) -> None:
     store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
     store.close()
     with sqlite3.connect(store.path) as file:
@@ -444,7 +444,7 @@ def test_old_readings_and_old_holds_go_and_acts_stay_for_ever(tmp_path: Path, cl
     store.close()
 
 
-def test_what_is_young_enough_is_kept(tmp_path: Path, clock: ManualClock) -> None:
+def test_recent_rows_are_kept(tmp_path: Path, clock: ManualClock) -> None:
     store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=DAY_S, keep_holds_s=DAY_S)
     store.append_ledger(clock.now_s(), "hold", {})
     store.add([nodes(clock.now_s(), 1.0)])
@@ -455,7 +455,7 @@ def test_what_is_young_enough_is_kept(tmp_path: Path, clock: ManualClock) -> Non
     store.close()
 
 
-def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: ManualClock) -> None:
+def test_old_holds_are_found_by_an_index(store: Store, clock: ManualClock) -> None:
     store.add([nodes(clock.now_s(), 1.0)])
     asked: list[str] = []
     store._fast.set_trace_callback(asked.append)
@@ -468,9 +468,7 @@ def test_old_holds_are_found_without_looking_at_every_row(store: Store, clock: M
         assert not any("SCAN" in row[-1] for row in plan), (sql, plan)
 
 
-def test_old_rows_are_looked_for_after_a_minute_and_then_once_an_hour(
-    store: Store, clock: ManualClock
-) -> None:
+def test_old_rows_are_pruned_after_a_minute_and_then_hourly(store: Store, clock: ManualClock) -> None:
     asked: list[str] = []
     store._fast.set_trace_callback(asked.append)
     for _ in range(2 * 3600 - 1):
@@ -512,7 +510,7 @@ def test_a_path_that_cannot_be_a_store_is_one_clear_line(
         ("a torn ledger", "or it is damaged (JSON is malformed"),
     ],
 )
-def test_a_file_that_is_no_store_is_told_in_one_line_that_says_what_would_be_right(
+def test_a_file_that_is_not_a_store_is_reported_in_one_line(
     tmp_path: Path, clock: ManualClock, kind: str, words: str
 ) -> None:
     path = tmp_path / "run.sqlite"
@@ -570,7 +568,7 @@ def test_closing_lets_go_of_the_file_even_if_the_last_readings_cannot_be_written
         full._safe.execute("SELECT 1")
 
 
-def test_a_store_that_is_gone_says_so_and_not_sqlite(store: Store, clock: ManualClock) -> None:
+def test_a_missing_store_is_reported_without_an_sqlite_error(store: Store, clock: ManualClock) -> None:
     broken = Store(store.path.with_name("other.sqlite"), clock)
     broken._fast.close()
     broken._safe.close()
@@ -673,7 +671,7 @@ def test_a_crash_in_the_middle_of_writing_leaves_every_promised_row(tmp_path: Pa
 # -- terms -----------------------------------------------------------------------------------------
 
 
-def test_what_a_run_is_held_to_is_kept_and_that_of_the_next_takes_its_place(store: Store) -> None:
+def test_the_terms_of_a_run_are_stored_and_replaced_by_the_next(store: Store) -> None:
     store.set_terms({"slo": "freshness p95 <= 30s", "nodes": "1:20"})
     store.set_terms({"slo": "freshness p95 <= 10s"})
     assert Store.read_terms(store.path) == {"slo": "freshness p95 <= 10s", "nodes": "1:20"}

@@ -42,12 +42,12 @@ def test_an_application_is_wanted_alone() -> None:
     assert not one.wants(Topic(Metric.NODE_MEMORY, "app-1"))
 
 
-def test_who_leaves_is_forgotten() -> None:
+def test_a_subscription_ends_with_its_last_subscriber() -> None:
     assert not heard(b"\x01node/", b"\x00node/").wants(CPU)
     assert heard(b"\x01node/", b"\x00host/").wants(CPU)
 
 
-def test_what_is_no_subscription_or_can_match_nothing_is_ignored() -> None:
+def test_invalid_or_unmatchable_subscriptions_are_ignored() -> None:
     odd = heard(b"", b"\x02node/", b"node/", b"\x01nodes/", b"\x01node/queue-length/", b"\x01" + b"n" * 9999)
     assert len(odd) == 0
 

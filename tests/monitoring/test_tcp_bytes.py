@@ -40,5 +40,5 @@ def test_a_real_connection_is_counted_at_both_ends_and_they_know_each_other(wait
             assert sockets[here].there == sockets[there].here
 
 
-def test_a_process_that_is_gone_holds_nothing() -> None:
+def test_an_ended_process_holds_no_sockets() -> None:
     assert socket_inodes(2**22 + 1) == set()

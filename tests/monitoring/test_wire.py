@@ -22,7 +22,7 @@ def port(address: str) -> int:
     return int(address.rsplit(":", 1)[1])
 
 
-def test_what_is_subscribed_to_arrives_and_nothing_else_leaves_the_agent(wait) -> None:
+def test_only_subscribed_metrics_leave_the_agent(wait) -> None:
     with (
         running_agent() as agent,
         Relay(port(agent.address)) as relay,
@@ -71,7 +71,7 @@ def test_subscriptions_follow_the_policy_while_it_runs(wait) -> None:
         wait(lambda: not agent.subscriptions, "the agent to know that nobody listens")
 
 
-def test_an_agent_nobody_listens_to_samples_nothing(wait) -> None:
+def test_an_agent_without_subscribers_samples_nothing(wait) -> None:
     with running_agent() as agent:
         with calling(agent.address) as collector:
             wait(collector.hears, "a reading")
@@ -84,7 +84,7 @@ def test_an_agent_nobody_listens_to_samples_nothing(wait) -> None:
         assert agent.sent_readings > sent
 
 
-def test_several_collectors_hear_what_each_asked_for(wait) -> None:
+def test_each_collector_receives_its_own_subscriptions(wait) -> None:
     with (
         running_agent() as agent,
         calling(agent.address) as first,
@@ -96,7 +96,7 @@ def test_several_collectors_hear_what_each_asked_for(wait) -> None:
         assert {r.metric for r in second.heard} == {Metric.HOST_CPU}
 
 
-def test_an_agent_that_restarts_is_heard_again(wait, tmp_path: Path) -> None:
+def test_a_restarted_agent_is_received_again(wait, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/agent"
     with calling(address) as collector:
         with running_agent(address):
@@ -139,7 +139,7 @@ def test_after_hanging_up_nothing_comes_and_nothing_breaks(wait) -> None:
         assert not collector.hears()
 
 
-def test_who_hangs_up_while_another_thread_listens_harms_nobody(wait) -> None:
+def test_closing_while_another_thread_receives_is_safe(wait) -> None:
     with running_agent() as agent, calling(agent.address) as collector:
         wait(collector.hears, "a reading")
         stop, faults = threading.Event(), []
@@ -164,7 +164,7 @@ def test_a_socket_that_is_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "agent").stat().st_mode) & 0o077 == 0
 
 
-def test_garbage_on_the_wire_is_counted_and_good_messages_are_heard(wait) -> None:
+def test_invalid_messages_are_counted_and_valid_ones_received(wait) -> None:
     context = zmq.Context()
     stranger = context.socket(zmq.XPUB)
     stranger.linger = 0
@@ -226,7 +226,7 @@ def test_an_unknown_key_hears_nothing(wait, tmp_path: Path) -> None:
         assert stranger.collector.counts.messages == keyless.collector.counts.messages == 0
 
 
-def test_one_that_pretends_to_be_an_agent_is_not_heard(wait, tmp_path: Path) -> None:
+def test_an_impostor_without_the_secret_is_not_received(wait, tmp_path: Path) -> None:
     ours, theirs = keys_in(tmp_path / "ours")
     forged, _ = keys_in(tmp_path / "forged")
     welcoming = replace(forged, listeners=frozenset({theirs.public}))  # would let the collector in
@@ -240,9 +240,7 @@ def test_one_that_pretends_to_be_an_agent_is_not_heard(wait, tmp_path: Path) -> 
         assert set(collector.collector._agents) == {"a"}
 
 
-def test_a_listener_that_is_let_in_later_is_heard_without_a_restart_of_the_collector(
-    wait, tmp_path: Path
-) -> None:
+def test_a_collector_admitted_later_connects_without_a_restart(wait, tmp_path: Path) -> None:
     ours, theirs = keys_in(tmp_path / "keys")
     address = f"ipc://{tmp_path}/agent"
     with calling(address, keys=theirs) as collector:
@@ -253,7 +251,7 @@ def test_a_listener_that_is_let_in_later_is_heard_without_a_restart_of_the_colle
             wait(collector.hears, "a reading")
 
 
-def test_a_collector_without_keys_is_heard_once_the_agent_has_none_either(wait, tmp_path: Path) -> None:
+def test_a_collector_without_keys_connects_once_the_agent_has_none_either(wait, tmp_path: Path) -> None:
     ours, _ = keys_in(tmp_path / "keys")
     address = f"ipc://{tmp_path}/agent"
     with calling(address) as collector:
@@ -265,7 +263,7 @@ def test_a_collector_without_keys_is_heard_once_the_agent_has_none_either(wait, 
             wait(collector.hears, "a reading")
 
 
-def test_why_there_is_no_line_is_told_once_and_that_it_is_back_too(wait, tmp_path: Path, caplog) -> None:
+def test_a_refused_connection_is_reported_once_and_so_is_its_return(wait, tmp_path: Path, caplog) -> None:
     ours, theirs = keys_in(tmp_path / "keys")
     address = f"ipc://{tmp_path}/agent"
     now_s = time.time()
@@ -291,7 +289,7 @@ def test_without_keys_an_agent_refuses_to_be_reached_from_elsewhere() -> None:
         running_agent("tcp://0.0.0.0:7788").__enter__()
 
 
-def test_an_address_in_use_is_told() -> None:
+def test_an_address_in_use_is_reported() -> None:
     with (
         running_agent() as agent,
         pytest.raises(InputError, match=r"cannot listen at tcp://[^ ]+: Address already in use$"),

@@ -71,7 +71,7 @@ def test_silent_agents_leave_the_observation_as_it_was() -> None:
     assert WithAgents(FakeTarget(), FakeCollector(), lambda: ()).observe() == FakeTarget().observe()
 
 
-def test_what_the_policy_needs_is_asked_anew_at_every_look() -> None:
+def test_the_needed_series_are_read_at_every_observation() -> None:
     needed = {("*", Metric.NODE_CPU)}
     collector = FakeCollector()
     target = WithAgents(FakeTarget(), collector, lambda: needed)
@@ -81,7 +81,7 @@ def test_what_the_policy_needs_is_asked_anew_at_every_look() -> None:
     assert collector.subscribed == [{("*", Metric.NODE_CPU)}, {("*", Metric.NODE_HEAP)}]
 
 
-def test_a_target_that_cannot_be_seen_loses_no_reading() -> None:
+def test_failed_observations_lose_no_reading() -> None:
     inner, collector = FakeTarget(), FakeCollector(Reading(NOW_S, "host-w", Metric.HOST_CPU, 0.5))
     target = WithAgents(inner, collector, lambda: ())
     inner.blind = True
