@@ -35,7 +35,7 @@ def test_each_reading_describes_the_run_and_its_range() -> None:
         QUEUE.is_(above(tuples(300))).for_at_least(seconds(3)), [0, 999, 0, 305, 301, 309, 304]
     )
     assert text == (
-        "queue-length is 304 tuples, past the threshold for 3 s (4 readings, 301 tuples to 309 tuples)"
+        "queue-length is 304 tuples, past the threshold for 3s (4 readings, 301 tuples to 309 tuples)"
     )
     assert since_s == 3
 
@@ -52,12 +52,12 @@ def test_a_mean_describes_its_own_range_and_has_all_its_readings_as_evidence() -
     mean = QUEUE.mean_over(seconds(10)).is_(above(tuples(300)))
     text, since_s = description(mean, [0] * 20 + [600] * 6)  # 6 · 600 / 11
     assert text == (
-        "the mean of queue-length over 10s is 327.3 tuples, past the threshold for 0 s "
+        "the mean of queue-length over 10s is 327.3 tuples, past the threshold for 0ms "
         "(1 reading, 327.3 tuples to 327.3 tuples)"
     )
     assert since_s == 15
     text, since_s = description(mean, [0] * 20 + [600] * 7)
-    assert text.endswith("past the threshold for 1 s (2 readings, 327.3 tuples to 381.8 tuples)")
+    assert text.endswith("past the threshold for 1s (2 readings, 327.3 tuples to 381.8 tuples)")
     assert since_s == 15, "the readings of the first mean past the threshold"
 
 
@@ -65,7 +65,7 @@ def test_a_percentile_has_all_its_readings_as_evidence_but_no_range() -> None:
     text, since_s = description(
         QUEUE.percentile(50, over=seconds(10)).is_(above(tuples(300))), [0] * 20 + [600] * 6
     )
-    assert text == "the p50 of queue-length over 10s is 600 tuples, past the threshold for 0 s (1 reading)"
+    assert text == "the p50 of queue-length over 10s is 600 tuples, past the threshold for 0ms (1 reading)"
     assert since_s == 15
 
 
@@ -75,7 +75,7 @@ def test_a_rate_of_change_describes_rates_not_rows() -> None:
         [300 + 6 * t for t in range(22)],
     )
     assert text == (
-        "the rate of change of queue-length over 20s is 6 tuples/s, past the threshold for 1 s "
+        "the rate of change of queue-length over 20s is 6 tuples/s, past the threshold for 1s "
         "(2 readings, 6 tuples/s to 6 tuples/s)"
     )
     assert since_s == 0

@@ -54,7 +54,7 @@ def check(file: PolicyFile, json: Json = False) -> int:
         for problem in problems:
             typer.echo(problem, err=True)
     else:
-        say(f"{escape(str(file))} is valid: {_rules(len(policy.rules))}, {len(policy.bounds)} bounds")
+        say(f"{escape(str(file))} is valid: {_rules(len(policy.rules))}, {_bounds(len(policy.bounds))}")
     return 2 if problems else 0
 
 
@@ -237,6 +237,10 @@ def _rates(text: str) -> dict[str, float]:
             raise InputError(f"--operators {text}: '{name}' appears twice; give each operator one rate")
         rates[name] = rate
     return rates
+
+
+def _bounds(count: int) -> str:
+    return f"{count} set{'' if count == 1 else 's'} of bounds"
 
 
 def _rules(count: int) -> str:

@@ -226,7 +226,7 @@ def test_an_action_names_the_rule_that_fired_and_lists_the_readings() -> None:
     observed = decision.inputs["queue-length is above 300 tuples for at least 10s [enrich]"]
     assert (
         observed
-        == "queue-length is 301.5 tuples, past the threshold for 10 s (11 readings, 301.5 tuples to 301.5 tuples)"
+        == "queue-length is 301.5 tuples, past the threshold for 10s (11 readings, 301.5 tuples to 301.5 tuples)"
     )
 
 

@@ -17,6 +17,7 @@ from collections import deque
 
 import msgspec
 
+from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import STALE_AFTER_S
 from ebbflow.policy.evaluation.coverage import Coverage
 from ebbflow.policy.evaluation.measures import running_measure
@@ -215,7 +216,7 @@ class TriggerState:
         readings = f"{self._count} reading{'s' if self._count > 1 else ''}"
         if not math.isnan(self._low):  # unknown for a percentile
             readings += f", {like(self._low)} to {like(self._high)}"
-        return f"past the threshold for {max(0.0, self._run_s()):.4g} s ({readings})"
+        return f"past the threshold for {format_duration(max(0.0, self._run_s()))} ({readings})"
 
     @property
     def evidence_since_s(self) -> float:
