@@ -1,0 +1,91 @@
+"""The structure of the code base: import directions, cheap imports, docstrings, and no hidden clock."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "ebbflow"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PURE = ("core", "policy", "forecasting", "strategies", "guards", "profiling", "control")
+CLOCK = SOURCE / "core" / "clock.py"
+CLOCK_CALLS = {"time", "time_ns", "monotonic", "perf_counter", "sleep", "now", "utcnow", "today"}
+
+
+def label(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def clock_calls(path: Path) -> list[str]:
+    """Calls that read the wall clock, also under another name: ``from time import time as t; t()``."""
+    found, names = [], {"time": "time", "datetime": "datetime"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update({a.asname: a.name for a in node.names if a.asname})
+        elif isinstance(node, ast.ImportFrom):
+            names.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
+        elif isinstance(node, ast.Call):
+            dotted = ast.unparse(node.func)
+            first, _, rest = dotted.partition(".")
+            called = f"{names.get(first, first)}.{rest}".rstrip(".")
+            if called.split(".")[0] in ("time", "datetime") and called.split(".")[-1] in CLOCK_CALLS:
+                found.append(f"{label(path)}:{node.lineno}: {dotted}()")
+    return found
+
+
+def test_imports_follow_the_declared_directions() -> None:
+    linter = Path(sys.executable).parent / "lint-imports"
+    result = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("ebbflow", ("pyspark", "py4j", "numpy", "gymnasium")),
+        ("ebbflow.strategies", ("pyspark", "py4j")),
+        ("ebbflow.control.loop", ("pyspark", "py4j")),
+    ],
+)
+def test_importing_a_module_does_not_load_what_it_does_not_need(
+    module: str, forbidden: tuple[str, ...]
+) -> None:
+    code = f"import {module}, sys; print([m for m in {forbidden} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def test_importing_ebbflow_takes_less_than_50_ms() -> None:
+    """The best of three, because the machine may be busy."""
+    command = [sys.executable, "-X", "importtime", "-c", "import ebbflow"]
+    reports = [subprocess.run(command, capture_output=True, text=True, timeout=60).stderr for _ in range(3)]
+    best_us = min(int(report.splitlines()[-1].split("|")[1]) for report in reports)
+    assert best_us < 50_000
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert [label(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_decision_logic_never_reads_the_clock() -> None:
+    pure = [path for path in MODULES if path.relative_to(SOURCE).parts[0] in PURE and path != CLOCK]
+    assert [call for path in pure for call in clock_calls(path)] == []
+    assert clock_calls(CLOCK), "the scan must find the calls that are allowed"
+
+
+def test_the_age_of_an_observation_is_judged_in_one_place() -> None:
+    """The loop does not ask a strategy on a failed or stale observation, so nothing else needs to check."""
+    judges = {
+        label(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "data_age_s"
+    }
+    assert judges == {"core/snapshot.py", "guards/missing_data.py"}
