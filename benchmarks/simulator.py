@@ -80,8 +80,8 @@ def measure() -> list[Figure]:
         crowded = _world(engines[name], nodes=8)
         what = f"  the same on 8 nodes, too few half of the time: {name}"
         figures.append(Figure(what=what, value=_engine_s(crowded), unit="s", bar=1.0))
-    looks = _best_s(lambda: _looking_at(_world(engines["micro-batch"]), 10.0))
-    figures.append(Figure(what="  looked at every 10 s: micro-batch", value=looks, unit="s"))
+    observed_s = _best_s(lambda: _observe_every(_world(engines["micro-batch"]), 10.0))
+    figures.append(Figure(what="  observed every 10 s: micro-batch", value=observed_s, unit="s"))
     for name in ("micro-batch", "continuous"):
         for kind in KINDS:
             what = f"a day under capacity, every 10 s: {name}, {kind.label}"
@@ -100,7 +100,7 @@ def measure() -> list[Figure]:
 def _growth(kind: Kind) -> list[Figure]:
     def batches(operators: int = 6, seconds: float = HOURS_S, nodes: int = 16) -> float:
         world = _world(_stages(operators), kind, nodes=nodes, seconds=seconds, load="constant(1000)")
-        return _best_s(lambda: _looking_at(world, 10.0))
+        return _best_s(lambda: _observe_every(world, 10.0))
 
     def seconds_each(operators: int = 6, seconds: float = HOURS_S, nodes: int = 16) -> float:
         world = _world(_chain(operators), kind, nodes=nodes, seconds=seconds, load="constant(6000)")
@@ -196,7 +196,7 @@ def _run_through(scenario: Scenario) -> None:
     target.advance()
 
 
-def _looking_at(scenario: Scenario, every_s: float) -> None:
+def _observe_every(scenario: Scenario, every_s: float) -> None:
     clock = ManualClock()
     target = scenario.target(clock)
     while clock.now_s() < scenario.duration_s:

@@ -72,7 +72,7 @@ OTHER_VARIABLES = frozenset(
 
 
 class Executors(Kind):
-    """Fewest and most executors: ``1:20``, or ``(1, 20)`` in Python."""
+    """Minimum and maximum number of executors: ``1:20``, or ``(1, 20)`` in Python."""
 
     type_name = "range"
     must = "the fewest and the most executors, like 1:20; in Python also (1, 20)"
@@ -259,7 +259,7 @@ class Option:
 GENERAL = (
     Option(
         key="executors", argument="executors", flag="--executors", default=Limits(min_nodes=1, max_nodes=10),
-        kind=Executors("Fewest and most executors, MIN:MAX."),
+        kind=Executors("Minimum and maximum number of executors, MIN:MAX."),
     ),
     Option(
         key="slo", argument="slo", flag="--slo", default=DEFAULT_SLO,

@@ -54,4 +54,4 @@ def test_an_unreadable_ledger_is_reported_and_recalls_nothing(
     policy = PolicyInForce(Policy())
     recall_acts(policy, store, now_s=1000.0)
     assert policy.rules._sizes.last_out_s == {}
-    assert "guard times start anew" in caplog.text
+    assert "guard times restart" in caplog.text

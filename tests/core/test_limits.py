@@ -1,4 +1,4 @@
-"""Fewest and most nodes."""
+"""Minimum and maximum number of nodes."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ def register(app: typer.Typer) -> None:
 
 def agent(
     context: typer.Context,
-    bind: Annotated[str, typer.Option(help="Address to listen at; without keys on this machine only.")] = (
-        addresses.DEFAULT
-    ),
+    bind: Annotated[
+        str, typer.Option(help="Address to listen at; without keys it must be local to this machine.")
+    ] = (addresses.DEFAULT),
     keys: Annotated[
-        Path | None, typer.Option(help="The folder DIR/agent created by `ebbflow agent keys DIR`.")
+        Path | None, typer.Option(help="Folder DIR/agent created by `ebbflow agent keys DIR`.")
     ] = None,
     every: Annotated[str, typer.Option(help="Sampling interval.")] = "1s",
     name: Annotated[str | None, typer.Option(help="Name of this host.", show_default="its host name")] = None,
@@ -52,7 +52,7 @@ def keys(
     folder: Annotated[Path, typer.Argument(help="Where to create the folders agent and collector.")],
     json: Json = False,
 ) -> None:
-    """Create keys, so that only your collectors can subscribe to your agents, and only to yours."""
+    """Create keys, so that agents accept only your collectors, and collectors only your agents."""
     agent_folder, collector_folder = make_keys(folder)
     if json:
         print_json({"agent": str(agent_folder), "collector": str(collector_folder)})

@@ -123,7 +123,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     seconds: Annotated[
         str,
-        typer.Option(help="Length of the compressed day with its night: 180, or 3m.", metavar="DURATION"),
+        typer.Option(help="Length of the compressed day, like 180 or 3m.", metavar="DURATION"),
     ] = "180",
     *,
     configured: Configuration,
@@ -133,7 +133,7 @@ def demo(
     """Watch a real Spark pipeline resize itself through a day compressed into three minutes.
 
     Starts a Spark cluster on this machine, counts the top words of generated tweets with a slow lookup, and scales the
-    executors. Ends with scores and a report as a page.
+    executors. Prints scores and writes an HTML report at the end.
     """
     decider(configured)
     strategy = configured.strategy_expression

@@ -73,7 +73,7 @@ def stats(
 ) -> int:
     """Report running tasks and requests per machine and over the cluster, for every 15 minutes of the trace.
 
-    An interrupted run is resumed; for one that has ended, nothing is left to do.
+    An interrupted run is resumed; a finished one is not repeated.
     """
     parts = TraceFolder(input).paths
     if instances is not None and not 1 <= instances <= BUCKETS:

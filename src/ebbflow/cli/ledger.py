@@ -27,7 +27,7 @@ def ledger(
     last: Annotated[int, typer.Option(min=1, help="Number of entries to show.")] = 50,
     json: Json = False,
 ) -> None:
-    """Show the decisions of a run. It also works while the run goes on."""
+    """Show the decisions of a run. Also works while the job is running."""
     chosen = Store.read_ledger(store, verdict=ACT if acts else None, last=last)
     if json:
         print_json(chosen)

@@ -156,17 +156,17 @@ def _number(kind: type[int] | type[float], help_text: str, default: object) -> A
 SHARED: dict[str, Any] = {
     "pipeline": _text("Built-in pipeline.", _DEFAULTS.pipeline, "NAME"),
     "engine": _text("micro-batch or continuous.", _DEFAULTS.engine, "NAME"),
-    "nodes": _text("Fewest and most nodes.", _DEFAULTS.nodes, "MIN:MAX"),
+    "nodes": _text("Minimum and maximum number of nodes, MIN:MAX.", _DEFAULTS.nodes, "MIN:MAX"),
     "slo": _text("Freshness objective.", _DEFAULTS.slo),
     "at": _text("Start time, for calendars in policies.", "a Thursday, 0:00 UTC", "2026-11-16T08:00"),
     "cycle": _text("Time between two decisions.", _DEFAULTS.cycle, "DURATION"),
     "lead-time": _text("Time from requesting a node to its first work.", _DEFAULTS.lead_time, "DURATION"),
-    "lead-noise": _number(float, "Spread of the lead time, as a share.", _DEFAULTS.lead_noise),
+    "lead-noise": _number(float, "Relative spread of the lead time.", _DEFAULTS.lead_noise),
     "trigger": _text("Trigger interval of the micro-batch engine.", "5s", "DURATION"),
     "slots-per-node": _number(int, "Tasks that a node runs at once.", _DEFAULTS.slots_per_node),
     "noise": _number(
         float,
-        "Spread of task times, as a share. Above 0 a lucky run may beat the hindsight schedule, which uses the mean.",
+        "Relative spread of task times. Above 0 a lucky run may beat the hindsight schedule, which uses the mean.",
         _DEFAULTS.noise,
     ),
     "initial-nodes": _number(int, "Nodes at the start.", "what the first minute needs"),
@@ -176,14 +176,14 @@ SHARED: dict[str, Any] = {
 ScenarioFile = Annotated[
     Path | None,
     typer.Argument(
-        help="Scenario in TOML, with the same names, and tables for faults and more; options override it."
+        help="Scenario file in TOML, with the names of the options and tables for faults and more; options override it."
     ),
 ]
 Policies = Annotated[
     list[Path] | None,
     typer.Option(
         "--policy",
-        help="Policy in TOML or YAML: one more row, named after the file. Repeatable.",
+        help="Policy file, TOML or YAML, compared as one more row named after the file. Repeatable.",
         metavar="FILE",
     ),
 ]

@@ -119,7 +119,7 @@ def profile(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Learn the costs of a pipeline on a stair of loads and write them to a readable file.
+    """Learn the costs of a pipeline by running it on a stair of loads, and write them to a readable file.
 
     This takes seconds in the simulator and a few minutes on a Spark cluster. The profile has selectivities, the CPU of
     an instance and of a node, the costs of batches and restarts, and the error of each.

@@ -54,7 +54,7 @@ def replay_command(
     nodes: Annotated[
         str | None,
         typer.Option(
-            help="Minimum and maximum of nodes.",
+            help="Minimum and maximum number of nodes, MIN:MAX.",
             show_default=f"{_RECORD}1 up to the recorded maximum",
             metavar="MIN:MAX",
         ),
@@ -63,7 +63,10 @@ def replay_command(
         str | None, typer.Option(help="Service-level objective.", show_default=f"{_RECORD}{DEFAULT_SLO}")
     ] = None,
     executors_then: Annotated[
-        int | None, typer.Option(min=1, help="Executors of the recorded run, if it does not contain them.")
+        int | None,
+        typer.Option(
+            min=1, help="Number of executors in the recorded run, if the recording does not contain it."
+        ),
     ] = None,
     slots_per_node: Annotated[
         int | None,
@@ -71,7 +74,7 @@ def replay_command(
     ] = None,
     tasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks of a batch: its partitions.", show_default=f"{_RECORD}3 per slot"),
+        typer.Option(min=1, help="Tasks per batch (partitions).", show_default=f"{_RECORD}3 per slot"),
     ] = None,
     trigger: Annotated[
         str | None,
@@ -80,7 +83,7 @@ def replay_command(
     lead_time: Annotated[
         str | None,
         typer.Option(
-            help="From the request of a node to its first work.",
+            help="Time from requesting a node to its first work.",
             show_default=f"{_RECORD}{format_duration(DEFAULT_LEAD_TIME_S)}",
             metavar="DURATION",
         ),

@@ -29,7 +29,7 @@ def report(
 ) -> None:
     """Write the page of the last run in a store: scores, timeline, every decision.
 
-    It is the page that `ebbflow submit --report` writes. It also works while the run goes on.
+    It is the page that `ebbflow submit --report` writes. Also works while the job is running.
     """
     stored = read_run(store)
     if not stored.queries:

@@ -50,7 +50,7 @@ def simulate(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="Scaling strategies with commas, like capacity or 'capacity(budget_out=0.5),hpa'.",
+            help="Comma-separated scaling strategies, like 'capacity(budget_out=0.5),hpa'.",
             show_default=DEFAULT_STRATEGY,
             metavar="A,B,…",
         ),
@@ -69,8 +69,8 @@ def simulate(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="SQLite file for the readings, batches and ledger of a run of one strategy; "
-            "`ebbflow report` makes a page of it."
+            help="Write the readings, batches and ledger of the run to this SQLite file, for `ebbflow report`. "
+            "One strategy only."
         ),
     ] = None,
     parquet: Parquet = None,

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 WINDOW_S = 600.0
 """Span of the windows of readings. A series without readings for that long, such as a removed node's, is dropped."""
 DROP_EVERY_S = 60.0
-"""How often the loop looks for series to drop."""
+"""Interval between two checks for series to drop."""
 
 
 class LoopStore(LedgerStore, Protocol):

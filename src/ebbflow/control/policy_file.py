@@ -53,11 +53,11 @@ class PolicyInForce:
 
 
 def recall_acts(policy: PolicyInForce, store: Store, now_s: float) -> None:
-    """Continue guard times from the acts of earlier runs in the store; start them anew if those cannot be read."""
+    """Continue guard times from the acts of earlier runs in the store; restart them if the ledger cannot be read."""
     try:
         acts = [LedgerEntry.from_json(act) for act in store.ledger(verdict=ACT)]
     except (EbbflowError, LookupError, TypeError) as error:  # written by another version, or damaged
-        log.warning("guard times start anew, because the ledger of earlier runs cannot be read: %s", error)
+        log.warning("guard times restart, because the ledger of earlier runs cannot be read: %s", error)
         return
     policy.rules.recall(act for act in acts if act.time_s <= now_s)
 

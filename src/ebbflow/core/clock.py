@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """A source of time that can also wait."""
 
     def now_s(self) -> float:
         """The time, in seconds since the epoch."""
@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to, for tests and the simulator.
+    """A clock that moves only when advanced, for tests and the simulator.
 
     >>> clock = ManualClock(100.0)
     >>> clock.wait(5.0, threading.Event())

@@ -12,7 +12,7 @@ _MOST_DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Fewest and most nodes; every size in between is allowed.
+    """Minimum and maximum number of nodes; every size in between is allowed.
 
     >>> Limits.parse("1:20")
     Limits(min_nodes=1, max_nodes=20)

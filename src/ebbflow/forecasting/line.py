@@ -14,7 +14,7 @@ class RunningLine:
 
         slope = (nΣtv − ΣtΣv) / (nΣt² − (Σt)²),      at(t) = Σv/n + slope · (t − Σt/n)
 
-    Times count from ``origin_s``, so that they stay small. Sums of floats drift; ``restart`` computes them anew.
+    Times count from ``origin_s``, so that they stay small. Sums of floats drift; ``restart`` recomputes them.
 
     >>> line = RunningLine()
     >>> line.restart([(100.0, 1.0), (101.0, 3.0), (102.0, 5.0)])

@@ -96,7 +96,7 @@ def dynamic(
     report: Report = None,
     json: Json = False,
 ) -> int:
-    """Replay the trace in fast motion and scale the machine operator by the policy of Source Code 5.9."""
+    """Replay the trace faster than real time and scale the machine operator by the policy of Source Code 5.9."""
     check_writable(report)
     if not 0.5 <= minutes <= 24 * 60:
         raise InputError(f"invalid --minutes {minutes:g}; use 0.5 to 1440")

@@ -36,7 +36,7 @@ from ebbflow.targets.spark.launch.preflight import check_java, check_master
 from ebbflow.workloads import Constant
 
 PEAK_SHARE = 0.75
-"""Default peak as a share of the capacity of the maximum of nodes."""
+"""Default peak as a share of the capacity of the maximum number of nodes."""
 
 DEFAULT_SECONDS = "1d"
 
@@ -75,7 +75,7 @@ def leaderboard_command(
         float | None,
         typer.Option(
             help="Scale traces and built-in shapes to this peak.",
-            show_default="75 % of the capacity of the maximum of nodes",
+            show_default="75 % of the capacity of the maximum number of nodes",
             metavar="ROWS/S",
         ),
     ] = None,

@@ -34,7 +34,7 @@ def rules(
     ] = Path("ebbflow-rules.html"),
     json: Json = False,
 ) -> int:
-    """Run the six tests of the Rules thesis (§5.2); exit code 1 if one has another result than expected."""
+    """Run the six tests of the Rules thesis (§5.2); exit code 1 if a result differs from the expected one."""
     check_writable(report)
     targets = [name.strip() for name in target.split(",")]
     if SPARK in targets:

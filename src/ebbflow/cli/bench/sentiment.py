@@ -29,7 +29,7 @@ def sentiment(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare the sentiments that the lexicon and a trained model find with the labels of tweets."""
+    """Measure the accuracy of the lexicon and of a trained model on labelled tweets."""
     check_writable(save)
     labelled = read_labelled_tweets(tweets)
     scores = compare_models(labelled, folds=folds)

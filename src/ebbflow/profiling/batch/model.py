@@ -70,7 +70,7 @@ class StageModel:
         self.costs = (0.0, 0.0)
         """(o, c): seconds per task, seconds per row; both at least 0.
 
-        If batch sizes vary too little, or their times are too noisy, the two cannot be told apart. So the estimate of
+        If batch sizes vary too little, or their times are too noisy, the two cannot be separated. So the estimate of
         least squares is weighed by its variance against what was known before:
 
             c = (1 − g) · c₀ + g · c_ls    g = τ² / (τ² + σ² / (w · var x))    τ = c₀ / 2

@@ -97,7 +97,7 @@ class Spec(NodesTable, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """Minimum and maximum of nodes."""
+        """Minimum and maximum number of nodes."""
         return Limits.parse(self.nodes)
 
     @property

@@ -94,7 +94,7 @@ class Dask(Strategy):
         return want(snapshot, largest, reason, FORMULA, inputs)
 
     def _suggest(self, target: int | None, nodes: int) -> None:
-        """Count a suggestion to close workers. Anything else starts the count anew."""
+        """Count a suggestion to close workers. Anything else restarts the count."""
         if target is None or target >= nodes:
             self._suggested.clear()
         else:

@@ -14,7 +14,7 @@ T is the trigger interval, which every row may have to wait whatever the size; w
 change costs. If no size fits, the strategy takes the smallest that does nearly as well as the largest, and says what is
 in the way.
 
-The strategy spends the slack of the objective instead of keeping a fixed head-room. On real traces this saved most. For
+The strategy spends the slack of the objective instead of keeping a fixed headroom. On real traces this saved most. For
 shrinking, the budget is tighter, and every decision within ``hold_in_s`` must agree.
 """
 

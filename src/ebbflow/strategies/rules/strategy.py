@@ -2,7 +2,7 @@
 
 In each cycle a router passes new readings to the triggers that need them. A rule whose conditions all hold and whose
 guard times have passed changes its operator by its step, up to its limit. Guard times count from the last change of
-*that* size, whoever made it. After it has acted, a rule needs a full new period. If several rules fire for one size,
+*that* size, by any cause. After it has acted, a rule needs a full new period. If several rules fire for one size,
 scale-out wins over scale-in, and of several the one with the largest result. Bounds need no trigger and no readings;
 but while the target cannot be observed the loop does not call the strategy, so not even bounds are enforced.
 

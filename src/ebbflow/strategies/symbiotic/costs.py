@@ -170,7 +170,7 @@ def name_in(estimator: Estimator, part: Pipeline, operator: str) -> str:
 
 
 class UpdatedProfiles:
-    """Given estimators, updated in operation: CPU is learned anew when it drifts from the profile.
+    """Given estimators, updated in operation: CPU is relearned when it drifts from the profile.
 
     Selectivities stay as profiled. In operation, rows queued between two operators would look like rows that the first
     one drops.

@@ -127,7 +127,7 @@ class _Refusal:
 class Refusals:
     """Operators that cannot be resized. They keep their parallelism until a retry is due.
 
-    A strategy is not told what became of a decision. It sees the plan in the next snapshot:
+    A strategy gets no feedback about its decisions. It sees the plan in the next snapshot:
 
         some operators changed, others did not  → the others cannot be resized, for now
         nodes changed, but no operator          → the restart failed; after the second time an operator is suspected

@@ -1,6 +1,6 @@
 """Clusters of nodes that join after a lead time, differ in speed, slow down and die.
 
-The life of a node: requested → (lead time) → working → told to leave → draining → released. As on Spark, it is paid
+The life of a node: requested → (lead time) → working → asked to leave → draining → released. As on Spark, it is paid
 for from request to release. A leaving node works on until the running batch ends, but at most for ``drain_s``.
 """
 
@@ -264,7 +264,7 @@ class NodePool:
         self.version = 0
         """Changes whenever plans for the future may be invalid."""
         self.any_leaving = False
-        """Whether a node was told to leave, or died, and is not yet accounted for."""
+        """Whether a node was asked to leave, or died, and is not yet accounted for."""
         self._step_s = step_s
         self._rng = rng
         self._history: list[Node] = []
@@ -345,7 +345,7 @@ class NodePool:
 
     @property
     def leaving(self) -> list[Node]:
-        """Nodes told to leave and not released."""
+        """Nodes asked to leave and not released yet."""
         return [n for n in self._alive if n.stop_s < math.inf]
 
     @property
