@@ -26,7 +26,7 @@ SHARED_DATA = Path(
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("default" if os.environ.get("EBBFLOW_RANDOM_TESTS") else "same")
 
-# Drivers of tests live for seconds: what the second compiler would gain them they do not live to see.
+# Drivers of tests live for seconds, too short for the second compiler to pay off.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto")
 
 
@@ -40,11 +40,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def wait_until(condition: Callable[[], object], what: str, within_s: float = 60.0) -> None:
-    """Wait for a condition, not for a time; say what did not come."""
+    """Wait for a condition; if it does not become true in time, say which."""
     deadline_s = time.monotonic() + within_s
     pause = threading.Event()
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {within_s:g} s in vain for {what}"
+        assert time.monotonic() < deadline_s, f"waited {within_s:g} s for {what}"
         pause.wait(0.05)
 
 
@@ -82,7 +82,7 @@ def spark(cluster: LocalCluster) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def queries_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that fails before it stops its query does not take the tests after it along."""
+    """Stop the queries of a failed test, so that later tests are not affected."""
     yield
     if "spark" in request.fixturenames:
         for query in request.getfixturevalue("spark").streams.active:
@@ -91,7 +91,7 @@ def queries_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real traces and tweets, where they are."""
+    """The folder of real traces and tweets."""
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no shared data at {SHARED_DATA}")
     return SHARED_DATA

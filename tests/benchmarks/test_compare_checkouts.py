@@ -41,7 +41,7 @@ def test_the_first_difference_has_its_path_and_both_values(tool, old, new, path,
     assert tool.compare(old, old) is None
 
 
-def test_values_of_machine_times_are_not_compared_but_their_presence_is(tool) -> None:
+def test_machine_times_must_be_present_but_may_differ(tool) -> None:
     old = '{\n  "learned_at": "2026-11-16T08:00:00+00:00",\n  "training_s": 1.25,\n  "nodes": 2\n}'
     later = '{\n  "learned_at": "2026-11-17T09:30:00+00:00",\n  "training_s": 3e-05,\n  "nodes": 2\n}'
     assert tool.compare(old, later) is None
@@ -52,7 +52,7 @@ def test_values_of_machine_times_are_not_compared_but_their_presence_is(tool) ->
     assert tool.compare(old, without) == tool.Difference("$.training_s", "null", "(absent)")
 
 
-def test_a_case_that_runs_on_one_side_differs_and_one_that_runs_on_none_has_failed(tool) -> None:
+def test_a_case_that_fails_on_one_side_differs_and_on_both_sides_fails(tool) -> None:
     case = tool.Case("simulate/new", ("simulate",))
     good, bad = tool.Outcome(0, "[]", "", 1.0), tool.Outcome(2, "", "ebbflow: unknown strategy 'new'", 1.0)
     expected = [re.compile("^simulate/")]
@@ -60,12 +60,14 @@ def test_a_case_that_runs_on_one_side_differs_and_one_that_runs_on_none_has_fail
     assert tool.judge(case, bad, good).status == "different"
     assert tool.judge(case, bad, good, expected).status == "expected"
     assert tool.judge(case, bad, bad, expected).status == "failed"
-    told = tool.judge(case, bad, good).difference
-    assert told == tool.Difference("exit", "exit code 2: ebbflow: unknown strategy 'new'", "exit code 0")
+    difference = tool.judge(case, bad, good).difference
+    assert difference == tool.Difference(
+        "exit", "exit code 2: ebbflow: unknown strategy 'new'", "exit code 0"
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nowhere", "nowhere"], "nowhere is not a checkout: it has no folder src/ebbflow"),
         ([str(ROOT), str(ROOT), "--jobs", "0"], "--jobs 0: write 1 or more"),
@@ -73,9 +75,9 @@ def test_a_case_that_runs_on_one_side_differs_and_one_that_runs_on_none_has_fail
         ([str(ROOT)], "the following arguments are required: NEW"),
     ],
 )
-def test_bad_input_is_a_one_line_error(tool, capsys, arguments, told) -> None:
+def test_bad_input_is_a_one_line_error(tool, capsys, arguments, message) -> None:
     assert tool.main(arguments) == 2
     output, error = capsys.readouterr()
     assert output == ""
-    assert error.startswith(f"compare_checkouts: {told}")
+    assert error.startswith(f"compare_checkouts: {message}")
     assert error.count("\n") == 1

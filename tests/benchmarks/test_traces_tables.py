@@ -1,5 +1,4 @@
-"""The tables of real traces: nobody is left out who decides anything on an engine, neither in what is printed nor in
-docs/leaderboard.md."""
+"""The tables of real traces have every strategy that acts on an engine, as printed and in docs/leaderboard.md."""
 
 from __future__ import annotations
 
@@ -36,9 +35,7 @@ def strategies_of(table: str) -> set[str]:
     return set(re.findall(r"^\| *\d+ \| `([a-z0-9-]+)` \|", table, flags=re.MULTILINE))
 
 
-def test_each_engine_has_a_line_per_strategy_and_the_five_are_shown_load_by_load(
-    traces, folder, capsys
-) -> None:
+def test_each_engine_has_a_row_per_strategy_and_five_of_them_per_load(traces, folder, capsys) -> None:
     assert traces.main([str(folder), "--strategies", "capacity,hpa,spark-dra,static"]) == 0
     tables = re.split(r"^\*\*", capsys.readouterr().out, flags=re.MULTILINE)[1:]
     batches, beaten, each, flow, _ = tables

@@ -91,7 +91,7 @@ def test_learned_thresholds_are_printed_beside_the_published_ones(monkeypatch, c
         (["--target", "spork"], "did you mean 'spark'"),
         (["--target", "spark", "--application", "T2"], "Spark runs T1 on stair"),
         (["--seeds", "0"], "the minimum is 1"),
-        (["--workers", "0"], "the fewest is 1"),
+        (["--workers", "0"], "it must be 1 or more"),
         (["--trace", "/no/such/tweets.csv"], "there is no trace file"),
         (["--trace", __file__, "--load", "stair"], "is for the load twitter"),
         (["--trace", __file__, "--target", "spark", "--load", "stair"], "is for the load twitter"),
@@ -141,9 +141,7 @@ def test_both_targets_together_accept_options_and_names_of_the_simulator(
     assert on_spark == ["T1 stair joint"]
 
 
-def test_without_a_trace_the_table_says_that_something_stands_in_for_twitter(
-    monkeypatch, capsys, tmp_path
-) -> None:
+def test_without_a_trace_the_table_says_that_twitter_is_replaced(monkeypatch, capsys, tmp_path) -> None:
     code, out, _ = ebbflow(
         monkeypatch, capsys, "bench", "elysium", "--load", "twitter", "--load", "step", "--strategy", "joint",
         "--seeds", "1", "--workers", "1", "--no-studies", "--report", str(tmp_path / "page.html"),

@@ -22,7 +22,7 @@ COMMANDS = [command.name for command in cli.app.registered_commands]
 
 @pytest.fixture
 def nothing_starts(monkeypatch):
-    """Any attempt to start something is a failure of the test."""
+    """Starting anything fails the test."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("something was started")

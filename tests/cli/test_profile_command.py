@@ -82,7 +82,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "run.sqlite"
 
 
-def test_what_was_seen_once_is_said_to_be_and_one_task_is_no_tasks() -> None:
+def test_single_observations_are_marked_and_counts_are_singular_or_plural() -> None:
     once, twice = Spread(mean=216.0, samples=1), Spread(mean=2.0, deviation=0.5, samples=2)
     costs = SparkCosts(
         driver_s=0.5,

@@ -49,7 +49,7 @@ def written(folder: Path, known: Profile, name: str = "p.toml") -> str:
 def test_symbiotic_sizes_by_the_profile_it_is_given(monkeypatch, capsys, tmp_path: Path) -> None:
     """Selectivities hold in operation, so a profile of wordier tweets gives another size than that of these."""
     wordy = dict(profile().selectivity)
-    wordy["words", "stop-words"] = Spread(mean=60.0)  # as if tweets had three times the words
+    wordy["words", "stop-words"] = Spread(mean=60.0)  # as if tweets had three times as many words
     runs = {}
     for name, known in (("true", profile()), ("wordy", profile(selectivity=wordy))):
         file = written(tmp_path, known, f"{name}.toml")
@@ -62,9 +62,7 @@ def test_symbiotic_sizes_by_the_profile_it_is_given(monkeypatch, capsys, tmp_pat
     assert runs["wordy"] > 1.3 * runs["true"]
 
 
-def test_other_strategies_beside_symbiotic_are_as_they_are_without(
-    monkeypatch, capsys, tmp_path: Path
-) -> None:
+def test_a_profile_does_not_change_other_strategies(monkeypatch, capsys, tmp_path: Path) -> None:
     both = (*STEP, "--strategy", "capacity,symbiotic-proactive")
     _, plain, _ = ebbflow(monkeypatch, capsys, *both)
     code, out, _ = ebbflow(monkeypatch, capsys, *both, "--profile", written(tmp_path, profile()))
@@ -75,7 +73,7 @@ def test_other_strategies_beside_symbiotic_are_as_they_are_without(
 def test_on_batches_symbiotic_sizes_by_the_costs_of_the_profile_from_the_first_batch_on(
     monkeypatch, capsys, tmp_path: Path
 ) -> None:
-    """Batches every two minutes: at the assessment after the first one a profile tells that one node is enough."""
+    """Batches every two minutes: at the assessment after the first one the profile shows that one node is enough."""
     monkeypatch.chdir(tmp_path)
     phase = ("profile", "--engine", "micro-batch", "--steps", "4")
     assert ebbflow(monkeypatch, capsys, *phase)[0] == 0
@@ -128,9 +126,7 @@ def test_a_profile_that_does_not_fit_is_one_line(
     assert words in said
 
 
-def test_two_profiles_of_one_pipeline_and_a_file_that_is_none_are_one_line(
-    monkeypatch, capsys, tmp_path: Path
-) -> None:
+def test_duplicate_and_invalid_profiles_are_one_line_errors(monkeypatch, capsys, tmp_path: Path) -> None:
     one, two = written(tmp_path, profile()), written(tmp_path, profile(), "q.toml")
     usual = ("simulate", "--load", "constant(9)", "--strategy", "symbiotic", "--profile", one, "--profile")
     assert "are both profiles of 'top-words'; give only one of them" in refused(

@@ -1,7 +1,7 @@
-"""A store as ``attach`` writes it becomes the scenario that was: its load, its sizes, its objective.
+"""A store written by ``attach`` gives the scenario of its run: load, sizes, objective.
 
-There is no Spark here: a simulated application is looked at by Spark's monitor, so that readings have the names and
-times they have there, and ``attach`` runs its own loop, with its own store and ledger.
+There is no Spark here: Spark's monitor observes a simulated application, so that readings have the names and times
+they have there, and ``attach`` runs its own loop, with its own store and ledger.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Query:
 
 
 class Driver:
-    """What Spark's driver would say of the simulated application."""
+    """What Spark's driver would report of the simulated application."""
 
     app_name = "shop"
 
@@ -112,7 +112,7 @@ class Driver:
 
 
 class Application:
-    """A target in the place of Spark's; it ends with its scenario."""
+    """A target in place of Spark's; it ends with its scenario."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -144,12 +144,12 @@ class Application:
         return outcome
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory) -> tuple[Path, Attached, Application]:
-    """The store of a job that ran, the loop that wrote it, and the world it was about."""
+    """The store of a job that ran, the loop that wrote it, and its simulated application."""
     file, clock, made = tmp_path_factory.mktemp("attached") / "run.sqlite", ManualClock(), []
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="replayed"))
     with pytest.MonkeyPatch.context() as patch:
@@ -186,7 +186,7 @@ def test_sizes_slots_lead_time_and_acts_are_those_of_the_run(plan: Plan, ran) ->
     printed = [int(plan.held.stepped(t)) for t in times_s]
     assert len(set(then)) > 3, "it was scaled"
     assert sum(a != b for a, b in zip(then, printed, strict=True)) < 0.1 * len(then), (
-        "but for the second of a look"
+        "apart from the second of an observation"
     )
     assert sum(printed) == pytest.approx(sum(then), rel=0.01)
     assert plan.scenario.nodes.slots == 2

@@ -22,7 +22,7 @@ from ebbflow.workloads import parse_load
 
 
 class Broken(Strategy):
-    """A strategy with a fault in it."""
+    """A strategy that always fails."""
 
     name = "broken"
 
@@ -115,7 +115,7 @@ def test_the_command_prints_a_table_and_a_sentence_and_writes_a_page(
     assert [s["name"] for s in data["strategies"] if s["shown"]][-1] == "recorded", "whatever its rank"
     (load,) = data["loads"]
     (scene,) = load["seeds"]
-    assert scene["runs"]["recorded"]["held"] == [[], []], "nobody said how many there were"
+    assert scene["runs"]["recorded"]["held"] == [[], []], "their number is unknown"
     assert scene["runs"]["capacity"]["held"][1]
     assert len(scene["runs"]["recorded"]["freshness"][1]) > 100
 

@@ -24,8 +24,8 @@ def ebbflow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         monkeypatch.setattr("sys.argv", ["ebbflow", *arguments])
         with pytest.raises(SystemExit) as ended:
             module.main()
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
 
     return call
 
@@ -76,7 +76,7 @@ def test_a_store_is_not_changed_by_its_report(ebbflow: Command) -> None:
 
 
 def test_bad_input_is_one_line_and_code_2(ebbflow: Command) -> None:
-    Path("letter.txt").write_text("Dear Spark")
+    Path("letter.txt").write_text("not a database")
     Path("empty.sqlite").write_text("")
     with closing(Store(Path("idle.sqlite"), ManualClock(0.0))) as store:
         store.begin_run({"slo": "freshness p95 <= 30s", "nodes": "1:4", "started_s": "0.0"})

@@ -18,21 +18,21 @@ class Cluster:
     master_url, web_url, agent_address = "spark://h:1", "http://h:2", "ipc:///agent"
     settings_file = Path("session.conf")
 
-    def __init__(self, trouble: Exception | None = None) -> None:
-        self.trouble = trouble
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
         self.asked: list[int] = []
 
     def ensure_cores(self, cores: int) -> None:
         self.asked.append(cores)
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
 
 
-@pytest.mark.parametrize("trouble", [None, OSError("no process can be started")])
-def test_the_cluster_grows_for_the_scripts_executors_and_scaling_starts_even_if_it_cannot(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception | None
+@pytest.mark.parametrize("error", [None, OSError("no process can be started")])
+def test_the_local_cluster_grows_for_the_scripts_executors_and_scaling_starts_even_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception | None
 ) -> None:
-    script, cluster, attached = tmp_path / "job.py", Cluster(trouble), []
+    script, cluster, attached = tmp_path / "job.py", Cluster(error), []
     script.write_text("")
     settings = [("spark.executor.cores", "4"), ("spark.app.name", "job")]
     context = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: settings))

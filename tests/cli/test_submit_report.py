@@ -1,4 +1,4 @@
-"""The report of ``ebbflow submit``: what it says of a job that was long, or had several queries."""
+"""The report of ``ebbflow submit`` for long jobs and for several queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A target that plays a script and remembers what it was asked for; and the rest of a loop, in memory."""
+"""A scripted target and a scripted strategy that record their calls."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ PIPELINE = Pipeline.chain("words", "read", "count")
 
 
 class FakeTarget:
-    """Shows what ``show`` was last given (an error is raised); grants nodes up to ``room``."""
+    """Returns observations changed by ``show``, or raises ``error``; grants nodes up to ``capacity``."""
 
-    def __init__(self, clock: ManualClock, nodes: int = 1, room: int = 1000) -> None:
+    def __init__(self, clock: ManualClock, nodes: int = 1, capacity: int = 1000) -> None:
         self._clock = clock
         self.requested = nodes
         self.observed = nodes
-        self.room = room
-        self.trouble: Exception | None = None
+        self.capacity = capacity
+        self.error: Exception | None = None
         self.changes: dict[str, Any] = {}
         self.applied: list[Layout] = []
         self.on_apply: Callable[[Layout], None] = lambda planned: None
 
     def show(self, **changes: Any) -> None:
-        """What the next look differs in, once."""
+        """Fields to change in the next observation only."""
         self.changes = changes
 
     def observe(self) -> Observation:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         changes, self.changes = self.changes, {}
         usual: dict[str, Any] = {
             "time_s": self._clock.now_s(),
@@ -51,7 +51,7 @@ class FakeTarget:
     def apply(self, planned: Layout) -> Outcome:
         self.applied.append(planned)
         self.on_apply(planned)
-        self.requested = min(planned.main_nodes, self.room)
+        self.requested = min(planned.main_nodes, self.capacity)
         missing = planned.main_nodes - self.requested
         return Outcome(
             requested=Layout.of(self.requested),
@@ -60,29 +60,29 @@ class FakeTarget:
         )
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
-class Wishing(Strategy):
-    """A strategy that wants what it is told to, and keeps what it was shown."""
+class ScriptedStrategy(Strategy):
+    """A strategy that wants a given number of nodes and records its snapshots."""
 
-    name = "wishing"
+    name = "scripted"
 
     def __init__(self, nodes: int | None = None) -> None:
         self.nodes = nodes
-        self.seen: list[Snapshot] = []
-        self.trouble: Exception | None = None
+        self.snapshots: list[Snapshot] = []
+        self.error: Exception | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        self.seen.append(snapshot)
-        if self.trouble is not None:
-            raise self.trouble
+        self.snapshots.append(snapshot)
+        if self.error is not None:
+            raise self.error
         nodes = snapshot.planned.main_nodes if self.nodes is None else self.nodes
         return Decision(wanted=snapshot.planned.with_nodes(nodes), reason="because")
 
 
 def a_batch(batch_id: int = 0, started_s: float = 0.0) -> Batch:
-    """A batch about which nothing matters but that it ended."""
+    """A finished batch with arbitrary values."""
     return Batch(
         query="q",
         batch_id=batch_id,

@@ -214,7 +214,7 @@ def test_an_agent_measures_the_python_workers_and_the_heap_of_an_executor(
 
 
 def test_agents_that_do_not_answer_change_nothing(spark, query, tmp_path, wait) -> None:
-    silent = f"ipc://{tmp_path}/nobody"
+    silent = f"ipc://{tmp_path}/no-agent"
     attached = ebbflow.attach(spark, strategy=TwoThenOne(), cycle_s=0.2, dry_run=True, agents=[silent])
     wait(lambda: len(attached.decisions) > 0, "decisions without agents")
     attached.stop()

@@ -1,4 +1,4 @@
-"""Whatever becomes of our part, the job that attached goes on."""
+"""The attached job continues, even if Ebbflow fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_target import FakeTarget, Wishing
+from fake_target import FakeTarget, ScriptedStrategy
 
 from ebbflow.control import attach as module
 from ebbflow.control.attached import Attached
@@ -34,7 +34,7 @@ def attach(monkeypatch: pytest.MonkeyPatch, closed: list[str]) -> Attach:
 
     monkeypatch.setattr("ebbflow.targets.spark.target.SparkTarget", lambda *_, **__: Target(SystemClock(), 1))  # type: ignore[arg-type]
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-ends"))
-    return lambda **how: module.attach(session, strategy=Wishing(), **how)
+    return lambda **how: module.attach(session, strategy=ScriptedStrategy(), **how)
 
 
 def fail(*_: Any, **__: Any) -> None:
@@ -53,12 +53,12 @@ def test_a_disk_that_is_full_at_the_end_is_logged_and_not_raised(
         attached.stop()
     assert "disk is full" in caplog.text
     assert closed == ["target"]
-    assert not folder.exists(), "what was temporary is gone all the same"
+    assert not folder.exists(), "the temporary store is removed all the same"
     attached.stop()
-    assert closed == ["target"], "once is enough"
+    assert closed == ["target"], "closed only once"
 
 
-def test_a_fault_of_ours_at_the_end_is_logged_and_not_raised(
+def test_an_internal_error_at_the_end_is_logged_and_not_raised(
     attach: Attach, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     attached = attach()
@@ -75,22 +75,22 @@ def test_a_second_attach_takes_over_from_the_first(attach: Attach) -> None:
 
 
 @pytest.mark.parametrize("what", ["target", "store", "terms"])
-def test_a_second_attach_that_fails_leaves_the_first_at_work(
+def test_a_second_attach_that_fails_leaves_the_first_running(
     attach: Attach, closed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
     first = attach()
-    with monkeypatch.context() as trouble:
+    with monkeypatch.context() as patched:
         if what == "target":
 
             def refuse(*_: Any, **__: Any) -> None:
                 raise TargetError("there is no driver")
 
-            trouble.setattr("ebbflow.targets.spark.target.SparkTarget", refuse)
+            patched.setattr("ebbflow.targets.spark.target.SparkTarget", refuse)
         elif what == "store":
-            trouble.setattr(module, "Store", fail)
+            patched.setattr(module, "Store", fail)
         else:
-            trouble.setattr(module.Store, "begin_run", fail)
+            patched.setattr(module.Store, "begin_run", fail)
         second = attach(store=tmp_path / "run.sqlite")
     assert (first.active, second.active) == (True, False)
-    assert closed == ([] if what == "target" else ["target"]), "what the second had opened is let go of"
+    assert closed == ([] if what == "target" else ["target"]), "the second closes what it opened"
     first.stop()

@@ -55,7 +55,7 @@ def test_every_source_reaches_the_loop_and_the_target(monkeypatch: pytest.Monkey
     assert parts_of(monkeypatch, spark, cycle_s=3)["cycle_s"] == 3.0
 
 
-def test_guards_of_ones_own_run_before_bounds_and_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_guards_run_before_bounds_and_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBBFLOW_GUARDS_COOL_DOWN_IN", "1m")
     guards = parts_of(monkeypatch, guards=[Nightly()])["guards"]
     assert [guard.name for guard in guards] == [

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_target import FakeTarget, Wishing, a_batch
+from fake_target import FakeTarget, ScriptedStrategy, a_batch
 
 from ebbflow.control.loop import ControlLoop
 from ebbflow.control.loop_clock import SET_BACK_S, LoopClock
@@ -50,7 +50,7 @@ class WallClock:
         self._back_s = back_s
 
     def of(self, true_s: float) -> float:
-        """What it showed at a time."""
+        """The time it showed at a true time."""
         return true_s - self._back_s if true_s >= SET_BACK_AT_S else true_s
 
     def now_s(self) -> float:
@@ -61,7 +61,7 @@ class WallClock:
 
 
 class DatedByWallClock:
-    """A target whose observations carry the times that the wall clock showed; remembers what was applied."""
+    """A target whose observations have times of the wall clock; records what was applied."""
 
     def __init__(self, target: Target, wall: WallClock, true_time: ManualClock) -> None:
         self._target, self._wall, self._true_time = target, wall, true_time
@@ -95,7 +95,7 @@ class DatedByWallClock:
 
 
 def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layout]]:
-    """What a strategy asks for in a quarter of an hour, at which true times."""
+    """The layouts a strategy applies in a quarter of an hour, with their true times."""
     true_time = ManualClock(0.0)
     scenario = Scenario(engine=built_in_engine("top-words", engine), load=parse_load(LOAD), seconds=900)
     wall = WallClock(true_time, back_s)
@@ -118,17 +118,15 @@ def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layo
 
 @pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_strategy_asks_for_the_same_at_the_same_times(strategy: str, engine: str) -> None:
+def test_strategies_act_as_if_the_clock_had_not_been_set_back(strategy: str, engine: str) -> None:
     undisturbed = applied(strategy, engine, back_s=0.0)
     for back_s in (10.0, HOUR_S):
         assert applied(strategy, engine, back_s) == undisturbed
 
 
 @pytest.mark.parametrize("strategy", ["capacity", "symbiotic", "joint", "rules", "ds2", "dask"])
-def test_on_wall_time_a_strategy_waits_for_times_that_have_been(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control: without the loop's own time they stop acting."""
+def test_without_loop_time_strategies_stop_acting(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control of the test above."""
     undisturbed = applied(strategy, "micro-batch", back_s=0.0)
     monkeypatch.setattr(LoopClock, "tick", lambda self: self._clock.now_s())
     monkeypatch.setattr(LoopClock, "date", lambda self, observation: observation)
@@ -161,7 +159,7 @@ class World:
         )
 
     def run(self, seconds_: int, queue: float) -> list[tuple[float, int]]:
-        """When it grew, in seconds from now, and to how many nodes."""
+        """Seconds from now at which it grew, and its nodes then."""
         grew, begun_s = [], self.clock.now_s()
         for _ in range(seconds_):
             before, now_s = len(self.target.applied), self.clock.now_s()
@@ -182,7 +180,7 @@ class World:
 
 
 @pytest.mark.parametrize("back_s", [10.0, 200.0, 600.0, HOUR_S])
-def test_readings_from_before_fire_nothing(back_s: float) -> None:
+def test_readings_from_before_the_set_back_fire_nothing(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     assert world.run(10, queue=301) == []
     world.clock.advance(-back_s)
@@ -190,7 +188,7 @@ def test_readings_from_before_fire_nothing(back_s: float) -> None:
 
 
 @pytest.mark.parametrize("back_s", [10.0, 200.0, 600.0, HOUR_S])
-def test_the_period_of_a_condition_goes_on(back_s: float) -> None:
+def test_the_period_of_a_condition_continues(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     world.clock.advance(-back_s)
@@ -198,7 +196,7 @@ def test_the_period_of_a_condition_goes_on(back_s: float) -> None:
     assert first == (2, 2)
 
 
-def test_a_small_step_back_is_no_set_back() -> None:
+def test_a_small_step_back_is_not_a_set_back() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     world.clock.advance(-0.9 * SET_BACK_S)
@@ -238,7 +236,7 @@ def test_the_ledger_says_that_the_clock_was_set_back() -> None:
 
 
 def test_the_ledger_and_the_store_keep_wall_times() -> None:
-    class Expecting(Wishing):
+    class Expecting(ScriptedStrategy):
         def decide(self, snapshot: Snapshot) -> Decision:
             effect = Effect(metric=Metric.QUEUE_LENGTH, value=5.0, at_s=snapshot.now_s + 2.0)
             return msgspec.structs.replace(super().decide(snapshot), expected=effect)
@@ -260,7 +258,7 @@ def test_the_ledger_and_the_store_keep_wall_times() -> None:
 # -- observations that span it ---------------------------------------------------------------------
 
 
-def test_a_reading_from_before_does_not_hide_those_that_follow() -> None:
+def test_a_reading_from_before_the_set_back_does_not_hide_later_ones() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     late = Reading(world.clock.now_s() - 1.0, "words", Metric.QUEUE_LENGTH, 301.0)
@@ -273,33 +271,33 @@ def test_a_reading_from_before_does_not_hide_those_that_follow() -> None:
     assert first == (1, 2)
 
 
-def test_a_batch_that_began_before_keeps_its_dates() -> None:
-    wish = Wishing()
-    world = World(wish, decide_at_least_every_s=1.0)
+def test_a_batch_that_started_before_the_set_back_keeps_its_times() -> None:
+    strategy = ScriptedStrategy()
+    world = World(strategy, decide_at_least_every_s=1.0)
     world.run(8, queue=0)
     world.clock.advance(-HOUR_S)
     world.target.show(batches=[a_batch(1, started_s=100_004.0), a_batch(2, started_s=96_406.0)])
     world.loop.cycle()
-    assert [batch.started_s for batch in wish.seen[-1].batches] == [100_004.0, 100_006.0]
-    assert [batch.oldest_arrival_s for batch in wish.seen[-1].batches] == [99_999.0, 100_001.0]
+    assert [batch.started_s for batch in strategy.snapshots[-1].batches] == [100_004.0, 100_006.0]
+    assert [batch.oldest_arrival_s for batch in strategy.snapshots[-1].batches] == [99_999.0, 100_001.0]
 
 
-def test_an_observation_from_before_is_not_taken_for_a_fresh_one() -> None:
-    wish = Wishing()
-    world = World(wish, decide_at_least_every_s=1.0)
+def test_an_observation_from_before_the_set_back_is_not_fresh() -> None:
+    strategy = ScriptedStrategy()
+    world = World(strategy, decide_at_least_every_s=1.0)
     world.run(3, queue=0)
     world.clock.advance(-HOUR_S)
-    world.target.trouble = TargetError("no answer")
-    shown = len(wish.seen)
+    world.target.error = TargetError("no answer")
+    shown = len(strategy.snapshots)
     world.run(20, queue=0)
-    assert len(wish.seen) == shown
+    assert len(strategy.snapshots) == shown
     assert world.rows[-1]["inputs"] == {"data_age_s": 20.0}
     assert world.reasons[-1] == "missing data: cannot observe the target (no answer); last observed 20s ago"
 
 
-def test_an_observation_during_which_it_happens_is_not_dated_in_the_future() -> None:
-    wish = Wishing()
-    world = World(wish, decide_at_least_every_s=1.0)
+def test_an_observation_during_the_set_back_is_not_dated_in_the_future() -> None:
+    strategy = ScriptedStrategy()
+    world = World(strategy, decide_at_least_every_s=1.0)
     world.run(3, queue=0)
     observe = world.target.observe
 
@@ -311,11 +309,11 @@ def test_an_observation_during_which_it_happens_is_not_dated_in_the_future() -> 
     world.target.observe = set_back  # type: ignore[method-assign]
     world.loop.cycle()
     world.target.observe = observe  # type: ignore[method-assign]
-    assert wish.seen[-1].data_age_s == 0.0
+    assert strategy.snapshots[-1].data_age_s == 0.0
     assert any("set back" in reason for reason in world.reasons)
 
 
-def test_a_cycle_in_which_it_happens_is_not_followed_by_an_hour_of_waiting() -> None:
+def test_a_set_back_during_a_cycle_does_not_delay_the_next_one() -> None:
     world, stop, waited = World(), threading.Event(), []
     wait = world.clock.wait
 

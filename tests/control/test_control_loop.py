@@ -1,4 +1,4 @@
-"""The loop: planned, requested, observed; what is decided when; and what no trouble may lead to."""
+"""The loop: planned, requested, observed; when it decides; and how it handles errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_target import FakeTarget, Wishing, a_batch
+from fake_target import FakeTarget, ScriptedStrategy, a_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,19 +37,19 @@ class World:
         strategy: Strategy | None = None,
         *,
         nodes: int = 2,
-        room: int = 1000,
+        capacity: int = 1000,
         limits: str = "1:20",
         guards: tuple[Guard, ...] = (),
         store: Any = None,
         **options: Any,
     ) -> None:
         self.clock = ManualClock(100.0)
-        self.target = FakeTarget(self.clock, nodes, room)
-        self.wish = Wishing()
+        self.target = FakeTarget(self.clock, nodes, capacity)
+        self.strategy = ScriptedStrategy()
         self.store = store or MemoryStore(keep=True)
         self.loop = ControlLoop(
             target=self.target,
-            strategy=strategy or self.wish,
+            strategy=strategy or self.strategy,
             guards=guards,
             store=self.store,
             clock=self.clock,
@@ -59,14 +59,14 @@ class World:
         )
 
     def cycle(self, after_s: float = 1.0, **shown: Any) -> CycleReport:
-        """One second later, the target shows something, and the loop cycles."""
+        """Advance the clock, change the next observation, and run one cycle."""
         self.clock.advance(after_s)
         if shown:
             self.target.show(**shown)
         return self.loop.cycle()
 
     @property
-    def asked(self) -> list[int]:
+    def applied(self) -> list[int]:
         return [layout.main_nodes for layout in self.target.applied]
 
 
@@ -79,36 +79,36 @@ def test_the_first_observation_is_the_plan_and_nothing_is_applied() -> None:
     assert report.planned == Layout.of(3)
     assert report.entry is not None
     assert report.entry.verdict == "hold"
-    assert world.asked == []
+    assert world.applied == []
 
 
 def test_planned_requested_and_observed_are_three_things() -> None:
-    world = World(nodes=1, room=3)
-    world.wish.nodes = 5
+    world = World(nodes=1, capacity=3)
+    world.strategy.nodes = 5
     world.cycle()
     world.cycle(batches=[a_batch()])
-    seen = world.wish.seen[-1]
-    assert seen.planned.main_nodes == 5
-    assert seen.requested.main_nodes == 3
-    assert seen.observed.main_nodes == 1
+    snapshot = world.strategy.snapshots[-1]
+    assert snapshot.planned.main_nodes == 5
+    assert snapshot.requested.main_nodes == 3
+    assert snapshot.observed.main_nodes == 1
 
 
 def test_an_infeasible_request_is_recorded_and_repeated() -> None:
-    world = World(nodes=1, room=3)
-    world.wish.nodes = 5
+    world = World(nodes=1, capacity=3)
+    world.strategy.nodes = 5
     first = world.cycle().entry
     assert first is not None
     assert first.outcome is not None
     assert first.outcome.infeasible_nodes == 2
-    world.target.room = 5
+    world.target.capacity = 5
     second = world.cycle(batches=[a_batch()]).entry
     assert second is not None
-    assert second.verdict == "hold"  # the plan stands
+    assert second.verdict == "hold"  # the plan does not change
     assert second.outcome is not None
     assert second.outcome.infeasible_nodes == 0
-    assert world.asked == [5, 5]
+    assert world.applied == [5, 5]
     world.cycle(batches=[a_batch(1)])
-    assert world.asked == [5, 5]  # granted, so nothing more to ask
+    assert world.applied == [5, 5]  # granted, so nothing is repeated
 
 
 def test_a_node_that_comes_after_it_was_cancelled_is_released() -> None:
@@ -116,31 +116,31 @@ def test_a_node_that_comes_after_it_was_cancelled_is_released() -> None:
     world.cycle()
     world.target.observed = 3
     world.cycle()
-    assert world.asked == [2], "the plan is asked for again"
+    assert world.applied == [2], "the plan is applied again"
     leaving = (ActionUnderWay(kind=ActionKind.SHRINK, since_s=0.0, nodes=1),)
     world.cycle(under_way=leaving)
-    assert world.asked == [2], "while someone leaves there is nothing to ask"
+    assert world.applied == [2], "nothing is applied while a node is leaving"
 
 
 def test_a_dry_run_records_its_decisions_and_applies_nothing() -> None:
     world = World(nodes=2, dry_run=True)
-    world.wish.nodes = 5
+    world.strategy.nodes = 5
     entry = world.cycle().entry
     assert entry is not None
     assert entry.verdict == "hold"
     assert entry.decision.bound_by[-1].name == "dry run"
     assert "+3 nodes" in entry.decision.bound_by[-1].why
-    world.target.observed = 4  # someone else scales it
+    world.target.observed = 4  # something else scales it
     world.cycle()
-    assert world.wish.seen[-1].planned == Layout.of(4)
-    assert world.asked == []
+    assert world.strategy.snapshots[-1].planned == Layout.of(4)
+    assert world.applied == []
 
 
 def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> None:
     world = World(nodes=2)
-    world.wish.nodes = 5
+    world.strategy.nodes = 5
     world.cycle()
-    world.wish.nodes = None
+    world.strategy.nodes = None
     world.target.requested = 2
     report = world.cycle(given_up_nodes=3)
     assert report.planned == Layout.of(2)
@@ -148,7 +148,7 @@ def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> N
     assert len(given_up) == 1
     assert given_up[0]["bound_by"][0]["name"] == "infeasible"
     assert given_up[0]["before"]["nodes"] == {"main": 5}
-    assert world.asked == [5]
+    assert world.applied == [5]
 
 
 def test_nodes_may_be_given_up_before_the_first_plan() -> None:
@@ -159,14 +159,14 @@ def test_nodes_may_be_given_up_before_the_first_plan() -> None:
 
 def test_the_snapshot_has_the_times_of_the_last_scale_out_and_scale_in() -> None:
     world = World(nodes=2)
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
     world.cycle()
     out_s = world.clock.now_s()
-    world.wish.nodes = 1
+    world.strategy.nodes = 1
     world.cycle(batches=[a_batch()])
     in_s = world.clock.now_s()
     world.cycle(batches=[a_batch(1)])
-    assert (world.wish.seen[-1].last_out_s, world.wish.seen[-1].last_in_s) == (out_s, in_s)
+    assert (world.strategy.snapshots[-1].last_out_s, world.strategy.snapshots[-1].last_in_s) == (out_s, in_s)
 
 
 # -- when ----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_finished_batch_is_decided_on_at_once() -> None:
     world.cycle()
     assert world.cycle().entry is None
     assert world.cycle(batches=[a_batch(7)]).entry is not None
-    assert [b.batch_id for b in world.wish.seen[-1].batches] == [7]
+    assert [b.batch_id for b in world.strategy.snapshots[-1].batches] == [7]
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
@@ -196,10 +196,10 @@ def test_without_news_there_is_a_decision_every_five_seconds() -> None:
 
 def test_after_a_growth_there_is_a_decision_every_cycle_for_a_few_seconds() -> None:
     world = World(nodes=1, guards=default_guards())
-    world.wish.nodes = 12
+    world.strategy.nodes = 12
     while world.clock.now_s() < 112.0:
         world.cycle()
-    assert world.asked == [3, 6, 12]  # the step cap, with nothing but the cool-down of 3 s in between
+    assert world.applied == [3, 6, 12]  # the step cap, with only the cool-down of 3 s in between
     assert [row["time_s"] for row in world.store.ledger() if row["verdict"] == "act"] == [101.0, 104.0, 107.0]
     quiet_s = [row["time_s"] for row in world.store.ledger() if row["time_s"] >= 112.0]
     assert quiet_s == [] or quiet_s == [112.0]
@@ -210,15 +210,15 @@ def test_each_batch_is_shown_to_the_strategy_once() -> None:
     for i in range(5):
         world.cycle(batches=[a_batch(2 * i), a_batch(2 * i + 1)])
         world.cycle()
-    assert [b.batch_id for s in world.wish.seen for b in s.batches] == list(range(10))
+    assert [b.batch_id for s in world.strategy.snapshots for b in s.batches] == list(range(10))
 
 
 def test_nothing_is_decided_while_there_is_nothing_to_scale() -> None:
     world = World()
-    world.wish.nodes = 9
+    world.strategy.nodes = 9
     for _ in range(30):
         assert world.cycle(active=False).entry is None
-    assert (world.wish.seen, world.asked, world.store.ledger()) == ([], [], [])
+    assert (world.strategy.snapshots, world.applied, world.store.ledger()) == ([], [], [])
     assert world.cycle().entry is not None
 
 
@@ -231,7 +231,7 @@ def test_the_ledger_row_is_on_disk_before_the_act(tmp_path: Path) -> None:
     world = World(store=store)
     found: list[Any] = []
     world.target.on_apply = lambda planned: found.extend(Store.read_ledger(path))
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
     world.cycle()
     assert [row["wanted"]["nodes"]["main"] for row in found] == [4]
     assert found[0]["outcome"] is None
@@ -239,9 +239,9 @@ def test_the_ledger_row_is_on_disk_before_the_act(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_row_without_outcome_tells_of_a_crash_between_writing_and_asking() -> None:
+def test_a_crash_during_apply_leaves_a_row_without_outcome() -> None:
     world = World()
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
 
     def crash(planned: Layout) -> None:
         raise KeyboardInterrupt
@@ -252,8 +252,8 @@ def test_a_row_without_outcome_tells_of_a_crash_between_writing_and_asking() -> 
     assert [(row["verdict"], row["outcome"]) for row in world.store.ledger()] == [("act", None)]
 
 
-def test_the_achieved_effect_is_filled_in_when_its_time_has_come() -> None:
-    class Promising(Wishing):
+def test_the_achieved_effect_is_filled_in_when_it_is_due() -> None:
+    class Promising(ScriptedStrategy):
         def decide(self, snapshot: Snapshot) -> Decision:
             effect = Effect(metric=Metric.FRESHNESS, value=2.0, at_s=snapshot.now_s + 10.0)
             nodes = 4 if snapshot.planned.main_nodes < 4 else snapshot.planned.main_nodes
@@ -272,7 +272,7 @@ def test_every_reading_reaches_the_store_and_the_strategy() -> None:
     world.cycle(readings=[reading])
     assert world.store.readings[:-1] == [reading]
     assert world.store.readings[-1].metric is Metric.NODES_HELD
-    assert world.wish.seen[0].windows.of("words", Metric.FRESHNESS).last == 3.0
+    assert world.strategy.snapshots[0].windows.of("words", Metric.FRESHNESS).last == 3.0
 
 
 def test_batches_go_to_the_store_and_first_batches_to_a_table_of_their_own() -> None:
@@ -284,12 +284,12 @@ def test_batches_go_to_the_store_and_first_batches_to_a_table_of_their_own() -> 
     assert [batch.batch_id for batch in world.store.first_batches] == [0]
 
 
-def test_readings_do_not_wait_in_memory_while_the_target_cannot_be_seen(tmp_path: Path) -> None:
+def test_readings_are_written_even_while_observations_fail(tmp_path: Path) -> None:
     world = World()
     store = Store(tmp_path / "run.sqlite", world.clock)
     world.loop._store = store
     world.cycle(0.5, readings=[Reading(100.5, "words", Metric.FRESHNESS, 3.0)])
-    world.target.trouble = TargetError("gone for a while")
+    world.target.error = TargetError("gone for a while")
     world.cycle(1.0)
     assert store.readings("words", Metric.FRESHNESS) == [(100.5, 3.0)]
     store.close()
@@ -302,63 +302,63 @@ def test_nodes_that_left_long_ago_are_forgotten() -> None:
     assert len(world.loop.windows) < 1000
 
 
-# -- trouble -------------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------
 
 
 def test_failed_observations_change_nothing_and_the_first_one_is_recorded() -> None:
     world = World()
     world.cycle()
-    shown = len(world.wish.seen)
-    world.target.trouble = TargetError("no answer")
-    world.wish.nodes = 9
+    shown = len(world.strategy.snapshots)
+    world.target.error = TargetError("no answer")
+    world.strategy.nodes = 9
     entries = [world.cycle().entry for _ in range(30)]
-    assert entries[0] is not None, "held from the first look that failed on"
+    assert entries[0] is not None, "held from the first failed observation on"
     assert entries[0].decision.inputs["data_age_s"] == 1.0
     decided = [entry for entry in entries if entry is not None]
-    assert len(decided) == 6, "then as often as without news"
+    assert len(decided) == 6, "then at the usual interval"
     assert all(entry.verdict == "hold" for entry in decided)
     assert all(entry.decision.reason.startswith("missing data: ") for entry in decided)
     assert all([c.name for c in entry.decision.bound_by] == ["missing data"] for entry in decided)
-    assert len(world.wish.seen) == shown, "a strategy that is asked would learn"
-    assert world.asked == []
+    assert len(world.strategy.snapshots) == shown, "the strategy is not called"
+    assert world.applied == []
 
 
-@pytest.mark.parametrize("blind_s", [1, 2, 4, 9, 14, 16, 60])
-def test_once_it_is_seen_again_it_is_decided_on_all_that_happened_meanwhile(blind_s: int) -> None:
+@pytest.mark.parametrize("outage_s", [1, 2, 4, 9, 14, 16, 60])
+def test_after_an_outage_the_strategy_gets_all_batches_since(outage_s: int) -> None:
     world = World(guards=default_guards())
     world.cycle()
-    world.target.trouble = TargetError("no answer")
-    world.wish.nodes = 4
-    for _ in range(blind_s):
+    world.target.error = TargetError("no answer")
+    world.strategy.nodes = 4
+    for _ in range(outage_s):
         world.cycle()
-    assert world.asked == []
-    world.target.trouble = None
+    assert world.applied == []
+    world.target.error = None
     world.cycle(batches=[a_batch(7), a_batch(8)])
-    assert [b.batch_id for b in world.wish.seen[-1].batches] == [7, 8]
-    assert world.wish.seen[-1].data_age_s == 0.0
-    assert world.asked == [4]
+    assert [b.batch_id for b in world.strategy.snapshots[-1].batches] == [7, 8]
+    assert world.strategy.snapshots[-1].data_age_s == 0.0
+    assert world.applied == [4]
 
 
-def test_that_it_is_seen_again_is_news_by_itself() -> None:
+def test_the_first_observation_after_an_outage_triggers_a_decision() -> None:
     world = World(nodes=2)
     world.cycle()
-    world.target.trouble = TargetError("no answer")
+    world.target.error = TargetError("no answer")
     world.cycle()
-    world.target.trouble, world.wish.nodes = None, 3
+    world.target.error, world.strategy.nodes = None, 3
     world.cycle()
-    assert world.asked == [3]
+    assert world.applied == [3]
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_an_observation_that_took_long_is_stale(fails: bool) -> None:
     world = World(guards=default_guards())
     world.cycle()
-    shown, seen_s, look = len(world.wish.seen), world.clock.now_s(), world.target.observe
-    world.wish.nodes = 9
+    shown, seen_s, observe = len(world.strategy.snapshots), world.clock.now_s(), world.target.observe
+    world.strategy.nodes = 9
     world.target.show(batches=[a_batch(3)])
 
     def hangs() -> Any:
-        seen = look()
+        seen = observe()
         world.clock.advance(60.0)
         if fails:
             raise TargetError("timed out")
@@ -369,59 +369,61 @@ def test_an_observation_that_took_long_is_stale(fails: bool) -> None:
     assert entry is not None
     assert (entry.verdict, entry.time_s) == ("hold", seen_s + 61.0)
     assert entry.decision.inputs["data_age_s"] == (61.0 if fails else 60.0)
-    assert len(world.wish.seen) == shown
-    world.target.observe = look  # type: ignore[method-assign]
+    assert len(world.strategy.snapshots) == shown
+    world.target.observe = observe  # type: ignore[method-assign]
     world.cycle()
-    assert world.asked != []
-    assert [b.batch_id for b in world.wish.seen[-1].batches] == ([] if fails else [3]), "nothing is forgotten"
+    assert world.applied != []
+    assert [b.batch_id for b in world.strategy.snapshots[-1].batches] == ([] if fails else [3]), (
+        "nothing is forgotten"
+    )
 
 
 def test_a_slow_observation_is_decided_on_and_ungranted_nodes_are_requested_again() -> None:
-    world = World(nodes=1, room=3)
-    look = world.target.observe
+    world = World(nodes=1, capacity=3)
+    observe = world.target.observe
 
     def slow() -> Any:
-        seen = look()
+        seen = observe()
         world.clock.advance(2.0)
         return seen
 
     world.target.observe = slow  # type: ignore[method-assign]
-    world.wish.nodes = 5
+    world.strategy.nodes = 5
     world.cycle()
     world.cycle(batches=[a_batch()])
-    assert world.wish.seen[-1].data_age_s == 2.0
-    assert world.asked == [5, 5]
+    assert world.strategy.snapshots[-1].data_age_s == 2.0
+    assert world.applied == [5, 5]
 
 
 def test_an_observation_from_before_the_last_request_does_not_repeat_it() -> None:
     world = World(nodes=2)
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
     world.cycle()
-    for _ in range(3):  # what is shown is 5 s old
+    for _ in range(3):  # the observation is 5 s old
         world.cycle(time_s=world.clock.now_s() - 4.0, requested=Layout.of(2), batches=[a_batch()])
-    assert world.asked == [4]
+    assert world.applied == [4]
     world.cycle(3.0, time_s=world.clock.now_s(), requested=Layout.of(2), batches=[a_batch()])
-    assert world.asked == [4, 4]
+    assert world.applied == [4, 4]
 
 
 def test_ungranted_nodes_are_not_requested_again_without_observations() -> None:
-    world = World(nodes=1, room=3, guards=default_guards())
-    world.wish.nodes = 3
-    world.target.room = 2
+    world = World(nodes=1, capacity=3, guards=default_guards())
+    world.strategy.nodes = 3
+    world.target.capacity = 2
     world.cycle()
-    assert world.asked == [3]
-    world.target.trouble = TargetError("no answer")
+    assert world.applied == [3]
+    world.target.error = TargetError("no answer")
     for _ in range(60):
         world.cycle()
-    assert world.asked == [3]
-    world.target.trouble = None
+    assert world.applied == [3]
+    world.target.error = None
     world.cycle()
-    assert world.asked == [3, 3]
+    assert world.applied == [3, 3]
 
 
-def test_an_act_that_the_target_refuses_is_in_the_ledger_with_the_reason() -> None:
+def test_a_refused_act_is_in_the_ledger_with_the_reason() -> None:
     world = World()
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
 
     def refuse(planned: Layout) -> None:
         raise TargetError("the master is restarting")
@@ -435,7 +437,7 @@ def test_an_act_that_the_target_refuses_is_in_the_ledger_with_the_reason() -> No
 
 
 def run_for(world: World, cycles: int) -> list[CycleReport]:
-    """``run`` until that many cycles came to their end."""
+    """Run this many cycles."""
     stop, reports = threading.Event(), []
     left = [cycles]
 
@@ -452,15 +454,15 @@ def run_for(world: World, cycles: int) -> list[CycleReport]:
 
 def test_a_strategy_that_raises_stops_neither_the_loop_nor_the_job(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    world.wish.trouble = ZeroDivisionError("a bug of ours")
+    world.strategy.error = ZeroDivisionError("a bug")
     with caplog.at_level(logging.ERROR):
         reports = run_for(world, 20)
     assert len(reports) == 20
-    assert world.asked == []
-    assert 1 <= len(caplog.records) <= 10  # said, and not said every second
-    world.wish.trouble, world.wish.nodes = None, 4
+    assert world.applied == []
+    assert 1 <= len(caplog.records) <= 10  # logged, but not every second
+    world.strategy.error, world.strategy.nodes = None, 4
     run_for(world, 6)
-    assert world.asked == [4]
+    assert world.applied == [4]
 
 
 def test_a_view_that_raises_does_not_stop_the_loop() -> None:
@@ -481,7 +483,7 @@ def test_a_view_that_raises_does_not_stop_the_loop() -> None:
 def test_the_loop_ends_when_the_target_has_ended() -> None:
     world = World()
     run_for(world, 3)
-    world.target.trouble = TargetGoneError("the application has ended")
+    world.target.error = TargetGoneError("the application has ended")
     world.loop.run(threading.Event())  # returns
 
 
@@ -510,13 +512,13 @@ def test_on_a_full_disk_nothing_is_applied_and_no_batch_is_lost() -> None:
                 raise StoreError("disk full")
 
     world = World(store=FullDisk())
-    world.wish.nodes = 4
+    world.strategy.nodes = 4
     with pytest.raises(StoreError):
         world.cycle(batches=[a_batch(1)], readings=[Reading(101.0, "words", Metric.FRESHNESS, 3.0)])
-    assert world.asked == []
+    assert world.applied == []
     world.store.full = False
     world.cycle(batches=[a_batch(2)])
-    assert [b.batch_id for b in world.wish.seen[0].batches] == [1, 2]
+    assert [b.batch_id for b in world.strategy.snapshots[0].batches] == [1, 2]
 
 
 # -- the laws ------------------------------------------------------------------------------------
@@ -534,7 +536,7 @@ STEPS = st.lists(
             "batch": st.booleans(),
             "wish": st.integers(-5, 60),
             "raises": st.sampled_from([False, False, False, True]),
-            "room": st.integers(1, 30),
+            "capacity": st.integers(1, 30),
         }
     ),
     min_size=1,
@@ -553,10 +555,10 @@ def test_nothing_is_applied_on_stale_data_or_outside_the_limits(
     ages: list[float] = []
     for step in steps:
         world.clock.advance(step["after_s"])
-        world.wish.nodes = step["wish"]
-        world.wish.trouble = RuntimeError("bug") if step["raises"] else None
-        world.target.room = step["room"]
-        world.target.trouble = TargetError("no answer") if step["fails"] else None
+        world.strategy.nodes = step["wish"]
+        world.strategy.error = RuntimeError("bug") if step["raises"] else None
+        world.target.capacity = step["capacity"]
+        world.target.error = TargetError("no answer") if step["fails"] else None
         time_s = world.clock.now_s() - step["lag_s"]
         world.target.show(
             time_s=time_s,
@@ -568,15 +570,15 @@ def test_nothing_is_applied_on_stale_data_or_outside_the_limits(
         )
         if not step["fails"]:
             seen_s.append(time_s)
-        before, shown = len(world.asked), len(world.wish.seen)
+        before, shown = len(world.applied), len(world.strategy.snapshots)
         try:
             world.loop.cycle()
         except RuntimeError:
-            assert len(world.asked) == before
+            assert len(world.applied) == before
         if step["fails"]:
-            assert (len(world.asked), len(world.wish.seen)) == (before, shown)
+            assert (len(world.applied), len(world.strategy.snapshots)) == (before, shown)
     assert all(age_s <= STALE_AFTER_S for age_s in ages)
-    assert all(low <= nodes <= low + more for nodes in world.asked)
+    assert all(low <= nodes <= low + more for nodes in world.applied)
     acts = [row for row in world.store.ledger() if row["verdict"] == "act"]
-    asked_by_act = [row for row in acts if "never came" not in row["reason"]]
-    assert all(row["outcome"] is not None for row in asked_by_act)
+    applied_acts = [row for row in acts if "never came" not in row["reason"]]
+    assert all(row["outcome"] is not None for row in applied_acts)

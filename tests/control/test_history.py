@@ -1,11 +1,11 @@
-"""What a run can tell of itself when it has gone on for longer than its newest entries reach."""
+"""The history of a run that is longer than the entries in memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from fake_target import FakeTarget, Wishing, a_batch
+from fake_target import FakeTarget, ScriptedStrategy, a_batch
 
 from ebbflow.control.attached import Attached
 from ebbflow.control.loop import ControlLoop
@@ -18,21 +18,21 @@ from ebbflow.monitoring.store import Store
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Attached:
-    """Sixty decisions, of which every tenth but the first is an act and the last ten are at hand."""
-    clock, wish = ManualClock(100.0), Wishing()
+    """Sixty decisions, of which every tenth but the first is an act and the last ten are in memory."""
+    clock, strategy = ManualClock(100.0), ScriptedStrategy()
     store = Store(tmp_path / "run.sqlite", clock)
     store.append_ledger(50.0, "act", {"reason": "of an earlier run in the same file"})
     target = FakeTarget(clock)
     loop = ControlLoop(
-        target=target, strategy=wish, guards=(), store=store, clock=clock, limits=Limits.parse("1:20"),
+        target=target, strategy=strategy, guards=(), store=store, clock=clock, limits=Limits.parse("1:20"),
         slo=Slo(freshness_s=30.0), remember_decisions=10,
     )  # fmt: skip
     for k in range(60):
         clock.advance(1.0)
-        wish.nodes = 1 + k // 10
+        strategy.nodes = 1 + k // 10
         target.show(batches=[a_batch(k)])
         loop.cycle()
-    target.trouble = TargetGoneError("over")
+    target.error = TargetGoneError("over")
     return Attached(loop, store, store.close)
 
 

@@ -86,7 +86,7 @@ def test_an_entry_is_settled_once() -> None:
     assert ledger.settle(22.0, "words", windows) == []
 
 
-def test_a_hold_that_expected_something_is_held_to_it_too() -> None:
+def test_the_effect_of_a_hold_is_measured_too() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     ledger.open(1.0, "s", Layout.of(2), decision(2, expected_at_s=20.0))
@@ -94,7 +94,7 @@ def test_a_hold_that_expected_something_is_held_to_it_too() -> None:
     assert store.ledger()[0]["achieved"] == 4.5
 
 
-def test_each_entry_gets_its_own_effect_whatever_the_order() -> None:
+def test_each_entry_gets_its_own_effect_in_any_order() -> None:
     store = MemoryStore(keep=True)
     ledger = Ledger(store)
     ledger.open(1.0, "s", Layout.of(2), decision(3, expected_at_s=40.0))

@@ -1,4 +1,4 @@
-"""An application has one loop, and one that has ended is not kept."""
+"""An application has one loop, and an ended loop is dropped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ebbflow.core.clock import ManualClock
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Loops go on until they are told to stop, or until this is set: then their application has ended."""
+    """Loops run until they are stopped, or until this is set: then their application has ended."""
     gone = threading.Event()
 
     class Loop:
         def __init__(self, **parts: Any) -> None:
-            """Of anything."""
+            """Accept any arguments."""
 
         def run(self, stop: threading.Event) -> None:
             while not (stop.wait(0.001) or gone.is_set()):

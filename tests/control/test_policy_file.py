@@ -1,4 +1,4 @@
-"""A policy replaced while the pipeline runs: validated, between two cycles, histories kept, written down."""
+"""A policy replaced while the pipeline runs: validated, applied between two cycles, recorded in the ledger."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_unchanged_rule_keeps_its_history_and_fires_when_it_would_have(path: 
     assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
 
 
-def test_a_policy_handed_over_holds_from_the_next_cycle_on_and_the_file_goes_on_being_followed(
+def test_a_policy_set_in_python_applies_from_the_next_cycle_and_the_file_is_still_watched(
     path: Path,
 ) -> None:
     running = Running(path)
@@ -115,7 +115,7 @@ def test_a_policy_handed_over_holds_from_the_next_cycle_on_and_the_file_goes_on_
     assert "replaced: 1 changed (grow); 1 removed (more)" in running.notes[-1][1]
 
 
-def test_a_changed_rule_holds_from_the_next_cycle_on_and_starts_afresh(path: Path) -> None:
+def test_a_changed_rule_applies_from_the_next_cycle_without_its_history(path: Path) -> None:
     running = Running(path)
     running.run(80)
     path.write_text(text(by=3))
@@ -169,7 +169,7 @@ def test_a_missing_policy_file_changes_nothing_and_is_reported_once(path: Path) 
     assert running.acts
 
 
-def test_a_file_that_is_being_written_is_not_read_by_half(path: Path) -> None:
+def test_a_partly_written_file_is_not_used(path: Path) -> None:
     running = Running(path)
     running.run(5)
     half = text() + "\n" + text("more", above=3000)[:20]
@@ -198,25 +198,25 @@ def test_an_object_that_is_not_a_policy_is_refused(path: Path) -> None:
 
 
 def test_a_policy_set_during_a_cycle_is_not_lost(path: Path) -> None:
-    """The last one handed over is in force in the end, however the two threads meet."""
+    """The last policy set is in force at the end, whatever the order of the two threads."""
     running, policies = PolicyFile(path), [parse_policy(text(by=by), "p.toml") for by in range(1, 20)]
     done = threading.Event()
 
-    def look() -> None:
+    def refresh() -> None:
         while not done.is_set():
             running.refresh()
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    refreshing = threading.Thread(target=refresh)
+    refreshing.start()
     for policy in policies:
         running.use(policy)
     done.set()
-    looking.join()
+    refreshing.join()
     running.refresh()
     assert running.rules.policy == policies[-1]
 
 
-def test_touching_the_file_is_no_change(path: Path) -> None:
+def test_touching_the_file_does_not_replace_the_policy(path: Path) -> None:
     running = Running(path)
     running.run(5)
     os.utime(path, (1.0, 1.0))
@@ -224,8 +224,8 @@ def test_touching_the_file_is_no_change(path: Path) -> None:
     assert running.notes == []
 
 
-def handed_over(path: Path) -> Running:
-    """A job that was given another policy in Python, and has it."""
+def replaced_in_python(path: Path) -> Running:
+    """A job whose policy was replaced in Python."""
     running = Running(path)
     running.run(5)
     running.file.use(parse_policy(text(above=400), "p.toml"))
@@ -233,8 +233,8 @@ def handed_over(path: Path) -> Running:
     return running
 
 
-def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path: Path) -> None:
-    running, as_it_was = handed_over(path), text()
+def test_a_restored_file_replaces_a_policy_set_in_python(path: Path) -> None:
+    running, as_it_was = replaced_in_python(path), text()
     path.write_text("garbage")
     running.run(15)
     path.write_text(as_it_was)
@@ -243,12 +243,14 @@ def test_the_file_as_it_was_takes_over_again_from_one_that_was_handed_over(path:
     assert [note.removeprefix("policy ") for _, note in running.notes][0::2] == [
         "replaced: 1 changed (grow); 0 unchanged",
         "policy.toml replaced: 1 changed (grow); 0 unchanged",
-    ], "not: is in force again"
+    ], "and not that it is in force again"
 
 
-def test_the_same_file_written_again_takes_over_from_one_that_was_handed_over(path: Path) -> None:
-    running = handed_over(path)
-    assert running.file.rules.policy == parse_policy(text(above=400), "p.toml"), "nothing was written since"
+def test_rewriting_the_same_file_replaces_a_policy_set_in_python(path: Path) -> None:
+    running = replaced_in_python(path)
+    assert running.file.rules.policy == parse_policy(text(above=400), "p.toml"), (
+        "the file has not been written since"
+    )
     replace_file(path, text())
     running.run(15)
     assert running.file.rules.policy == parse_policy(text(), "p.toml")

@@ -1,4 +1,4 @@
-"""A restart does not end a guard time: what a ledger says was done before goes on counting."""
+"""Guard times continue after a restart, from the acts in the ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_last_changes_of_each_size_are_recalled(store: Store) -> None:
     act(store, 900.0, Layout.of(2, enrich=1), Layout.of(3, enrich=2))
     act(store, 950.0, Layout.of(3, enrich=2), Layout.of(4, enrich=2))
     act(store, 960.0, Layout.of(4, enrich=2), Layout.of(4, enrich=1))
-    act(store, 5000.0, Layout.of(4, enrich=1), Layout.of(9, enrich=9))  # of a clock that was set back since
+    act(store, 5000.0, Layout.of(4, enrich=1), Layout.of(9, enrich=9))  # from before the clock was set back
     policy = PolicyInForce(Policy())
     recall_acts(policy, store, now_s=1000.0)
     sizes = policy.rules._sizes

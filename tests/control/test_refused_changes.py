@@ -1,4 +1,4 @@
-"""A rule that wants what its target cannot give: the query is left in peace, and the ledger says so."""
+"""A rule whose change the target refuses: retries back off, and the ledger says why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIPELINE = Pipeline(name="words", operators=(Operator(name="count", query="words
 
 
 class Refusing(FakeTarget):
-    """Grants nodes, and no parallelism but the one there is; its queue is always too long."""
+    """Grants nodes but refuses any change of parallelism; its queue is always too long."""
 
     def observe(self) -> Observation:
         now_s = self._clock.now_s()
@@ -75,7 +75,7 @@ def test_a_refused_parallelism_is_retried_ever_less_often_and_its_node_is_releas
             tried.append(clock.now_s())
         clock.advance(1.0)
     assert tried == [10, 40, 100, 220, 460, 940, 1900]
-    assert target.requested == 1, "the node that came for it went again"
+    assert target.requested == 1, "the node added for it was released"
     last: dict[str, Any] = store.ledger()[-1]
     assert last["verdict"] == "hold"
     assert "the change 1 → 2 had no effect after 7 attempts; next attempt in" in last["reason"]

@@ -1,4 +1,4 @@
-"""Time that comes by constructor."""
+"""Clocks passed to constructors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from ebbflow.core.clock import ManualClock, SystemClock, wait_until
 
 
-def test_a_manual_clock_moves_only_when_told() -> None:
+def test_a_manual_clock_moves_only_when_advanced() -> None:
     clock = ManualClock(10.0)
     assert clock.now_s() == clock.now_s() == 10.0
     clock.advance(2.5)
@@ -20,7 +20,7 @@ def test_waiting_on_a_manual_clock_passes_the_time_at_once() -> None:
     assert clock.now_s() == 15.0
 
 
-def test_time_never_goes_back_by_waiting() -> None:
+def test_a_negative_wait_does_not_turn_time_back() -> None:
     clock = ManualClock(10.0)
     clock.wait(-5.0, threading.Event())
     assert clock.now_s() == 10.0
@@ -44,14 +44,14 @@ def test_a_condition_is_checked_even_after_the_deadline() -> None:
 
 def test_waiting_for_a_condition_ends_when_stopped() -> None:
     clock, stop = ManualClock(10.0), threading.Event()
-    looks = []
+    checks = []
 
-    def look() -> bool:
-        looks.append(clock.now_s())
-        if len(looks) == 3:
+    def check() -> bool:
+        checks.append(clock.now_s())
+        if len(checks) == 3:
             stop.set()
         return False
 
-    assert not wait_until(look, clock, 99.0, every_s=1.0, stop=stop)
-    assert looks == [10.0, 11.0, 12.0]
+    assert not wait_until(check, clock, 99.0, every_s=1.0, stop=stop)
+    assert checks == [10.0, 11.0, 12.0]
     assert not wait_until(lambda: True, clock, 99.0, stop=stop)

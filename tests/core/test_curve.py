@@ -19,7 +19,7 @@ def test_the_integral_of_steps_is_value_times_seconds() -> None:
     assert STAIR.integral(-10.0, 0.0) == 0.0
 
 
-def test_a_count_is_dated_on_the_line_between_its_points() -> None:
+def test_a_count_is_dated_by_interpolation() -> None:
     arrived = Curve.of([(0.0, 0.0), (10.0, 100.0), (20.0, 100.0), (30.0, 300.0)])
     assert float(arrived.time_of(50.0)) == 5.0
     assert float(arrived.interpolated(25.0)) == 200.0

@@ -83,7 +83,7 @@ def test_a_restrained_decision_expects_what_its_smaller_step_brings() -> None:
     )
 
 
-def test_numbers_rounded_when_read_are_as_good_as_numbers_rounded_before() -> None:
+def test_rounding_on_access_gives_the_same_entries() -> None:
     exact = {"rate_per_s": 12.3456, "queue_rows": 7.5, "nodes": 3}
     rounded = Rounded(exact, {"rate_per_s": 2, "queue_rows": None})
     assert rounded == {"rate_per_s": 12.35, "queue_rows": 8, "nodes": 3}

@@ -1,4 +1,4 @@
-"""Durations the way people write them."""
+"""Parsing and formatting of durations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ebbflow.errors import DurationError, InputError
         ("0s", 0.0),
     ],
 )
-def test_a_written_duration_is_read_in_seconds(text: str, seconds: float) -> None:
+def test_a_duration_is_parsed_to_seconds(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == pytest.approx(seconds)
 
 

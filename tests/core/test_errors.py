@@ -1,4 +1,4 @@
-"""One tree of errors; what a person wrote wrong is told apart from what the world did."""
+"""The exception tree: invalid input is separate from failures of targets and stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that results go to."""
+"""Folders for results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ebbflow.core.folders import make_folder, only_writer
 from ebbflow.errors import InputError
 
 
-def test_a_folder_is_made_with_those_above_it_and_left_empty(tmp_path) -> None:
+def test_a_folder_is_created_empty_with_its_parents(tmp_path) -> None:
     make_folder(tmp_path / "a" / "b")
     make_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
@@ -52,7 +52,7 @@ def test_a_run_that_was_killed_leaves_no_lock(tmp_path) -> None:
         pass
 
 
-def test_a_file_system_without_locks_is_warned_of_and_used(tmp_path, monkeypatch, caplog) -> None:
+def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, caplog) -> None:
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 

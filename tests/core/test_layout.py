@@ -1,4 +1,4 @@
-"""Layouts and what lies between two of them."""
+"""Layouts and their differences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_only_parallelism_and_placement_restart_a_query() -> None:
     assert Layout.of(2, split=8).difference(Layout.of(2, split=4)).restarts
 
 
-def test_fusing_an_operator_again_and_bringing_it_home_are_changes_too() -> None:
+def test_fusing_an_operator_and_moving_it_back_are_changes_too() -> None:
     apart = Layout(nodes={MAIN: 2}, parallelism={"split": 4}, placement={"count": "spare"})
     change = Layout.of(2).difference(apart)
     assert change.parallelism == {"split": (4, 1)}
@@ -59,7 +59,7 @@ def test_a_layout_does_not_differ_from_itself(layout: Layout) -> None:
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_the_way_back_undoes_the_way_there(one: Layout, other: Layout) -> None:
+def test_applying_the_reverse_difference_restores_the_layout(one: Layout, other: Layout) -> None:
     there, back = one.difference(other), other.difference(one)
     assert bool(there) == bool(back)
     assert there.nodes == {cluster: -change for cluster, change in back.nodes.items()}

@@ -10,12 +10,12 @@ from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError, LimitsError
 
 
-def test_a_range_is_read_as_fewest_and_most() -> None:
+def test_a_range_is_parsed_as_minimum_and_maximum() -> None:
     assert Limits.parse(" 1 : 20 ") == Limits(min_nodes=1, max_nodes=20)
     assert str(Limits.parse("3:3")) == "3:3"
 
 
-def test_a_range_the_wrong_way_round_is_turned_in_the_hint() -> None:
+def test_a_reversed_range_gets_a_hint() -> None:
     with pytest.raises(LimitsError, match=r"did you mean 2:5\?"):
         Limits.parse("5:2")
 
@@ -32,7 +32,7 @@ def test_an_invalid_range_says_how_to_write_one(text: str) -> None:
     assert isinstance(caught.value, InputError)
 
 
-def test_a_range_that_is_too_large_is_called_that() -> None:
+def test_a_range_that_is_too_large_is_refused() -> None:
     with pytest.raises(LimitsError, match="'1:1000000' is too large; the most is 999,999 nodes"):
         Limits.parse("1:1000000")
 

@@ -1,4 +1,4 @@
-"""Every number that travels through Ebbflow is declared once."""
+"""Every metric is declared once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ebbflow.core.metrics import Metric, SubjectKind, Unit
 from ebbflow.errors import UnknownNameError
 
 
-def test_keys_are_unique_and_read_alike() -> None:
+def test_keys_are_unique_and_formatted_alike() -> None:
     keys = [metric.key for metric in Metric]
     assert len(set(keys)) == len(keys) == len(Metric.__members__)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", key) for key in keys)

@@ -37,7 +37,7 @@ def test_a_duration_reads_back_as_written(value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "1e999", "one", "0x1", "1_0", "１"])
-def test_text_that_is_no_number_is_invalid(text: str) -> None:
+def test_text_that_is_not_a_number_is_invalid(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         Number("").parse(text)
 
@@ -99,7 +99,7 @@ class Limit:
     low: Annotated[float, Number("")] = 0.2
 
 
-def test_fields_of_a_part_are_set_like_arguments() -> None:
+def test_fields_of_a_nested_struct_are_set_like_arguments() -> None:
     def mine(
         *, limit: Annotated[Limit | None, Part(Limit)] = None, on: Annotated[bool, Flag("")] = True
     ) -> None: ...

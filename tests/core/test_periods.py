@@ -1,4 +1,4 @@
-"""A period keeps its length, however seldom it is checked."""
+"""A period keeps its length, however rarely it is checked."""
 
 from __future__ import annotations
 

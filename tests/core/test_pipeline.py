@@ -32,7 +32,7 @@ def test_two_operators_of_one_name_are_refused() -> None:
         Pipeline.chain("p", "split", "split")
 
 
-def test_a_stream_to_nowhere_is_refused_with_the_names_there_are() -> None:
+def test_a_stream_to_an_unknown_operator_is_refused_with_the_known_names() -> None:
     with pytest.raises(PipelineError, match=r"names 'cuont', which is not one of split, count") as caught:
         Pipeline(
             name="p",
@@ -43,7 +43,7 @@ def test_a_stream_to_nowhere_is_refused_with_the_names_there_are() -> None:
 
 
 @pytest.mark.parametrize("circle", [[("a", "a", 1.0)], [("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)]])
-def test_a_circle_is_refused_and_drawn(circle: list[tuple[str, str, float]]) -> None:
+def test_a_cycle_is_refused_and_shown(circle: list[tuple[str, str, float]]) -> None:
     with pytest.raises(PipelineError, match=r"has a cycle: .*→"):
         graph(*circle)
 

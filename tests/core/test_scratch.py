@@ -1,4 +1,4 @@
-"""Scratch folders go with their run, or with the next one; nothing else goes with them."""
+"""Scratch folders are removed with their run or by the next one, and nothing else is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left(temporary: Path, name: str, owner: Owner | None) -> Path:
-    """A folder that somebody left."""
+    """A folder left by a process."""
     folder = temporary / name
     folder.mkdir()
     (folder / "data").write_text("x")
@@ -46,7 +46,7 @@ def changed(**fields: float | str) -> Owner:
     return msgspec.structs.replace(Owner.this_process(), **fields)
 
 
-def test_it_goes_with_the_block(temporary: Path) -> None:
+def test_the_folder_is_removed_at_the_end_of_the_block(temporary: Path) -> None:
     with scratch_folder("run") as folder:
         assert Path(folder).parent == temporary
         (Path(folder) / "data").write_text("x")
@@ -60,15 +60,15 @@ def test_the_folder_of_a_killed_run_is_removed_once_its_process_has_ended(tempor
         assert run.stdout is not None
         folder = Path(run.stdout.readline().strip())
         scratch_folder("run").cleanup()
-        assert (folder / "checkpoint").is_dir(), "its run goes on"
+        assert (folder / "checkpoint").is_dir(), "its run has not ended"
         os.kill(run.pid, signal.SIGKILL)
         os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
         assert folder.is_dir()
-        sweep()  # dead, though nobody has waited for it yet
+        sweep()  # killed, but not reaped yet
     assert not folder.exists()
 
 
-def test_the_id_of_a_process_that_began_at_another_time_is_another_process(temporary: Path) -> None:
+def test_a_pid_with_another_start_time_is_another_process(temporary: Path) -> None:
     this = Owner.this_process()
     mine = left(temporary, "ebbflow-run-mine", this)
     reused = left(temporary, "ebbflow-run-reused", changed(ticks=this.ticks - 1))
@@ -77,13 +77,13 @@ def test_the_id_of_a_process_that_began_at_another_time_is_another_process(tempo
     assert (mine.is_dir(), reused.exists(), before_the_boot.exists()) == (True, False, False)
 
 
-def test_a_clock_that_was_set_makes_no_process_another(temporary: Path) -> None:
+def test_setting_the_clock_does_not_make_it_another_process(temporary: Path) -> None:
     mine = left(temporary, "ebbflow-run-mine", changed(started_s=1e9))
     sweep()
     assert mine.is_dir()
 
 
-def test_where_only_clocks_tell_a_start_a_minute_is_the_same(temporary: Path) -> None:
+def test_without_ticks_start_times_within_a_minute_are_the_same(temporary: Path) -> None:
     seen_s = Owner.this_process().started_s
     adjusted = left(temporary, "ebbflow-run-adjusted", changed(started_s=seen_s - 5, ticks=-1))
     reused = left(temporary, "ebbflow-run-reused", changed(started_s=1e9, ticks=-1))
@@ -99,7 +99,7 @@ def test_folders_of_others_are_not_removed(temporary: Path) -> None:
         left(temporary, "ebbflow-run-just-made", None),
         left(temporary, "ebbflow-run-strange", None),
         left(temporary, "ebbflow-run-container", changed(started_s=1e9, namespace=7)),
-        left(temporary, "somebody-run-x", dead),
+        left(temporary, "other-run-x", dead),
         left(elsewhere, "target", dead),
     ]
     (kept[1] / OWNER_FILE).write_text('{"pid": "1", "of": "another program"}')

@@ -1,4 +1,4 @@
-"""The objective as people write it."""
+"""Parsing and formatting of an SLO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ebbflow.errors import InputError, SloError
         ("FRESHNESS P50≤2h", 7200.0, 0.5),
     ],
 )
-def test_an_objective_is_read_with_its_quantile(text: str, freshness_s: float, quantile: float) -> None:
+def test_an_slo_is_parsed_with_its_quantile(text: str, freshness_s: float, quantile: float) -> None:
     slo = Slo.parse(text)
     assert slo.freshness_s == pytest.approx(freshness_s)
     assert slo.quantile == pytest.approx(quantile)
@@ -48,11 +48,11 @@ def test_an_invalid_slo_is_refused_in_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["freshness p95 <= 30s", "freshness max <= 1m", "freshness p99.9 <= 2.5s"])
-def test_an_objective_writes_itself_the_way_it_is_read(text: str) -> None:
+def test_a_formatted_slo_parses_to_itself(text: str) -> None:
     assert str(Slo.parse(text)) == text
     assert Slo.parse(str(Slo.parse(text))) == Slo.parse(text)
 
 
 @pytest.mark.parametrize("seconds", [12.5, 90.5, 30.25, 0.0005])
-def test_an_objective_never_states_another_limit_than_its_own(seconds: float) -> None:
+def test_a_formatted_slo_never_states_another_limit(seconds: float) -> None:
     assert Slo.parse(str(Slo(freshness_s=seconds))).freshness_s == pytest.approx(seconds)

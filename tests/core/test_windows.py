@@ -10,13 +10,13 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading, Window, Windows
 
 
-def test_an_empty_window_knows_nothing_and_nothing_is_not_zero() -> None:
+def test_an_empty_window_gives_none_and_not_zero() -> None:
     window = Window(span_s=10.0)
     assert (window.last, window.last_time_s, window.mean(), window.maximum()) == (None, None, None, None)
     assert window.slope_per_s() == 0.0
 
 
-def test_late_data_does_not_rewrite_the_present() -> None:
+def test_a_late_reading_does_not_change_the_last_value() -> None:
     window = Window(span_s=10.0)
     window.add(5.0, 1.0)
     window.add(4.0, 99.0)
@@ -40,14 +40,14 @@ def test_a_window_is_ordered_and_never_longer_than_its_span(
 
 
 @given(slope=st.floats(-100, 100), start=st.floats(-100, 100), count=st.integers(2, 30))
-def test_the_slope_of_a_straight_line_is_its_own(slope: float, start: float, count: int) -> None:
+def test_the_slope_of_a_straight_line_is_exact(slope: float, start: float, count: int) -> None:
     window = Window(span_s=1000.0)
     for t in range(count):
         window.add(float(t), start + slope * t)
     assert window.slope_per_s() == pytest.approx(slope, abs=1e-6)
 
 
-def test_one_moment_has_no_slope() -> None:
+def test_readings_at_one_time_have_no_slope() -> None:
     window = Window(span_s=10.0)
     window.add(1.0, 5.0)
     window.add(1.0, 50.0)
@@ -88,7 +88,7 @@ def test_since_and_after_leave_out_earlier_readings(times_s: list[float], from_s
         max_size=30,
     )
 )
-def test_windows_take_in_readings_as_each_window_would(series: list[tuple[float, str, Metric]]) -> None:
+def test_adding_to_windows_equals_adding_to_each_window(series: list[tuple[float, str, Metric]]) -> None:
     windows, each = Windows(span_s=10.0), {(s, m): Window(10.0) for _, s, m in series}
     for number, (time_s, subject, metric) in enumerate(series):
         windows.add([Reading(time_s, subject, metric, float(number))])
@@ -111,7 +111,7 @@ def test_series_are_separate_by_subject_and_metric() -> None:
     assert windows.of("c", Metric.NODES).last is None
 
 
-def test_series_that_fell_silent_can_be_forgotten() -> None:
+def test_silent_series_can_be_dropped() -> None:
     windows = Windows()
     windows.add([Reading(1.0, "gone", Metric.TASK_TIME, 1.0), Reading(90.0, "here", Metric.TASK_TIME, 1.0)])
     windows.forget_before(50.0)

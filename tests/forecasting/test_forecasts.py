@@ -1,4 +1,4 @@
-"""Forecasts: the line, the net that must beat it, and what both are told."""
+"""Forecasts: the line, the net that must beat it, and the loads both are given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def history(minutes: int) -> list[tuple[float, float]]:
 
 
 @given(points=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=3, max_size=20))
-def test_a_line_that_readings_left_is_as_if_they_had_never_been_there(
+def test_removed_readings_leave_no_trace_in_the_line(
     points: list[tuple[float, float]],
 ) -> None:
     left, never = RunningLine(), RunningLine()
@@ -42,7 +42,7 @@ def test_a_line_that_readings_left_is_as_if_they_had_never_been_there(
 
 
 @given(loads=LOADS, now_s=st.floats(0, 1e4))
-def test_the_line_says_five_loads_that_are_possible_or_nothing(
+def test_the_line_predicts_five_valid_loads_or_nothing(
     loads: list[tuple[float, float]], now_s: float
 ) -> None:
     ahead = Naive().predict(loads, now_s)
@@ -85,7 +85,7 @@ def test_the_net_trains_itself_once_there_is_enough_and_says_so() -> None:
     net.predict(history(59), now_s=59 * 60.0)
     assert net.training is None
     assert "59 of the 60 minutes" in net.basis
-    for minutes in range(61, 100):  # a step at each look
+    for minutes in range(61, 100):  # a training step per prediction
         net.predict(history(minutes), now_s=minutes * 60.0)
     first = net.training
     assert first is not None
@@ -118,19 +118,19 @@ def test_each_prediction_fits_at_most_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(load_net, "_fit", fit)
     net, week = LoadNet(), history(7 * 24 * 60)
-    for look in range(30):
+    for minute in range(30):
         before = len(sizes)
-        net.predict(week, now_s=week[-1][0] + 60.0 * look)
+        net.predict(week, now_s=week[-1][0] + 60.0 * minute)
         assert len(sizes) <= before + 1
     assert net.training is not None
     assert max(sizes) <= MOST_MINUTES
 
 
-def test_where_the_net_does_worse_the_line_predicts_and_that_is_said() -> None:
+def test_the_line_predicts_if_the_net_does_worse() -> None:
     net = LoadNet()
     rising = [
         (60.0 * k, 100.0 + 5.0 * k) for k in range(120)
-    ]  # a line, and ever higher than the net has seen
+    ]  # a straight line, above all loads of the training
     assert not net.learn(rising).net_wins
     assert net.predict(rising, now_s=119 * 60.0) == pytest.approx([700.0 + 5.0 * k for k in range(5)])
     assert "the net did worse" in net.basis
@@ -143,7 +143,7 @@ def test_the_same_history_makes_the_same_net() -> None:
     assert one.predict(history(101), 101 * 60.0) == other.predict(history(101), 101 * 60.0)
 
 
-def test_after_a_long_silence_the_net_waits_until_it_knows_ten_minutes(trained: LoadNet) -> None:
+def test_after_a_long_silence_the_net_needs_ten_minutes_of_readings(trained: LoadNet) -> None:
     net = trained
     loads = [*history(200), (60.0 * 500, 400.0)]
     assert net.predict(loads, now_s=60.0 * 500) == [400.0] * 5
@@ -159,7 +159,7 @@ def test_too_short_a_history_is_refused() -> None:
         Naive(span_s=0.0)
 
 
-def test_minutes_without_a_reading_are_bridged_unless_there_are_many() -> None:
+def test_short_gaps_in_the_readings_are_bridged() -> None:
     assert by_minute([(10.0, 1.0), (190.0, 4.0)]) == [(0.0, 1.0), (60.0, 1.0), (120.0, 1.0), (180.0, 4.0)]
     assert by_minute([(10.0, 1.0), (7200.0, 4.0)]) == [(7200.0, 4.0)]
     assert by_minute([]) == []

@@ -1,4 +1,4 @@
-"""The law of each guard."""
+"""The rules of each guard, as properties."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LIMITS = st.tuples(st.integers(1, 100), st.integers(0, 100)).map(
 
 
 @pytest.mark.parametrize("guard", default_guards(), ids=lambda g: type(g).__name__)
-def test_a_guard_with_nothing_to_say_returns_the_very_decision(guard: Guard) -> None:
+def test_a_guard_that_does_not_bind_returns_the_same_decision(guard: Guard) -> None:
     decision = wish(5)
     assert guard.restrain(world(4), decision) is decision
 
@@ -57,7 +57,7 @@ def test_a_guard_that_changes_the_size_names_the_constraint_and_its_reason(
 
 
 @given(nodes=st.integers(-50, 500), now=NODES, limits=LIMITS)
-def test_bounds_are_never_left(nodes: int, now: int, limits: Limits) -> None:
+def test_sizes_stay_within_the_bounds(nodes: int, now: int, limits: Limits) -> None:
     decision = Bounds().restrain(world(now, limits=limits), wish(nodes))
     assert limits.min_nodes <= decision.wanted.main_nodes <= limits.max_nodes
     assert names(decision) == ([] if limits.clamp(nodes) == nodes else ["bounds"])
@@ -82,7 +82,7 @@ def test_no_step_is_longer_than_the_cap(now: int, nodes: int) -> None:
 
 
 @given(now=NODES, nodes=NODES)
-def test_a_capped_step_still_goes_towards_the_wish_and_never_past_it(now: int, nodes: int) -> None:
+def test_a_capped_step_goes_towards_the_wanted_size_and_never_past_it(now: int, nodes: int) -> None:
     got = StepCap().restrain(world(now), wish(nodes)).wanted.main_nodes
     if nodes == now:
         assert got == now
@@ -92,7 +92,7 @@ def test_a_capped_step_still_goes_towards_the_wish_and_never_past_it(now: int, n
 
 
 @given(now=SOME, nodes=SOME)
-def test_step_by_step_every_wish_is_reached_in_a_few_steps(now: int, nodes: int) -> None:
+def test_every_wanted_size_is_reached_in_a_few_steps(now: int, nodes: int) -> None:
     steps = 0
     while now != nodes:
         now = StepCap().restrain(world(now), wish(nodes)).wanted.main_nodes
@@ -101,7 +101,7 @@ def test_step_by_step_every_wish_is_reached_in_a_few_steps(now: int, nodes: int)
 
 
 @pytest.mark.parametrize(("now", "nodes", "got"), [(1, 10, 3), (4, 10, 8), (8, 1, 4), (2, 1, 1), (5, 6, 6)])
-def test_steps_by_hand(now: int, nodes: int, got: int) -> None:
+def test_capped_steps_worked_out_by_hand(now: int, nodes: int, got: int) -> None:
     assert StepCap().restrain(world(now), wish(nodes)).wanted.main_nodes == got
 
 
@@ -114,7 +114,7 @@ def test_steps_by_hand(now: int, nodes: int, got: int) -> None:
     out_ago_s=st.none() | st.floats(0, 60),
     in_ago_s=st.none() | st.floats(0, 60),
 )
-def test_cool_down_passes_or_holds_and_only_while_a_change_is_recent(
+def test_cool_down_holds_only_while_a_change_is_recent(
     now: int, nodes: int, out_ago_s: float | None, in_ago_s: float | None
 ) -> None:
     snapshot = world(
@@ -163,7 +163,7 @@ def test_a_backlog_blocks_scale_in_but_not_scale_out(
 
 
 def two_batches(taken: float, left_before: float, left: float) -> Windows:
-    """Readings of two batches; the second took so many rows."""
+    """Readings of two batches; the second processed ``taken`` rows."""
     windows = Windows()
     for at_s, rows, behind in ((NOW_S - 5, 1.0, left_before), (NOW_S, taken, left)):
         windows.add([Reading(at_s, "words", Metric.BATCH_ROWS, rows)])
@@ -174,17 +174,17 @@ def two_batches(taken: float, left_before: float, left: float) -> Windows:
 @pytest.mark.parametrize(
     ("taken", "left_before", "left", "kept"),
     [
-        (800, 1368, 768, True),  # 200 came, and it took only what the one before had left
-        (800, 768, 168, False),  # 200 came: no more is left than that
-        (800, 0, 4200, True),  # a burst: nearly all there is has just come, and it is more than a batch
-        (800, 0, 700, False),  # a source that says late what it has
+        (800, 1368, 768, True),  # 200 arrived, and it processed only rows that the previous batch had left
+        (800, 768, 168, False),  # 200 arrived: no more than that is left
+        (800, 0, 4200, True),  # a burst: nearly all rows have just arrived, and they are more than a batch
+        (800, 0, 700, False),  # a source that reports its rows late
         (800, 900, 0.5, False),
         (0, 50, 60, True),
         (100, 100, 100, False),
         (100, 101, 100, True),
     ],
 )
-def test_more_left_than_came_since_the_batch_before_is_a_backlog(
+def test_more_rows_left_than_arrived_since_the_last_batch_are_a_backlog(
     taken: float, left_before: float, left: float, kept: bool
 ) -> None:
     windows = two_batches(taken, left_before, left)
@@ -194,7 +194,7 @@ def test_more_left_than_came_since_the_batch_before_is_a_backlog(
         assert names(decision) == (["backlog"] if kept else [])
 
 
-def test_a_query_with_a_backlog_does_not_hide_behind_one_that_takes_much() -> None:
+def test_a_backlog_of_one_query_is_not_hidden_by_a_large_other_query() -> None:
     windows = measured(backlog=500.0, batch_rows=9000.0)
     for query, left, taken in (("lags", 500.0, 100.0), ("fresh", 0.0, 8900.0)):
         windows.add([Reading(NOW_S, query, Metric.BACKLOG, left)])
@@ -216,30 +216,30 @@ def test_without_waiting_rows_freshness_does_not_block_scale_in() -> None:
         assert decision.wanted.main_nodes == nodes
 
 
-def batches_of(query: str, *ends_s: float, took_s: float, told: float | None = None) -> Windows:
-    """Readings of batches that ended at these times before now; ``told`` is what each left behind."""
+def batches_of(query: str, *ends_s: float, took_s: float, backlog: float | None = None) -> Windows:
+    """Readings of batches that ended at these times before now; ``backlog`` is what each left behind."""
     windows = Windows()
     for end_s in ends_s:
         windows.add([Reading(NOW_S + end_s, query, Metric.BATCH_TIME, took_s)])
-        if told is not None:
-            windows.add([Reading(NOW_S + end_s, query, Metric.BACKLOG, told)])
+        if backlog is not None:
+            windows.add([Reading(NOW_S + end_s, query, Metric.BACKLOG, backlog)])
     return windows
 
 
 @pytest.mark.parametrize(
-    ("ends_s", "told", "since_s", "kept"),
+    ("ends_s", "backlog", "since_s", "kept"),
     [
         ((-4.0, -0.1), None, NOW_S, True),
-        ((-4.0, -0.1), 0.0, NOW_S, False),  # its source says that nothing waits
-        ((-10.0, -0.1), None, NOW_S, False),  # it had six seconds to itself
-        ((-9.0, -5.1), None, None, False),  # it rests now
+        ((-4.0, -0.1), 0.0, NOW_S, False),  # its source reports no backlog
+        ((-10.0, -0.1), None, NOW_S, False),  # it was idle for six seconds
+        ((-9.0, -5.1), None, None, False),  # it is idle now
         ((-0.1,), None, NOW_S, False),
     ],
 )
 def test_back_to_back_batches_with_unknown_backlog_block_scale_in(
-    ends_s: tuple[float, ...], told: float | None, since_s: float | None, kept: bool
+    ends_s: tuple[float, ...], backlog: float | None, since_s: float | None, kept: bool
 ) -> None:
-    windows = batches_of("q", *ends_s, took_s=3.9, told=told)
+    windows = batches_of("q", *ends_s, took_s=3.9, backlog=backlog)
     decision = FreezeScaleInOnBacklog().restrain(world(8, windows=windows, queries={"q": since_s}), wish(4))
     assert decision.wanted.main_nodes == (8 if kept else 4)
     assert names(decision) == (["backlog"] if kept else [])
@@ -279,7 +279,7 @@ def test_on_missing_data_no_operator_is_restarted_either() -> None:
     assert "1m" in decision.bound_by[0].why
 
 
-def test_before_any_node_is_there_nothing_is_decided() -> None:
+def test_before_the_first_node_runs_nothing_changes() -> None:
     decision = HoldOnMissingData().restrain(world(1, observed=Layout.of(0)), wish(8))
     assert decision.wanted.main_nodes == 1
     assert names(decision) == ["missing data"]
@@ -316,13 +316,13 @@ def test_with_fresh_data_the_guards_together_always_leave_an_allowed_size(
 
 
 @given(now=NODES, nodes=NODES, limits=LIMITS, age_s=st.floats(15.1, 1000))
-def test_with_stale_data_the_guards_together_leave_all_as_it_is(
+def test_with_stale_data_the_guards_together_change_nothing(
     now: int, nodes: int, limits: Limits, age_s: float
 ) -> None:
     assert through_all(now, nodes, limits=limits, data_age_s=age_s).wanted.main_nodes == now
 
 
-def test_nothing_comes_after_missing_data() -> None:
+def test_missing_data_is_the_last_guard() -> None:
     assert isinstance(default_guards()[-1], HoldOnMissingData)
 
 

@@ -1,4 +1,4 @@
-"""Snapshots for guards: a world in plain values, each test changing what it is about."""
+"""Snapshots for tests of guards; each test changes the fields it is about."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW_S = 1000.0
 
 
 def world(nodes: int = 4, **changes: Any) -> Snapshot:
-    """A calm pipeline on ``nodes`` nodes, limits 1:100, objective 30 s."""
+    """A pipeline without backlog on ``nodes`` nodes, limits 1:100, objective 30 s."""
     snapshot = Snapshot(
         now_s=NOW_S,
         pipeline=Pipeline.chain("words", "read", "count"),
@@ -51,5 +51,5 @@ def wish(nodes: int, **parallelism: int) -> Decision:
 
 
 def names(decision: Decision) -> list[str]:
-    """The constraints that bound it, in their order."""
+    """The names of its constraints, in order."""
     return [constraint.name for constraint in decision.bound_by]

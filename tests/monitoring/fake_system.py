@@ -33,17 +33,17 @@ class FakeProcess:
     gone: bool = False
     examined: int = 0
 
-    def _there(self) -> None:
+    def _check_running(self) -> None:
         if self.gone:
             raise psutil.NoSuchProcess(self.pid)
 
     def ppid(self) -> int:
-        self._there()
+        self._check_running()
         self.examined += 1
         return self.parent
 
     def cmdline(self) -> list[str]:
-        self._there()
+        self._check_running()
         if self.hidden:
             raise psutil.AccessDenied(self.pid)
         return self.line
@@ -52,15 +52,15 @@ class FakeProcess:
         return not self.gone
 
     def cpu_times(self) -> SimpleNamespace:
-        self._there()
+        self._check_running()
         return SimpleNamespace(user=0.75 * self.cpu_s, system=0.25 * self.cpu_s)
 
     def memory_info(self) -> SimpleNamespace:
-        self._there()
+        self._check_running()
         return SimpleNamespace(rss=self.rss)
 
     def io_counters(self) -> SimpleNamespace:
-        self._there()
+        self._check_running()
         if self.hides_disk:
             raise psutil.AccessDenied(self.pid)
         return SimpleNamespace(read_bytes=self.read, write_bytes=self.written)
@@ -69,11 +69,11 @@ class FakeProcess:
         return SimpleNamespace(real=0)
 
     def username(self) -> str:
-        return "nobody-here"
+        return "no-such-user"
 
 
 class FakeSystem:
-    """The processes that are there now."""
+    """The processes that run now."""
 
     def __init__(self, *processes: FakeProcess) -> None:
         self.table = {process.pid: process for process in processes}
@@ -95,7 +95,7 @@ class FakeSystem:
 
 
 class Ticker:
-    """Time that passes when told."""
+    """Time that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

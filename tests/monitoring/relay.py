@@ -1,4 +1,4 @@
-"""A relay between a collector and an agent that counts what goes through: the bytes on the wire."""
+"""A relay between a collector and an agent that counts the bytes on the wire."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import TracebackType
 
 
 class Relay:
-    """Listens on a loopback port and passes everything on to another one, both ways, counting."""
+    """Listens on a loopback port, forwards to another one in both directions, and counts bytes."""
 
     def __init__(self, to_port: int) -> None:
         self._to_port = to_port
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._door.getsockname()[1])
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
         self.from_agent = self.to_agent = 0
-        self.heard = bytearray()
-        """What came from the agent, for who wants to look into it."""
+        self.received = bytearray()
+        """Bytes from the agent."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -33,14 +33,14 @@ class Relay:
         self._thread.join()
 
     def _run(self) -> None:
-        with self._door, contextlib.ExitStack() as open_sockets:
+        with self._server, contextlib.ExitStack() as open_sockets:
             peers: dict[socket.socket, socket.socket] = {}
             agents: set[socket.socket] = set()
             while not self._stop.is_set():
-                ready, _, _ = select.select([self._door, *peers], [], [], 0.05)
+                ready, _, _ = select.select([self._server, *peers], [], [], 0.05)
                 for each in ready:
-                    if each is self._door:
-                        caller, _ = self._door.accept()
+                    if each is self._server:
+                        caller, _ = self._server.accept()
                         open_sockets.enter_context(caller)
                         try:
                             agent = socket.create_connection(("127.0.0.1", self._to_port))
@@ -52,7 +52,7 @@ class Relay:
                         agents.add(agent)
                         continue
                     if each not in peers:
-                        continue  # its other end has just hung up
+                        continue  # its peer has just closed the connection
                     try:
                         data = each.recv(1 << 16)
                         peers[each].sendall(data)
@@ -64,6 +64,6 @@ class Relay:
                             end.close()
                     elif each in agents:
                         self.from_agent += len(data)
-                        self.heard += data
+                        self.received += data
                     else:
                         self.to_agent += len(data)

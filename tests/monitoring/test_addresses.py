@@ -25,7 +25,7 @@ def test_this_machine_needs_no_keys(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ELSEWHERE)
-def test_any_other_needs_keys(address: str) -> None:
+def test_another_machine_needs_keys(address: str) -> None:
     with pytest.raises(InputError, match="ebbflow agent keys DIR"):
         check(address, has_keys=False)
     assert check(address, has_keys=True) == address

@@ -1,4 +1,4 @@
-"""Keys: two folders that belong together, and that nobody else can read."""
+"""Keys: two matching folders that only their owner can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ebbflow.errors import InputError
 from ebbflow.monitoring.keys import agent_keys, collector_keys, make_keys
 
 
-def test_the_two_sides_know_each_other(tmp_path: Path) -> None:
+def test_agent_and_collector_have_each_others_public_keys(tmp_path: Path) -> None:
     agent, collector = make_keys(tmp_path / "keys")
     ours, theirs = agent_keys(agent), collector_keys(collector)
     assert theirs.agent == ours.public
@@ -27,7 +27,7 @@ def test_other_users_cannot_read_keys_whatever_the_umask(tmp_path: Path) -> None
             assert mode == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_two_drawings_are_different(tmp_path: Path) -> None:
+def test_keys_are_different_each_time(tmp_path: Path) -> None:
     first, second = make_keys(tmp_path / "a")[0], make_keys(tmp_path / "b")[0]
     assert agent_keys(first).secret != agent_keys(second).secret
 
@@ -56,7 +56,7 @@ def test_secrets_do_not_show_when_keys_are_printed(tmp_path: Path) -> None:
         assert keys.secret.decode() not in repr(keys)
 
 
-def test_more_listeners_are_more_files(tmp_path: Path) -> None:
+def test_each_listener_is_a_file(tmp_path: Path) -> None:
     agent, _ = make_keys(tmp_path / "a")
     _, other = make_keys(tmp_path / "b")
     (agent / "listeners" / "second.key").write_bytes((other / "collector.key_secret").read_bytes())
@@ -94,7 +94,7 @@ def test_invalid_keys_say_what_is_wrong(tmp_path: Path, spoil, words: str) -> No
         agent_keys(agent)
 
 
-def test_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write keys"):
         make_keys(tmp_path / "file")

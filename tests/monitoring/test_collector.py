@@ -1,4 +1,4 @@
-"""The collector lets through what can be believed, drops and counts the rest, and makes nothing up."""
+"""The collector accepts valid messages, and drops and counts all others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def message(
     return [topic.encode(), encode(sample)]
 
 
-def told(collector: Collector, *frames: bytes, now_s: float = NOW_S) -> list[tuple[str, float]]:
+def accepted(collector: Collector, *frames: bytes, now_s: float = NOW_S) -> list[tuple[str, float]]:
     return [(r.subject, r.value) for r in collector.accept(frames, now_s)]
 
 
@@ -54,56 +54,58 @@ def test_a_message_becomes_readings_of_its_executors(collector: Collector) -> No
 def test_a_message_of_the_host_is_about_the_host(collector: Collector) -> None:
     collector.subscribe_to([("*", Metric.HOST_CPU)])
     frames = message(topic=Topic(Metric.HOST_CPU, ""), values=[("worker-1", 0.5)])
-    assert told(collector, *frames) == [("host-worker-1", 0.5)]
+    assert accepted(collector, *frames) == [("host-worker-1", 0.5)]
 
 
 @pytest.mark.parametrize("metric", [Metric.HOST_CPU, Metric.HOST_MEMORY, Metric.NODE_HEAP_SHARE])
-def test_more_than_the_whole_was_not_measured(collector: Collector, metric: Metric) -> None:
+def test_a_share_above_one_is_invalid(collector: Collector, metric: Metric) -> None:
     collector.subscribe_to([("*", metric)])
     topic = Topic(metric, "app-1" if metric is Metric.NODE_HEAP_SHARE else "")
-    assert not told(collector, *message(1, topic=topic, values=[("a", 0.5), ("b", 57.0)]))
+    assert not accepted(collector, *message(1, topic=topic, values=[("a", 0.5), ("b", 57.0)]))
     assert collector.counts == Counts(garbage=1)
-    assert len(told(collector, *message(2, topic=topic, values=[("a", 1.0), ("b", 1.001)]))) == 2, "rounding"
+    assert len(accepted(collector, *message(2, topic=topic, values=[("a", 1.0), ("b", 1.001)]))) == 2, (
+        "rounding"
+    )
 
 
-def test_a_node_may_use_more_cpu_than_its_own(collector: Collector) -> None:
-    assert told(collector, *message(values=[("0", 3.5)])) == [("executor-0", 3.5)]
+def test_a_node_may_use_more_cpu_than_its_cores(collector: Collector) -> None:
+    assert accepted(collector, *message(values=[("0", 3.5)])) == [("executor-0", 3.5)]
 
 
 def test_a_duplicate_is_dropped(collector: Collector) -> None:
-    assert told(collector, *message(5))
-    assert not told(collector, *message(5))
+    assert accepted(collector, *message(5))
+    assert not accepted(collector, *message(5))
     assert collector.counts.duplicate == 1
 
 
-def test_a_message_that_was_overtaken_is_late(collector: Collector) -> None:
-    assert told(collector, *message(5))
-    assert not told(collector, *message(4))
+def test_a_message_out_of_order_is_late(collector: Collector) -> None:
+    assert accepted(collector, *message(5))
+    assert not accepted(collector, *message(4))
     assert (collector.counts.late, collector.counts.duplicate) == (1, 0)
 
 
-def test_agents_count_for_themselves(collector: Collector) -> None:
-    assert told(collector, *message(5, agent="a"))
-    assert told(collector, *message(5, agent="b"))
+def test_each_agent_has_its_own_sequence(collector: Collector) -> None:
+    assert accepted(collector, *message(5, agent="a"))
+    assert accepted(collector, *message(5, agent="b"))
 
 
 def test_two_agents_with_one_name_are_reported(collector: Collector, caplog) -> None:
-    said = "two agents are named a, and the readings of one are dropped; start them with --name"
+    warning = "two agents are named a, and the readings of one are dropped; start them with --name"
     for sequence in range(1, SAME_NAME_AFTER + 1):
         for boot in (1, 2):
-            told(collector, *message(sequence, boot=boot))
-        heard = [record.getMessage() for record in caplog.records]
-        assert heard.count(said) == 0, "a few are under way at a restart"
+            accepted(collector, *message(sequence, boot=boot))
+        logged = [record.getMessage() for record in caplog.records]
+        assert logged.count(warning) == 0, "a few may be in transit at a restart"
     for sequence in range(100, 200):
-        told(collector, *message(sequence, boot=1))
-    assert [record.getMessage() for record in caplog.records].count(said) == 1
+        accepted(collector, *message(sequence, boot=1))
+    assert [record.getMessage() for record in caplog.records].count(warning) == 1
 
 
 def test_messages_from_before_a_restart_of_the_agent_are_late(collector: Collector) -> None:
-    assert told(collector, *message(500, boot=1))
-    assert told(collector, *message(1, boot=2))
-    assert not told(collector, *message(501, boot=1))
-    assert told(collector, *message(2, boot=2))
+    assert accepted(collector, *message(500, boot=1))
+    assert accepted(collector, *message(1, boot=2))
+    assert not accepted(collector, *message(501, boot=1))
+    assert accepted(collector, *message(2, boot=2))
     assert (collector.counts.restarts, collector.counts.late) == (1, 1)
 
 
@@ -118,8 +120,10 @@ def test_messages_from_before_a_restart_of_the_agent_are_late(collector: Collect
         (-NOW_S, "late"),
     ],
 )
-def test_time_is_believed_within_bounds(collector: Collector, ahead_s: float, count: str) -> None:
-    told(collector, *message(time_s=NOW_S + ahead_s))
+def test_times_too_far_from_the_local_clock_are_dropped(
+    collector: Collector, ahead_s: float, count: str
+) -> None:
+    accepted(collector, *message(time_s=NOW_S + ahead_s))
     counts = collector.counts.to_json()
     assert counts.pop(count) == 1
     counts.pop("readings")
@@ -131,19 +135,19 @@ def test_no_reading_is_dated_after_now(collector: Collector) -> None:
     assert reading.time_s == NOW_S
 
 
-def test_a_message_from_the_future_does_not_keep_out_those_that_follow(collector: Collector) -> None:
-    assert not told(collector, *message(2**40, time_s=NOW_S + 1e6))
-    assert told(collector, *message(1))
+def test_a_message_from_the_future_does_not_block_later_ones(collector: Collector) -> None:
+    assert not accepted(collector, *message(2**40, time_s=NOW_S + 1e6))
+    assert accepted(collector, *message(1))
 
 
 def test_a_skewed_clock_is_reported_once_and_again_after_it_was_right(collector: Collector, caplog) -> None:
     for sequence in range(1, 5):
-        told(collector, *message(sequence, time_s=NOW_S + 60))
+        accepted(collector, *message(sequence, time_s=NOW_S + 60))
     assert [r.message for r in caplog.records] == [
         "dropping readings of agent a: they are 60 s ahead of the local clock"
     ]
-    told(collector, *message(5))
-    told(collector, *message(6, time_s=NOW_S - 60))
+    accepted(collector, *message(5))
+    accepted(collector, *message(6, time_s=NOW_S - 60))
     assert caplog.records[-1].message == "dropping readings of agent a: they are 60 s behind the local clock"
 
 
@@ -158,21 +162,21 @@ def test_a_skewed_clock_is_reported_once_and_again_after_it_was_right(collector:
         [b"node/node-cpu/", message()[1]],
     ],
 )
-def test_garbage_is_counted_and_nothing_else_happens(collector: Collector, frames: list[bytes]) -> None:
-    assert not told(collector, *frames)
+def test_invalid_messages_are_only_counted(collector: Collector, frames: list[bytes]) -> None:
+    assert not accepted(collector, *frames)
     assert collector.counts == Counts(garbage=1)
-    assert told(collector, *message())
+    assert accepted(collector, *message())
 
 
-def test_a_metric_agents_do_not_measure_cannot_be_slipped_in(collector: Collector) -> None:
+def test_a_metric_that_agents_do_not_measure_is_invalid(collector: Collector) -> None:
     collector.subscribe_to([("*", Metric.LEAD_TIME), CPU])
-    assert not told(collector, b"node/lead-time/app-1/", message()[1])
+    assert not accepted(collector, b"node/lead-time/app-1/", message()[1])
     assert collector.counts.garbage == 1
 
 
 def test_unsubscribed_metrics_count_as_unwanted(collector: Collector) -> None:
-    assert not told(collector, *message(topic=Topic(Metric.NODE_MEMORY, "app-1")))
-    assert not told(collector, *message(topic=Topic(Metric.NODE_CPU, "app-2")))
+    assert not accepted(collector, *message(topic=Topic(Metric.NODE_MEMORY, "app-1")))
+    assert not accepted(collector, *message(topic=Topic(Metric.NODE_CPU, "app-2")))
     assert collector.counts == Counts(unwanted=2)
 
 
@@ -183,7 +187,7 @@ def test_only_agent_metrics_of_the_application_are_subscribed_to(collector: Coll
     assert collector.subscriptions == {b"node/node-cpu/app-1/", b"host/host-cpu/"}
     collector.subscribe_to([])
     assert collector.subscriptions == set()
-    assert not told(collector, *message())
+    assert not accepted(collector, *message())
 
 
 @pytest.mark.parametrize(
@@ -198,8 +202,8 @@ def test_only_agent_metrics_of_the_application_are_subscribed_to(collector: Coll
 )
 def test_subjects_may_be_chosen_by_pattern(collector: Collector, pattern: str, subjects: list[str]) -> None:
     collector.subscribe_to([(pattern, Metric.NODE_CPU)])
-    heard = told(collector, *message(values=[("1", 1.0), ("12", 1.0), ("2", 1.0)]))
-    assert [subject for subject, _ in heard] == subjects
+    readings = accepted(collector, *message(values=[("1", 1.0), ("12", 1.0), ("2", 1.0)]))
+    assert [subject for subject, _ in readings] == subjects
 
 
 deliveries = st.lists(
@@ -214,19 +218,23 @@ def test_in_any_order_no_message_counts_twice_and_all_are_counted(sent) -> None:
     collector = Collector([], application="app-1")
     try:
         collector.subscribe_to([CPU])
-        through: list[tuple[int, int]] = []
+        accepted_messages: list[tuple[int, int]] = []
         for sequence, boot, ahead_s in sent:
-            if told(collector, *message(sequence, boot=boot, time_s=NOW_S + ahead_s)):
+            if accepted(collector, *message(sequence, boot=boot, time_s=NOW_S + ahead_s)):
                 assert abs(ahead_s) <= 1.0
-                through.append((boot, sequence))
-        assert len(set(through)) == len(through)
+                accepted_messages.append((boot, sequence))
+        assert len(set(accepted_messages)) == len(accepted_messages)
         for boot in (1, 2, 3):
-            sequences = [s for b, s in through if b == boot]
+            sequences = [s for b, s in accepted_messages if b == boot]
             assert sequences == sorted(sequences)
-        lives = [boot for i, (boot, _) in enumerate(through) if i == 0 or through[i - 1][0] != boot]
-        assert len(set(lives)) == len(lives)  # nobody comes back from a former life
+        boots = [
+            boot
+            for i, (boot, _) in enumerate(accepted_messages)
+            if i == 0 or accepted_messages[i - 1][0] != boot
+        ]
+        assert len(set(boots)) == len(boots)  # no agent returns to an earlier boot
         counts = collector.counts
-        assert counts.messages == len(through)
+        assert counts.messages == len(accepted_messages)
         assert counts.messages + counts.duplicate + counts.late + counts.future == len(sent)
     finally:
         collector.close()
@@ -235,14 +243,14 @@ def test_in_any_order_no_message_counts_twice_and_all_are_counted(sent) -> None:
 def test_memory_is_bounded(collector: Collector, monkeypatch) -> None:
     monkeypatch.setattr("ebbflow.monitoring.collector.MOST_AGENTS", 10)
     for number in range(100):
-        told(collector, *message(agent=f"a{number}"))
-        told(collector, *message(agent=f"b{number}", time_s=NOW_S + 999))
+        accepted(collector, *message(agent=f"a{number}"))
+        accepted(collector, *message(agent=f"b{number}", time_s=NOW_S + 999))
     assert len(collector._agents) <= 10
     assert len(collector._skewed) <= 10
 
 
 def test_a_silent_agent_gives_no_readings_and_is_reported_once(caplog, tmp_path) -> None:
-    alone = Collector([f"ipc://{tmp_path}/nobody"], application="app-1")
+    alone = Collector([f"ipc://{tmp_path}/no-agent"], application="app-1")
     alone.subscribe_to([CPU])
     for seconds in range(60):
         assert alone.take(NOW_S + seconds) == []
@@ -252,11 +260,11 @@ def test_a_silent_agent_gives_no_readings_and_is_reported_once(caplog, tmp_path)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:7788", "tcp://worker:7788"])
-def test_without_keys_only_this_machine_is_called(address: str) -> None:
+def test_without_keys_only_local_agents_are_allowed(address: str) -> None:
     with pytest.raises(InputError, match="which needs keys"):
         Collector([address], application="app-1")
 
 
-def test_an_application_is_named() -> None:
+def test_an_application_id_is_required() -> None:
     with pytest.raises(InputError, match="is not a Spark application id"):
         Collector([], application="")

@@ -1,4 +1,4 @@
-"""The heap is read from the counters HotSpot keeps in a file; anything else in its place is refused."""
+"""The heap is read from HotSpot's counters file; any other file is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ G1 = {
 
 
 def counters(values: dict[str, int | str], order: str = "<", *, ready: int = 1) -> bytes:
-    """A file as HotSpot lays it out (perfMemory.hpp, perfData.hpp)."""
+    """A file with HotSpot's layout (perfMemory.hpp, perfData.hpp)."""
     entries = b""
     for name, value in values.items():
         text = name.encode() + b"\0"
@@ -70,7 +70,7 @@ def test_spaces_are_summed_and_generations_share_the_heap(tmp_path: Path, order:
     assert read(tmp_path) == Heap(134.0, 600.0)
 
 
-def test_in_g1_each_generation_may_become_the_whole_heap(tmp_path: Path) -> None:
+def test_in_g1_each_generation_may_grow_to_the_whole_heap(tmp_path: Path) -> None:
     put(tmp_path, counters(G1))
     assert read(tmp_path) == Heap(124.0, 1024.0)
 
@@ -82,7 +82,7 @@ def test_the_heap_is_read_each_time(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.write(counters({**SERIAL, "sun.gc.generation.1.space.0.used": 300}))
     assert heap.read() == Heap(334.0, 600.0)
-    path.write_bytes(b"")  # cut short: an answer is missing, nothing breaks
+    path.write_bytes(b"")  # truncated: the reading is missing
     assert heap.read() is None
     heap.close()
 

@@ -43,7 +43,7 @@ def test_a_topic_round_trips_and_starts_with_its_subscription(metric: Metric) ->
     assert not any(topic.encode().startswith(prefix(other)) for other in others)
 
 
-def test_one_application_does_not_hear_of_another_whose_name_goes_on() -> None:
+def test_a_subscription_does_not_match_a_longer_application_id() -> None:
     assert not Topic(Metric.NODE_CPU, "app-12").encode().startswith(prefix(Metric.NODE_CPU, "app-1"))
 
 
@@ -103,26 +103,26 @@ def test_a_body_that_is_too_large_is_refused_unread() -> None:
 
 
 class Trap:
-    """Would be noticed if anybody unpickled it."""
+    """A test would notice if it were unpickled."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (pytest.fail, ("a message was unpickled",))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_is_garbage_and_never_opened(protocol: int) -> None:
+def test_a_pickle_is_refused_and_never_loaded(protocol: int) -> None:
     with pytest.raises(MessageError):
         decode(pickle.dumps(Trap(), protocol))
 
 
 @given(st.binary(max_size=400))
-def test_random_bytes_are_refused_in_one_way(data: bytes) -> None:
+def test_random_bytes_raise_only_message_errors(data: bytes) -> None:
     with pytest.raises(MessageError):
         decode(data)
 
 
 @given(st.integers(0, 60), st.integers(0, 255))
-def test_one_wrong_byte_is_refused_or_still_a_whole_message(at: int, byte: int) -> None:
+def test_a_changed_byte_is_refused_or_gives_a_valid_message(at: int, byte: int) -> None:
     body = bytearray(encode(Sample(1, "agent", 7, 1, 100.0, [("0", 0.5), ("1", 0.25)])))
     body[at % len(body)] = byte
     try:
@@ -132,6 +132,6 @@ def test_one_wrong_byte_is_refused_or_still_a_whole_message(at: int, byte: int) 
     assert all(0 <= value < math.inf for _, value in sample.values)
 
 
-def test_a_body_nested_without_end_is_refused() -> None:
+def test_a_deeply_nested_body_is_refused() -> None:
     with pytest.raises(MessageError):
         decode(b"\x91" * 60_000)

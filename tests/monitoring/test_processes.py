@@ -1,4 +1,4 @@
-"""Executors are found by their command line, and all that descends from them is theirs."""
+"""Executors are found by their command line; their descendants belong to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def members(trees: ExecutorTrees) -> dict[str, set[int]]:
     return {tree.executor.id: set(tree.members) for tree in trees.update()}
 
 
-def test_a_command_line_tells_application_executor_and_cores() -> None:
+def test_a_command_line_has_application_executor_and_cores() -> None:
     assert executor_of(executor_line(7, cores=4, application="app-9")) == Executor("app-9", "7", 4)
 
 
@@ -44,11 +44,11 @@ def test_a_similar_command_line_is_not_an_executor(line: list[str]) -> None:
     assert executor_of(line) is None
 
 
-def test_a_tree_is_the_executor_and_all_its_descendants_whatever_their_numbers() -> None:
+def test_a_tree_is_the_executor_and_all_its_descendants_in_any_order_of_pids() -> None:
     system = FakeSystem(
         FakeProcess(50, line=["java", "Worker"]),
         FakeProcess(60, parent=50, line=executor_line(1)),
-        FakeProcess(9, parent=60),  # numbers have wrapped round: the child's is smaller
+        FakeProcess(9, parent=60),  # pids have wrapped around: the child's is smaller
         FakeProcess(8, parent=9),
         FakeProcess(70, parent=50, line=executor_line(2)),
         FakeProcess(71, parent=70),
@@ -63,7 +63,7 @@ def test_a_fork_with_its_parents_command_line_is_not_a_second_executor() -> None
     assert members(ExecutorTrees(system, Ticker())) == {"1": {60, 61}}
 
 
-def test_workers_come_and_go() -> None:
+def test_workers_may_start_and_end() -> None:
     system = FakeSystem(FakeProcess(60, line=executor_line(1)))
     trees = ExecutorTrees(system, Ticker())
     assert members(trees) == {"1": {60}}
@@ -73,7 +73,7 @@ def test_workers_come_and_go() -> None:
     assert members(trees) == {"1": {60}}
 
 
-def test_with_an_executor_goes_its_tree_even_if_a_worker_outlives_it() -> None:
+def test_an_ended_executor_has_no_tree_even_if_a_worker_outlives_it() -> None:
     system = FakeSystem(FakeProcess(60, line=executor_line(1)), FakeProcess(61, parent=60))
     trees = ExecutorTrees(system, Ticker())
     trees.update()
@@ -102,7 +102,7 @@ def test_other_processes_are_examined_ever_less_often() -> None:
     assert 8 <= other.examined <= 20
 
 
-def test_an_id_that_is_used_again_is_someone_else() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     ticker = Ticker()
     first = FakeProcess(60, line=executor_line(1))
     system = FakeSystem(first)

@@ -1,4 +1,4 @@
-"""The store: readable while it is written, and never short of a ledger row."""
+"""The store: readable while it is written, and without loss of ledger rows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_file_is_in_wal_mode(store: Store) -> None:
     assert in_another_process(store.path, "PRAGMA journal_mode") == [["wal"]]
 
 
-def test_every_metric_comes_back_as_it_went_in(store: Store) -> None:
+def test_every_metric_is_read_back_as_written(store: Store) -> None:
     values = {metric: 1.5 + i for i, metric in enumerate(Metric)}
     store.add(Reading(10.0, "it", metric, value) for metric, value in values.items())
     store.flush()
@@ -87,7 +87,7 @@ def test_every_metric_comes_back_as_it_went_in(store: Store) -> None:
 
 
 def test_an_unknown_series_is_empty(store: Store) -> None:
-    assert store.readings("nobody", Metric.NODES) == []
+    assert store.readings("unknown", Metric.NODES) == []
 
 
 def test_readings_since_a_time_come_oldest_first(store: Store) -> None:
@@ -96,7 +96,7 @@ def test_readings_since_a_time_come_oldest_first(store: Store) -> None:
     assert store.readings("main", Metric.NODES, since_s=2.0) == [(2.0, 2.0), (3.0, 3.0)]
 
 
-def test_of_two_readings_of_one_moment_the_later_word_counts(store: Store) -> None:
+def test_of_two_readings_at_one_time_the_later_one_wins(store: Store) -> None:
     store.add([nodes(1.0, 5.0), nodes(1.0, 6.0)])
     store.flush()
     store.add([nodes(1.0, 7.0)])
@@ -104,7 +104,7 @@ def test_of_two_readings_of_one_moment_the_later_word_counts(store: Store) -> No
     assert store.readings("main", Metric.NODES) == [(1.0, 7.0)]
 
 
-def test_a_late_reading_finds_its_place(store: Store) -> None:
+def test_a_late_reading_is_sorted_by_its_time(store: Store) -> None:
     store.add([nodes(5.0, 5.0)])
     store.flush()
     store.add([nodes(4.0, 4.0)])
@@ -166,7 +166,7 @@ def test_another_process_reads_while_we_write(store: Store, clock: ManualClock) 
         store._fast.execute("ROLLBACK")
 
 
-def test_a_reader_with_an_open_view_does_not_keep_us_from_writing(store: Store, clock: ManualClock) -> None:
+def test_a_reader_with_an_open_transaction_does_not_block_writing(store: Store, clock: ManualClock) -> None:
     store.append_ledger(clock.now_s(), "hold", {})
     reader = sqlite3.connect(store.path, isolation_level=None)
     reader.execute("BEGIN")
@@ -174,7 +174,7 @@ def test_a_reader_with_an_open_view_does_not_keep_us_from_writing(store: Store, 
     store.append_ledger(clock.now_s(), "act", {})
     store.add([nodes(1.0, 1.0)])
     store.flush()
-    assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (1,)  # its view stands still
+    assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (1,)  # its transaction sees no change
     reader.execute("COMMIT")
     assert reader.execute("SELECT count(*) FROM ledger").fetchone() == (2,)
     reader.close()
@@ -240,7 +240,7 @@ def batches_in(store: Store) -> list[Batch]:
     return list(Store.read_batches(store.path).batches)
 
 
-def test_batches_come_back_as_they_went_in_by_the_time_of_their_end(store: Store) -> None:
+def test_batches_are_read_back_as_written_in_the_order_of_their_ends(store: Store) -> None:
     late, early, other = a_batch(20.0, batch_id=2), a_batch(10.0, batch_id=1), a_batch(10.0, query="p")
     store.add((), [late, early])
     store.add([nodes(1.0, 1.0)], [other])
@@ -265,7 +265,7 @@ def test_batches_are_on_disk_after_a_second_of_adding(store: Store, clock: Manua
         clock.advance(0.1)
 
 
-def test_old_batches_go_with_the_readings_of_their_time(tmp_path: Path, clock: ManualClock) -> None:
+def test_old_batches_are_deleted_with_the_readings_of_their_time(tmp_path: Path, clock: ManualClock) -> None:
     store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=DAY_S)
     for _ in range(4):
         store.add([nodes(clock.now_s(), 1.0)], [a_batch(clock.now_s())])
@@ -277,7 +277,7 @@ def test_old_batches_go_with_the_readings_of_their_time(tmp_path: Path, clock: M
     store.close()
 
 
-def test_batches_that_could_not_be_written_are_written_with_the_readings_when_it_works_again(
+def test_a_failed_write_of_batches_is_repeated_with_the_readings(
     store: Store,
 ) -> None:
     store.add([nodes(1.0, 1.0)], [a_batch(1.0)])
@@ -290,7 +290,7 @@ def test_batches_that_could_not_be_written_are_written_with_the_readings_when_it
     assert batches_in(store) == [a_batch(1.0)]
 
 
-def test_of_batches_that_a_full_disk_does_not_take_the_newest_wait(store: Store, clock: ManualClock) -> None:
+def test_while_the_disk_is_full_the_newest_batches_are_buffered(store: Store, clock: ManualClock) -> None:
     store._fast.execute("PRAGMA query_only = ON")
     start_s = clock.now_s()
     for first in range(0, 30_000, 1000):
@@ -303,7 +303,7 @@ def test_of_batches_that_a_full_disk_does_not_take_the_newest_wait(store: Store,
     assert batches_in(store)[-1].ended_s == start_s + 29_999.0
 
 
-def test_a_store_of_a_version_without_batches_has_none_and_takes_them_when_it_is_opened_again(
+def test_a_store_of_a_version_without_batches_has_none_and_gets_a_table_when_opened(
     store: Store,
 ) -> None:
     store.add([nodes(1.0, 1.0)])
@@ -319,7 +319,7 @@ def test_a_store_of_a_version_without_batches_has_none_and_takes_them_when_it_is
     assert (kept.series, kept.dropped) == ({("main", Metric.NODES): [(1.0, 1.0)]}, 0)
 
 
-def test_a_batch_of_a_version_with_other_fields_does_not_spoil_the_rest(store: Store) -> None:
+def test_a_batch_of_a_version_with_other_fields_does_not_affect_the_rest(store: Store) -> None:
     store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
     store.flush()
     with sqlite3.connect(store.path) as other:
@@ -356,7 +356,7 @@ def test_an_implausible_batch_is_left_out_and_counted(store: Store, body: str) -
     store.add((), [a_batch(1.0), a_batch(2.0), a_batch(3.0)])
     store.close()
     with sqlite3.connect(store.path) as file:
-        file.execute("CREATE TABLE free AS SELECT * FROM batches")  # the true one refuses NULL
+        file.execute("CREATE TABLE free AS SELECT * FROM batches")  # the real table refuses NULL
         file.execute(f"UPDATE free SET body = {body} WHERE time_s = 2")
         file.execute("DROP TABLE batches")
         file.execute("ALTER TABLE free RENAME TO batches")
@@ -375,7 +375,9 @@ def test_batches_are_in_the_order_of_their_ends_though_one_was_moved(store: Stor
 # -- ledger --------------------------------------------------------------------------------------
 
 
-def test_a_ledger_row_is_there_for_others_when_its_append_returns(store: Store, clock: ManualClock) -> None:
+def test_a_ledger_row_is_visible_to_other_processes_when_append_returns(
+    store: Store, clock: ManualClock
+) -> None:
     entry_id = store.append_ledger(clock.now_s(), "act", {"reason": "ρ ≤ 1"})
     with sqlite3.connect(store.path) as other:
         rows = other.execute("SELECT id, verdict, body FROM ledger").fetchall()
@@ -406,7 +408,7 @@ def test_the_ledger_of_a_running_store_is_read_from_its_path_alone(store: Store,
     assert Store.read_ledger(store.path) == store.ledger()
 
 
-def test_a_store_that_was_closed_goes_on_where_it_was(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_reopened_store_continues_its_ledger(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "run.sqlite"
     first = Store(path, clock)
     first.add([nodes(1.0, 1.0)])
@@ -425,7 +427,7 @@ def test_a_store_that_was_closed_goes_on_where_it_was(tmp_path: Path, clock: Man
 # -- retention -----------------------------------------------------------------------------------
 
 
-def test_old_readings_and_old_holds_go_and_acts_stay_for_ever(tmp_path: Path, clock: ManualClock) -> None:
+def test_old_readings_and_holds_are_deleted_and_acts_are_kept(tmp_path: Path, clock: ManualClock) -> None:
     store = Store(tmp_path / "run.sqlite", clock, keep_readings_s=1 * DAY_S, keep_holds_s=2 * DAY_S)
     start_s = clock.now_s()
     for verdict in ("act", "hold"):
@@ -477,11 +479,11 @@ def test_old_rows_are_pruned_after_a_minute_and_then_hourly(store: Store, clock:
     assert len([sql for sql in asked if sql.startswith("DELETE FROM ledger")]) == 2
 
 
-# -- trouble -------------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["a folder", "below a file", "no database"])
-def test_a_path_that_cannot_be_a_store_is_one_clear_line(
+def test_an_invalid_path_of_a_store_is_a_one_line_error(
     tmp_path: Path, clock: ManualClock, kind: str
 ) -> None:
     path = tmp_path / "thing"
@@ -491,7 +493,7 @@ def test_a_path_that_cannot_be_a_store_is_one_clear_line(
         path.write_text("x")
         path = path / "run.sqlite"
     else:
-        path.write_text("this is a letter and no database, however long one looks at it" * 50)
+        path.write_text("this is a letter and not a database, at any length" * 50)
     with pytest.raises(StoreError) as caught:
         Store(path, clock)
     assert str(path) in str(caught.value)
@@ -517,7 +519,7 @@ def test_a_file_that_is_not_a_store_is_reported_in_one_line(
     if kind == "a folder":
         path.mkdir()
     elif kind == "a letter":
-        path.write_text("this is a letter and no database, however long one looks at it" * 50)
+        path.write_text("this is a letter and not a database, at any length" * 50)
     elif kind == "empty":
         path.touch()
     elif kind == "of another":
@@ -540,7 +542,7 @@ def test_a_file_that_is_not_a_store_is_reported_in_one_line(
     assert str(caught.value).endswith("; name the file that a run was given with --store")
 
 
-def test_a_store_that_someone_keeps_locked_is_not_called_broken(
+def test_a_locked_store_is_not_reported_as_damaged(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path / "run.sqlite", clock)
@@ -556,7 +558,7 @@ def test_a_store_that_someone_keeps_locked_is_not_called_broken(
     assert not isinstance(caught.value, InputError)
 
 
-def test_closing_lets_go_of_the_file_even_if_the_last_readings_cannot_be_written(
+def test_closing_closes_the_file_even_if_the_last_readings_cannot_be_written(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     full = Store(tmp_path / "full.sqlite", clock)
@@ -578,9 +580,7 @@ def test_a_missing_store_is_reported_without_an_sqlite_error(store: Store, clock
         broken.readings("main", Metric.NODES)
 
 
-def test_readings_that_could_not_be_written_are_written_when_it_works_again(
-    store: Store, clock: ManualClock
-) -> None:
+def test_a_failed_write_of_readings_is_repeated(store: Store, clock: ManualClock) -> None:
     store.add([nodes(1.0, 1.0)])
     store._fast.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError):
@@ -590,7 +590,7 @@ def test_readings_that_could_not_be_written_are_written_when_it_works_again(
     assert store.readings("main", Metric.NODES) == [(1.0, 1.0)]
 
 
-def test_a_disk_that_stays_full_does_not_eat_the_memory(store: Store, clock: ManualClock) -> None:
+def test_while_the_disk_is_full_memory_is_bounded(store: Store, clock: ManualClock) -> None:
     store.add([nodes(0.0, 0.0)])
     store._fast.execute("PRAGMA query_only = ON")
     times = itertools.count(1)
@@ -637,14 +637,14 @@ def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings_and
     tmp_path: Path, death: str
 ) -> None:
     path = tmp_path / "run.sqlite"
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", WRITER, str(path), death], capture_output=True, timeout=60, check=False
     )
-    assert told.returncode == (1 if death == "exit" else -signal.SIGKILL), told.stderr.decode()
-    promised = [tuple(map(int, line.split())) for line in told.stdout.splitlines()]
-    assert len(promised) == 57
+    assert result.returncode == (1 if death == "exit" else -signal.SIGKILL), result.stderr.decode()
+    acknowledged = [tuple(map(int, line.split())) for line in result.stdout.splitlines()]
+    assert len(acknowledged) == 57
     survivor = Store(path, ManualClock(100.0))
-    assert [(row["id"], row["step"]) for row in survivor.ledger()] == promised
+    assert [(row["id"], row["step"]) for row in survivor.ledger()] == acknowledged
     kept = {value for _, value in survivor.readings("main", Metric.NODES)}
     assert kept >= {float(step) for step in range(57) if step * 0.1 < 5.6 - 1.0}
     assert {float(batch.batch_id) for batch in batches_in(survivor)} == kept, (
@@ -653,18 +653,18 @@ def test_a_crash_loses_no_ledger_row_and_at_most_the_last_second_of_readings_and
     survivor.close()
 
 
-def test_a_crash_in_the_middle_of_writing_leaves_every_promised_row(tmp_path: Path) -> None:
+def test_a_crash_while_writing_loses_no_acknowledged_row(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     endless = WRITER.replace("range(57)", "__import__('itertools').count()")
     child = subprocess.Popen([sys.executable, "-c", endless, str(path), "kill"], stdout=subprocess.PIPE)
     assert child.stdout is not None
-    promised = [int(child.stdout.readline().split()[0]) for _ in range(40)]
+    acknowledged = [int(child.stdout.readline().split()[0]) for _ in range(40)]
     os.kill(child.pid, signal.SIGKILL)
-    promised += [int(line.split()[0]) for line in child.stdout.read().splitlines() if b" " in line]
+    acknowledged += [int(line.split()[0]) for line in child.stdout.read().splitlines() if b" " in line]
     child.wait()
     child.stdout.close()
     survivor = Store(path, ManualClock(100.0))
-    assert {row["id"] for row in survivor.ledger()} >= set(promised)
+    assert {row["id"] for row in survivor.ledger()} >= set(acknowledged)
     survivor.close()
 
 

@@ -1,4 +1,4 @@
-"""What an agent samples is what somebody subscribed to."""
+"""An agent samples only what is subscribed to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ebbflow.monitoring.messages import AGENT_METRICS, Topic
 CPU = Topic(Metric.NODE_CPU, "app-1")
 
 
-def heard(*frames: bytes) -> Subscriptions:
+def subscribed(*frames: bytes) -> Subscriptions:
     subscriptions = Subscriptions()
     for frame in frames:
         subscriptions.update(frame)
@@ -17,41 +17,43 @@ def heard(*frames: bytes) -> Subscriptions:
 
 
 def test_nothing_is_wanted_at_first() -> None:
-    assert not any(heard().wants(Topic(metric, "")) for metric in AGENT_METRICS)
-    assert not heard().include_nodes
+    assert not any(subscribed().wants(Topic(metric, "")) for metric in AGENT_METRICS)
+    assert not subscribed().include_nodes
 
 
 def test_a_subscription_to_everything_wants_everything() -> None:
-    everything = heard(b"\x01")
+    everything = subscribed(b"\x01")
     assert everything.wants(CPU)
     assert everything.wants(Topic(Metric.HOST_CPU, ""))
     assert everything.include_nodes
 
 
-def test_hosts_alone_leave_nodes_in_peace() -> None:
-    hosts = heard(b"\x01host/")
+def test_a_subscription_to_hosts_does_not_include_nodes() -> None:
+    hosts = subscribed(b"\x01host/")
     assert hosts.wants(Topic(Metric.HOST_MEMORY, ""))
     assert not hosts.wants(CPU)
     assert not hosts.include_nodes
 
 
-def test_an_application_is_wanted_alone() -> None:
-    one = heard(b"\x01node/node-cpu/app-1/")
+def test_a_subscription_to_one_application_matches_only_it() -> None:
+    one = subscribed(b"\x01node/node-cpu/app-1/")
     assert one.wants(CPU)
     assert not one.wants(Topic(Metric.NODE_CPU, "app-12"))
     assert not one.wants(Topic(Metric.NODE_MEMORY, "app-1"))
 
 
 def test_a_subscription_ends_with_its_last_subscriber() -> None:
-    assert not heard(b"\x01node/", b"\x00node/").wants(CPU)
-    assert heard(b"\x01node/", b"\x00host/").wants(CPU)
+    assert not subscribed(b"\x01node/", b"\x00node/").wants(CPU)
+    assert subscribed(b"\x01node/", b"\x00host/").wants(CPU)
 
 
 def test_invalid_or_unmatchable_subscriptions_are_ignored() -> None:
-    odd = heard(b"", b"\x02node/", b"node/", b"\x01nodes/", b"\x01node/queue-length/", b"\x01" + b"n" * 9999)
+    odd = subscribed(
+        b"", b"\x02node/", b"node/", b"\x01nodes/", b"\x01node/queue-length/", b"\x01" + b"n" * 9999
+    )
     assert len(odd) == 0
 
 
 def test_a_flood_of_subscriptions_is_bounded() -> None:
-    flooded = heard(*(f"\x01node/node-cpu/app-{number}/".encode() for number in range(3 * MOST)))
+    flooded = subscribed(*(f"\x01node/node-cpu/app-{number}/".encode() for number in range(3 * MOST)))
     assert len(flooded) == MOST

@@ -12,7 +12,7 @@ from ebbflow.monitoring.tcp_bytes import socket_inodes, tcp_sockets
 SENT = 50_000  # fits into the sockets' buffers
 
 
-def test_a_real_connection_is_counted_at_both_ends_and_they_know_each_other(wait) -> None:
+def test_a_real_connection_is_counted_at_both_ends(wait) -> None:
     if tcp_sockets() is None:
         pytest.skip("this kernel does not tell bytes per socket")
     with (

@@ -1,4 +1,4 @@
-"""A target with agents shows what they measured, of the nodes it has itself; without them it is as it was."""
+"""A target with agents adds their readings of its own nodes to each observation."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ OWN = (
 
 class FakeTarget:
     def __init__(self) -> None:
-        self.asked: Layout | None = None
-        self.closed = self.blind = False
+        self.planned: Layout | None = None
+        self.closed = self.fails = False
 
     def observe(self) -> Observation:
-        if self.blind:
-            raise TargetError("cannot be seen")
+        if self.fails:
+            raise TargetError("no answer")
         return Observation(
             time_s=NOW_S, pipeline=Pipeline(name="p", operators=()), layout=Layout.of(1), requested=Layout.of(1),
             slots_per_node=1, lead_time_s=1.0, readings=OWN,
         )  # fmt: skip
 
     def apply(self, planned: Layout) -> str:
-        self.asked = planned
+        self.planned = planned
         return "done"
 
     def close(self) -> None:
@@ -84,18 +84,18 @@ def test_the_needed_series_are_read_at_every_observation() -> None:
 def test_failed_observations_lose_no_reading() -> None:
     inner, collector = FakeTarget(), FakeCollector(Reading(NOW_S, "host-w", Metric.HOST_CPU, 0.5))
     target = WithAgents(inner, collector, lambda: ())
-    inner.blind = True
+    inner.fails = True
     with pytest.raises(TargetError):
         target.observe()
-    inner.blind = False
+    inner.fails = False
     assert target.observe().readings[-1].subject == "host-w"
 
 
-def test_the_rest_is_the_targets() -> None:
+def test_apply_and_close_are_passed_to_the_target() -> None:
     inner, collector = FakeTarget(), FakeCollector()
     target = WithAgents(inner, collector, lambda: ())
     assert target.apply(Layout.of(3)) == "done"
     target.close()
-    assert inner.asked == Layout.of(3)
+    assert inner.planned == Layout.of(3)
     assert inner.closed
     assert collector.closed

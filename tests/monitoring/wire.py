@@ -21,18 +21,18 @@ APP = "app-1"
 CPU: Series = ("*", Metric.NODE_CPU)
 
 
-class OneOfEach:
-    """A sampler that has a value for whatever is wanted, and remembers what that was."""
+class FakeSampler:
+    """A sampler that has a value for each wanted metric, and records which were wanted."""
 
     def __init__(self) -> None:
-        self.asked: set[Metric] = set()
+        self.wanted: set[Metric] = set()
 
     def sample(self, wanted, *, nodes: bool = True) -> list[SampledValue]:
         found = []
         for metric in (Metric.NODE_CPU, Metric.NODE_MEMORY, Metric.HOST_CPU):
             topic = Topic(metric, APP if nodes and metric is not Metric.HOST_CPU else "")
             if wanted(topic):
-                self.asked.add(metric)
+                self.wanted.add(metric)
                 found.append(SampledValue(topic, "1", 0.5))
         return found
 
@@ -46,7 +46,7 @@ def running_agent(
 ) -> Iterator[Agent]:
     """An agent that samples twenty times a second in a thread."""
     agent = Agent(
-        address, OneOfEach(), SystemClock(), elapsed_s=time.monotonic, name=name, keys=keys, every_s=0.05
+        address, FakeSampler(), SystemClock(), elapsed_s=time.monotonic, name=name, keys=keys, every_s=0.05
     )
     stop = threading.Event()
     thread = threading.Thread(target=agent.run, args=(stop,))
@@ -60,25 +60,27 @@ def running_agent(
 
 
 @contextlib.contextmanager
-def calling(*addresses: str, keys: CollectorKeys | None = None, series=(CPU,)) -> Iterator[SimpleNamespace]:
-    """A collector, with ``hears()``: whether anything has come; all of it is in ``heard``."""
+def running_collector(
+    *addresses: str, keys: CollectorKeys | None = None, series=(CPU,)
+) -> Iterator[SimpleNamespace]:
+    """A collector; ``receives()`` is whether new readings arrived, and ``received`` has all of them."""
     collector = Collector(addresses, application=APP, keys=keys, reconnect_after_s=0.2)
     collector.subscribe_to(series)
-    heard: list = []
+    received: list = []
 
-    def hears() -> bool:
+    def receives() -> bool:
         new = collector.take(time.time())
-        heard.extend(new)
+        received.extend(new)
         return bool(new)
 
     try:
-        yield SimpleNamespace(collector=collector, heard=heard, hears=hears)
+        yield SimpleNamespace(collector=collector, received=received, receives=receives)
     finally:
         collector.close()
 
 
 def keys_in(folder: Path):
-    """Keys of both sides."""
+    """Keys of the agent and of the collector."""
     from ebbflow.monitoring.keys import agent_keys, collector_keys, make_keys
 
     agent, collector = make_keys(folder)

@@ -1,4 +1,4 @@
-"""Drift on batches: a stage that costs something else is noticed soon, noise and executors that warm up are not."""
+"""Drift on batches: a changed cost of a stage is detected soon; noise and warming executors are not drift."""
 
 from __future__ import annotations
 

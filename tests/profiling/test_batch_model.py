@@ -219,7 +219,7 @@ def test_warming_executors_do_not_make_rows_look_free() -> None:
     """A night of equal batches that get faster: least squares alone would find that more rows take no longer."""
     stage = StageModel()
     for rows, warm in zip((230, 90, 166, 170, 176, 181, 185, 189, 190, 192), range(10), strict=True):
-        task_s = 0.1 + 0.008 * rows / 8 + 0.4 * 0.6**warm  # 8 tasks; what is cold fades
+        task_s = 0.1 + 0.008 * rows / 8 + 0.4 * 0.6**warm  # 8 tasks; the extra time of cold executors fades
         stage.learn(rows, run(8, 8 * task_s))
     overhead_s, row_s = stage.costs
     assert 0.006 <= row_s <= 0.016  # 8 ms in truth
@@ -265,7 +265,7 @@ def test_with_a_profile_the_model_is_ready_before_the_first_batch() -> None:
         assert model.on(slots).of(3000) == pytest.approx(true_s((MAP, REDUCE), 3000, slots))
 
 
-def test_a_profile_tells_task_costs_from_row_costs_even_if_all_batches_are_alike() -> None:
+def test_a_profile_separates_task_costs_from_row_costs_even_if_all_batches_are_alike() -> None:
     model = BatchModel(profiled(MAP))
     for i in range(100):
         model.learn(made_batch(1000, [MAP], batch_id=i))

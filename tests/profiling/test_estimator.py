@@ -82,7 +82,7 @@ def test_the_cpu_of_an_instance_is_by_its_own_rate_and_marked_outside_the_observ
     assert ask.instance_cpu("b", 150.0).inside
     assert not ask.instance_cpu("b", 1500.0).inside
     assert ask.instance_cpu("b", 1500.0).value == pytest.approx(3.0)
-    unknown = ask.instance_cpu("nobody", 1.0)
+    unknown = ask.instance_cpu("unknown", 1.0)
     assert (unknown.value, unknown.inside) == (0.0, False)
 
 

@@ -1,4 +1,4 @@
-"""Learning on in operation: what a file says holds until it is seen not to."""
+"""Learning in operation: a profile is used until readings contradict it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_profile_of_a_file_holds_while_it_fits() -> None:
     assert learner.profile().cpu["split"] == base().cpu["split"]
 
 
-def test_five_percent_of_noise_are_no_change_in_a_thousand_windows() -> None:
+def test_five_percent_of_noise_report_no_change_in_a_thousand_windows() -> None:
     for rate in (10.0, 200.0, 280.0, 295.0, 320.0, 600.0):
         learner = ProfileLearner(PIPELINE, base=base(high=283.0))
         rates = (rate * np.exp(np.random.default_rng(round(rate)).normal(0, 0.016, 1000))).tolist()

@@ -102,7 +102,7 @@ def test_an_ended_operator_does_not_keep_nodes_from_being_learned() -> None:
     assert last
 
 
-def test_selectivity_is_that_of_the_stream_if_its_rows_can_be_told_apart() -> None:
+def test_selectivity_is_that_of_the_stream_if_its_rows_are_counted_separately() -> None:
     """a feeds b and c; b and c feed d: rows into b and c are those of their streams, rows out of b and c too."""
     names = ("a", "b", "c", "d")
     pipeline = Pipeline(

@@ -1,4 +1,4 @@
-"""How soon a small change of cost is noticed, where windows are read with a noise of 5 %: the figures of the docs."""
+"""How soon a small change of cost is detected with 5 % of noise: the figures of the docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings: small, whole numbers where they are, and never lower than the run was."""
+"""Drawings: small, with whole numbers kept, and never below the values of the run."""
 
 from __future__ import annotations
 

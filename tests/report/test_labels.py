@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node to run th
 
 def places(points: list[dict[str, float]], width: float = 970.0, height: float = 340.0):
     program = f"{SCRIPT}\nconsole.log(JSON.stringify(placeLabels({json.dumps(points)}, {width}, {height})))"
-    told = subprocess.run([NODE, "-e", program], capture_output=True, text=True, timeout=30, check=True)
-    return json.loads(told.stdout)
+    result = subprocess.run([NODE, "-e", program], capture_output=True, text=True, timeout=30, check=True)
+    return json.loads(result.stdout)
 
 
 def boxes(points, found):

@@ -1,4 +1,4 @@
-"""The live view: right at 80 columns, honest about what is not known, harmless with any text."""
+"""The live view: fits 80 columns, shows unknown values as such, and is safe with any text."""
 
 from __future__ import annotations
 

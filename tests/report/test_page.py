@@ -188,8 +188,8 @@ def test_a_row_says_what_of_a_decision_is_infeasible(wanted, requested, words):
     entry = next(entry for entry in run.decisions if entry.verdict == "act")
     decision = msgspec.structs.replace(entry.decision, wanted=Layout.of(wanted))
     outcome = Outcome(requested=Layout.of(requested), infeasible_nodes=2, note="no free cores")
-    told = msgspec.structs.replace(entry, before=Layout.of(3), decision=decision, outcome=outcome)
-    assert words in _page(replace(run, decisions=[told]))
+    changed = msgspec.structs.replace(entry, before=Layout.of(3), decision=decision, outcome=outcome)
+    assert words in _page(replace(run, decisions=[changed]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -20,7 +20,7 @@ def timestamp(time_s: float) -> str:
 
 
 def offsets(row: float, partitions: int) -> dict[str, dict[str, int]]:
-    """Where a topic of Kafka has got to, rows dealt out evenly."""
+    """Offsets of a Kafka topic with rows distributed evenly."""
     each, more = divmod(round(row), partitions)
     return {"clicks": {str(i): each + (i < more) for i in range(partitions)}}
 
@@ -28,7 +28,7 @@ def offsets(row: float, partitions: int) -> dict[str, dict[str, int]]:
 def progress(
     batch: Batch, end_row: float, *, query: str = "clicks", run: int = 0, partitions: int = 48, **more: Any
 ) -> dict[str, Any]:
-    """One batch; the fields of Spark 4, whether or not anyone here reads them."""
+    """The progress of one batch, with the fields of Spark 4."""
     work_ms = round(1000 * sum(stage.wall_s for stage in batch.stages))
     trigger_ms = round(1000 * batch.duration_s)
     rest_ms = max(0, trigger_ms - work_ms)
@@ -80,6 +80,6 @@ def progress_of(batches: Iterable[Batch], **more: Any) -> list[dict[str, Any]]:
 
 
 def write_lines(path: Path, documents: Iterable[dict[str, Any]]) -> Path:
-    """One a line."""
+    """One document per line."""
     path.write_text("".join(json.dumps(document) + "\n" for document in documents))
     return path

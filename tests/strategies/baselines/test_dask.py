@@ -36,7 +36,7 @@ def test_a_worker_closes_after_three_consecutive_suggestions() -> None:
     assert strategy.decide(waiting(2.0, 8, 500.0)).wanted.main_nodes == 3
 
 
-def test_a_suggestion_not_to_shrink_starts_the_count_anew() -> None:
+def test_a_suggestion_not_to_shrink_restarts_the_count() -> None:
     strategy = Dask()
     sizes = [
         strategy.decide(waiting(float(t), 8, lag)).wanted.main_nodes

@@ -52,7 +52,7 @@ def test_the_edges_of_backlog_and_cpu(lag_rows: float, slot_seconds: float, want
     assert after_two_minutes(4, lag_rows=lag_rows, slot_seconds=slot_seconds) == wanted
 
 
-def test_a_gap_in_the_condition_starts_the_two_minutes_anew() -> None:
+def test_a_gap_in_the_condition_restarts_the_two_minutes() -> None:
     strategy = Dataflow()
     for now_s in range(0, 180, 10):
         lag_rows = 0.0 if now_s == 60 else 3000.0
@@ -70,7 +70,7 @@ def test_down_goes_to_the_largest_size_of_the_window() -> None:
     assert strategy.decide(at(120.0, 8, lag_rows=0.0, slot_seconds=12.0)).wanted.main_nodes == 5
 
 
-def test_a_change_of_size_starts_both_clocks_anew() -> None:
+def test_a_change_of_size_restarts_both_clocks() -> None:
     strategy = Dataflow()
     for now_s in range(0, 130, 10):
         nodes = 4 if now_s < 60 else 5
@@ -88,7 +88,7 @@ def test_on_operators_it_uses_the_rate_and_lag_of_the_source() -> None:
     assert decision.wanted.main_nodes == 7  # the numbers of the case worked out above
 
 
-def test_on_missing_data_it_holds_and_starts_anew() -> None:
+def test_on_missing_data_it_holds_and_restarts() -> None:
     strategy = Dataflow()
     for now_s in range(0, 120, 10):
         strategy.decide(at(float(now_s), 4, lag_rows=3000.0, slot_seconds=36.0))

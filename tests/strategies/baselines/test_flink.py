@@ -90,7 +90,7 @@ def test_a_size_of_more_than_an_hour_ago_counts_no_more() -> None:
     assert (now_s, wanted) == (5640, 6)
 
 
-def test_a_vertex_that_cannot_shrink_starts_the_hour_anew() -> None:
+def test_a_vertex_that_cannot_shrink_restarts_the_hour() -> None:
     strategy = Flink(window_s=60.0)
     play(strategy, 10, 0.3, to_s=2000)
     play(strategy, 10, 0.69, from_s=2010, to_s=2300)  # capacity 159.52 / 144.9: no fewer than 10
@@ -113,7 +113,7 @@ def test_the_true_rate_of_a_lagging_source_is_its_observed_rate() -> None:
     assert play(Flink(), 4, 0.5, lag_rows=2900.0).wanted.main_nodes == 4
 
 
-def test_the_window_must_be_full_and_starts_anew_after_a_change() -> None:
+def test_the_window_must_be_full_and_restarts_after_a_change() -> None:
     strategy = Flink()
     assert "full in 1200 s" in strategy.decide(at(0.0, 4, 1.0)).reason
     assert "full in 200 s" in strategy.decide(at(1000.0, 4, 1.0)).reason

@@ -50,7 +50,7 @@ def test_several_syncs_that_are_due_at_once_are_all_made() -> None:
     assert strategy.decide(lagging(40.0, 5, 120.0)).wanted.main_nodes == 12
 
 
-def test_lag_between_two_snapshots_starts_the_cool_down_anew() -> None:
+def test_lag_between_two_snapshots_restarts_the_cool_down() -> None:
     strategy = Keda(down_window_s=6000.0)
     strategy.decide(lagging(0.0, 4, 40.0))
     strategy.decide(lagging(200.0, 4, 0.0))  # polls up to 150 s have the 40 rows, that at 180 s none

@@ -39,7 +39,7 @@ def fewest(rate_per_s: float) -> int:
 
 
 def most(rate_per_s: float) -> int:
-    """Shrinking stops here: β = 0.3 and ρ = 0.9, and a growth of 4 s must still find room when β is 0.4."""
+    """Shrinking stops here: β = 0.3 and ρ = 0.9, and a growth of 4 s must still fit when β is 0.4."""
     return min(
         (n for n in (1, 2, 3, 4, 6) if busy(rate_per_s, n, 6.25) <= 0.9 and busy(rate_per_s, n, 5.5) <= 1.0),
         default=12,
@@ -142,7 +142,7 @@ def test_a_backlog_from_a_read_limit_is_worked_off_and_then_it_shrinks() -> None
 # -- a source that does not report its backlog -----------------------------------------------------
 
 MANY = FakeStage(tasks=48, per_task_s=0.1, per_row_s=0.001)
-"""Mostly fixed costs: whoever believes that batches may grow shrinks under it."""
+"""Mostly fixed costs: a strategy that lets batches grow would shrink under it."""
 
 
 def behind(*, reports_backlog: bool) -> FakeQuery:

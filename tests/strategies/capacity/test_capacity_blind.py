@@ -1,4 +1,4 @@
-"""A target that cannot be seen for some seconds: nothing is done meanwhile, and nothing wrong was learned after."""
+"""Outages of metrics: the strategy does nothing meanwhile, and learns nothing wrong from them."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_constant_load_is_handled_through_an_outage_of_metrics(
     sizes, sighted = decided(list(run.entries), start + length), decided(list(seen.entries), SETTLED_S)
     assert {size for size, _ in sizes} == {size for size, _ in sighted}
     rates = [float(rate) for _, rate in sizes]
-    assert min(rates) >= 0.9 * rate, "what was not seen is no silence"
-    assert max(rates) <= 1.1 * rate, "nor a batch without end"
+    assert min(rates) >= 0.9 * rate, "an outage is not idleness"
+    assert max(rates) <= 1.1 * rate, "nor an endless batch"
 
 
 @pytest.mark.parametrize("length", [3, 8, 14])
@@ -109,7 +109,7 @@ def test_a_constant_load_is_kept_on_both_simulated_engines(engine: str, length: 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_no_strategy_acts_on_a_failed_observation(name: str, engine: str) -> None:
-    """A load that rises and falls, and every half minute some seconds in which nothing can be seen."""
+    """A load that rises and falls, with an outage of some seconds every half minute."""
     blind = [(30.0 * k, 30.0 * k + 1 + k % 14) for k in range(1, 30)]
     scenario = Scenario(
         engine=built_in_engine("top-words", engine),

@@ -1,4 +1,4 @@
-"""When more nodes cannot help, it says what would."""
+"""If more nodes cannot help, the diagnosis says what would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reconfiguration costs, how long it stop processing, and dips of the load."""
+"""What a reconfiguration costs, how long it stops processing, and dips of the load."""
 
 from __future__ import annotations
 

@@ -469,7 +469,7 @@ def test_learned_costs_lead_to_the_same_layout_as_a_true_profile() -> None:
     ]
 
 
-def test_an_outdated_profile_is_detected_and_learned_anew() -> None:
+def test_an_outdated_profile_is_detected_and_relearned() -> None:
     """Every operator costs twice its profile: it is stressed soon, and sized for its true cost in the end."""
     engine = STEP.engine
     assert isinstance(engine, Continuous)

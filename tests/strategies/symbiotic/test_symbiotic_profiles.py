@@ -241,7 +241,7 @@ def test_a_stage_that_gets_slower_is_detected_sooner_with_less_noise(
     load: str, stage: int, noise: float, batches: int
 ) -> None:
     (second, drift), *later = reported_drift(load, 1200, noise=noise, slower_at_s=600, stage=stage)
-    assert len(later) <= 1, "what was learned anew from a few batches may be corrected once"
+    assert len(later) <= 1, "what was relearned from a few batches may be corrected once"
     assert 600 < second <= 600 + 5 * batches
     assert drift.startswith(f"stage {stage + 1} of top-words")
     assert "more task time than its profile says" in drift
