@@ -167,7 +167,7 @@ def test_no_node_is_released_while_a_query_is_hours_behind_even_if_the_backlog_i
 
 def test_an_unknown_backlog_shows_in_the_decision() -> None:
     run = run_loop(behind(reports_backlog=False), nodes=8, limits="1:12")
-    assert any("does not tell" in c.why for e in run.entries for c in e.decision.bound_by)
+    assert any("does not report its backlog" in c.why for e in run.entries for c in e.decision.bound_by)
     assert {e.decision.inputs["backlog_rows"] for e in run.entries if e.decision.inputs} == {"unknown"}
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ebbflow.core.decision import LedgerEntry
-from ebbflow.runs.simulation import play as simulated
+from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import MissingMetrics, Scenario, built_in_engine
 from ebbflow.testing.engine import FakeQuery, FakeStage, LoopRun, run_loop
@@ -93,7 +93,7 @@ def test_a_constant_load_is_kept_on_both_simulated_engines(engine: str, length: 
             engine=built_in_engine("top-words", engine), load=parse_load("constant(300)"), seconds=400.0,
             faults=faults, cycle_s=1.0,
         )  # fmt: skip
-        run = simulated(scenario, make_strategy("capacity")).run
+        run = run_simulation(scenario, make_strategy("capacity")).run
         for entry in run.decisions:
             for fault in faults:
                 if fault.from_s <= entry.time_s < fault.until_s:
@@ -118,7 +118,7 @@ def test_no_strategy_acts_on_a_failed_observation(name: str, engine: str) -> Non
         faults=tuple(MissingMetrics(from_s=from_s, until_s=until_s) for from_s, until_s in blind),
         cycle_s=1.0,
     )
-    run = simulated(scenario, make_strategy(name)).run
+    run = run_simulation(scenario, make_strategy(name)).run
     for entry in run.decisions:
         if any(from_s <= entry.time_s < until_s for from_s, until_s in blind):
             assert entry.verdict == "hold"
