@@ -1,1 +1,1 @@
-"""Measuring and keeping: agents on the hosts, the collector that hears them, the store."""
+"""Measuring and keeping: agents on the hosts, the collector of their readings, the store."""

@@ -20,7 +20,7 @@ KEEP_S = 1800.0
 BEFORE_S = 30.0
 """Period before a restart whose longest queue is the usual one: a few batches."""
 AS_BEFORE = 1.2
-"""A queue is back to normal at no more than so many times the usual one."""
+"""A queue is back to normal at no more than this many times the usual one."""
 
 
 class RunningSpread:

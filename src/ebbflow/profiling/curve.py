@@ -13,7 +13,7 @@ from ebbflow.profiling.profile import BEYOND, Fitted
 from ebbflow.profiling.samples import Sample
 
 LEAST_SIGMA = 0.05
-"""Least σ: single windows are seldom more exact, and no decision depends on less."""
+"""Least σ: single windows are rarely more exact, and no decision depends on less."""
 _SLACK, _ALARM, _MOST = 1.0, 6.0, 3.0
 
 

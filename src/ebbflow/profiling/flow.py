@@ -209,13 +209,13 @@ class FlowState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.rate_per_s + self.slope_per_s2 * self.slope_for_s
 
     def rows_after(self, ahead_s: float) -> float:
-        """a: rows that arrive within so many seconds."""
+        """a: rows that arrive within this many seconds."""
         rising_s = ahead_s if ahead_s < self.slope_for_s else self.slope_for_s
         rows = self.rate_per_s * rising_s + self.slope_per_s2 * rising_s * rising_s / 2
         return rows if rising_s == ahead_s else rows + self.rate_ahead_per_s * (ahead_s - rising_s)
 
     def seconds_until(self, rows: float) -> float:
-        """The inverse of ``rows_after``; inf if so many never arrive."""
+        """The inverse of ``rows_after``; inf if this many never arrive."""
         rising_s, slope = self.slope_for_s, self.slope_per_s2
         in_rise = self.rate_per_s * rising_s + slope * rising_s * rising_s / 2
         if rows <= in_rise and slope > 0:
@@ -283,7 +283,7 @@ def _empty_s(state: FlowState, capacity: float, start_s: float, end_s: float) ->
 
 
 def _age_s(state: FlowState, done: float, at_s: float, arrived: float) -> float:
-    """Age of the oldest row not done, at a time from now by which so many rows have arrived."""
+    """Age of the oldest row not done, at a time from now by which this many rows have arrived."""
     waiting = state.queue_rows
     if waiting + arrived - done < 1e-6:
         return 0.0

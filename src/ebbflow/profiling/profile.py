@@ -67,7 +67,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
 
 
 BEYOND = 1.1
-"""A range includes values up to so many times beyond its ends."""
+"""A range includes values up to this many times beyond its ends."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):

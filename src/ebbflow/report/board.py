@@ -200,7 +200,7 @@ def _styles(rows: Sequence[BoardRow]) -> dict[str, _Style]:
 _COLUMNS: tuple[tuple[str, str, str], ...] = (
     (
         "Node-seconds",
-        "Nodes held × seconds, from the request for each until it was gone. Mean over the runs; ± standard "
+        "Nodes held × seconds, from the request for each until it was released. Mean over the runs; ± standard "
         "deviation over the seeds.",
         "",
     ),

@@ -35,7 +35,7 @@ class Detail:
 
     @classmethod
     def of_each(cls, runs: int) -> Detail:
-        """The detail of each run if a page has so many, so that the page stays below about 15 MB.
+        """The detail of each run if a page has this many, so that the page stays below about 15 MB.
 
         >>> Detail.of_each(100) == Detail(), Detail.of_each(360)
         (True, Detail(points=100, steps=166, acts=40))

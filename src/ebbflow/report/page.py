@@ -288,7 +288,7 @@ SCORES: Mapping[str, tuple[ScoreText, ...]] = {
     _COST: (
         ScoreText(
             key="node_seconds", label="Executor-seconds", write=whole,
-            meaning="Executors held × seconds, from the request for each until it was gone: what one pays for.",
+            meaning="Executors held × seconds, from the request for each until it was released: the billed time.",
         ),
         ScoreText(
             key="nodes_saved", label="Saved", write=share, better=Better.HIGHER,

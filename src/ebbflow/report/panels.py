@@ -121,7 +121,7 @@ def _trace(graph: Any, line: PanelLine, axis: str, names: Sequence[str], *, firs
     if line.bars:
         return graph.Bar(marker={"color": COLOURS[names.index(line.name) % len(COLOURS)]}, **points)
     if line.behind:
-        look: dict[str, Any] = {
+        style: dict[str, Any] = {
             "mode": "lines",
             "fill": "tozeroy",
             "fillcolor": AREA,
@@ -129,7 +129,7 @@ def _trace(graph: Any, line: PanelLine, axis: str, names: Sequence[str], *, firs
         }
     else:
         colour = COLOURS[names.index(line.name) % len(COLOURS)]
-        look = (
+        style = (
             {"mode": "markers", "marker": {"color": colour, "size": 4, "opacity": 0.55}}
             if line.dots
             else {
@@ -140,4 +140,4 @@ def _trace(graph: Any, line: PanelLine, axis: str, names: Sequence[str], *, firs
                 },
             }
         )  # fmt: skip
-    return graph.Scatter(**points, **look)
+    return graph.Scatter(**points, **style)

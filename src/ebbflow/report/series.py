@@ -161,7 +161,7 @@ def _thinned(curve: Curve, gap_s: float) -> Curve:
 
 
 def _peaks(curve: Curve, most_points: int) -> Curve:
-    """At most so many points, the highest of each interval, so that no violation is lost."""
+    """At most this many points, the highest of each interval, so that no violation is lost."""
     if len(curve) <= most_points:
         return curve
     parts = np.array_split(np.arange(len(curve)), most_points)

@@ -131,7 +131,7 @@ class StageModel:
     def relearn(self, runs: Iterable[tuple[int, StageRun]]) -> None:
         """Its cost has changed: learn only from these runs, (rows, run).
 
-        Only the share of the rows is kept: a few batches cannot tell it.
+        Only the share of the rows is kept: a few batches cannot determine it.
         """
         self._w = self._x = self._y = self._xx = self._xy = self._yy = 0.0
         for rows, run in runs:
@@ -194,8 +194,8 @@ class StageModel:
 
 
 ANOTHER_PLAN = 3
-"""After so many consecutive batches with another number of stages, the query has another plan. If no batch has matched
-the base yet, the first is enough."""
+"""After this many consecutive batches with another number of stages, the query has another plan. If no batch has
+matched the base yet, the first is enough."""
 
 
 class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):

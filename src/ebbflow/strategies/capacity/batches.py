@@ -19,7 +19,7 @@ DISTURBANCE_S = 4.0
 WORTH = 6.0
 """How many times as long as it disturbs a growth should last: few early growths rather than many."""
 OVERDUE_FACTOR, OVERDUE_SLACK_S = 1.5, 2.0
-"""A batch is overdue if it has run for so many times its predicted duration, and this much longer."""
+"""A batch is overdue if it has run for this many times its predicted duration, and this much longer."""
 FIRST_BATCH_S = 15.0
 """A first batch starts Python and loads classes. Its duration up to here says nothing about the size."""
 

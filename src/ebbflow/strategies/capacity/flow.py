@@ -13,7 +13,7 @@ WORTH = 1.0
 HOLD = 2.0
 """How many times as long as it stops the flow a shrink must have been right."""
 BACKLOG_S = 2.0
-"""A queue of more than so many seconds of arrivals is a backlog: the flow has all the work it can do."""
+"""A queue of more than this many seconds of arrivals is a backlog: the flow has all the work it can do."""
 
 _INSTANCES, _QUEUE = Metric.INSTANCES, Metric.OPERATOR_QUEUE
 _CPU, _ROWS_IN = Metric.INSTANCE_CPU, Metric.ROWS_IN

@@ -27,7 +27,7 @@ from ebbflow.profiling.flow import FlowModel, FlowState, simulate_flow
 from ebbflow.strategies.capacity.diagnosis import why_more_cannot_help
 
 NEARLY = 1.15
-"""A size does nearly as well as the largest if its final freshness is at most so many times as long."""
+"""A size does nearly as well as the largest if its final freshness is at most this many times as long."""
 SAME = 1.01
 """Two sizes closer than this do equally well."""
 WORTH_OF_NODES = 0.1
@@ -353,7 +353,7 @@ def _left_by_others(name: str, in_stages: Mapping[str, float]) -> float:
 
 @lru_cache(maxsize=256)
 def _nodes_for(slots: tuple[int, ...], per_node: int, limits: Limits) -> tuple[int, ...]:
-    """The sizes that provide so many slots. Cached: the slots are the same in most decisions."""
+    """The sizes that provide this many slots. Cached: the slots are the same in most decisions."""
     return tuple(sorted({limits.clamp(-(-count // per_node)) for count in slots} | {limits.min_nodes}))
 
 
@@ -412,7 +412,7 @@ class FlowSizing(Sizing):
         return self.state.rate_per_s
 
     def capacity_per_s(self, nodes: int) -> float:
-        """Source rows per second that so many nodes can process, with the wanted instances."""
+        """Source rows per second that this many nodes can process, with the wanted instances."""
         return min(self.model.nodes_per_s(nodes * self._per_node), self.limit[1])
 
     def sizes(self) -> list[int]:

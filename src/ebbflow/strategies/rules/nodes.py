@@ -25,11 +25,11 @@ class InstanceNodes:
 
     def __init__(self) -> None:
         self._full = 0
-        """Nodes whose slots were all in use at the start, or when someone else last changed their number."""
+        """Nodes whose slots were all in use at the start, or when their number last changed for another reason."""
         self._added = 0
         """Nodes added for instances since then."""
         self._foreign = 0
-        """Nodes that someone else added since then; they stay."""
+        """Nodes added by others since then; they stay."""
         self._sharing = 0
         """Instances that had no slot of their own then, so removing them frees none."""
         self._recalled = 0
