@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from ebbflow.core.slo import Slo
-from ebbflow.papers.elysium.demo_run import SPARK_DRA, LiveResult, LiveScenario, prepare, run_live
+from ebbflow.papers.elysium.demo import SPARK_DRA, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.report.page import write_page
 
 SECONDS = float(os.environ.get("EBBFLOW_BENCH_SECONDS", "420"))

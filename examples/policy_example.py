@@ -2,7 +2,7 @@
 
 from ebbflow.policy import *  # noqa: F403
 from ebbflow.policy.language.english import policy_in_english
-from ebbflow.runs.policies import chain, try_policy
+from ebbflow.runs.policy_trial import chain, try_policy
 from ebbflow.runs.spec import Spec
 
 # ruff: noqa: F405

@@ -11,7 +11,7 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.limits import Limits
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
-from ebbflow.papers.elysium.demo_run import LiveResult
+from ebbflow.papers.elysium.demo import LiveResult
 from ebbflow.report.wording import headline
 from ebbflow.runs.stored_run import StoredRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ebbflow.profiling.curve import Cusum
+from ebbflow.profiling.curve_learner import Cusum
 
 TRIES, MOST = 100, 3000
 

@@ -9,7 +9,7 @@ import pytest
 
 from ebbflow.errors import InputError
 from ebbflow.policy.files import load_policy
-from ebbflow.runs.policies import chain, try_policy
+from ebbflow.runs.policy_trial import chain, try_policy
 from ebbflow.runs.spec import Spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

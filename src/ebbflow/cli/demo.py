@@ -21,7 +21,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.errors import InputError
 from ebbflow.options import Configuration
-from ebbflow.papers.elysium.demo_run import LIMITS, LiveResult, LiveScenario, prepare, run_live
+from ebbflow.papers.elysium.demo import LIMITS, LiveResult, LiveScenario, prepare, run_live
 from ebbflow.papers.elysium.pipelines.top_words import Rankings
 from ebbflow.report.live import LiveState, LiveView
 from ebbflow.report.page import write_run_page

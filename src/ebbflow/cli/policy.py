@@ -23,7 +23,7 @@ from ebbflow.policy.files.document import write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.language.english import policy_in_english
 from ebbflow.report.page import write_page
-from ebbflow.runs.policies import Trial, chain, try_policy
+from ebbflow.runs.policy_trial import Trial, chain, try_policy
 from ebbflow.runs.score import score
 from ebbflow.runs.spec import Spec, with_values
 

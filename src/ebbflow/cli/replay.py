@@ -17,7 +17,7 @@ from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.wording import comparison, seconds, share, whole
 from ebbflow.runs.leaderboard import rank_strategies
-from ebbflow.runs.policies import check_operators, read_policies
+from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.replay.plan import (
     RECORDED,
     Fidelity,

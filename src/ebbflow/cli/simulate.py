@@ -29,7 +29,7 @@ from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.page import SIMULATED
 from ebbflow.report.wording import share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
-from ebbflow.runs.policies import check_operators, read_policies
+from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.results_file import check_results_path, write_results
 from ebbflow.runs.spec import DEFAULT_STRATEGY, Spec, read_spec, with_values
 from ebbflow.runs.sweep import Result, Sweep, SweepCase

@@ -3,12 +3,12 @@
 Three layouts are kept apart. *Planned* is what the last decision wants, after the guards. *Requested* is what the
 target was asked for. *Observed* is what the monitor sees.
 
-The strategy decides when there is news: a batch finished, a node came or left, or a growth is so recent that guards
-may have held back part of it. Without news it decides every ``decide_at_least_every_s``, because a batch that never
-ends is a reason to act, too.
+The strategy decides when there is news: a batch finished, a node joined or left, or the loop scaled out so recently
+that guards may have held back part of the increase. Without news it decides every ``decide_at_least_every_s``,
+because a batch that never ends is also a reason to act.
 
 If an observation fails or is stale, the loop holds the current size and does not call the strategy: a strategy would
-mistake missing data for missing load, and learn from it. The ledger says why.
+mistake missing data for a lack of load and learn the wrong thing. The ledger says why.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LoopStore(LedgerStore, Protocol):
         batches: Iterable[Batch] = (),
         first_batches: Iterable[Batch] = (),
     ) -> None:
-        """Store readings and finished batches; ``first_batches`` are those a query began with."""
+        """Store readings and finished batches; ``first_batches`` are the first of each query run."""
         ...
 
 
@@ -62,7 +62,7 @@ class CycleReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one cycle observed and decided, for live views and tests."""
 
     observation: Observation | None
-    """The newest observation, dated in wall time; it is an earlier one if this cycle's failed."""
+    """The newest observation, in wall-clock time; from an earlier cycle if this one's failed."""
     entry: LedgerEntry | None
     planned: Layout | None
 
@@ -98,8 +98,8 @@ class ControlLoop:
         """Set up a loop; ``run`` or ``cycle`` starts it.
 
         ``dry_run``: decide and record, but apply nothing. ``remember_decisions``: how many ledger entries stay in
-        memory; the store has them all. ``before_cycle`` runs before each cycle, for changes that must not happen during
-        one; a note it returns goes to the ledger.
+        memory; the store keeps all of them. ``before_cycle`` runs before each cycle, for changes that must not
+        happen during one; a note it returns goes to the ledger.
         """
         self._dry_run = dry_run
         self._target = target
@@ -149,7 +149,7 @@ class ControlLoop:
                 if self._on_cycle is not None:
                     self._on_cycle(report)
             except TargetGoneError as error:
-                log.info("the control loop ends: %s", error)
+                log.info("control loop stopped: %s", error)
                 return
             except Exception:
                 self._failed_cycles += 1
@@ -163,7 +163,7 @@ class ControlLoop:
         if self._before_cycle is not None and (note := self._before_cycle()) is not None:
             self._notes.append(note)
         observed = self._observe()
-        now_s = self._clock.tick()  # after observing, which may take long
+        now_s = self._clock.tick()  # after observing, which may take a while
         if self._clock.set_back_s:
             self._note_set_back(self._clock.set_back_s)
         news = observed is not None and self._take_in(now_s, observed)
@@ -178,8 +178,10 @@ class ControlLoop:
             within_s=last.lead_time_s + max(self._batch_every_s, self._cycle_s),
         )
         missing = self._missing_data(now_s, last)
-        turned, self._had_data = self._had_data == bool(missing), not missing
-        due = turned or now_s - self._decided_s >= self._decide_every_s
+        has_data = not missing
+        changed = has_data != self._had_data
+        self._had_data = has_data
+        due = changed or now_s - self._decided_s >= self._decide_every_s
         entry = None
         if missing:
             entry = self._hold(now_s, last, missing) if due else None
@@ -205,7 +207,7 @@ class ControlLoop:
         self._notes.clear()
 
     def _grew_recently(self, now_s: float) -> bool:
-        """Whether guards may have held back part of a recent growth. The rest should not wait for the next batch."""
+        """Whether guards may have held back part of a recent scale-out; the rest should not wait for a batch."""
         return self._last_out_s is not None and now_s - self._last_out_s < self._decide_every_s
 
     # -- observing -----------------------------------------------------------------------------
@@ -237,9 +239,9 @@ class ControlLoop:
         self.windows.add(observed.readings)
         self._write(in_wall_time)
         if self._dry_run:
-            self._planned = observed.layout  # something else decides on the size
+            self._planned = observed.layout  # something else controls the size
         elif self._applied_s is None:
-            self._planned = observed.requested  # before the first act, nodes others asked for count
+            self._planned = observed.requested  # until our first request, adopt what others requested
         if observed.given_up_nodes and self._planned is not None:
             self._give_up(now_s, observed, self._planned)
         return bool(observed.batches) or before is None or before.layout != observed.layout
@@ -250,10 +252,10 @@ class ControlLoop:
         self._store.add(readings, observed.batches, observed.first_batches)
 
     def _give_up(self, now_s: float, observed: Observation, planned: Layout) -> None:
-        """Requested nodes never came: go on with those that did."""
+        """Stop waiting for nodes that never arrived; continue with those that did."""
         decision = Decision(
             wanted=observed.requested,
-            reason=f"gave up on {observed.given_up_nodes} node(s) that were requested and never came",
+            reason=f"gave up on {observed.given_up_nodes} requested node(s) that never arrived",
             bound_by=(Constraint(name="infeasible", why="the cluster did not deliver them in time"),),
         )
         self.ledger.open(now_s, self._strategy.name, planned, decision)
@@ -269,7 +271,7 @@ class ControlLoop:
         return too_old(age_s)
 
     def _hold(self, now_s: float, last: Observation, why: str) -> LedgerEntry:
-        """Record that the size is held because data are missing."""
+        """Record that the size is held because data is missing."""
         assert self._planned is not None
         self._decided_s = now_s
         decision = Decision(
@@ -332,7 +334,7 @@ class ControlLoop:
         """Whether the target is not on its way to the plan and must be asked again.
 
         Either a request was not granted, or there are more nodes than planned and none is leaving. An observation
-        from before the last request cannot tell.
+        from before the last request says nothing about it.
         """
         if self._applied_s is not None and observed_s <= self._applied_s:
             return False

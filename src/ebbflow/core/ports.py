@@ -16,17 +16,17 @@ from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
 
 DEFAULT_LEAD_TIME_S = 12.0
-"""Lead time assumed until one was measured: what an executor of a standalone cluster takes. Simulations use it as
+"""Lead time assumed until one has been measured; typical for an executor on a standalone cluster. Simulations use it as
 well, so that strategies see the same value there as on Spark."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target reports when it is observed once. Times are wall times."""
+    """One observation of a target. Times are wall times."""
 
     time_s: float
     pipeline: Pipeline
     layout: Layout
-    """Nodes that run and can work, as opposed to those requested."""
+    """Nodes that are running and ready for work, as opposed to those requested."""
     requested: Layout
     """Nodes requested and not cancelled."""
     slots_per_node: int
@@ -42,9 +42,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     read_limited: frozenset[str] = frozenset()
     """Queries with a read limit, whose batches can leave rows behind; and the pipeline, if all its queries have one."""
     held_nodes: int | None = None
-    """Nodes paid for: running, leaving, or requested and not started yet. None: the running ones."""
+    """Nodes paid for: running, leaving, or requested and not started yet. None means the running nodes."""
     given_up_nodes: int = 0
-    """Requested nodes that were cancelled because they did not come in time."""
+    """Requested nodes that were cancelled because they did not arrive in time."""
     active: bool = True
     """False while no query runs, so there is nothing to scale."""
 
@@ -52,8 +52,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class Strategy(ABC):
     """Decides on a layout from a snapshot.
 
-    Subclasses need a ``name`` and ``decide``. ``decide`` is pure: no I/O, no clock, no globals. A strategy may keep
-    what it learned from earlier snapshots.
+    Subclasses need a ``name`` and ``decide``. ``decide`` has no side effects outside the strategy: no I/O, no
+    clock, no globals. The strategy itself may keep what it learned from earlier snapshots.
 
     >>> class AlwaysTwo(Strategy):
     ...     name = "always-two"
@@ -75,7 +75,7 @@ class Strategy(ABC):
 
     @property
     def needed_series(self) -> Sequence[Series]:
-        """Series the strategy reads that only agents on the worker hosts measure. Agents send no others."""
+        """Series the strategy needs from agents on the worker hosts. Agents send only these."""
         return ()
 
 
@@ -86,7 +86,7 @@ class Guard(ABC):
     """
 
     name: str
-    """Names the constraint in the ledger."""
+    """Name of the constraint in the ledger."""
 
     @abstractmethod
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
@@ -105,5 +105,5 @@ class Target(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the target and leave it running as it is."""
+        """Release the target and leave it running unchanged."""
         ...

@@ -19,8 +19,8 @@ from ebbflow.core.parameters import arguments, parse_call, read_arguments
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog
+from ebbflow.guards.limits import Bounds, CoolDown, StepCap
 from ebbflow.guards.missing_data import HoldOnMissingData
-from ebbflow.guards.steps import Bounds, CoolDown, StepCap
 
 __all__ = [
     "Bounds",

@@ -1,4 +1,4 @@
-"""Hold while data are missing."""
+"""Hold while data is missing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling import costs, samples
 from ebbflow.profiling.costs import CostLearner, RunningSpread
-from ebbflow.profiling.curve import CurveLearner, Drift
+from ebbflow.profiling.curve_learner import CurveLearner, Drift
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler

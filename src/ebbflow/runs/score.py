@@ -1,8 +1,8 @@
 """Score a run: cost, late rows, latencies. Real and simulated runs are scored the same way.
 
 A run is four curves: rows arrived A(t) and rows lost L(t), both piecewise linear; rows processed P(t), a step at each
-commit; and nodes held n(t), a step function. A lost row counts in L at the time of its arrival, so A − L are the rows
-that are processed. They are numbered by arrival and processed in that order: row x, committed at e, has waited
+commit; and nodes held n(t), a step function. A lost row is counted in L at its arrival, so A − L counts the rows that
+will be processed. They are numbered by arrival and processed in that order: row x, committed at e, has waited
 e − (A − L)⁻¹(x). A lost row has no latency and is always late.
 
 Late rows are counted in ``_violation``. Between two neighbouring points of A − L and P the wait is linear in x, so a
@@ -30,7 +30,7 @@ _NEGLIGIBLE_ROWS = 1e-6
 """Fewer rows than this are a rounding error of a fluid simulation."""
 
 _MIN_INPUT_SHARE = 0.01
-"""A window with less than this share of the mean rate counts as one without input; see docs/leaderboard.md."""
+"""A window with less than this share of the mean rate is treated as having no input; see docs/leaderboard.md."""
 
 _ELYSIUM_WINDOW_S = 60.0
 _SAMPLES_PER_WINDOW = 6
@@ -41,11 +41,11 @@ class Scores:
     """The scores of a run. None where a score is undefined (no rows, no time) or unknown."""
 
     node_seconds: float | None
-    """∫ nodes held dt, from the request of each node until it is gone."""
+    """∫ nodes held dt, from the request of each node until its release."""
     cost_ratio: float | None
     """node_seconds ÷ the cheapest schedule with hindsight that keeps the SLO."""
     violation: float | None
-    """Share of rows later than the SLO. Rows still waiting at the end count by their age; lost rows are late."""
+    """Share of rows that miss the SLO. Rows still waiting at the end count by their age; lost rows are late."""
     latency_p50_s: float | None
     """Median latency of the processed rows."""
     latency_p95_s: float | None
@@ -135,7 +135,7 @@ def waits_of(run: Run) -> Waits:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waits:
-    """The waits of processed rows, in pieces: ``rows`` spread evenly over shortest … longest wait.
+    """The waits of processed rows, in pieces: ``rows`` spread evenly between the shortest and longest wait.
 
     >>> waits = Waits.of(Curve.of([(0, 0), (10, 100)]), Curve.of([(0, 0), (12, 100)]))  # all committed at 12 s
     >>> waits.quantile_s(0.5), waits.longest_s, round(waits.rows_within(4.0))
@@ -322,8 +322,8 @@ def _spread(commits: Curve, longest_s: float) -> Curve:
 def score_together(runs: Sequence[Run]) -> Scores:
     """Scores over all rows of pipelines that share their nodes.
 
-    Nodes count once. Latency quantiles are over the rows of all runs; violation and throughput degradation are
-    weighted by the rows of each. There is no ``cost_ratio``: the oracle covers one pipeline.
+    Shared nodes are counted once. Latency quantiles are over the rows of all runs; violation and throughput
+    degradation are weighted by the rows of each. There is no ``cost_ratio``: the oracle covers one pipeline.
 
     >>> from ebbflow.core.curve import Curve
     >>> from ebbflow.core.limits import Limits

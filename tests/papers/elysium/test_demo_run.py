@@ -17,8 +17,8 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
-from ebbflow.papers.elysium import demo_run
-from ebbflow.papers.elysium.demo_run import LiveScenario, _processed, run_live
+from ebbflow.papers.elysium import demo as demo_run
+from ebbflow.papers.elysium.demo import LiveScenario, _processed, run_live
 from ebbflow.papers.elysium.pipelines.steps import ROW_MARK
 from ebbflow.papers.elysium.pipelines.top_words import Rankings, TopWords
 from ebbflow.runs.stored_run import arrivals

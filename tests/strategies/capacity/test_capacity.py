@@ -11,7 +11,7 @@ import pytest
 from ebbflow.core.decision import Decision
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.papers.elysium.demo_run import LiveScenario
+from ebbflow.papers.elysium.demo import LiveScenario
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.testing.engine import FakeQuery, FakeStage, LoopRun, run_loop
 from ebbflow.workloads import parse_load

@@ -27,7 +27,7 @@ from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.report.wording import counted
 from ebbflow.runs.leaderboard import COARSE_NOTE, RULE, rank_strategies
 from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
-from ebbflow.runs.policies import check_operators, read_policies
+from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.results_file import check_results_path, write_results
 from ebbflow.runs.spec import Spec, read_spec, strategy_names, with_values
 from ebbflow.runs.sweep import Sweep, SweepCase, SweepInterrupted

@@ -22,7 +22,7 @@ from ebbflow.core.batches import Batch, StageRun
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.costs import batch_costs
-from ebbflow.profiling.curve import MATURE, CurveLearner, Drift
+from ebbflow.profiling.curve_learner import MATURE, CurveLearner, Drift
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.models import Linear

@@ -1,4 +1,4 @@
-"""Fit the micro-batch model of ``profiling.batch_model`` to all batches of a recording.
+"""Fit the micro-batch model of ``profiling.batch.model`` to all batches of a recording.
 
 A recording contains the duration and rows of each batch and perhaps the slots, but not the task times. So one stage
 stands for all, with p tasks in w = ceil(p / S) waves:

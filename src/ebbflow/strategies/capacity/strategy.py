@@ -1,4 +1,4 @@
-"""The default strategy: the fewest nodes that keep freshness within the objective.
+"""The default strategy: the fewest nodes that keep freshness within the SLO.
 
     n* = min { n : worst_freshness(n, rate, waiting rows, nodes under way) ≤ T + β · (SLO − T)  and  busy(n) ≤ ρ }
 
@@ -7,15 +7,15 @@ One decision has four steps, each in a module of this package:
 1. observe and learn   what rows cost, and how fast they arrive: ``batches`` where the engine runs batches, ``flow``
                        where rows flow from operator to operator
 2. size                predict freshness on every useful number of nodes, take the smallest that fits: ``sizing``
-3. restrain            grow at once, shrink only after a hold time: here
+3. delay               grow at once, shrink only after a hold time: here
 4. explain             the reason, the numbers behind it, and what more nodes would not cure: here and ``diagnosis``
 
-T is the trigger interval, which every row may have to wait whatever the size; without batches, it is the pause that a
-change costs. If no size fits, the strategy takes the smallest that does nearly as well as the largest, and says what is
-in the way.
+T is the trigger interval, which a row may have to wait at any size; without batches, it is the pause that a
+change costs. If no size fits, the strategy picks the smallest that does nearly as well as the largest, and reports
+the bottleneck.
 
-The strategy spends the slack of the objective instead of keeping a fixed headroom. On real traces this saved most. For
-shrinking, the budget is tighter, and every decision within ``hold_in_s`` must agree.
+The strategy spends the slack of the SLO instead of keeping fixed headroom. On real traces, this saved the most. For
+shrinking, the budget is tighter, and every decision within ``hold_in_s`` must allow it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ebbflow.strategies.capacity.flow import LearnedFlow
 from ebbflow.strategies.capacity.sizing import Size, Sizing
 
 HOLD_LEADS = 0.5
-"""Minimum hold time before shrinking, in lead times: a released node takes one to come back."""
+"""Minimum hold time before shrinking, in lead times: replacing a released node takes one lead time."""
 DIGITS: dict[str, int | None] = {
     "rate_per_s": 2, "slope_per_s2": 3, "queue_rows": None, "backlog_rows": None, "freshness_s": 2, "ahead_s": 1,
     "driver_s": 3, "batch_fixed_s": 3, "batch_per_row_ms": 4, "row_cpu_ms": 4, "slot_cpu": 3, "capacity_per_s": 1,
@@ -64,11 +64,11 @@ class Learned(Protocol):
         ...
 
     def doubled(self, snapshot: Snapshot) -> Decision | None:
-        """The decision to double the nodes because unknown work takes too long; None if it does not."""
+        """The decision to double the nodes because work of unknown cost takes too long, or None."""
         ...
 
     def why_no_scale_in(self) -> str:
-        """Why no node may be released now; empty if nodes may."""
+        """Why no node may be released now; empty if one may."""
         ...
 
     def sizing(self, snapshot: Snapshot, *, budget: float, busy_limit: float, shrinking: bool) -> Sizing:
@@ -77,7 +77,7 @@ class Learned(Protocol):
 
 
 class Capacity(Strategy):
-    """Sizes for an objective with a learned model of the work. See the module docstring for the rule.
+    """Chooses the size that keeps the SLO, by a learned cost model. See the module docstring for the rule.
 
     ``budget_out`` and ``budget_in`` are β for growing and shrinking. ``busy_limit`` is the ρ up to which a size is
     kept; ``busy_limit_in`` is the ρ of a new size, lower so that noise in the load does not make it change back.
@@ -99,14 +99,12 @@ class Capacity(Strategy):
         busy_limit: Annotated[
             float, Number("Scale out when the busy share of the trigger interval is above this.", above=0)
         ] = 1.0,
-        busy_limit_in: Annotated[
-            float, Number("Busy share that a new size may have at most.", above=0)
-        ] = 0.9,
+        busy_limit_in: Annotated[float, Number("Maximum busy share of a new size.", above=0)] = 0.9,
         hold_in_s: Annotated[
             float, Duration("How long every decision must find fewer nodes sufficient before scaling in.")
         ] = 10.0,
         rate_window_s: Annotated[
-            float, Duration("Window over which the slope of the arrival rate is taken.", above=0)
+            float, Duration("Window over which the slope of the arrival rate is estimated.", above=0)
         ] = 30.0,
     ) -> None:
         self._budget_out = budget_out
@@ -120,7 +118,7 @@ class Capacity(Strategy):
         """(time, nodes) of the latest consecutive decisions that found fewer nodes enough."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Observe, learn, size, explain."""
+        """Learn from the snapshot, choose a size, and explain it."""
         learned = self._learned
         if not learned.ready and flows(snapshot) and not isinstance(learned, LearnedFlow):
             learned = self._learned = LearnedFlow(rate_window_s=self._rate_window_s)
@@ -129,7 +127,7 @@ class Capacity(Strategy):
         if not learned.ready:
             return doubled or Decision(wanted=snapshot.planned, reason=LEARNING, formula=FORMULA)
         sized = self._size(snapshot, learned)
-        # Sizing knows nothing of a query that is still unknown, and whose batch takes too long.
+        # Sizing ignores a query of unknown cost, even if its batch takes too long.
         return doubled if doubled and doubled.wanted.main_nodes > sized.wanted.main_nodes else sized
 
     def _size(self, snapshot: Snapshot, learned: Learned) -> Decision:
@@ -138,10 +136,10 @@ class Capacity(Strategy):
             snapshot, budget=self._budget_out, busy_limit=self._busy_limit, shrinking=False
         )
         needed = growing.smallest()
-        more_instances = growing.layout(now) != snapshot.planned  # then the nodes stay
+        more_instances = growing.layout(now) != snapshot.planned  # then no node is released
         if needed.nodes > _obtained(snapshot) or more_instances:
             self._enough.clear()
-            # A size may be kept until it is full. A new one gets some slack, so that growth is rare.
+            # The current size is kept until fully busy. A new one gets slack, so that scale-outs stay rare.
             with_slack = learned.sizing(
                 snapshot, budget=self._budget_out, busy_limit=self._busy_limit_in, shrinking=False
             ).smallest()
@@ -153,7 +151,7 @@ class Capacity(Strategy):
                 snapshot, budget=self._budget_in, busy_limit=self._busy_limit_in, shrinking=True
             )
             enough = shrinking.smallest()
-            if enough.nodes < needed.nodes:  # growing would ask for the difference again at once
+            if enough.nodes < needed.nodes:  # otherwise the next decision would scale out again
                 enough = shrinking.predict(needed.nodes)
             if enough.nodes < now:
                 hold_s = max(self._hold_in_s, learned.hold_s, HOLD_LEADS * snapshot.lead_time_s)
@@ -162,7 +160,7 @@ class Capacity(Strategy):
         return _keep(growing, blocker)
 
     def _shrink_after(self, hold_s: float, growing: Sizing, shrinking: Sizing, enough: Size) -> Decision:
-        """Shrink to the largest size that was enough within the hold time, once that is over."""
+        """Shrink to the largest size that was enough within the hold time, once that has passed."""
         snapshot = shrinking.snapshot
         now, now_s = snapshot.planned.main_nodes, snapshot.now_s
         self._enough.append((now_s, enough.nodes))
@@ -174,7 +172,7 @@ class Capacity(Strategy):
             return _shrink(growing, shrinking, nodes, _inputs(shrinking, enough))
         return Decision(
             wanted=snapshot.planned,
-            reason=f"{enough.nodes} would be enough; shrinking waits until that has held for {hold_s:g} s",
+            reason=f"{enough.nodes} would be enough; scale-in waits until this has been true for {hold_s:g} s",
             formula=FORMULA,
             inputs=_inputs(shrinking, enough),
             bound_by=(

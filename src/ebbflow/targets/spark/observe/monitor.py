@@ -1,6 +1,6 @@
 """Polls a Spark application: its queries, their operators and its executors, as readings and batches.
 
-Queries are reported one by one and together, so that one that lags cannot hide behind one that does not.
+Queries are reported individually and in total, so that a lagging query cannot hide behind a healthy one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SparkMonitor:
         """By run id."""
         self._operators = _OperatorReadings(driver.app_name, operators)
         self._has_read_limit: dict[str, bool] = {}
-        """By query name, as far as Spark reports it."""
+        """By query name, where Spark reports it."""
         self._working: set[str] = set()
         """Executors that have finished a task."""
         self._executors_changed_s = float("-inf")
@@ -73,7 +73,7 @@ class SparkMonitor:
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """Queries that ran at the last poll."""
+        """Queries running at the last poll."""
         return [each.query for each in self._queries.values()]
 
     @property
@@ -128,7 +128,7 @@ class SparkMonitor:
         return PollResult(readings, batches, first_batches)
 
     def _update_queries(self, now_s: float) -> None:
-        """Poll queries that have ended a last time, and start to monitor new ones."""
+        """Poll ended queries one last time, and start to monitor new ones."""
         running = {str(query.runId): query for query in self._driver.queries()}
         for run_id in [run_id for run_id in self._queries if run_id not in running]:
             ended = self._queries.pop(run_id)
@@ -211,7 +211,7 @@ class SparkMonitor:
         return readings
 
     def _idle_readings(self, now_s: float, queries: Mapping[str, QueryMonitor]) -> list[Reading]:
-        """A backlog of 0 for idle queries with a read limit: they finish no batch that would report it."""
+        """A backlog of 0 for idle queries with a read limit: no batch finishes to report it."""
         idle = {name for name, query in queries.items() if query.arrivals.is_idle}
         if len(idle) == len(queries):
             idle.add(self.name)
@@ -252,8 +252,8 @@ class SparkMonitor:
             if each.running_since_s is not None and (oldest_s := each.oldest_unprocessed_s()) is not None
         ]
         usual_s = 2 * max(each.trigger_interval_s for each in arrivals) + 2.0
-        oldest_s = max(ages_s, default=0.0)
-        return [Reading(now_s, self.name, Metric.FRESHNESS, oldest_s)] if oldest_s > usual_s else []
+        oldest_age_s = max(ages_s, default=0.0)
+        return [Reading(now_s, self.name, Metric.FRESHNESS, oldest_age_s)] if oldest_age_s > usual_s else []
 
 
 def _batch_readings(batch: Batch) -> list[Reading]:
@@ -291,7 +291,7 @@ class _OperatorReadings:
     def start_run(self, query: str, at_s: float) -> None:
         """A run has finished its first batch: CPU shares count from here.
 
-        While a query restarts, its instances are not idle: they do not exist.
+        During a restart there are no instances, so that time must not count as idle.
         """
         self._reported_until_s.update({name: at_s for name, of in self._query_of.items() if of == query})
 

@@ -1,4 +1,4 @@
-"""How often, how far and how large: cool-down, step cap and bounds."""
+"""Limits on changes: how often (cool-down), how far (step cap) and how large (bounds)."""
 
 from __future__ import annotations
 
