@@ -144,7 +144,7 @@ def test_nodes_that_never_came_are_given_up_in_the_plan_and_in_the_ledger() -> N
     world.target.requested = 2
     report = world.cycle(given_up_nodes=3)
     assert report.planned == Layout.of(2)
-    given_up = [row for row in world.store.ledger() if "never came" in row["reason"]]
+    given_up = [row for row in world.store.ledger() if "never arrived" in row["reason"]]
     assert len(given_up) == 1
     assert given_up[0]["bound_by"][0]["name"] == "infeasible"
     assert given_up[0]["before"]["nodes"] == {"main": 5}
@@ -580,5 +580,5 @@ def test_nothing_is_applied_on_stale_data_or_outside_the_limits(
     assert all(age_s <= STALE_AFTER_S for age_s in ages)
     assert all(low <= nodes <= low + more for nodes in world.applied)
     acts = [row for row in world.store.ledger() if row["verdict"] == "act"]
-    applied_acts = [row for row in acts if "never came" not in row["reason"]]
+    applied_acts = [row for row in acts if "never arrived" not in row["reason"]]
     assert all(row["outcome"] is not None for row in applied_acts)

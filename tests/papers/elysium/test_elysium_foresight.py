@@ -135,7 +135,7 @@ def test_a_won_proactive_row_has_no_explanation() -> None:
 class Peak:
     """Always forecasts the peak of the square."""
 
-    said = "the peak"
+    basis = "the peak"
 
     def predict(self, loads: Loads, now_s: float) -> list[float]:
         return [800.0]
