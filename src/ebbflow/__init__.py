@@ -7,8 +7,9 @@ In a job, one line::
 
 Around an unchanged job: ``ebbflow submit --executors 1:20 job.py``. To see it at work: ``ebbflow demo``.
 
-The names below are public; all other modules may change without notice. They are loaded on first use, so
-``import ebbflow`` is cheap and does not need Spark.
+The names below are public and loaded on first use, so ``import ebbflow`` is cheap and does not need Spark. Public, too,
+are ``ebbflow.testing``, ``ebbflow.errors`` and ``ebbflow.core.parameters`` (options of your own strategies and guards).
+All other modules may change without notice.
 """
 
 from __future__ import annotations
@@ -17,24 +18,27 @@ TYPE_CHECKING = False  # type checkers take it for True; typing itself would be 
 if TYPE_CHECKING:
     from ebbflow.control.attach import attach
     from ebbflow.control.attached import Attached
-    from ebbflow.core.decision import Decision
+    from ebbflow.core.decision import Decision, Outcome
     from ebbflow.core.layout import Layout
     from ebbflow.core.limits import Limits
-    from ebbflow.core.ports import Guard, Strategy, Target
+    from ebbflow.core.ports import Guard, Observation, Strategy, Target
     from ebbflow.core.slo import Slo
-    from ebbflow.core.snapshot import Snapshot
+    from ebbflow.core.snapshot import ActionKind, Snapshot
     from ebbflow.policy.model import Policy
     from ebbflow.targets.spark.act.restart import ManagedQuery
     from ebbflow.targets.spark.operators.operator import OperatorCounts, operator
 
 __all__ = [
+    "ActionKind",
     "Attached",
     "Decision",
     "Guard",
     "Layout",
     "Limits",
     "ManagedQuery",
+    "Observation",
     "OperatorCounts",
+    "Outcome",
     "Policy",
     "Slo",
     "Snapshot",
@@ -48,13 +52,16 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
+    "ActionKind": "ebbflow.core.snapshot",
     "Attached": "ebbflow.control.attached",
     "Decision": "ebbflow.core.decision",
     "Guard": "ebbflow.core.ports",
     "Layout": "ebbflow.core.layout",
     "Limits": "ebbflow.core.limits",
     "ManagedQuery": "ebbflow.targets.spark.act.restart",
+    "Observation": "ebbflow.core.ports",
     "OperatorCounts": "ebbflow.targets.spark.operators.operator",
+    "Outcome": "ebbflow.core.decision",
     "Policy": "ebbflow.policy.model",
     "Slo": "ebbflow.core.slo",
     "Snapshot": "ebbflow.core.snapshot",

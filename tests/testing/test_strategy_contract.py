@@ -30,9 +30,9 @@ def test_every_strategy_scales_out_under_overload(name: str) -> None:
     contract.check_scales_out_under_overload(partial(make_strategy, name))
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_only_capacity_needs_the_guards_of_the_loop(name: str) -> None:
-    assert make_strategy(name).brings_own_guards is (name != "capacity")
+def test_capacity_needs_the_guards_of_the_loop_and_baselines_bring_their_own() -> None:
+    assert not make_strategy("capacity").brings_own_guards
+    assert all(make_strategy(name).brings_own_guards for name in ("rules", "symbiotic", "flink", "spark-dra"))
 
 
 class Made(Strategy):

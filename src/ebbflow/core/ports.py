@@ -59,7 +59,8 @@ class Strategy(ABC):
     ...     name = "always-two"
     ...
     ...     def decide(self, snapshot: Snapshot) -> Decision:
-    ...         return Decision(wanted=snapshot.planned.with_nodes(2), reason="two nodes are enough")
+    ...         two = snapshot.planned.with_nodes(2)
+    ...         return Decision(wanted=two, reason="two nodes are enough", formula="n = 2")
     >>> AlwaysTwo().brings_own_guards
     False
     """

@@ -24,13 +24,14 @@ def check_guard(make: Callable[[], Guard]) -> None:
     """
     one, other = make(), make()
     assert isinstance(one, Guard), f"{one!r} is not an ebbflow.Guard; derive from it"
-    assert one.name, "the guard has no name"
+    assert getattr(one, "name", ""), "the guard has no name; set the class attribute"
     for snapshot in (*micro_batch_run(1), *continuous_run(1)):
         for nodes in {1, snapshot.planned.main_nodes, 2 * snapshot.planned.main_nodes + 3}:
             wanted = snapshot.planned.with_nodes(nodes)
             decision = Decision(wanted=wanted, reason="test", formula="n")
             with no_side_effects():
                 result = one.restrain(snapshot, decision)
+            assert isinstance(result, Decision), f"restrain returned {result!r}, not a Decision"
             assert result == other.restrain(snapshot, decision), f"two results at {snapshot.now_s:g} s"
             _check_only_restrains(one.name, snapshot, decision, result)
 

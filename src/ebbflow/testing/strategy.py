@@ -35,9 +35,12 @@ def check_strategy(make: Factory, *, needs_data: bool = True) -> None:
 
 def check_name(make: Factory) -> None:
     """The strategy can be made without arguments and has a name that fits into a command line."""
-    strategy = make()
+    try:
+        strategy = make()
+    except TypeError as error:
+        raise AssertionError(f"the strategy cannot be made without arguments: {error}") from error
     assert isinstance(strategy, Strategy), f"{strategy!r} is not an ebbflow.Strategy; derive from it"
-    name = strategy.name
+    name = getattr(strategy, "name", "")
     assert re.fullmatch(r"[a-z][a-z0-9-]*", name), f"the name {name!r} is not lower-case-with-hyphens"
 
 
@@ -68,8 +71,8 @@ def check_decisions_are_complete(make: Factory) -> None:
             assert limits.clamp(nodes) == nodes, f"{nodes} nodes wanted, {limits} allowed"
             for operator, instances in decision.wanted.parallelism.items():
                 assert instances >= 1, f"{instances} instances of {operator} wanted"
-            assert decision.reason, f"no reason at {snapshot.now_s:g} s"
-            assert decision.formula, f"no formula at {snapshot.now_s:g} s"
+            assert decision.reason, f"no reason at {snapshot.now_s:g} s; pass reason=… to every Decision"
+            assert decision.formula, f"no formula at {snapshot.now_s:g} s; pass formula=… to every Decision"
 
 
 def check_holds_without_data(make: Factory) -> None:
