@@ -55,6 +55,49 @@ def test_other_distributions_add_strategies_by_entry_point(monkeypatch) -> None:
         registry["broken"]
 
 
+def test_an_entry_point_of_another_kind_is_one_line_and_warned_about_once(monkeypatch, caplog) -> None:
+    group = "ebbflow.strategies"
+    installed = [
+        EntryPoint("number", "math:pi", group),
+        EntryPoint("class", "builtins:dict", group),
+        EntryPoint("function", "builtins:print", group),
+    ]
+    monkeypatch.setattr(ebbflow.strategies, "entry_points", lambda group: installed)
+    registry = Registry()
+    for name in ("number", "class"):
+        with pytest.raises(
+            InputError, match=f"strategy '{name}' cannot be loaded from .*: it must be a subclass of"
+        ):
+            registry[name]
+    assert "function" in registry.usable()
+    assert not {"number", "class"} & set(registry.usable())
+    assert caplog.text.count("cannot be loaded from") == 2
+
+
+def test_a_factory_must_return_a_strategy(monkeypatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "theirs", lambda: 3)
+    with pytest.raises(InputError, match="strategy theirs: its entry point returned 3, which is not a Strat"):
+        make_strategy("theirs")
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("capacity(budget_in=0.5)", "budget_in is 0.5 and budget_out is 0.4; budget_in must be at most bud"),
+        ("capacity(busy_limit=0.8)", "busy_limit_in is 0.9 and busy_limit is 0.8"),
+        ("spark-legacy(down_ratio=0.95)", "down_ratio is 0.95 and up_ratio is 0.9"),
+        ("elastic-scaling(low=1.5)", "low is 1.5 and high is 1; low must be at most high"),
+        (
+            "flink(least_parallelism=9, most_parallelism=3)",
+            "least_parallelism is 9 and most_parallelism is 3",
+        ),
+    ],
+)
+def test_parameters_that_contradict_each_other_are_an_error(expression: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_strategy(expression)
+
+
 def test_parameters_are_keyword_arguments() -> None:
     assert make_strategy("static-mean", nodes=3).name == "static-mean"
     with pytest.raises(

@@ -354,6 +354,18 @@ def read_arguments(what: str, factory: Callable[..., Any], written: Mapping[str,
     return values
 
 
+def check_order(low: str, low_value: float, high: str, high_value: float) -> None:
+    """Raise ``InputError`` if the lower of two parameters is above the upper one.
+
+    >>> check_order("low", 2, "high", 1)
+    Traceback (most recent call last):
+    ...
+    ebbflow.errors.InputError: low is 2 and high is 1; low must be at most high
+    """
+    if low_value > high_value:
+        raise InputError(f"{low} is {low_value:g} and {high} is {high_value:g}; {low} must be at most {high}")
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """A hint at the name that was probably meant, or an empty string.
 

@@ -10,8 +10,10 @@ name to the option ``guards.add``:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
@@ -68,7 +70,20 @@ def guards_for(
 
 def installed_guards() -> dict[str, Callable[[], Callable[..., Guard]]]:
     """Guards that other distributions publish: functions that load their class, by name."""
-    return {each.name: each.load for each in entry_points(group=ENTRY_POINT_GROUP)}
+    return {each.name: partial(_load, each) for each in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load(entry_point: EntryPoint) -> Callable[..., Guard]:
+    try:
+        factory: Callable[..., Guard] = entry_point.load()
+    except Exception as error:
+        raise InputError(f"guard '{entry_point.name}' cannot be loaded: {error}") from error
+    if not callable(factory) or (inspect.isclass(factory) and not issubclass(factory, Guard)):
+        raise InputError(
+            f"guard '{entry_point.name}' cannot be loaded: it must be a subclass of Guard or a function that "
+            "returns a Guard"
+        )
+    return factory
 
 
 def make_guard(expression: str, settings: Settings | None = None) -> Guard:
@@ -78,9 +93,6 @@ def make_guard(expression: str, settings: Settings | None = None) -> Guard:
         if not installed:
             raise InputError(f"unknown guard '{call.name}': no distribution with guards is installed")
         raise UnknownNameError("guard", call.name, installed)
-    try:
-        factory = installed[call.name]()
-    except Exception as error:
-        raise InputError(f"guard '{call.name}' cannot be loaded: {error}") from error
+    factory = installed[call.name]()
     values = read_arguments(f"guard {call.name}", factory, call.arguments)
     return factory(**arguments(factory, {**(settings or {}).get(call.name, {}), **values}))

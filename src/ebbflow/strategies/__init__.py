@@ -11,6 +11,7 @@ is no list to edit. Other distributions add theirs by entry point:
 from __future__ import annotations
 
 import inspect
+import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cached_property
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "read_strategy", "takes_profiles",
 ]  # fmt: skip
+
+log = logging.getLogger("ebbflow")
 
 PACKAGES = ("ebbflow.strategies", "ebbflow.strategies.baselines")
 ENTRY_POINT_GROUP = "ebbflow.strategies"
@@ -58,6 +61,25 @@ class Registry(MutableMapping[str, Factory]):
         if isinstance(entry, EntryPoint):
             entry = self._entries[name] = _load(entry)
         return entry
+
+    @cached_property
+    def _unusable(self) -> set[str]:
+        return set()
+
+    def usable(self) -> list[str]:
+        """The names of all strategies but those that cannot be loaded; each of these is warned about once."""
+        names = []
+        for name in list(self._entries):
+            if name in self._unusable:
+                continue
+            try:
+                self[name]
+            except InputError as error:
+                self._unusable.add(name)
+                log.warning("%s", error)
+            else:
+                names.append(name)
+        return names
 
     def __setitem__(self, name: str, factory: Factory) -> None:
         self._entries[name] = factory
@@ -103,11 +125,17 @@ budget_out, budget_in, busy_limit, busy_limit_in, hold_in, rate_window
             raise UnknownNameError(f"parameter of {call.name}", parameter, known)
     if estimators:
         if not takes_profiles(call.name):
-            usable = " and ".join(each for each in STRATEGIES if takes_profiles(each))
+            usable = " and ".join(each for each in STRATEGIES.usable() if takes_profiles(each))
             raise InputError(f"a profile is for {usable}, not for {call.name}; leave one of them out")
         parameters["estimators"] = estimators
     written = read_arguments(f"strategy {call.name}", factory, call.arguments)
-    return factory(**arguments(factory, written), **parameters)
+    try:
+        made = factory(**arguments(factory, written), **parameters)
+    except InputError as error:
+        raise InputError(f"strategy {call.name}: {error}") from error
+    if not isinstance(made, Strategy):
+        raise InputError(f"strategy {call.name}: its entry point returned {made!r}, which is not a Strategy")
+    return made
 
 
 def read_strategy(text: str) -> Call:
@@ -154,4 +182,9 @@ def _load(entry_point: EntryPoint) -> Factory:
         raise InputError(
             f"strategy '{entry_point.name}' cannot be loaded from {entry_point.value}: {error}"
         ) from error
+    if not callable(factory) or (inspect.isclass(factory) and not issubclass(factory, Strategy)):
+        raise InputError(
+            f"strategy '{entry_point.name}' cannot be loaded from {entry_point.value}: it must be a subclass of "
+            "Strategy or a function that returns a Strategy"
+        )
     return factory

@@ -22,7 +22,7 @@ from typing import Annotated
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
-from ebbflow.core.parameters import Number
+from ebbflow.core.parameters import Number, check_order
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
@@ -46,6 +46,7 @@ class ElasticScaling(Strategy):
         ] = 1.0,
         smoothing: Annotated[float, Number("Weight of the past in the mean.", at_least=0, below=1)] = 0.6,
     ) -> None:
+        check_order("low", low, "high", high)
         self._low = low
         self._high = high
         self._smoothing = smoothing

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
-from ebbflow.core.parameters import Duration, Flag, Number, Share, Whole
+from ebbflow.core.parameters import Duration, Flag, Number, Share, Whole, check_order
 from ebbflow.core.periods import SLACK_S, Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
@@ -122,6 +122,7 @@ class Flink(Strategy):
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
         slot_sharing: Annotated[bool, Flag("Whether a slot runs one instance of every operator.")] = True,
     ) -> None:
+        check_order("least_parallelism", least_parallelism, "most_parallelism", most_parallelism)
         self._utilisation = utilisation
         self._boundary = boundary
         self._window_s = window_s

@@ -17,7 +17,7 @@ import math
 from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
-from ebbflow.core.parameters import Duration, Number
+from ebbflow.core.parameters import Duration, Number, check_order
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
@@ -42,6 +42,7 @@ class SparkLegacy(Strategy):
             float, Number("Scale in when batch time / batch interval is at most this.", above=0)
         ] = 0.3,
     ) -> None:
+        check_order("down_ratio", down_ratio, "up_ratio", up_ratio)
         self._every = Every(interval_s, at_once=False)
         self._up_ratio = up_ratio
         self._down_ratio = down_ratio

@@ -26,7 +26,7 @@ from typing import Annotated, Protocol
 
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
-from ebbflow.core.parameters import Duration, Number, Share
+from ebbflow.core.parameters import Duration, Number, Share, check_order
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
@@ -107,6 +107,8 @@ class Capacity(Strategy):
             float, Duration("Window over which the slope of the arrival rate is estimated.", above=0)
         ] = 30.0,
     ) -> None:
+        check_order("budget_in", budget_in, "budget_out", budget_out)
+        check_order("busy_limit_in", busy_limit_in, "busy_limit", busy_limit)
         self._budget_out = budget_out
         self._budget_in = budget_in
         self._busy_limit = busy_limit
