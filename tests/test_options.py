@@ -314,7 +314,9 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         (lambda: from_environment({"EBBFLOW_DRY_RUN": "1"}), "EBBFLOW_DRY_RUN: 1 is invalid; it must be true or false"),
         (lambda: from_spark({"spark.ebbflow.sloo": "x"}), "no such option; did you mean 'spark.ebbflow.slo'?"),
         (lambda: from_spark({"spark.ebbflow.shrink.deadline": "-5s"}), "shrink.deadline: '-5s' is not a dur"),
-        (lambda: from_command_line({}, ["shrink.deadline"]), "write it like --set shrink.deadline=60s"),
+        (lambda: from_command_line({}, ["cycle"]), "--set cycle: it has no value; write it like --set cycle=1s"),
+        (lambda: from_command_line({}, ["policy"]), "write it like --set policy=VALUE"),
+        (lambda: from_command_line({}, ["nonsense"]), "--set nonsense: there is no such option; `ebbflow config"),
         (lambda: from_command_line({"slo": "soon"}), "--slo: 'soon' is not an SLO"),
         (lambda: from_command_line({"slo": str(DEFAULT_SLO)}, ["slo=freshness <= 1s"]), "both set slo"),
         (lambda: from_arguments({"executors": (5, 2)}), "attach(executors=…): 5:2 has its minimum above its maximum"),
@@ -409,6 +411,30 @@ def test_a_plug_in_that_cannot_be_loaded_is_skipped_until_it_is_named(
 
     monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: [Broken()])
     assert "slo" in options()
-    assert "guard 'broken' cannot be loaded" in caplog.text
+    assert "slo" in options()
+    assert caplog.text.count("guard 'broken' cannot be loaded") == 1
     with pytest.raises(InputError, match="guard 'broken' cannot be loaded"):
         from_environment({"EBBFLOW_GUARDS_ADD": "broken"})
+
+
+def test_a_guard_plug_in_of_another_kind_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(FakeEntryPoint):
+        name = "wrong"
+
+        def load(self) -> Any:
+            return dict
+
+    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: [Wrong()])
+    assert "slo" in options()
+    with pytest.raises(InputError, match="guard 'wrong' cannot be loaded: it must be a subclass of Guard"):
+        from_environment({"EBBFLOW_GUARDS_ADD": "wrong"})
+
+
+def test_contradictory_parameters_are_an_error_that_names_their_sources() -> None:
+    variables = from_environment({"EBBFLOW_STRATEGY_JOINT_CORE_MIN": "0.9"})
+    line = from_command_line({"strategy": "joint(core_max=0.3)"})
+    with pytest.raises(InputError) as error:
+        Configuration([variables, line]).make_strategy({})
+    assert str(error.value).startswith(
+        "EBBFLOW_STRATEGY_JOINT_CORE_MIN and --strategy: strategy joint: core_min 0.9"
+    )

@@ -16,9 +16,11 @@ environment, file, default. An invalid value is an error in any source, even if 
 from __future__ import annotations
 
 import difflib
+import functools
 import logging
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -325,13 +327,15 @@ def sections() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, load in installed_guards().items():
         try:
             yield f"guards.{name}", load()
-        except Exception as error:
-            log.warning("guard '%s' cannot be loaded: %s", name, error)
-    for name in STRATEGIES:
-        try:
-            yield f"strategy.{name}", STRATEGIES[name]
         except InputError as error:
-            log.warning("%s", error)
+            _warn_once(str(error))
+    for name in STRATEGIES.usable():
+        yield f"strategy.{name}", STRATEGIES[name]
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    log.warning("%s", text)
 
 
 # -- sources ---------------------------------------------------------------------------------------------
@@ -432,7 +436,7 @@ def _hint(key: str, known: Iterable[str], prefix: str = "") -> str:
     by_last_part = {each.rpartition(".")[2]: each for each in reversed(keys)}
     close = difflib.get_close_matches(key, beside, n=1) or difflib.get_close_matches(key, keys, n=1)
     if not close:
-        last = difflib.get_close_matches(key.rpartition(".")[2], list(by_last_part), n=1)
+        last = difflib.get_close_matches(key.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.75)
         close = [by_last_part[each] for each in last]
     return f"; did you mean '{prefix}{close[0]}'?" if close else _LIST
 
@@ -464,8 +468,11 @@ def from_command_line(values: Mapping[str, Any], pairs: Sequence[str] = ()) -> S
         source.set(key, value, where, from_text=isinstance(value, str), known=known, folder=Path.cwd())
     for pair in pairs:
         key, equals, text = (part.strip() for part in pair.partition("="))
-        if not equals:
-            raise InputError(f"--set {pair}: write it like --set shrink.deadline=60s")
+        if not equals and key in known:
+            example = known[key].written(known[key].default) or "VALUE"
+            raise InputError(
+                f"--set {pair}: it has no value; write it like --set {key}={shlex.quote(example)}"
+            )
         source.set(key, text, f"--set {key}", from_text=True, known=known, folder=Path.cwd())
     return source.checked()
 
@@ -595,6 +602,20 @@ class Configuration:
             return None
         return policy.value
 
+    def overridden(self) -> dict[str, str]:
+        """Of ``policy`` and ``strategy`` the one that is not in force, with the source that overrides it.
+
+        >>> low = from_environment({"EBBFLOW_POLICY": "night.toml"})
+        >>> Configuration([low, from_command_line({"strategy": "hpa"})]).overridden()
+        {'policy': '--strategy'}
+        """
+        policy, strategy = self.given("policy"), self.given("strategy")
+        if policy is None:
+            return {}
+        if strategy is not None and self.policy is None:
+            return {"policy": strategy.where}
+        return {} if strategy is not None and strategy.value == "rules" else {"strategy": policy.where}
+
     @property
     def strategy_expression(self) -> str:
         """The strategy with the parameters that are set."""
@@ -623,7 +644,28 @@ class Configuration:
                 raise InputError("profiles are for a strategy by name; pass estimators to your own strategy")
             made: Strategy = chosen
             return made
-        return make_strategy(self.expression_of(chosen), estimators)
+        try:
+            return make_strategy(self.expression_of(chosen), estimators)
+        except InputError as error:
+            where = self.sources_of(chosen)
+            raise InputError(f"{where}: {error}" if where else str(error)) from error
+
+    def sources_of(self, strategy: str, where: str | None = None) -> str:
+        """Where a strategy and its parameters are set, for errors; empty if nowhere.
+
+        ``where``: the source of the expression, if it is not the option ``strategy``.
+
+        >>> source = from_environment({"EBBFLOW_STRATEGY_CAPACITY_HOLD_IN": "1m"})
+        >>> Configuration([source]).sources_of("capacity(budget_out=0.5)", "--strategy")
+        '--strategy and EBBFLOW_STRATEGY_CAPACITY_HOLD_IN'
+        """
+        call = read_strategy(strategy)
+        table = f"strategy.{call.name}"
+        keys = [f"{table}.{key}" for key in self.section(table) if key not in call.arguments]
+        places = [setting.where for key in keys if (setting := self.given(key)) is not None]
+        if call.arguments or not places:
+            places.insert(0, self.setting("strategy").where if where is None else where)
+        return " and ".join(dict.fromkeys(filter(None, places)))
 
     @property
     def guard_settings(self) -> dict[str, dict[str, Any]]:

@@ -117,6 +117,27 @@ def test_a_parameter_of_a_guard_reaches_the_simulated_loop(monkeypatch, capsys, 
         (("--strategy", "capacity,capacity"), "is named twice"),
         (("--set", "shrink.deadline=3s"), "does not apply to a simulation"),
         (("--set", "guards.cool-down.out=soon"), "--set guards.cool-down.out: 'soon' is not a duration"),
+        (("--set", "sloo=3"), "--set sloo: there is no such option; did you mean 'slo'?"),
+        (("--set", "nonsense"), "--set nonsense: there is no such option"),
+        (("--set", "guard.cool-down.out=3h"), "no such option; did you mean 'guards.cool-down.out'?"),
+        (
+            ("--strategy", "capacity", "--set", "strategy=hpa"),
+            "--set strategy and --strategy both set strategy;",
+        ),
+        (
+            ("--slo", "freshness <= 9s", "--set", "slo=freshness <= 8s"),
+            "--set slo and --slo both set slo; leave one of them out",
+        ),
+        (
+            ("--strategy", "hpa,capacity(hold_in=1m)", "--set", "strategy.capacity.hold_in=2m"),
+            "--set strategy.capacity.hold_in and --strategy both set strategy.capacity.hold_in",
+        ),
+        (("--slo", "nonsense"), "--slo: 'nonsense' is not an SLO"),
+        (("--nodes", "5:2"), "--nodes: 5:2 has its minimum above its maximum"),
+        (
+            ("--strategy", "joint(core_min=0.9,core_max=0.3)"),
+            "--strategy: strategy joint: core_min 0.9 and core",
+        ),
         (("--config", "none.toml"), "cannot read the configuration none.toml"),
     ],
 )
@@ -125,3 +146,49 @@ def test_bad_options_of_simulate_are_one_line(monkeypatch, capsys, folder, argum
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_contradictory_parameters_from_any_source_are_one_line_and_nothing_runs(
+    monkeypatch, capsys, folder
+) -> None:
+    def refused(*arguments: str) -> str:
+        code, out, err = ebbflow(monkeypatch, capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        return err
+
+    board = ("bench", "leaderboard", "--loads", "constant(10)", "--seconds", "1m", "--seeds", "1")
+    bad = "joint(core_min=0.9, core_max=0.3)"
+    assert "--strategies: strategy joint: core_min" in refused(*board, "--strategies", f"static,{bad}")
+    assert "--nodes: 5:2 has its minimum" in refused(*board, "--nodes", "5:2")
+    (folder / "scenario.toml").write_text(f"strategy = '{bad}'\n")
+    assert "scenario.toml, strategy: strategy joint: core_min" in refused(*SIMULATE, "scenario.toml")
+    (folder / "ebbflow.toml").write_text("[strategy.joint]\ncore_min = 0.9\ncore_max = 0.3\n")
+    err = refused(*SIMULATE, "--strategy", "joint")
+    assert (
+        "ebbflow.toml, strategy.joint.core_min and ebbflow.toml, strategy.joint.core_max: strategy joint:"
+        in err
+    )
+
+
+def test_set_overrides_a_scenario_file_like_the_other_options(monkeypatch, capsys, folder) -> None:
+    (folder / "scenario.toml").write_text("strategy = 'hpa'\n")
+    code, out, err = ebbflow(monkeypatch, capsys, *SIMULATE, "scenario.toml", "--set", "strategy=static")
+    assert code == 0, err
+    assert json.loads(out)[0]["strategy"] == "static"
+
+
+def test_of_policy_and_strategy_the_overridden_one_is_marked(monkeypatch, capsys, folder) -> None:
+    def shown(*arguments: str) -> tuple[str, dict]:
+        out = ebbflow(monkeypatch, capsys, "config", "show", *arguments)[1]
+        rows = json.loads(ebbflow(monkeypatch, capsys, "config", "show", "--json", *arguments)[1])
+        return out, {row["key"]: row["overridden_by"] for row in rows if row["overridden_by"]}
+
+    (folder / "ebbflow.toml").write_text("policy = 'night.toml'\n")
+    assert shown()[1] == {"strategy": "ebbflow.toml, policy"}
+    out, overridden = shown("--set", "strategy=hpa")
+    assert overridden == {"policy": "--set strategy"}
+    assert "ebbflow.toml, overridden by --set strategy" in out
+    (folder / "ebbflow.toml").write_text("strategy = 'hpa'\n")
+    assert shown("--set", "policy=night.toml")[1] == {"strategy": "--set policy"}
+    assert shown()[1] == {}

@@ -30,6 +30,7 @@ from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.wording import counted, number, seconds, share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
 from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
+from ebbflow.strategies import make_strategy, takes_profiles
 
 log = logging.getLogger("ebbflow")
 
@@ -42,6 +43,22 @@ def check_workers(workers: int | None) -> None:
     """Check the number of worker processes."""
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}; it must be 1 or more")
+
+
+def check_strategies(
+    strategies: Mapping[str, str], estimators: Mapping[str, Estimator] | None = None
+) -> None:
+    """Build every strategy once, so that parameters that contradict each other are an error before anything runs.
+
+    ``strategies``: for each expression where it is set, for the error. Other errors count as a failed run.
+    """
+    for expression, where in strategies.items():
+        try:
+            make_strategy(expression, estimators if takes_profiles(expression) else None)
+        except InputError as error:
+            raise InputError(f"{where}: {error}" if where else str(error)) from error
+        except Exception as error:
+            log.debug("%s cannot be built: %s", expression, error)
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -34,21 +35,28 @@ def show(
     json: Json = False,
 ) -> None:
     """Print every option with its value and where it comes from: command line, Spark, environment, file, default."""
-    in_force = configuration({}, config, set).plus(from_spark(spark_conf(conf or []))).in_force()
-    rows = [(option, at) for option, at in in_force if not changed or at.rank is not Rank.DEFAULT]
+    configured = configuration({}, config, set).plus(from_spark(spark_conf(conf or [])))
+    overridden = configured.overridden()
+    rows = [
+        (option, at) for option, at in configured.in_force() if not changed or at.rank is not Rank.DEFAULT
+    ]
     if json:
-        print_json([_document(option, setting) for option, setting in rows])
+        print_json([_document(option, setting, overridden.get(option.key)) for option, setting in rows])
         return
     table = Table("option", "value", "from", box=None, pad_edge=False, header_style="dim")
     for option, setting in rows:
+        by = overridden.get(option.key)
         set_here = setting.rank is not Rank.DEFAULT
+        place = escape(_place(setting)) if set_here else "[dim]default[/dim]"
         value = escape(option.written(setting.value)) or "–"
         table.add_row(
             escape(option.key),
-            f"[bold]{value}[/bold]" if set_here else value,
-            escape(_place(setting)) if set_here else "[dim]default[/dim]",
+            f"[bold]{value}[/bold]" if set_here and by is None else value,
+            place if by is None else f"{place}, overridden by {escape(by)}",
         )
-    Console(highlight=False, soft_wrap=True).print(table)
+    for column in table.columns:
+        column.overflow = "fold"
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
 @app.command("reference")
@@ -65,12 +73,13 @@ def _place(setting: Setting) -> str:
     return setting.where.rpartition(", ")[0] if setting.rank is Rank.FILE else setting.where
 
 
-def _document(option: Option, setting: Setting) -> dict[str, Any]:
+def _document(option: Option, setting: Setting, overridden_by: str | None) -> dict[str, Any]:
     return {
         "key": option.key,
         "value": option.written(setting.value),
         "source": setting.rank.label,
         "where": setting.where,
+        "overridden_by": overridden_by,
         "default": option.written(option.default),
         "type": option.kind.type_name,
         "meaning": option.meaning,

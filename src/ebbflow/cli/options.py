@@ -33,7 +33,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Any other option, like shrink.deadline=60s; repeatable. See `ebbflow config show`.",
+        help="Any other option, like guards.cool-down.in=30s; repeatable. See `ebbflow config show`.",
         metavar="KEY=VALUE",
     ),
 ]
@@ -132,7 +132,7 @@ def profiles_in_simulation(
     """The estimators of the profiles in the files, for the pipelines of a scenario."""
     profiles = read_profiles(files or ())
     if profiles and not any(map(takes_profiles, strategies)):
-        usable = " and ".join(name for name in STRATEGIES if takes_profiles(name))
+        usable = " and ".join(name for name in STRATEGIES.usable() if takes_profiles(name))
         raise InputError(f"--profile is for {usable}, not for {', '.join(strategies)}; leave one of them out")
     engines = [made.engine, *(tenant.engine for tenant in made.others)]
     return estimators_for(

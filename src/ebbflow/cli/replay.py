@@ -8,12 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from ebbflow.cli import options
-from ebbflow.cli.comparison import check_workers, compare, print_board, print_files, raise_failures
+from ebbflow.cli.comparison import (
+    check_strategies,
+    check_workers,
+    compare,
+    print_board,
+    print_files,
+    raise_failures,
+)
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration, parse_duration_s
-from ebbflow.core.limits import Limits
+from ebbflow.core.parameters import convert
 from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
-from ebbflow.core.slo import DEFAULT_SLO, Slo
+from ebbflow.core.slo import DEFAULT_SLO
+from ebbflow.options import Executors, Objective
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.wording import comparison, seconds, share, whole
 from ebbflow.runs.leaderboard import rank_strategies
@@ -102,10 +110,12 @@ def replay_command(
     scored and ranked with the others.
     """
     policies = read_policies(policy or ())
-    names = [*strategy_names(strategy), *policies]
+    strategies = strategy_names(strategy)
+    check_strategies(dict.fromkeys(strategies, "--strategy"))
+    names = [*strategies, *policies]
     settings = Settings(
-        slo=None if slo is None else Slo.parse(slo),
-        limits=None if nodes is None else Limits.parse(nodes),
+        slo=None if slo is None else convert("--slo", Objective(""), slo, from_text=True),
+        limits=None if nodes is None else convert("--nodes", Executors(""), nodes, from_text=True),
         nodes_then=executors_then,
         slots_per_node=slots_per_node,
         tasks=tasks,

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ebbflow.cli.comparison import check_workers, compare, print_board, print_files, raise_failures
+from ebbflow.cli.comparison import (
+    check_strategies,
+    check_workers,
+    compare,
+    print_board,
+    print_files,
+    raise_failures,
+)
 from ebbflow.cli.options import (
     ConfigFile,
     Parquet,
@@ -18,21 +25,22 @@ from ebbflow.cli.options import (
     ScenarioFile,
     SetOption,
     Workers,
-    configuration,
     profiles_in_simulation,
     takes_shared_options,
 )
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
+from ebbflow.options import Configuration, Source, from_command_line
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.page import SIMULATED
 from ebbflow.report.wording import share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
 from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.results_file import check_results_path, write_results
-from ebbflow.runs.spec import DEFAULT_STRATEGY, Spec, read_spec, with_values
+from ebbflow.runs.spec import DEFAULT_STRATEGY, Spec, read_spec, strategy_names, with_options, with_values
 from ebbflow.runs.sweep import Result, Sweep, SweepCase
+from ebbflow.strategies import read_strategy
 from ebbflow.targets.simulator import Scenario
 
 
@@ -83,22 +91,28 @@ def simulate(
     Each run is scored, also against the cheapest schedule with hindsight. A load is written like constant(50),
     sine(...), trace(file.csv.gz, peak=2000, speed=60), or as a sum of them.
     """
-    for pair in set or ():
-        if not pair.startswith(("slo=", "strategy", "guards.")):
-            raise InputError(f"--set {pair} does not apply to a simulation; slo, strategy.… and guards.… do")
-    configured = configuration({}, config, set)
+    line = from_command_line({}, set or ())
+    _check_set(line, strategy, given.get("slo"))
+    configured = Configuration.read(config).plus(line)
     base = with_values(
         Spec(), {key: str(configured[key]) for key in ("slo", "strategy") if configured.given(key)}
     )
     if scenario is not None:
         base = read_spec(scenario, base)
-    spec = with_values(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
+        base = with_values(
+            base, {key: str(line.settings[key].value) for key in ("slo", "strategy") if key in line.settings}
+        )
+    spec = with_options(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
     made, policies = spec.scenario(), read_policies(policy or ())
     strategies = [configured.expression_of(each) for each in spec.strategies]
     names = [*strategies, *policies]
     for each in policies.values():
         check_operators(each, made)
     estimators = profiles_in_simulation(profile, strategies, made)
+    origin = None if scenario is None else f"{scenario}, strategy"
+    origin = origin if strategy is None else "--strategy"
+    places = [configured.sources_of(each, origin) for each in spec.strategies]
+    check_strategies(dict(zip(strategies, places, strict=True)), estimators)
     check_writable(report)
     _check_store(store, names)
     check_workers(workers)
@@ -130,6 +144,21 @@ def simulate(
     if not json:
         print_files(report, target)
     raise_failures(done, len(names))
+
+
+def _check_set(line: Source, strategy: str | None, slo: str | None) -> None:
+    """Check that what --set sets applies to a simulation, and that no option sets it too."""
+    for key in line.settings:
+        if key not in ("slo", "strategy") and not key.startswith(("strategy.", "guards.")):
+            raise InputError(f"--set {key} does not apply to a simulation; slo, strategy.… and guards.… do")
+    twice = {"slo": "--slo"} if slo is not None else {}
+    if strategy is not None:
+        twice["strategy"] = "--strategy"
+        for call in map(read_strategy, strategy_names(strategy)):
+            twice |= {f"strategy.{call.name}.{name}": "--strategy" for name in call.arguments}
+    for key, option in twice.items():
+        if key in line.settings:
+            raise InputError(f"{line.settings[key].where} and {option} both set {key}; leave one of them out")
 
 
 def _check_store(store: Path | None, strategies: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from ebbflow.cli.comparison import (
+    check_strategies,
     check_workers,
     compare,
     print_board,
@@ -29,7 +30,7 @@ from ebbflow.runs.leaderboard import COARSE_NOTE, RULE, rank_strategies
 from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.results_file import check_results_path, write_results
-from ebbflow.runs.spec import Spec, read_spec, strategy_names, with_values
+from ebbflow.runs.spec import Spec, read_spec, strategy_names, with_options, with_values
 from ebbflow.runs.sweep import Sweep, SweepCase, SweepInterrupted
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.spark.launch.preflight import check_java, check_master
@@ -106,10 +107,12 @@ def leaderboard_command(
     Prints one row per strategy with the mean of every score over all its runs. If interrupted, it prints the results so
     far.
     """
-    spec = with_values(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
+    spec = with_options(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
     if spec.seconds is None:
         spec = with_values(spec, {"seconds": DEFAULT_SECONDS})
     names = _names(spec, strategies)
+    in_file = "" if spec.strategy is None else f"{scenario}, strategy"
+    check_strategies(dict.fromkeys(names, in_file if strategies is None else "--strategies"))
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}; it must be 1 or more")
     if not 0 <= jitter <= 2:
@@ -207,7 +210,7 @@ def _names(spec: Spec, strategies: str | None) -> list[str]:
     """The strategies of the command line, else of the scenario file, else all."""
     if strategies is not None:
         return strategy_names(strategies)
-    return list(STRATEGIES) if spec.strategy is None else spec.strategies
+    return STRATEGIES.usable() if spec.strategy is None else spec.strategies
 
 
 def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> list[NamedLoad]:

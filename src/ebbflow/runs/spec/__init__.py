@@ -216,6 +216,20 @@ def with_values(spec: Spec, given: Mapping[str, Any]) -> Spec:
     return msgspec.convert(values, Spec)
 
 
+def with_options(spec: Spec, given: Mapping[str, Any]) -> Spec:
+    """Like ``with_values``, for values of command-line options: an error names the option."""
+    made = with_values(spec, given)
+    for key, check in _checks(made):
+        if given.get(key) is None:
+            continue
+        try:
+            check()
+        except InputError as error:
+            named = str(error).startswith((f"{key} ", f"--{key}"))
+            raise InputError(str(error) if named else f"--{key}: {error}") from None
+    return made
+
+
 def strategy_names(text: str | list[str]) -> list[str]:
     """Parse strategy expressions from a list or comma-separated text; duplicates are an error.
 
