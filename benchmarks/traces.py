@@ -20,8 +20,9 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from ebbflow.core.duration import format_duration
+from ebbflow.core.plural import counted
 from ebbflow.errors import EbbflowError
-from ebbflow.report.wording import counted, whole
+from ebbflow.report.wording import whole
 from ebbflow.runs.leaderboard import COARSE, FINE, LeaderboardRow, MeanScores, rank_strategies, sampling
 from ebbflow.runs.loads import NamedLoad, read_loads
 from ebbflow.runs.spec import Spec, strategy_names

@@ -97,7 +97,7 @@ def test_an_unchanged_rule_keeps_its_history_and_fires_when_it_would_have(path: 
     replace_file(path, text() + text("more", by=2, above=3000))
     running.run(95)
     assert running.notes == [(81.0, "policy policy.toml replaced: 1 added (more); 1 unchanged")]
-    assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
+    assert running.acts == [(91.0, "main +1 node, slow ×1→2")]
 
 
 def test_a_policy_set_in_python_applies_from_the_next_cycle_and_the_file_is_still_watched(
@@ -144,7 +144,7 @@ def test_a_bad_policy_leaves_the_old_one_in_force_and_says_why(path: Path, bad: 
     (note,) = running.notes
     assert "not replaced, the old one stays in force" in note[1]
     assert words in note[1]
-    assert running.acts == [(91.0, "main +1 nodes, slow ×1→2")]
+    assert running.acts == [(91.0, "main +1 node, slow ×1→2")]
     path.write_text(text())
     running.run(100)
     assert running.notes[-1][1] == "policy policy.toml is in force again"

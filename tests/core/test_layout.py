@@ -36,7 +36,7 @@ def test_the_difference_says_what_must_change() -> None:
     assert change.nodes == {MAIN: -2, "spare": 1}
     assert change.parallelism == {"split": (4, 8)}
     assert change.moved == {"count": (MAIN, "spare")}
-    assert str(change) == "main -2 nodes, spare +1 nodes, split ×4→8, count: main → spare"
+    assert str(change) == "main -2 nodes, spare +1 node, split ×4→8, count: main → spare"
 
 
 def test_only_parallelism_and_placement_restart_a_query() -> None:

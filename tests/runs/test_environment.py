@@ -169,7 +169,7 @@ def test_render_returns_a_line_of_text() -> None:
     env = ScalingEnv(render_mode="ansi", **SHORT)
     env.reset(seed=1)
     env.step(np.int64(6))
-    assert "1 nodes #.." in env.render()
+    assert "1 node #.." in env.render()
     assert ScalingEnv(**SHORT).render() is None
 
 

@@ -62,7 +62,7 @@ COUNTER = itertools.count()
         (contract.check_decisions_are_complete, lambda: wanting(0), "0 nodes wanted"),
         (contract.check_decisions_are_complete, lambda: wanting(1, reason=""), "no reason"),
         (contract.check_decisions_are_complete, lambda: wanting(1, formula=""), "no formula"),
-        (contract.check_holds_without_data, lambda: wanting(5), "a batch that never ends: main \\+1 nodes"),
+        (contract.check_holds_without_data, lambda: wanting(5), "a batch that never ends: main \\+1 node"),
         (contract.check_scales_out_under_overload, lambda: wanting(4), "never more than 4"),
     ],
 )

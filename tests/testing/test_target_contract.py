@@ -57,7 +57,7 @@ class Broken(FakeTarget):
     [
         ({"nodes": 2}, "2 nodes at the start, not 1"),
         ({"capacity": 2}, "infeasible here: no capacity left"),
-        ({"lead_time_s": 500.0}, "1 nodes after 120 s, not 3"),
+        ({"lead_time_s": 500.0}, "1 node after 120 s, not 3"),
         ({"observed": lambda seen: replace(seen, under_way=())}, "nothing under way"),
         ({"observed": lambda seen: replace(seen, time_s=-seen.time_s)}, "time went back"),
         ({"applied": lambda outcome: replace(outcome, requested=Layout.of(1))}, "asked for 3 nodes, got 1"),

@@ -22,12 +22,13 @@ from rich.progress import (
 from rich.table import Table
 
 from ebbflow.cli.output import errors, say
+from ebbflow.core.plural import counted
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
-from ebbflow.report.wording import counted, number, seconds, share, times, whole
+from ebbflow.report.wording import number, seconds, share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
 from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
 from ebbflow.strategies import make_strategy, takes_profiles

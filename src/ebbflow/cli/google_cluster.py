@@ -15,6 +15,7 @@ from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.core.folders import LOCK_FILE, make_folder
 from ebbflow.core.machine import cores
+from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
 from ebbflow.papers.rules.google_cluster.folder import TraceFolder
 from ebbflow.papers.rules.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
@@ -22,7 +23,6 @@ from ebbflow.papers.rules.google_cluster.job import JobFigures, make_trace, run_
 from ebbflow.papers.rules.google_cluster.sink import CLUSTER, REJECTS, locked_output, read_table
 from ebbflow.papers.rules.google_cluster.source import BUCKETS
 from ebbflow.papers.rules.google_cluster.steps import STATISTICS
-from ebbflow.report.wording import counted
 from ebbflow.targets.spark.launch.preflight import check_java, check_master, local_slots
 
 app = typer.Typer(

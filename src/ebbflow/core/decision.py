@@ -9,6 +9,7 @@ import msgspec
 
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.plural import counted
 from ebbflow.core.snapshot import Snapshot
 
 
@@ -106,7 +107,8 @@ def want(
     allowed = snapshot.limits.clamp(nodes)
     bound: tuple[Constraint, ...] = ()
     if allowed != nodes:
-        bound = (Constraint(name="limits", why=f"{nodes} nodes wanted, {snapshot.limits} allowed"),)
+        why = f"{counted(nodes, 'node')} wanted, {snapshot.limits} allowed"
+        bound = (Constraint(name="limits", why=why),)
     return Decision(
         wanted=(layout or snapshot.planned).with_nodes(allowed),
         reason=reason,

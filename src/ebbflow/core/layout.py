@@ -102,7 +102,10 @@ class LayoutDifference:
         return bool(self.parallelism or self.moved)
 
     def __str__(self) -> str:
-        parts = [f"{cluster} {change:+d} nodes" for cluster, change in self.nodes.items()]
+        parts = [
+            f"{cluster} {change:+d} {'node' if abs(change) == 1 else 'nodes'}"
+            for cluster, change in self.nodes.items()
+        ]
         parts += [f"{name} ×{old}→{new}" for name, (old, new) in self.parallelism.items()]
         parts += [f"{name}: {old} → {new}" for name, (old, new) in self.moved.items()]
         return ", ".join(parts) or "nothing"

@@ -8,6 +8,7 @@ from typing import Annotated
 from ebbflow.core.decision import Decision
 from ebbflow.core.duration import format_duration
 from ebbflow.core.parameters import Duration, Number, Share, Whole
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
 
@@ -111,6 +112,6 @@ class Bounds(Guard):
                 decision = decision.bound(
                     decision.wanted.with_nodes(allowed, cluster),
                     self.name,
-                    f"{nodes} nodes wanted, {side} {allowed} allowed",
+                    f"{counted(nodes, 'node')} wanted, {side} {allowed} allowed",
                 )
         return decision

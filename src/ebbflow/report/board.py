@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.core.duration import format_duration
+from ebbflow.core.plural import counted
 from ebbflow.core.slo import Slo
 from ebbflow.report.drawing import Drawing
 from ebbflow.report.palette import COLOURS
 from ebbflow.report.template import render
-from ebbflow.report.wording import Scores, counted, seconds, share, slo_text, times, whole
+from ebbflow.report.wording import Scores, seconds, share, slo_text, times, whole
 from ebbflow.runs.leaderboard import (
     COARSE,
     COARSE_NOTE,

@@ -16,13 +16,14 @@ import msgspec
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.duration import format_duration
+from ebbflow.core.plural import counted
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
 from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.report import figures, wording
 from ebbflow.report.palette import COLOURS
 from ebbflow.report.template import figure_json, render
-from ebbflow.report.wording import UNKNOWN, Scores, clock, counted, number, seconds, share, times, whole
+from ebbflow.report.wording import UNKNOWN, Scores, clock, number, seconds, share, times, whole
 from ebbflow.runs.stored_run import StoredRun
 
 SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."

@@ -108,7 +108,7 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     >>> from ebbflow.strategies.rules import default_policy
     >>> spec = Spec(load="step(base=100, peak=900, at=1m)", seconds="5m", initial_nodes=1)
     >>> try_policy(default_policy(), spec.scenario()).firings[0].change
-    'main +1 nodes'
+    'main +1 node'
     """
     check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
     rules = Rules(policy, begins_at_s=scenario.begins_at_s)

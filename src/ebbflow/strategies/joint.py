@@ -28,6 +28,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import Duration, Part, Whole
 from ebbflow.core.periods import Every
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
@@ -129,10 +130,10 @@ class Joint(Strategy):
         fullest, total = max(shares), sum(shares)
         inputs = {**inputs, "fullest_node": round(fullest, 3), "nodes_cpu": round(total, 3)}
         if fullest > cpu_max + SLACK:
-            reason = f"the fullest node at {fullest:.2f} of its cores"
+            reason = f"the fullest node at {fullest:.0%} of its cores"
             return want(snapshot, nodes + 1, reason, FORMULA, inputs)
         if nodes > 1 and total / (nodes - 1) <= cpu_max + SLACK:
-            reason = f"{nodes - 1} nodes would be {total / (nodes - 1):.2f} busy"
+            reason = f"{counted(nodes - 1, 'node')} would be {total / (nodes - 1):.0%} busy"
             return want(snapshot, nodes - 1, reason, FORMULA, inputs)
         return hold(snapshot, "no operator and no node is stressed", FORMULA, inputs)
 

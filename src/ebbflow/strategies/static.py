@@ -7,6 +7,7 @@ from typing import Annotated
 
 from ebbflow.core.decision import Decision, want
 from ebbflow.core.parameters import Whole
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
@@ -51,7 +52,7 @@ class StaticMean(Strategy):
         return want(
             snapshot,
             nodes,
-            f"static: {nodes} nodes, {why}",
+            f"static: {counted(nodes, 'node')}, {why}",
             "n = nodes for the mean rate, else ceil((min + max) / 2)",
             {"nodes": nodes},
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from ebbflow.core.layout import Layout
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.testing.purity import no_side_effects
@@ -68,7 +69,7 @@ def check_decisions_are_complete(make: Factory) -> None:
         for snapshot in run:
             decision, limits = strategy.decide(snapshot), snapshot.limits
             nodes = decision.wanted.main_nodes
-            assert limits.clamp(nodes) == nodes, f"{nodes} nodes wanted, {limits} allowed"
+            assert limits.clamp(nodes) == nodes, f"{counted(nodes, 'node')} wanted, {limits} allowed"
             for operator, instances in decision.wanted.parallelism.items():
                 assert instances >= 1, f"{instances} instances of {operator} wanted"
             assert decision.reason, f"no reason at {snapshot.now_s:g} s; pass reason=… to every Decision"

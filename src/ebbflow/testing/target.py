@@ -11,6 +11,7 @@ from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Observation, Target
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 
@@ -101,7 +102,9 @@ def check_target(
     """
     small, large = sizes
     first = target.observe()
-    assert first.layout.main_nodes == small, f"{first.layout.main_nodes} nodes at the start, not {small}"
+    assert first.layout.main_nodes == small, (
+        f"{counted(first.layout.main_nodes, 'node')} at the start, not {small}"
+    )
     assert first.slots_per_node >= 1, "a node has no slot"
     assert first.lead_time_s >= 0, "the lead time is negative"
     plan = first.layout
@@ -110,7 +113,7 @@ def check_target(
         plan = plan.with_nodes(nodes)
         outcome = target.apply(plan)
         assert outcome.requested.main_nodes + outcome.infeasible_nodes == nodes, (
-            f"asked for {nodes} nodes, got {outcome.requested.main_nodes} requested "
+            f"asked for {counted(nodes, 'node')}, got {outcome.requested.main_nodes} requested "
             f"and {outcome.infeasible_nodes} infeasible"
         )
         assert not outcome.infeasible_nodes, f"{nodes} nodes are infeasible here: {outcome.note}"
@@ -123,9 +126,11 @@ def check_target(
             if seen.layout.main_nodes == nodes:
                 break
             assert seen.under_way, (
-                f"{nodes} nodes requested, {seen.layout.main_nodes} there, nothing under way"
+                f"{counted(nodes, 'node')} requested, {seen.layout.main_nodes} there, nothing under way"
             )
-            assert passed_s <= within_s, f"{seen.layout.main_nodes} nodes after {within_s:g} s, not {nodes}"
+            assert passed_s <= within_s, (
+                f"{counted(seen.layout.main_nodes, 'node')} after {within_s:g} s, not {nodes}"
+            )
             advance(1.0)
     target.close()
     assert target.observe().layout.main_nodes == small, "close() must leave the target running"

@@ -50,7 +50,7 @@ def test_a_rule_adds_instances_and_the_node_they_need(spark, cluster, one_execut
     try:
         wait(acts, "the rule to act")
         (act,) = acts()
-        assert act["reason"].startswith("rule 'rows wait before it' fired (main +1 nodes, slow ×1→2)")
+        assert act["reason"].startswith("rule 'rows wait before it' fired (main +1 node, slow ×1→2)")
         assert (act["before"]["nodes"], act["wanted"]["nodes"]) == ({"main": 1}, {"main": 2})
         assert act["outcome"]["requested"]["parallelism"] == {"slow": 2}
         assert "restarted slow from its checkpoint" in act["outcome"]["note"]

@@ -115,9 +115,9 @@ def test_the_true_rate_of_a_lagging_source_is_its_observed_rate() -> None:
 
 def test_the_window_must_be_full_and_restarts_after_a_change() -> None:
     strategy = Flink()
-    assert "full in 1200 s" in strategy.decide(at(0.0, 4, 1.0)).reason
-    assert "full in 200 s" in strategy.decide(at(1000.0, 4, 1.0)).reason
-    assert "full in 1200 s" in strategy.decide(at(1010.0, 5, 1.0)).reason
+    assert "full in 20m" in strategy.decide(at(0.0, 4, 1.0)).reason
+    assert "full in 3m20s" in strategy.decide(at(1000.0, 4, 1.0)).reason
+    assert "full in 20m" in strategy.decide(at(1010.0, 5, 1.0)).reason
 
 
 def test_it_evaluates_once_a_minute() -> None:

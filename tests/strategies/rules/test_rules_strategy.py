@@ -220,7 +220,7 @@ def test_an_action_names_the_rule_that_fired_and_lists_the_readings() -> None:
     world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH)))
     world.run(10, enrich=301.5)
     decision = world.decide()
-    assert decision.reason == "rule 'grow' fired (main +1 nodes, enrich ×1→2)"
+    assert decision.reason == "rule 'grow' fired (main +1 node, enrich ×1→2)"
     assert decision.inputs["rule"] == "grow"
     assert decision.inputs["readings of operator-queue of enrich"].startswith("301.5, 301.5, ")  # type: ignore[union-attr]
     observed = decision.inputs["queue-length is above 300 tuples for at least 10s [enrich]"]

@@ -163,7 +163,7 @@ def test_two_applications_share_nodes_and_round_robin_continues_with_the_second(
     assert evaluator.parallelism == {"one/a": 3, "other/a": 1}
     assert evaluator.fit.nodes == 1  # 2.4 of 4 cores
     assert evaluator.evaluate(Layout(nodes={"main": 2}, parallelism=evaluator.parallelism)).bottleneck == (
-        "an instance of one/a at 0.60 of a core"
+        "an instance of one/a at 60% of a core"
     )
 
 

@@ -52,13 +52,13 @@ def test_only_operators_are_scaled_if_nodes_have_capacity() -> None:
     """At 400/s: a 0.8 and b 1.2 cores. One node of four cores holds that; one instance of each does not."""
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=1, b=1), 400.0)
     assert decision.wanted == Layout.of(1, a=2, b=2)
-    assert "stressed: an instance of b at 1.20 of a core" in decision.reason
+    assert "stressed: an instance of b at 120% of a core" in decision.reason
 
 
 def test_only_nodes_are_scaled_if_instances_have_capacity() -> None:
     decision = assessed(Symbiotic(ASK), Layout.of(1, a=3, b=4), 800.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
-    assert "the fullest node at 1.00 of its cores" in decision.reason
+    assert "the fullest node at 100% of its cores" in decision.reason
 
 
 def test_operators_and_nodes_are_scaled_in_one_decision() -> None:

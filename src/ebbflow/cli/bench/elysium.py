@@ -16,6 +16,7 @@ from rich.table import Table
 from ebbflow.cli.comparison import check_workers
 from ebbflow.cli.options import Workers
 from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
+from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.cases import Case, cases, spark_cases
 from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_sorted_minutes, tally
@@ -25,7 +26,7 @@ from ebbflow.papers.elysium.published import SIMULATOR, SPARK, TARGETS
 from ebbflow.papers.elysium.q_learning import ThresholdStudy, threshold_runs
 from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
 from ebbflow.papers.elysium.studies import Studies
-from ebbflow.report.wording import counted, number, seconds, share
+from ebbflow.report.wording import number, seconds, share
 from ebbflow.targets.spark.launch.preflight import check_java
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
 from ebbflow.core.duration import format_duration
 from ebbflow.core.folders import scratch_folder
+from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
 from ebbflow.papers.rules.google_cluster.dynamic import DynamicResult, run_dynamic
 from ebbflow.papers.rules.google_cluster.folder import TraceFolder
@@ -35,7 +36,6 @@ from ebbflow.papers.rules.google_cluster.static import (
     published_row,
     run_static,
 )
-from ebbflow.report.wording import counted
 from ebbflow.targets.spark.launch.preflight import check_java
 
 app = typer.Typer(

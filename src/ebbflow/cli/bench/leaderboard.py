@@ -22,10 +22,10 @@ from ebbflow.cli.comparison import (
 from ebbflow.cli.options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.core.duration import format_duration
+from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
 from ebbflow.report.board import Board, headline, sweep_board, write_board
 from ebbflow.report.drawing import MOST_RUNS
-from ebbflow.report.wording import counted
 from ebbflow.runs.leaderboard import COARSE_NOTE, RULE, rank_strategies
 from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.runs.policy_trial import check_operators, read_policies

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ebbflow.core.plural import counted
 from ebbflow.papers.elysium.calibration import STOP_WORDS
 from ebbflow.papers.elysium.comparison import Comparison, tally
 from ebbflow.papers.elysium.published import BOTH, SIMULATOR, SPARK
@@ -15,7 +16,7 @@ from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json, render
-from ebbflow.report.wording import counted, number, share
+from ebbflow.report.wording import number, share
 
 
 @dataclass(frozen=True, kw_only=True)

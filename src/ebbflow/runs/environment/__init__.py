@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.limits import Limits
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
@@ -165,7 +166,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
         return (
             f"{format_duration(episode.time_s) or '0s':>9} {now.arrival_rate_per_s or 0.0:8.0f} rows/s "
             f"{now.queue_rows or 0.0:9.0f} waiting  fresh {now.freshness_s or 0.0:6.1f} s  "
-            f"{now.nodes_working:3d} nodes {bar}"
+            f"{counted(now.nodes_working, 'node'):>9} {bar}"
         )
 
     @property

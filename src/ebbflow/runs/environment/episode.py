@@ -19,6 +19,7 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Guard, Observation, Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -215,7 +216,8 @@ class _ChosenNodes(Strategy):
     def decide(self, snapshot: Snapshot) -> Decision:
         """The chosen nodes."""
         return Decision(
-            wanted=snapshot.planned.with_nodes(self.nodes), reason=f"{self.name} chose {self.nodes} nodes"
+            wanted=snapshot.planned.with_nodes(self.nodes),
+            reason=f"{self.name} chose {counted(self.nodes, 'node')}",
         )
 
 

@@ -21,6 +21,7 @@ from typing import Annotated
 from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.parameters import Duration, Whole
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
@@ -80,7 +81,8 @@ class Dask(Strategy):
             "target": target,
         }
         reason = (
-            f"{occupancy_s:.1f} s of work waiting: {target} nodes finish it in {self._target_duration_s:g} s"
+            f"{occupancy_s:.1f} s of work waiting: {counted(target, 'node')} can finish it "
+            f"in {self._target_duration_s:g} s"
         )
         if target == nodes:
             return hold(snapshot, reason, FORMULA, inputs)

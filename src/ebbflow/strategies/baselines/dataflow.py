@@ -23,6 +23,7 @@ from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import Duration, Number, Share
 from ebbflow.core.periods import SLACK_S
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
@@ -123,12 +124,16 @@ class Dataflow(Strategy):
                 value=round(rate * self._backlog_s, 1),
                 at_s=snapshot.now_s + snapshot.lead_time_s + self._clear_s,
             )
-            reason = f"{condition} for {self._sustained_s:g} s: {nodes} nodes clear it in {self._clear_s:g} s"
+            reason = (
+                f"{condition} for {self._sustained_s:g} s: {counted(nodes, 'node')} can clear it "
+                f"in {self._clear_s:g} s"
+            )
             return want(snapshot, nodes, reason, FORMULA, inputs, expected=effect)
         fewest = max(sample.fewest for sample in self._samples)
         if all(sample.down for sample in self._samples) and fewest < observed:
             reason = (
-                f"{condition} for {self._sustained_s:g} s: {fewest} nodes would be {self._down_busy:.0%} busy"
+                f"{condition} for {self._sustained_s:g} s: {counted(fewest, 'node')} would be "
+                f"{self._down_busy:.0%} busy"
             )
             return want(snapshot, fewest, reason, FORMULA, inputs)
         return hold(snapshot, f"{condition}: no condition lasted {self._sustained_s:g} s", FORMULA, inputs)

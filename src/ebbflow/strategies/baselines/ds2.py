@@ -21,6 +21,7 @@ from typing import Annotated
 from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.parameters import Duration, Flag, Number
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -81,7 +82,7 @@ class Ds2(Strategy):
             inputs[f"{name} true_rate_per_s"] = readable(true_rate)
             inputs[f"{name} parallelism"] = f"{vertex.parallelism} → {parallelism[name]}"
         nodes, layout = layout_for(parallelism, snapshot, slot_sharing=self._slot_sharing)
-        reason = f"{source_rate:.0f} rows/s need {nodes} nodes at the true rates"
+        reason = f"{source_rate:.0f} rows/s need {counted(nodes, 'node')} at the true rates"
         return want(snapshot, nodes, reason, FORMULA, inputs, layout=layout)
 
     def _collect(self, snapshot: Snapshot) -> None:

@@ -23,6 +23,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision, Effect, hold, want
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import Number, check_order
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 
@@ -80,7 +81,7 @@ class ElasticScaling(Strategy):
             value=round(mean * interval_s * observed / max(nodes, 1), 3),
             at_s=snapshot.now_s + snapshot.lead_time_s + 2 * interval_s,
         )
-        reason = f"interval {mean:.0%} full: {nodes} nodes would fill it"
+        reason = f"interval {mean:.0%} full: {counted(nodes, 'node')} would fill it"
         return want(snapshot, nodes, reason, FORMULA, inputs, expected=effect)
 
     def _smooth(self, timed: Sequence[Batch], snapshot: Snapshot, was_scaling: bool) -> float | None:

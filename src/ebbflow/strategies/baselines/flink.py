@@ -28,8 +28,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ebbflow.core.decision import Decision, hold, want
+from ebbflow.core.duration import format_duration
 from ebbflow.core.parameters import Duration, Flag, Number, Share, Whole, check_order
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals, Work
 from ebbflow.core.snapshot import Snapshot
@@ -66,7 +68,7 @@ class _SmallerSizes:
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self._sizes: deque[tuple[float, _VertexSize]] = deque()
-        """Those that no later one exceeds, so the first is the largest."""
+        """Sizes that no later size exceeds, so the first is the largest."""
 
     def add(self, time_s: float, size: _VertexSize) -> None:
         """Add a size."""
@@ -159,7 +161,9 @@ class Flink(Strategy):
                 return want(snapshot, layout.main_nodes, reason, FORMULA, {}, layout=layout)
         full_s = self._changed_s + self._stabilisation_s + self._window_s
         if snapshot.now_s < full_s - SLACK_S:
-            return hold(snapshot, f"the window is full in {full_s - snapshot.now_s:.0f} s", FORMULA)
+            return hold(
+                snapshot, f"the window is full in {format_duration(full_s - snapshot.now_s)}", FORMULA
+            )
         if not self._every.due(snapshot.now_s):
             return hold(snapshot, "waiting for the next evaluation", FORMULA)
         found = vertices(self._work, snapshot, micro_batch=self._signals.micro_batch)
@@ -221,7 +225,8 @@ class Flink(Strategy):
         if not any(size.outside for size in sizes.values()):
             return hold(snapshot, "every vertex is within its band or waits to shrink", FORMULA, inputs)
         nodes, layout = layout_for(parallelism, snapshot, slot_sharing=self._slot_sharing)
-        reason = f"{', '.join(n for n, v in sizes.items() if v.outside)} outside its band: {nodes} nodes"
+        outside = ", ".join(name for name, size in sizes.items() if size.outside)
+        reason = f"{outside} outside its band: {counted(nodes, 'node')}"
         return want(snapshot, nodes, reason, FORMULA, inputs, layout=layout)
 
     def _true_rate(self, vertex: Vertex, share: float) -> float:

@@ -21,6 +21,7 @@ from typing import Annotated
 from ebbflow.core.decision import Decision, hold, want
 from ebbflow.core.parameters import Duration, Number, Whole
 from ebbflow.core.periods import SLACK_S, Every
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import Snapshot
@@ -101,7 +102,7 @@ class Hpa(Strategy):
             "nodes": planned,
             "recommended": recommended,
         }
-        reason = f"{planned} nodes {busy:.0%} busy, target {self._target:.0%}: {recommended} recommended"
+        reason = f"{counted(planned, 'node')} {busy:.0%} busy, target {self._target:.0%}: {recommended} recommended"
         if nodes == planned:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, nodes, reason, FORMULA, inputs)

@@ -17,6 +17,7 @@ import msgspec
 from ebbflow.core.decision import Constraint
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.plural import counted
 from ebbflow.core.readings import Window
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
@@ -505,7 +506,8 @@ class FlowSizing(Sizing):
                 "a cheaper step would, or one that can be split",
             )
         if size.nodes >= self.snapshot.limits.max_nodes:
-            return Constraint(name="limit", why=f"the limits allow no more than {size.nodes} nodes")
+            most = counted(size.nodes, "node")
+            return Constraint(name="limit", why=f"the limits allow no more than {most}")
         return None
 
     def inputs(self, size: Size) -> Mapping[str, float | str]:

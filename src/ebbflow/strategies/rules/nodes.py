@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from ebbflow.core.decision import Constraint, LedgerEntry
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
+from ebbflow.core.plural import counted
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy.language.english import bounds_in_english
 from ebbflow.policy.model import NODES, Bounds
@@ -93,7 +94,8 @@ class InstanceNodes:
                 clamps.append(Constraint(name=bounds.name, why=bounds_in_english(bounds)))
         allowed = snapshot.limits.clamp(nodes)
         if allowed != nodes:
-            clamps.append(Constraint(name="limits", why=f"{nodes} nodes wanted, {snapshot.limits} allowed"))
+            why = f"{counted(nodes, 'node')} wanted, {snapshot.limits} allowed"
+            clamps.append(Constraint(name="limits", why=why))
         by_rules = max(0, sizes.get(NODES, planned.main_nodes) - planned.main_nodes)
         added = allowed - planned.main_nodes
         self._requested = max(0, added - by_rules) if added > 0 else added

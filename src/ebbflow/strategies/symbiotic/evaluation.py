@@ -83,7 +83,7 @@ class Evaluator(Protocol):
         ...
 
     def extrapolated(self, layout: Layout) -> str:
-        """What of an evaluation lies outside the measured range, for the ledger; empty if nothing does."""
+        """The inputs of an evaluation outside the measured range, for the ledger; empty if there are none."""
         ...
 
     def inputs(self) -> Mapping[str, float | str]:
@@ -175,13 +175,13 @@ class FlowEvaluator:
         share = self._share(fullest(counts, cores, max(1, layout.main_nodes)))
         thresholds = self._thresholds
         busiest = max(instances, key=lambda each: each.cores)
-        stress, bottleneck = share / thresholds.cpu_max, f"the fullest node at {share:.2f} of its cores"
+        stress, bottleneck = share / thresholds.cpu_max, f"the fullest node at {share:.0%} of its cores"
         for each in instances:
             most = self._dimensions.most(each.operator, self._snapshot)
             can_grow = each.count < most and self._may_change(each.operator)
             if can_grow and each.cores / thresholds.core_max > stress:
                 stress = each.cores / thresholds.core_max
-                bottleneck = f"an instance of {each.operator} at {each.cores:.2f} of a core"
+                bottleneck = f"an instance of {each.operator} at {each.cores:.0%} of a core"
         return Evaluation(busy=max(share, min(1.0, busiest.cores)), stress=stress, bottleneck=bottleneck)
 
     def needs_stop(self, change: LayoutDifference) -> bool:
@@ -344,17 +344,17 @@ class BatchEvaluator:
         ]
         # A batch that outlasts its interval spreads its work over that longer time.
         share = sum(q.work(own) / max(1.0, q.busy(slots, own)) for q, own in pairs) / slots
-        stress, bottleneck, longest = share / self._cpu_max, f"slots at {share:.2f} of their time", 0.0
+        stress, bottleneck, longest = share / self._cpu_max, f"slots at {share:.0%} of their time", 0.0
         for query, own in pairs:
             longest = max(longest, busy := query.busy(slots, own))
             if busy / BATCH_MAX > stress:
                 stress = busy / BATCH_MAX
-                bottleneck = f"a batch of {query.name} at {busy:.2f} of its interval"
+                bottleneck = f"a batch of {query.name} at {busy:.0%} of its interval"
         if len(pairs) > 1:
             together = sum(query.in_stages(slots, own) for query, own in pairs)
             if together / BATCH_MAX > stress:
                 stress = together / BATCH_MAX
-                bottleneck = f"stages of all queries at {together:.2f} of the time"
+                bottleneck = f"stages of all queries at {together:.0%} of the time"
         freshness_s = max((q.interval_s for q in self._queries), default=0.0) * (1 + longest)
         return Evaluation(
             busy=max(share, longest), stress=stress, bottleneck=bottleneck, freshness_s=freshness_s

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.core.duration import format_duration
+from ebbflow.core.plural import counted
 from ebbflow.report.palette import COLOURS, FONT, GRID, MUTED, TRANSPARENT, tint
 from ebbflow.report.template import figure_json, render
-from ebbflow.report.wording import counted
 
 _MAX_POINTS = 3000
 _DAY_S = 86_400
