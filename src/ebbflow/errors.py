@@ -3,23 +3,25 @@
 ::
 
     EbbflowError
-    ├── InputError            invalid user input; commands exit with code 2
-    │   ├── DurationError     "5 parsecs"
-    │   ├── LoadError         "sinus(...)", a trace that goes back in time
-    │   ├── SloError          "freshness below 30"
-    │   ├── LimitsError       executors 5:2
-    │   ├── PipelineError     a cycle, a stream to an operator that does not exist
-    │   ├── ProfileError      a profile of a newer version, a model without numbers
-    │   ├── PolicyError       a rule without a trigger, rules that contradict each other
-    │   └── UnknownNameError  a strategy, option or load shape that does not exist
-    ├── TargetError           the target does not answer as expected
-    │   ├── UnreachableError  no Spark master at that address
-    │   └── TargetGoneError   the target has ended
-    ├── MessageError          an invalid message from an agent
-    └── StoreError            readings or ledger cannot be read or written
-        └── NoStoreError      the file is not a store, or a damaged one (also an InputError)
+    ├── InputError             invalid user input; commands exit with code 2
+    │   ├── DurationError      "5 parsecs"
+    │   ├── LoadError          "sinus(...)", a trace that goes back in time
+    │   ├── SloError           "freshness below 30"
+    │   ├── LimitsError        executors 5:2
+    │   ├── PipelineError      a cycle, a stream to an operator that does not exist
+    │   ├── ProfileError       a profile of a newer version, a model without numbers
+    │   ├── PolicyError        a rule without a trigger, rules that contradict each other
+    │   ├── UnknownNameError   a strategy, option or load shape that does not exist
+    │   └── TooFewEventsError  a generated trace with fewer events than its machines need
+    ├── TargetError            the target does not answer as expected
+    │   ├── UnreachableError   no Spark master at that address
+    │   └── TargetGoneError    the target has ended
+    ├── MessageError           an invalid message from an agent
+    ├── RunFailedError         a run of a comparison failed
+    └── StoreError             readings or ledger cannot be read or written
+        └── NoStoreError       the file is not a store, or a damaged one (also an InputError)
 
-    EbbflowWarning            something works, but not as intended
+    EbbflowWarning             something works, but not as intended
 """
 
 from __future__ import annotations
@@ -89,6 +91,20 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {what} '{name}': {hint}There are: {', '.join(names)}")
 
 
+class TooFewEventsError(InputError):
+    """A trace to generate has fewer events than its machines need.
+
+    >>> error = TooFewEventsError("10 events are too few; use 40 events", ", or 1 machine")
+    >>> str(error), error.events_only
+    ('10 events are too few; use 40 events, or 1 machine', '10 events are too few; use 40 events')
+    """
+
+    def __init__(self, message: str, fewer_machines: str = "") -> None:
+        super().__init__(message + fewer_machines)
+        self.events_only = message
+        """The message without the advice to use fewer machines."""
+
+
 class TargetError(EbbflowError):
     """The target does not answer as expected."""
 
@@ -103,6 +119,10 @@ class TargetGoneError(TargetError):
 
 class MessageError(EbbflowError):
     """An invalid message from an agent."""
+
+
+class RunFailedError(EbbflowError):
+    """A run of a comparison failed."""
 
 
 class StoreError(EbbflowError):

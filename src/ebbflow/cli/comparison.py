@@ -23,7 +23,7 @@ from rich.table import Table
 
 from ebbflow.cli.output import errors, say
 from ebbflow.core.plural import counted
-from ebbflow.errors import EbbflowError, InputError
+from ebbflow.errors import InputError, RunFailedError
 from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
@@ -34,10 +34,6 @@ from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
 from ebbflow.strategies import make_strategy, takes_profiles
 
 log = logging.getLogger("ebbflow")
-
-
-class SweepError(EbbflowError):
-    """Some runs of a comparison failed."""
 
 
 def check_workers(workers: int | None) -> None:
@@ -116,7 +112,7 @@ def raise_failures(done: Sweep, runs: int) -> None:
     """Raise if a run failed; call it last, when the results of the others are printed."""
     failed = len(done.failures)
     if failed:
-        raise SweepError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
+        raise RunFailedError(f"{failed} of {counted(runs, 'run')} failed, the first: {done.failures[0]}")
 
 
 def print_board(board: Sequence[LeaderboardRow], *, many: bool) -> None:

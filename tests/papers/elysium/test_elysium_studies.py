@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ebbflow.errors import RunFailedError
 from ebbflow.papers.elysium.calibration import NODES
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, learn_profile
@@ -23,7 +24,7 @@ from ebbflow.papers.elysium.q_learning import (
     study_thresholds,
     threshold_runs,
 )
-from ebbflow.papers.elysium.run import RunCurves, RunFailedError, run_case, run_cases
+from ebbflow.papers.elysium.run import RunCurves, run_case, run_cases
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies.symbiotic import Thresholds

@@ -17,10 +17,10 @@ from ebbflow.cli.output import Json, check_writable, print_json, say, standard_o
 from ebbflow.core.duration import format_duration
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.plural import counted
-from ebbflow.errors import InputError
+from ebbflow.errors import InputError, TooFewEventsError
 from ebbflow.papers.rules.google_cluster.dynamic import DynamicResult, run_dynamic
 from ebbflow.papers.rules.google_cluster.folder import TraceFolder
-from ebbflow.papers.rules.google_cluster.generator import MAX_DAYS, ClusterTrace, TooFewEventsError, TraceSpec
+from ebbflow.papers.rules.google_cluster.generator import MAX_DAYS, ClusterTrace, TraceSpec
 from ebbflow.papers.rules.google_cluster.job import MAX_PARTS, MIN_BATCHES, make_trace_in_a_process
 from ebbflow.papers.rules.google_cluster.page import (
     DynamicPicture,
@@ -96,7 +96,10 @@ def dynamic(
     report: Report = None,
     json: Json = False,
 ) -> int:
-    """Replay the trace faster than real time and scale the machine operator by the policy of Source Code 5.9."""
+    """Replay the trace faster than real time and scale the machine operator by rules.
+
+    The policy is that of the Rules thesis (Source Code 5.9).
+    """
     check_writable(report)
     if not 0.5 <= minutes <= 24 * 60:
         raise InputError(f"invalid --minutes {minutes:g}; use 0.5 to 1440")

@@ -24,7 +24,7 @@ from ebbflow.control.loop import CycleReport
 from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
-from ebbflow.errors import EbbflowError, InputError
+from ebbflow.errors import InputError, RunFailedError
 from ebbflow.papers.elysium.calibration import SAMPLED_EVERY_S
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.foresight import Foresight
@@ -36,10 +36,6 @@ from ebbflow.runs.simulation import run_simulation
 
 Points = list[tuple[float, float]]
 STANDS_IN = "no Twitter trace was given: a day of a web service stands in for it"
-
-
-class RunFailedError(EbbflowError):
-    """A row could not be run."""
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ebbflow.core.duration import format_duration
-from ebbflow.errors import InputError
+from ebbflow.core.plural import counted
+from ebbflow.errors import InputError, TooFewEventsError
 from ebbflow.papers.rules.google_cluster.events import START_US, EventType, Floats, Ints, Mask
 from ebbflow.papers.rules.google_cluster.rates import (
     EVENTS,
@@ -136,24 +137,16 @@ class TraceSpec:
         return max(2, round(span_s / 60))
 
 
-class TooFewEventsError(InputError):
+def _too_few_events(spec: TraceSpec, needed: int) -> TooFewEventsError:
     """The long-running tasks alone have more events than the trace may have."""
-
-    def __init__(self, spec: TraceSpec, needed: int) -> None:
-        step = 10 ** max(0, len(str(needed)) - 2)
-        enough = -(-round(1.2 * needed) // step) * step
-        self.events_only = (
-            f"{spec.events} events are too few for {_machines(spec.machines)}: the long-running tasks alone have "
-            f"{needed}; use {enough} events"
-        )
-        """The message without the advice to use fewer machines."""
-        fewer = max(1, round(0.8 * spec.machines * spec.events / needed))
-        advice = f", or {_machines(fewer)}" if fewer < spec.machines else ""
-        super().__init__(self.events_only + advice)
-
-
-def _machines(count: int) -> str:
-    return f"{count} machine{'s' if count != 1 else ''}"
+    step = 10 ** max(0, len(str(needed)) - 2)
+    enough = -(-round(1.2 * needed) // step) * step
+    fewer = max(1, round(0.8 * spec.machines * spec.events / needed))
+    return TooFewEventsError(
+        f"{spec.events} events are too few for {counted(spec.machines, 'machine')}: the long-running tasks alone "
+        f"have {needed}; use {enough} events",
+        f", or {counted(fewer, 'machine')}" if fewer < spec.machines else "",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,7 +189,7 @@ class ClusterTrace:
         """Events of each minute, without those at time 0."""
         needed = self._initial + int(self._long_by_minute.sum())
         if needed > self.spec.events:
-            raise TooFewEventsError(self.spec, needed)
+            raise _too_few_events(self.spec, needed)
         wanted = self.spec.events - self._initial
         return minute_events(self.spec.minutes, wanted, self._long_by_minute, self._rng(3))
 
