@@ -192,8 +192,12 @@ def estimators_of(profiles: Sequence[Path | Profile]) -> dict[str, Estimator]:
 
 def check_queries(queries: Sequence[ManagedQuery]) -> None:
     """Raise ``InputError`` for a query that cannot be restarted."""
+    if not queries:
+        return
+    from ebbflow.targets.spark.act.restart import ManagedQuery
+
     for query in queries:
-        if not hasattr(query, "restart"):
+        if not isinstance(query, ManagedQuery):
             raise InputError(
                 f"attach(queries=…): {query!r} cannot be restarted; pass ebbflow.ManagedQuery objects"
             )

@@ -27,6 +27,7 @@ FIRST_BATCH_S = 15.0
 class LearnedBatches:
     """The queries of an application: their models, rates and running batches."""
 
+    in_batches = True
     hold_s = 0.0
     """Nodes leave between batches, at no cost to speak of."""
 

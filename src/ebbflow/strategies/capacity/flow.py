@@ -23,6 +23,8 @@ _CPU, _ROWS_IN = Metric.INSTANCE_CPU, Metric.ROWS_IN
 class LearnedFlow:
     """The costs, arrival rate and queue of a pipeline whose operators report readings."""
 
+    in_batches = False
+
     def __init__(self, *, rate_window_s: float) -> None:
         self.model = FlowModel()
         self._rates = Rates(window_s=rate_window_s)

@@ -50,6 +50,11 @@ class Learned(Protocol):
     """What the strategy has learned of a pipeline on one kind of engine."""
 
     @property
+    def in_batches(self) -> bool:
+        """Whether it learns from batches, and not from a flow of rows."""
+        ...
+
+    @property
     def hold_s(self) -> float:
         """Minimum hold time before shrinking, from what a change costs on this engine."""
         ...
@@ -122,7 +127,7 @@ class Capacity(Strategy):
     def decide(self, snapshot: Snapshot) -> Decision:
         """Learn from the snapshot, choose a size, and explain it."""
         learned = self._learned
-        if not learned.ready and flows(snapshot) and not isinstance(learned, LearnedFlow):
+        if not learned.ready and learned.in_batches and flows(snapshot):
             learned = self._learned = LearnedFlow(rate_window_s=self._rate_window_s)
         learned.learn(snapshot)
         doubled = learned.doubled(snapshot)
