@@ -24,7 +24,7 @@ _DISK = {Metric.NODE_DISK_READ, Metric.NODE_DISK_WRITE}
 _HEAP = {Metric.NODE_HEAP, Metric.NODE_HEAP_SHARE}
 _NETWORK = {Metric.NODE_NETWORK_IN, Metric.NODE_NETWORK_OUT}
 RETRY_HEAP_EVERY_S = 10.0
-"""How often to look again for the counters of a JVM."""
+"""Interval between attempts to find the counters of a JVM."""
 
 
 class SampledValue(NamedTuple):

@@ -153,7 +153,7 @@ def estimators_for(
 
 
 def estimators_on_spark(profiles: Mapping[str, Profile]) -> dict[str, Estimator]:
-    """Estimators by query, with the operators of the profile: those of the job show only once it runs."""
+    """Estimators by query, with the operators of the profile: those of the job are known only once it runs."""
     _check_unique(profiles)
     for file, profile in profiles.items():
         if profile.target == SIMULATOR:

@@ -74,7 +74,7 @@ class StoredRun:
     pruned_s: float = 0.0
     """Seconds at the beginning of the run that are no longer in the store."""
     ended: bool = True
-    """False while the run goes on, or if its process was killed."""
+    """False while the run is in progress, or if its process was killed."""
 
     def scores(self) -> Scores:
         """Scores over the rows of all queries."""

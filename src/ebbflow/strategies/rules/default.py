@@ -24,7 +24,7 @@ from ebbflow.policy import (
 def default_policy() -> Policy:
     """For any pipeline on any target: scales the nodes by freshness and by the growth of the queue."""
     return Policy(
-        rule("Rows wait too long: half as many nodes again")
+        rule("Rows wait too long: add half as many nodes")
         .scale_out(cluster()).by(percent(50))
         .when(metric("freshness")).is_(above(seconds(20))).in_at_least(2, of=3)
         .with_no_scale_out_since(seconds(20)),

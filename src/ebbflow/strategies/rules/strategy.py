@@ -73,7 +73,7 @@ class Rules(Strategy):
     """Scales by the rules and bounds of a policy.
 
     >>> Rules().policy.rules[0].name
-    'Rows wait too long: half as many nodes again'
+    'Rows wait too long: add half as many nodes'
     """
 
     name = "rules"

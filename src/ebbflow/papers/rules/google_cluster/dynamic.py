@@ -1,7 +1,7 @@
 """The dynamic scaling test (§5.3.5): the trace in fast motion under the policy of Source Code 5.9, on Spark.
 
 All slots that the largest size needs run from the start. The policy scales the parallelism of the machine operator:
-its query stops between two batches, its state is repartitioned, and the query starts again. The replay goes on
+its query stops between two batches, its state is repartitioned, and the query starts again. The replay continues
 meanwhile, so the next batch is longer.
 
 Events travel as rows here, like the tuples of the thesis, because its thresholds are for such an operator. As columns
@@ -51,7 +51,7 @@ TRIGGER_S = 5.0
 
 
 def thesis_policy() -> Policy:
-    """Return the policy of Source Code 5.9."""
+    """Return the policy of the Rules thesis (Source Code 5.9)."""
     machine = operator(MACHINE)
     return Policy(
         rule("CPU is above 10% for 30 seconds, scale-out by 1")
