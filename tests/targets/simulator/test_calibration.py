@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from statistics import mean, median
 
 import pytest
@@ -77,7 +78,9 @@ def test_batch_times_on_every_size_are_within_20_percent_of_sparks(spark, waitin
     tries = []
     for _ in range(TRIES):
         real = {nodes: steady_batches(nodes) for nodes in BATCHES}
-        assert all(len({b.rows for b in some}) > 2 for some in real.values()), "batches of several sizes"
+        if any(len({b.rows for b in some}) <= 2 for some in real.values()):
+            tries.append({"too few different batch sizes": inf})  # triggers were missed: the machine is busy
+            continue
         tries.append(errors(real))
         if max(tries[-1].values()) <= 0.2:
             break
