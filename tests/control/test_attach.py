@@ -7,7 +7,9 @@ import time
 import pytest
 
 import ebbflow
+from ebbflow.core.clock import SystemClock
 from ebbflow.core.decision import Decision
+from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
@@ -30,6 +32,7 @@ from ebbflow.profiling.fitting import QUICK
 from ebbflow.runs.profiling.from_store import learn_from_store
 from ebbflow.targets.spark.act.restart import stop_between_batches
 from ebbflow.targets.spark.driver import Driver
+from ebbflow.targets.spark.target import SparkTarget
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +70,19 @@ def query(spark, tmp_path):
     running = stream.trigger(processingTime="500 milliseconds").start()
     yield running
     stop_between_batches(running)
+
+
+def start_with_one_executor(spark, wait) -> None:
+    """Release what an earlier test left running."""
+    target = SparkTarget(spark, SystemClock())
+    target.observe()
+
+    def has_one() -> bool:
+        target.apply(Layout.of(1))
+        return target.observe().held_nodes == 1
+
+    wait(has_one, "one executor")
+    target.close()
 
 
 def test_a_job_grows_and_shrinks_and_the_ledger_records_it(spark, query, tmp_path, wait) -> None:
@@ -153,6 +169,7 @@ def test_capacity_grows_a_query_that_falls_behind_and_shrinks_it_when_the_load_f
 
 
 def test_a_rule_on_a_metric_of_the_agent_fires(spark, cluster, query, tmp_path, wait) -> None:
+    start_with_one_executor(spark, wait)
     policy = Policy(
         rule("memory in use")
         .scale_out(the_cluster())
@@ -170,7 +187,7 @@ def test_a_rule_on_a_metric_of_the_agent_fires(spark, cluster, query, tmp_path, 
     def acts() -> list[dict]:
         return [e for e in Store.read_ledger(path) if e["verdict"] == "act"] if path.exists() else []
 
-    wait(acts, f"the rule to fire: {attached.decisions}", 60)
+    wait(acts, "the rule to fire", 60)
     act = acts()[0]
     assert attached.agents is not None
     assert attached.agents["readings"] > 0
