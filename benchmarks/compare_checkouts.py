@@ -178,7 +178,7 @@ def compare(old: str, new: str) -> Difference | None:
     try:
         found = first_difference(json.loads(old), json.loads(new))
     except ValueError:
-        found = None  # not JSON: the line tells more
+        found = None  # not JSON: show the line instead
     return found or _first_line(old, new)
 
 
