@@ -89,3 +89,10 @@ def test_the_age_of_an_observation_is_judged_in_one_place() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "data_age_s"
     }
     assert judges == {"core/snapshot.py", "guards/missing_data.py"}
+
+
+def test_folders_of_tests_mirror_the_packages() -> None:
+    tests = ROOT / "tests"
+    others = {Path("support"), Path("benchmarks")}
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("*.py")} - others
+    assert [str(folder) for folder in sorted(folders) if not (SOURCE / folder / "__init__.py").exists()] == []

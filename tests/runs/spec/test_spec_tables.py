@@ -23,7 +23,7 @@ from ebbflow.targets.simulator import (
     SlowNode,
 )
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def read(folder: Path, text: str) -> Spec:

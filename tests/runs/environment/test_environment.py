@@ -23,7 +23,7 @@ from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import MissingMetrics, Scenario, built_in_engine
 from ebbflow.workloads import parse_load
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SHORT = {"load": "sine(base=100, peak=900, period=5m)", "nodes": "1:8"}
 
 

@@ -12,7 +12,7 @@ from console import ebbflow
 from ebbflow.papers.elysium.q_learning import GRIDS, TRIAL, study_thresholds
 from ebbflow.profiling.fitting import QUICK
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

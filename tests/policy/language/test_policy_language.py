@@ -19,7 +19,7 @@ from ebbflow.policy.language.english import policy_in_english
 from ebbflow.policy.model import Action, AllOf, AnyOf, Rule, Trigger
 from ebbflow.policy.values import Limit, Occurrences, Quantity, Span, Step
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 START = rule("a").scale_out(operator("e"))
 WHEN = START.by(absolute(1)).when(metric("queue-length"))
 

@@ -21,7 +21,7 @@ from ebbflow.policy.files.toml_format import read_toml
 from ebbflow.policy.files.yaml_format import read_yaml
 from ebbflow.policy.model import Bounds, Policy, Rule, Trigger
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "policies").iterdir())
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "policies").iterdir())
 GROW = """\
 [[rule]]
 name = "grow"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "learn_scaling.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "learn_scaling.py"
 
 
 def test_a_policy_learned_in_seconds_beats_a_random_one() -> None:
