@@ -6,6 +6,7 @@
     ├── InputError             invalid user input; commands exit with code 2
     │   ├── DurationError      "5 parsecs"
     │   ├── LoadError          "sinus(...)", a trace that goes back in time
+    │   │   └── StepError      steps of 10 s from a trace of minutes
     │   ├── SloError           "freshness below 30"
     │   ├── LimitsError        executors 5:2
     │   ├── PipelineError      a cycle, a stream to an operator that does not exist
@@ -44,6 +45,10 @@ class DurationError(InputError):
 
 class LoadError(InputError):
     """A load expression or trace that does not parse."""
+
+
+class StepError(LoadError):
+    """The samples of a load do not make up steps of the requested length."""
 
 
 class SloError(InputError):

@@ -1,8 +1,8 @@
-"""The loads of a leaderboard: trace files, folders of them, load expressions, or built-in shapes."""
+"""The loads of a comparison: trace files, folders of them, load expressions, or built-in shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,17 @@ def split_loads(text: str) -> list[str]:
 
 def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds: float) -> list[NamedLoad]:
     """Every load that a list names. Of a trace file, the busiest section of length ``seconds`` is used."""
+    return _read(
+        texts, lambda file: parse_load(_busiest(file, peak_per_s=peak_per_s, speed=speed, seconds=seconds))
+    )
+
+
+def read_whole_loads(texts: Sequence[str]) -> list[NamedLoad]:
+    """Every load that a list names, trace files as they are."""
+    return _read(texts, lambda file: Trace(file=str(file)))
+
+
+def _read(texts: Sequence[str], of_file: Callable[[Path], Load]) -> list[NamedLoad]:
     loads: list[NamedLoad] = []
     for text in texts:
         path = Path(text.strip("'\"")).expanduser()
@@ -63,8 +74,7 @@ def read_loads(texts: Sequence[str], *, peak_per_s: float, speed: float, seconds
             loads.append(NamedLoad(name=text if taken else name, load=load))
             continue
         for file in _files(path, text):
-            load = parse_load(_busiest(file, peak_per_s=peak_per_s, speed=speed, seconds=seconds))
-            loads.append(NamedLoad(name=_stem(file), load=load))
+            loads.append(NamedLoad(name=_stem(file), load=of_file(file)))
     names = [load.name for load in loads]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

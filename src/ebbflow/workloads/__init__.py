@@ -5,6 +5,7 @@
 ``parameters``  the arguments of load shapes: how they are parsed, checked and formatted
 ``shapes``      loads given by a formula: constant, sine, step, noise, …
 ``trace``       recorded loads: trace files, and the counted rows of a run
+``series``      a load as the means of even steps, for forecasters
 ``expression``  the text form of a load, ``sine(base=100, peak=900, period=10m) + constant(50)``
 ``arrivals``    when each row of a load arrives
 ``tweets``      generated tweets, and labelled tweets from a file

@@ -151,6 +151,11 @@ class Trace(Shape):
         """The median interval between samples, in replayed seconds."""
         return self._section.step_s
 
+    @property
+    def section(self) -> Section:
+        """The selected part of the file, once."""
+        return self._section
+
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return self._section.rate_per_s(np.mod(times_s, self.span_s))
 
@@ -174,6 +179,8 @@ class Section:
     right_per_s: Floats
     until: Floats
     """Rows before each interval, then the total: one entry more than intervals."""
+    origin_s: float = 0.0
+    """Start of the section in the time of the file; 0 if the speed is not 1."""
     draws: Draws | None = None
 
     def _find(self, times_s: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
@@ -300,6 +307,7 @@ def _cut(trace: Trace, samples: Samples) -> Section:
         left_per_s=rates,
         right_per_s=right,
         until=np.concatenate(([0.0], np.cumsum(rows))),
+        origin_s=samples.origin_s + start_s if trace.speed == 1 else 0.0,
         draws=Draws(rows=rows, cells=cells, seed=trace.seed) if drawn else None,
     )
 
@@ -326,6 +334,8 @@ class Samples:
 
     times_s: Floats
     events: Floats
+    origin_s: float = 0.0
+    """The first time as the file has it: seconds since the epoch for timestamps."""
 
     @property
     def step_s(self) -> float:
@@ -373,7 +383,7 @@ def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> Samples:
         raise LoadError(f"trace {file} has {found}; it needs at least two rows of time,events")
     if not _is_valid(times, events):
         times, events = _read_lines(file, content)
-    samples = Samples(times_s=times - times[0], events=events)
+    samples = Samples(times_s=times - times[0], events=events, origin_s=float(times[0]))
     samples.times_s.flags.writeable = samples.events.flags.writeable = False  # they are cached and shared
     return samples
 
