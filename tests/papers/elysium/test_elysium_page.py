@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from ebbflow.papers.elysium.page import ElysiumPage, Finding, Headline, LearnedRow, Row, elysium_page
+from ebbflow.papers.elysium.cases import cases
+from ebbflow.papers.elysium.comparison import Comparison
+from ebbflow.papers.elysium.page import elysium_page
+from ebbflow.papers.elysium.published import JOINT, SIMULATOR, T1, Published
+from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 
 HOSTILE = "<script>alert(1)</script>"
 
 
-def row(**given: object) -> Row:
-    values: dict[str, object] = {
-        "application": "T1", "load": "stair", "strategy": "joint", "target": "simulator",
-        "published_degradation": 0.97, "published_saved": 0.32, "degradation": 0.123, "degradation_unsmoothed": 0.4,
-        "saved": 0.3, "latency_s": 4.2, "reconfigurations": 11.0,
-    }  # fmt: skip
-    return Row(**(values | given))  # type: ignore[arg-type]
+def result(**key: str) -> Result:
+    """A row of T1 on the stair under joint scaling; ``key`` replaces parts of its name."""
+    (case,) = cases(applications=[T1], loads=["stair"], strategies=[JOINT])
+    published = Published(
+        throughput_degradation=0.97, nodes_saved=0.32, note=key.pop("note", ""), figure=key.pop("figure", "")
+    )
+    metrics = RowMetrics(
+        throughput_degradation=0.123, throughput_degradation_unsmoothed=0.4, nodes_saved=0.3,
+        latency_mean_s=4.2, reconfigurations=11.0,
+    )  # fmt: skip
+    case = replace(case, key=case.key._replace(**key), published=published)
+    return Result(case=case, target=SIMULATOR, metrics=metrics, runs=1)
+
+
+def comparison(**given: str) -> Comparison:
+    values = {"application": T1, "load": "stair", "target": SIMULATOR, "explanation": "it stopped more often"}
+    return Comparison(**(values | given), saves_more=True, degrades_no_more=False)  # type: ignore[arg-type]
 
 
 def picture(title: str = "nodes") -> Picture:
@@ -33,41 +48,28 @@ def picture(title: str = "nodes") -> Picture:
 
 
 def test_the_page_has_every_row_with_what_was_published_and_loads_nothing() -> None:
-    page = ElysiumPage(
-        rows=[row(), row(strategy="symbiotic", published_saved=None, note="the text says 52 %")],
-        findings=[
-            Finding(
-                what="T1 stair", saves_more=True, degrades_no_more=False, explanation="it stopped more often"
-            )
-        ],
-        pictures=[picture()],
-        headlines=[Headline(text="better on 1 of 1", ok=True), Headline(text="worse on 2", ok=False)],
-        data={"rows": [1]},
-    )
-    text = elysium_page(page)
+    unpublished = result(strategy="symbiotic")
+    unpublished = replace(unpublished, case=replace(unpublished.case, published=None, traced=False))
+    text = elysium_page([result(note="the text says 52 %"), unpublished], [comparison()], None)
     rest = re.sub(r'<script id="plotly-js">.*?</script>', "", text, flags=re.DOTALL)
-    assert '<h1 class="kept"><i class="mark"></i>better on 1 of 1</h1>' in rest
-    assert '<h2 class="missed"><i class="mark"></i>worse on 2</h2>' in rest
-    assert "it stopped more often" in rest
+    assert (
+        '<h1 class="missed"><i class="mark"></i>Symbiotic saves more nodes than joint on 1 of 1 loads' in rest
+    )
+    assert "✗ <b>T1 stair</b> it stopped more often" in rest
     assert (
         "<td>0.97</td><td>0.12</td><td>0.40</td><td>32 %</td><td>30 %</td><td>4.2 s</td><td>11.0</td>" in rest
     )
-    assert "the text says 52 %" in rest
+    assert "<td>–</td><td>0.12</td><td>0.40</td><td>–</td><td>30 %</td>" in rest
+    assert "<li>T1 stair joint: the text says 52 %</li>" in rest
+    assert f"<li>T1 stair symbiotic: {STANDS_IN}</li>" in rest
     assert not re.findall(r"https?://", rest)
     assert json.loads(re.findall(r'id="picture-0">(.*?)</script>', rest, flags=re.DOTALL)[0])["data"]
 
 
 def test_hostile_text_is_text_everywhere() -> None:
-    text = elysium_page(
-        ElysiumPage(
-            rows=[row(load=HOSTILE, strategy=HOSTILE, note=HOSTILE, figure=HOSTILE)],
-            findings=[Finding(what=HOSTILE, saves_more=True, degrades_no_more=True, explanation=HOSTILE)],
-            pictures=[picture(HOSTILE)],
-            headlines=[Headline(text=HOSTILE, ok=True), Headline(text=HOSTILE, ok=False)],
-            facts=[HOSTILE],
-            data=HOSTILE,
-        )
-    )
+    row = result(load=HOSTILE, strategy=HOSTILE, setting=HOSTILE, note=HOSTILE, figure=HOSTILE)
+    text = elysium_page([row], [comparison(load=HOSTILE, strategy=HOSTILE, explanation=HOSTILE)], None)
+    assert text.count("&lt;script&gt;alert(1)") > 6
     assert "<script>alert" not in text
 
 
@@ -102,19 +104,6 @@ def test_the_highest_count_is_not_cut_off() -> None:
     figure = panels_figure(picture())
     assert figure.layout.yaxis2.range[0] == 0.0
     assert figure.layout.yaxis2.range[1] > 2.0
-
-
-def test_learned_thresholds_stand_beside_the_published_ones_with_an_explanation() -> None:
-    learned = LearnedRow(
-        name=HOSTILE, published=0.25, learned=0.45, reward=0.3241, best=0.5, inside=True, explanation=HOSTILE
-    )
-    text = elysium_page(
-        ElysiumPage(rows=[], findings=[], pictures=[], thresholds=[learned], trial="on a step" + HOSTILE)
-    )
-    assert "<p>on a step&lt;script" in text
-    assert "<td>0.25</td><td>0.45</td><td>0.32</td><td>0.50</td><td>yes</td>" in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;</b>" in text
-    assert "<script>alert" not in text
 
 
 def test_bars_stand_side_by_side_over_text_labels() -> None:

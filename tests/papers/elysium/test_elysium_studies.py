@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from ebbflow.errors import RunFailedError
 from ebbflow.papers.elysium.calibration import NODES
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, learn_profile
-from ebbflow.papers.elysium.page import elysium_page, elysium_report
+from ebbflow.papers.elysium.page import elysium_page, page_data
 from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
 from ebbflow.papers.elysium.q_learning import (
     CORE_MAX,
@@ -142,13 +143,10 @@ def test_only_the_default_trial_is_said_to_be_picked(study: dict[str, ThresholdS
         ],
         thresholds=[replace(study["cpu_max"], case=replace(TRIAL, seconds=600.0))],
     )
-    page = elysium_report([], [], studies)
-    assert page.trial.startswith("Each value was run on 10 minutes of T1 on stair(base=150")
-    assert "picked" not in page.trial
-    assert any(
-        each.caption.endswith("Every 60 s: 0.30 unsmoothed, 0.010 in windows of a minute.")
-        for each in page.pictures
-    )
+    page = elysium_page([], [], studies)
+    assert "<p>Each value was run on 10 minutes of T1 on stair(base=150" in page
+    assert "The load was picked" not in page
+    assert "Every 60 s: 0.30 unsmoothed, 0.010 in windows of a minute.</p>" in page
 
 
 def test_each_threshold_is_tried_with_the_others_as_published() -> None:
@@ -192,8 +190,7 @@ def test_results_are_in_order_with_means_over_seeds(models: Models) -> None:
     assert [result.case for result in results] == rows
     assert len(done) == 4
     assert all(result.curves is not None and result.runs == 2 for result in results)
-    page = elysium_page(elysium_report(results, [], None))
-    assert "T1 step" in page
+    assert "T1 step" in elysium_page(results, [], None)
 
 
 def test_a_failed_run_names_its_row(models: Models) -> None:
@@ -215,17 +212,17 @@ def test_all_studies_are_on_the_page(models: Models, study: dict[str, ThresholdS
         return list(study.values())
 
     monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", done)
-    page = elysium_report([], [], Studies.run(models, workers=1))
-    assert [picture.title.split(" ")[0] for picture in page.pictures] == [
-        "cpu_max_thr", "core_max_thr", "core_min_thr", "Cost", "CPU", "CPU",
-    ]  # fmt: skip
-    data = json.loads(json.dumps(page.data))["studies"]["thresholds"]
+    studies = Studies.run(models, workers=1)
+    data = json.loads(json.dumps(page_data([], [], studies)))["studies"]["thresholds"]
     assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in data.items()} == {
         "cpu_max": (0.80, 0.85, True), "core_max": (0.65, 1.00, False), "core_min": (0.25, 0.45, True),
     }  # fmt: skip
     assert data["cpu_max"]["table"][0]["published"] == 0.53
     assert data["core_min"]["table"][1]["published"] is None
-    text = elysium_page(page)
+    text = elysium_page([], [], studies)
+    assert re.findall(r"<section><h2>(\S+) [^<]*</h2><p>", text) == [
+        "Thresholds", "cpu_max_thr", "core_max_thr", "core_min_thr", "Cost", "CPU", "CPU",
+    ]  # fmt: skip
     assert "picture-5" in text
     assert "<th>core_max_thr</th><td>0.65</td><td>1.00</td><td>0.76</td><td>1.00</td><td>no</td>" in text
     assert "From 0.85 to 0.90 the degradation rises from " in text

@@ -21,7 +21,7 @@ from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.cases import Case, cases, spark_cases
 from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_sorted_minutes, tally
 from ebbflow.papers.elysium.models import Models
-from ebbflow.papers.elysium.page import elysium_report, write_elysium_page
+from ebbflow.papers.elysium.page import write_elysium_page
 from ebbflow.papers.elysium.published import SIMULATOR, SPARK, TARGETS
 from ebbflow.papers.elysium.q_learning import ThresholdStudy, threshold_runs
 from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
@@ -127,7 +127,7 @@ def elysium(
             console.print()
             console.print(_threshold_table(study_results.thresholds))
         _print_comparisons(comparisons)
-    write_elysium_page(report, elysium_report(results, comparisons, study_results))
+    write_elysium_page(report, results, comparisons, study_results)
     say(f"page: {escape(str(report))}")
     return 0
 

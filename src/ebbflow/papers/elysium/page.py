@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,118 +18,67 @@ from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import number, share
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A row of Figure 9; None is what the paper did not publish."""
-
-    application: str
-    load: str
-    strategy: str
-    target: str
-    published_degradation: float | None
-    published_saved: float | None
-    degradation: float | None
-    degradation_unsmoothed: float | None
-    saved: float | None
-    latency_s: float | None
-    reconfigurations: float | None
-    figure: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Headline:
-    """The result of a strategy in one sentence."""
-
-    text: str
-    ok: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Symbiotic scaling, reactive or proactive, compared with joint scaling on one load."""
-
-    what: str
-    saves_more: bool
-    degrades_no_more: bool
-    explanation: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it saves more and degrades no more."""
-        return self.saves_more and self.degrades_no_more
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedRow:
-    """A threshold: the published value beside the learned one."""
-
-    name: str
-    published: float
-    learned: float
-    """Where Q-learning converged."""
-    reward: float
-    """At the learned value."""
-    best: float
-    """The value with the highest reward."""
-    inside: bool
-    """Whether the best value is neither the lowest nor the highest that was tried."""
-    explanation: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElysiumPage:
-    """The contents of the page."""
-
-    rows: Sequence[Row]
-    findings: Sequence[Finding]
-    pictures: Sequence[Picture]
-    headlines: Sequence[Headline] = ()
-    thresholds: Sequence[LearnedRow] = ()
-    trial: str = ""
-    """The load that the thresholds were learned on."""
-    facts: Sequence[str] = ()
-    data: Any = None
-    """The data that can be saved from the page."""
-
-
-def write_elysium_page(path: Path, page: ElysiumPage) -> None:
+def write_elysium_page(
+    path: Path, results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
+) -> None:
     """Write the page as one HTML file."""
-    path.write_text(elysium_page(page), encoding="utf-8")
+    path.write_text(elysium_page(results, comparisons, studies), encoding="utf-8")
 
 
-def elysium_page(page: ElysiumPage) -> str:
+def elysium_page(
+    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
+) -> str:
     """The page as HTML text."""
-    headlines = page.headlines or [Headline(text="Elysium's table", ok=True)]
-    data = {
-        f"picture-{index}": figure_json(panels_figure(picture)) for index, picture in enumerate(page.pictures)
-    }
+    headlines = [{"text": str(each), "ok": each.ok == each.loads} for each in tally(comparisons)]
+    headlines = headlines or [{"text": "Elysium's table", "ok": True}]
+    pictures = [*_aggregates(results), *_pictures(results)]
+    thresholds: Sequence[ThresholdStudy] = ()
+    if studies is not None:
+        pictures += study_pictures(studies)
+        thresholds = studies.thresholds
     return render(
         "page.html.j2",
         folder=Path(__file__).parent,
-        title=headlines[0].text,
+        title=headlines[0]["text"],
         headlines=headlines,
-        facts=page.facts,
+        facts=_facts(results),
         columns=_COLUMNS,
-        rows=_table_rows(page.rows),
-        notes=[f"{row.application} {row.load} {row.strategy}: {row.note}" for row in page.rows if row.note],
-        findings=page.findings,
-        trial=page.trial,
+        rows=_table_rows(results),
+        comparisons=comparisons,
+        trial=_trial(thresholds),
         learned_columns=_LEARNED_COLUMNS,
-        thresholds=[
-            {
-                "name": row.name,
-                "explanation": row.explanation,
-                "cells": [
-                    *map(_hundredths, (row.published, row.learned, row.reward, row.best)),
-                    "yes" if row.inside else "no",
-                ],
-            }
-            for row in page.thresholds
-        ],
-        pictures=page.pictures,
-        data={**data, "ebbflow-data": page.data},
+        thresholds=[_threshold_row(study) for study in thresholds],
+        pictures=pictures,
+        data={
+            **{f"picture-{i}": figure_json(panels_figure(picture)) for i, picture in enumerate(pictures)},
+            "ebbflow-data": page_data(results, comparisons, studies),
+        },
     )
+
+
+def page_data(
+    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
+) -> dict[str, Any]:
+    """The data that can be saved from the page, as JSON values."""
+    return {
+        "rows": [result.to_json() for result in results],
+        "verdicts": [each.to_json() for each in comparisons],
+        "studies": None if studies is None else studies.to_json(),
+        "curves": {
+            f"{result.case.key} on {result.target}": result.curves.to_json()
+            for result in results
+            if result.curves is not None
+        },
+    }
+
+
+def _facts(results: Sequence[Result]) -> list[str]:
+    runs, targets = max((r.runs for r in results), default=0), {r.target for r in results}
+    return [
+        *(["simulator: 4 nodes of 4 cores, assessed every minute"] if SIMULATOR in targets else []),
+        *(["Spark: 4 executors of 1 core, assessed every 30 s"] if SPARK in targets else []),
+        f"means of {counted(runs, 'run')}",
+    ]
 
 
 _COLUMNS = (
@@ -152,31 +100,47 @@ _LEARNED_COLUMNS = (
 )
 
 
-def _table_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _table_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The rows of the table; the first of each application, load and target has a heading for its group."""
+    figures: dict[tuple[str, str], str] = {}
+    for result in results:
+        if result.case.published is not None and result.case.published.figure:
+            figures.setdefault(result.case.key[:2], f" (Figure {result.case.published.figure})")
     shown, group = [], ""
-    for row in rows:
-        here = f"{row.application} · {row.load}" + ("" if row.target == SIMULATOR else f" · {row.target}")
-        figures = [r.figure for r in rows if (r.application, r.load) == (row.application, row.load)]
-        figure = next((f" (Figure {each})" for each in figures if each), "")
+    for result in results:
+        key, published, metrics = result.case.key, result.case.published, result.metrics
+        here = f"{key.application} · {key.load}" + (
+            "" if result.target == SIMULATOR else f" · {result.target}"
+        )
+        notes = ["" if published is None else published.note, "" if result.case.traced else STANDS_IN]
         shown.append(
             {
-                "group": here + figure if here != group else "",
-                "strategy": row.strategy,
-                "note": row.note,
+                "group": here + figures.get(key[:2], "") if here != group else "",
+                "name": str(key),
+                "strategy": _strategy_name(result),
+                "note": "; ".join(filter(None, notes)),
                 "cells": [
-                    _hundredths(row.published_degradation),
-                    _hundredths(row.degradation),
-                    _hundredths(row.degradation_unsmoothed),
-                    share(row.published_saved),
-                    share(row.saved),
-                    number(None) if row.latency_s is None else f"{row.latency_s:.1f} s",
-                    number(None) if row.reconfigurations is None else f"{row.reconfigurations:.1f}",
+                    _hundredths(None if published is None else published.throughput_degradation),
+                    _hundredths(metrics.throughput_degradation),
+                    _hundredths(metrics.throughput_degradation_unsmoothed),
+                    share(None if published is None else published.nodes_saved),
+                    share(metrics.nodes_saved),
+                    number(None) if metrics.latency_mean_s is None else f"{metrics.latency_mean_s:.1f} s",
+                    number(None) if metrics.reconfigurations is None else f"{metrics.reconfigurations:.1f}",
                 ],
             }
         )
         group = here
     return shown
+
+
+def _threshold_row(study: ThresholdStudy) -> dict[str, Any]:
+    values = (study.published, study.converged.value, study.converged.reward, study.learned.best)
+    return {
+        "name": f"{study.name}_thr",
+        "explanation": f"{study.found} {study.why}",
+        "cells": [*map(_hundredths, values), "yes" if study.learned.inside else "no"],
+    }
 
 
 def _hundredths(value: float | None) -> str:
@@ -185,81 +149,6 @@ def _hundredths(value: float | None) -> str:
 
 HEAVIEST = (STOP_WORDS, "features")
 """The operators whose parallelism is drawn: T1's stop-word filter (Figure 10e), T2's feature extraction."""
-
-
-def elysium_report(
-    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
-) -> ElysiumPage:
-    """The page of results, comparisons and studies."""
-    runs, targets = max((r.runs for r in results), default=0), {r.target for r in results}
-    pictures = [*_aggregates(results), *_pictures(results)]
-    if studies is not None:
-        pictures += study_pictures(studies)
-    return ElysiumPage(
-        rows=[_row(result) for result in results],
-        findings=[
-            Finding(
-                what=each.what,
-                saves_more=each.saves_more,
-                degrades_no_more=each.degrades_no_more,
-                explanation=each.explanation,
-            )
-            for each in comparisons
-        ],
-        pictures=pictures,
-        headlines=[Headline(text=str(each), ok=each.ok == each.loads) for each in tally(comparisons)],
-        trial="" if studies is None else _trial(studies.thresholds),
-        thresholds=[] if studies is None else [_learned(each) for each in studies.thresholds],
-        facts=[
-            *(["simulator: 4 nodes of 4 cores, assessed every minute"] if SIMULATOR in targets else []),
-            *(["Spark: 4 executors of 1 core, assessed every 30 s"] if SPARK in targets else []),
-            f"means of {counted(runs, 'run')}",
-        ],
-        data={
-            "rows": [result.to_json() for result in results],
-            "verdicts": [each.to_json() for each in comparisons],
-            "studies": None if studies is None else studies.to_json(),
-            "curves": {
-                f"{result.case.key} on {result.target}": result.curves.to_json()
-                for result in results
-                if result.curves is not None
-            },
-        },
-    )
-
-
-def _row(result: Result) -> Row:
-    key, published, metrics = result.case.key, result.case.published, result.metrics
-    notes = ["" if published is None else published.note]
-    if not result.case.traced:
-        notes.append(STANDS_IN)
-    return Row(
-        application=key.application,
-        load=key.load,
-        strategy=_strategy_name(result),
-        target=result.target,
-        published_degradation=None if published is None else published.throughput_degradation,
-        published_saved=None if published is None else published.nodes_saved,
-        degradation=metrics.throughput_degradation,
-        degradation_unsmoothed=metrics.throughput_degradation_unsmoothed,
-        saved=metrics.nodes_saved,
-        latency_s=metrics.latency_mean_s,
-        reconfigurations=metrics.reconfigurations,
-        figure="" if published is None else published.figure,
-        note="; ".join(filter(None, notes)),
-    )
-
-
-def _learned(study: ThresholdStudy) -> LearnedRow:
-    return LearnedRow(
-        name=f"{study.name}_thr",
-        published=study.published,
-        learned=study.converged.value,
-        reward=study.converged.reward,
-        best=study.learned.best,
-        inside=study.learned.inside,
-        explanation=f"{study.found} {study.why}",
-    )
 
 
 def _trial(studies: Sequence[ThresholdStudy]) -> str:
