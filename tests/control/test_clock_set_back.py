@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from fake_target import FakeTarget, ScriptedStrategy, a_batch
 
-from ebbflow.control.loop import ControlLoop
+from ebbflow.control.loop import ControlLoop, LoopStore
 from ebbflow.control.loop_clock import SET_BACK_S, LoopClock
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
@@ -24,8 +26,9 @@ from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import TargetError
 from ebbflow.guards import guards_for
-from ebbflow.monitoring.store import MemoryStore
+from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.policy import Policy, above, absolute, bounds, cluster, metric, minutes, rule, seconds, tuples
+from ebbflow.runs.stored_run import read_run
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Scenario, built_in_engine
@@ -94,7 +97,9 @@ class DatedByWallClock:
         self._target.close()
 
 
-def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layout]]:
+def applied(
+    strategy: str, engine: str, back_s: float, store: LoopStore | None = None
+) -> list[tuple[float, Layout]]:
     """The layouts a strategy applies in a quarter of an hour, with their true times."""
     true_time = ManualClock(0.0)
     scenario = Scenario(engine=built_in_engine("top-words", engine), load=parse_load(LOAD), seconds=900)
@@ -105,7 +110,7 @@ def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layo
         target=target,
         strategy=made,
         guards=guards_for(made),
-        store=MemoryStore(),
+        store=store or MemoryStore(),
         clock=wall,
         limits=scenario.limits,
         slo=scenario.slo,
@@ -116,12 +121,15 @@ def applied(strategy: str, engine: str, back_s: float) -> list[tuple[float, Layo
     return target.applied
 
 
-@pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_strategies_act_as_if_the_clock_had_not_been_set_back(strategy: str, engine: str) -> None:
-    undisturbed = applied(strategy, engine, back_s=0.0)
-    for back_s in (10.0, HOUR_S):
-        assert applied(strategy, engine, back_s) == undisturbed
+def test_strategies_act_as_if_the_clock_had_not_been_set_back(strategy: str) -> None:
+    """On the engine with more kinds of times: batches, triggers and readings."""
+    assert applied(strategy, "micro-batch", HOUR_S) == applied(strategy, "micro-batch", back_s=0.0)
+
+
+@pytest.mark.parametrize("strategy", ["capacity", "flink", "rules"])
+def test_so_they_do_on_the_continuous_engine_after_a_step_of_seconds(strategy: str) -> None:
+    assert applied(strategy, "continuous", 10.0) == applied(strategy, "continuous", back_s=0.0)
 
 
 @pytest.mark.parametrize("strategy", ["capacity", "symbiotic", "joint", "rules", "ds2", "dask"])
@@ -136,6 +144,19 @@ def test_without_loop_time_strategies_stop_acting(strategy: str, monkeypatch: py
         return sum(at_s > SET_BACK_AT_S for at_s, _ in acts)
 
     assert later(on_wall_time) < later(undisturbed)
+
+
+def test_a_stored_run_is_scored_as_if_the_clock_had_not_been_set_back(tmp_path: Path) -> None:
+    def scores(back_s: float) -> dict[str, Any]:
+        path = tmp_path / f"back-{back_s:g}.sqlite"
+        with contextlib.closing(Store(path, ManualClock(0.0))) as store:
+            store.begin_run({"slo": "freshness p95 <= 30s", "nodes": "1:8", "started_s": "0.0"})
+            applied("capacity", "micro-batch", back_s, store)
+        return read_run(path).score_values()
+
+    undisturbed = scores(0.0)
+    assert undisturbed["reconfigurations"] > 0
+    assert scores(HOUR_S) == pytest.approx(undisturbed)
 
 
 # -- a queue under rules ---------------------------------------------------------------------------
@@ -232,10 +253,13 @@ def test_the_ledger_says_that_the_clock_was_set_back() -> None:
     world.clock.advance(-HOUR_S)
     world.run(3, queue=0)
     reported = [reason for reason in world.reasons if "set back" in reason]
-    assert reported == ["the clock was set back by 1h; waiting times are not affected"]
+    assert reported == [
+        "the clock was set back by 1h; waiting times are not affected, and times are recorded 1h ahead of the clock "
+        "from here on"
+    ]
 
 
-def test_the_ledger_and_the_store_keep_wall_times() -> None:
+def test_the_ledger_and_the_store_continue_on_loop_time() -> None:
     class Expecting(ScriptedStrategy):
         def decide(self, snapshot: Snapshot) -> Decision:
             effect = Effect(metric=Metric.QUEUE_LENGTH, value=5.0, at_s=snapshot.now_s + 2.0)
@@ -246,7 +270,7 @@ def test_the_ledger_and_the_store_keep_wall_times() -> None:
     world.clock.advance(-HOUR_S)
     world.run(4, queue=9)
     decided = [row for row in world.rows if row["expected"]]
-    times_s = [100_000.0, 100_001.0, 100_002.0, 96_403.0, 96_404.0, 96_405.0, 96_406.0]
+    times_s = [100_000.0 + passed for passed in range(7)]
     assert [row["time_s"] for row in decided] == times_s
     assert [row["expected"]["at_s"] for row in decided] == [time_s + 2.0 for time_s in times_s]
     assert [row["achieved"] for row in decided[:5]] == [7.0, 9.0, 9.0, 9.0, 9.0], "none is lost"

@@ -39,12 +39,19 @@ def test_the_last_changes_of_each_size_are_recalled(store: Store) -> None:
     act(store, 900.0, Layout.of(2, enrich=1), Layout.of(3, enrich=2))
     act(store, 950.0, Layout.of(3, enrich=2), Layout.of(4, enrich=2))
     act(store, 960.0, Layout.of(4, enrich=2), Layout.of(4, enrich=1))
-    act(store, 5000.0, Layout.of(4, enrich=1), Layout.of(9, enrich=9))  # from before the clock was set back
     policy = PolicyInForce(Policy())
     recall_acts(policy, store, now_s=1000.0)
     sizes = policy.rules._sizes
     assert sizes.last_out_s == {NODES: 950.0, "enrich": 900.0}
     assert sizes.last_in_s == {"enrich": 960.0}
+
+
+def test_an_act_from_before_the_clock_was_set_back_counts_as_just_done(store: Store) -> None:
+    act(store, 900.0, Layout.of(2), Layout.of(3))
+    act(store, 5000.0, Layout.of(3), Layout.of(4))
+    policy = PolicyInForce(Policy())
+    recall_acts(policy, store, now_s=1000.0)
+    assert policy.rules._sizes.last_out_s == {NODES: 1000.0}
 
 
 def test_an_unreadable_ledger_is_reported_and_recalls_nothing(

@@ -7,7 +7,7 @@ after, and once more when its expected effect can be measured.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -37,24 +37,13 @@ class LedgerStore(Protocol):
 
 
 class Ledger:
-    """Writes entries to a store and keeps the newest in memory.
+    """Writes entries to a store and keeps the newest in memory."""
 
-    Times come in as loop time and are written as wall time (see ``control.loop_clock``).
-    """
-
-    def __init__(
-        self,
-        store: LedgerStore,
-        *,
-        keep: int = 1_000,
-        wall_s: Callable[[float], float] = lambda loop_s: loop_s,
-    ) -> None:
+    def __init__(self, store: LedgerStore, *, keep: int = 1_000) -> None:
         self._store = store
-        self._wall_s = wall_s
         self._recent: deque[LedgerEntry] = deque(maxlen=keep)
         self._unsettled: dict[int, LedgerEntry] = {}
-        self._due_s: dict[int, float] = {}
-        """Loop time at which the effect of an unsettled entry can be measured, by entry id."""
+        """Entries whose expected effect has not been measured yet, by id."""
         self.reconfigurations = 0
         self.written = 0
         """Number of entries so far, in memory or not."""
@@ -72,26 +61,22 @@ class Ledger:
 
     def open(self, now_s: float, strategy: str, before: Layout, decision: Decision) -> LedgerEntry:
         """Record a decision, before anything is done about it."""
-        time_s, expected = self._wall_s(now_s), decision.expected
-        if expected is not None and time_s != now_s:
-            decision = replace(decision, expected=replace(expected, at_s=self._wall_s(expected.at_s)))
         draft = LedgerEntry(
             entry_id=0,
-            time_s=time_s,
+            time_s=now_s,
             strategy=strategy,
             verdict=ACT if decision.wanted.difference(before) else HOLD,
             before=before,
             decision=decision,
         )
         body = draft.to_json() if self._store.keeps else {}
-        entry = replace(draft, entry_id=self._store.append_ledger(time_s, draft.verdict, body))
+        entry = replace(draft, entry_id=self._store.append_ledger(now_s, draft.verdict, body))
         self._recent.append(entry)
         self.written += 1
         if self.first_id is None:
             self.first_id = entry.entry_id
-        if expected is not None:
+        if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
-            self._due_s[entry.entry_id] = expected.at_s
         return entry
 
     def close(self, entry: LedgerEntry, outcome: Outcome) -> LedgerEntry:
@@ -112,12 +97,11 @@ class Ledger:
         """
         settled: list[LedgerEntry] = []
         over: list[int] = []
-        for entry_id, due_s in self._due_s.items():
-            if now_s < due_s:
+        for entry_id, entry in self._unsettled.items():
+            expected = entry.decision.expected
+            if expected is None or now_s < (due_s := expected.at_s):
                 continue
-            entry = self._unsettled[entry_id]
-            assert entry.decision.expected is not None
-            after = windows.of(subject, entry.decision.expected.metric).since(due_s)
+            after = windows.of(subject, expected.metric).since(due_s)
             if after and after[0][0] <= due_s + within_s:
                 settled.append(entry.settled(after[0][1]))
             if after or now_s > due_s + within_s:
@@ -125,7 +109,7 @@ class Ledger:
         if settled:
             self._amend(settled)
         for entry_id in over:
-            del self._unsettled[entry_id], self._due_s[entry_id]
+            del self._unsettled[entry_id]
         return settled
 
     def _amend(self, entries: Sequence[LedgerEntry]) -> None:

@@ -62,7 +62,7 @@ class CycleReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one cycle observed and decided, for live views and tests."""
 
     observation: Observation | None
-    """The newest observation, in wall-clock time; from an earlier cycle if this one's failed."""
+    """The newest observation, in loop time; from an earlier cycle if this one's failed."""
     entry: LedgerEntry | None
     planned: Layout | None
 
@@ -115,12 +115,11 @@ class ControlLoop:
         self._on_cycle = on_cycle
         self._before_cycle = before_cycle
         self._notes: list[Note] = []
-        self.ledger = Ledger(store, keep=remember_decisions, wall_s=self._clock.wall_s)
+        self.ledger = Ledger(store, keep=remember_decisions)
         self.windows = Windows(WINDOW_S)
         self._planned: Layout | None = None
         self._last: Observation | None = None
         """The newest observation, in loop time."""
-        self._last_in_wall_time: Observation | None = None
         self._undecided: list[Batch] = []
         """Batches that finished since the last decision."""
         self._decided_s = float("-inf")
@@ -190,10 +189,14 @@ class ControlLoop:
         return self._report(entry)
 
     def _report(self, entry: LedgerEntry | None) -> CycleReport:
-        return CycleReport(observation=self._last_in_wall_time, entry=entry, planned=self._planned)
+        return CycleReport(observation=self._last, entry=entry, planned=self._planned)
 
     def _note_set_back(self, back_s: float) -> None:
-        text = f"the clock was set back by {format_duration(round(back_s))}; waiting times are not affected"
+        ahead_s = round(self._clock.offset_s)
+        text = (
+            f"the clock was set back by {format_duration(round(back_s))}; waiting times are not affected, "
+            f"and times are recorded {format_duration(ahead_s)} ahead of the clock from here on"
+        )
         log.warning("%s", text)
         self._notes.append(Note(text=text))
 
@@ -230,14 +233,13 @@ class ControlLoop:
 
     def _take_in(self, now_s: float, observed: Observation) -> bool:
         """Store an observation. True if it is a reason to decide."""
-        in_wall_time, observed = observed, self._clock.date(observed)
+        observed = self._clock.date(observed)
         before, self._last = self._last, observed
-        self._last_in_wall_time = in_wall_time
         self._undecided += observed.batches
         if observed.batches:
             self._batch_every_s = max(max(b.trigger_interval_s, b.duration_s) for b in observed.batches)
         self.windows.add(observed.readings)
-        self._write(in_wall_time)
+        self._write(observed)
         if self._dry_run:
             self._planned = observed.layout  # something else controls the size
         elif self._applied_s is None:

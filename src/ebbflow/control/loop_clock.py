@@ -5,9 +5,9 @@ look newer than all that follow, and a cool-down could last an hour too long. So
 
     loop time = wall time + offset,
 
-and the offset grows by every step back. Observations are shifted to loop time as they enter the loop (``date``). Times
-that people read, in the ledger and the store, are wall times (``wall_s``). Strategies, guards and windows need not
-know about any of this.
+and the offset grows by every step back. Observations are shifted to loop time as they enter the loop (``date``), and
+everything behind it is on loop time: windows, strategies, guards, the ledger and the store. So the times of a stored
+run never overlap. Calendar rules ask for the wall time (``Snapshot.wall_s``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class LoopClock:
     >>> clock.tick(), clock.set_back_s
     (100.0, 0.0)
     >>> wall.advance(-3599.0)
-    >>> clock.tick(), clock.set_back_s, clock.wall_s(101.0)
-    (101.0, 3600.0, -3499.0)
+    >>> clock.tick(), clock.set_back_s, clock.offset_s
+    (101.0, 3600.0, 3600.0)
     """
 
     def __init__(self, clock: Clock, *, cycle_s: float) -> None:
@@ -55,10 +55,6 @@ class LoopClock:
     def offset_s(self) -> float:
         """Loop time minus wall time."""
         return self._offsets_s[-1]
-
-    def wall_s(self, loop_s: float) -> float:
-        """The wall time of a loop time, on today's offset."""
-        return loop_s - self._offsets_s[-1]
 
     def tick(self) -> float:
         """Read the wall clock, once per cycle, and return the loop time."""
@@ -99,14 +95,9 @@ class LoopClock:
     def _dated(self, batches: Sequence[Batch]) -> list[Batch]:
         dated = []
         for batch in batches:
-            offset_s = self._offset_s_at(batch.ended_s)
-            dated.append(
-                msgspec.structs.replace(
-                    batch,
-                    started_s=batch.started_s + offset_s,
-                    oldest_arrival_s=batch.oldest_arrival_s + offset_s,
-                )
-            )
+            started_s = batch.started_s + self._offset_s_at(batch.ended_s)
+            arrival_s = min(self._loop_s(batch.oldest_arrival_s), started_s)  # may be from before the step
+            dated.append(msgspec.structs.replace(batch, started_s=started_s, oldest_arrival_s=arrival_s))
         return dated
 
     def _loop_s(self, wall_s: float) -> float:

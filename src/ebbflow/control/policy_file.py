@@ -12,6 +12,8 @@ import logging
 import threading
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import Note
 from ebbflow.core.clock import Clock
@@ -53,13 +55,16 @@ class PolicyInForce:
 
 
 def recall_acts(policy: PolicyInForce, store: Store, now_s: float) -> None:
-    """Continue guard times from the acts of earlier runs in the store; restart them if the ledger cannot be read."""
+    """Continue guard times from the acts of earlier runs in the store; restart them if the ledger cannot be read.
+
+    An act dated after ``now_s`` is from a run during or after which the clock was set back; it counts as just done.
+    """
     try:
         acts = [LedgerEntry.from_json(act) for act in store.ledger(verdict=ACT)]
     except (EbbflowError, LookupError, TypeError) as error:  # written by another version, or damaged
         log.warning("guard times restart, because the ledger of earlier runs cannot be read: %s", error)
         return
-    policy.rules.recall(act for act in acts if act.time_s <= now_s)
+    policy.rules.recall(replace(act, time_s=min(act.time_s, now_s)) for act in acts)
 
 
 _UNREADABLE = "unreadable"
