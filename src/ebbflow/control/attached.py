@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from ebbflow.control.ledger import ACT
 from ebbflow.control.loop import ControlLoop
 from ebbflow.control.policy_file import PolicyInForce
 from ebbflow.core.decision import LedgerEntry
@@ -19,16 +17,6 @@ from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import Policy
 
 log = logging.getLogger("ebbflow")
-
-
-@dataclass(frozen=True, kw_only=True)
-class History:
-    """The ledger of a run, without older holds."""
-
-    entries: Sequence[LedgerEntry]
-    """Every act, and the newest holds, oldest first."""
-    left_out: int
-    """Number of older holds that are not included."""
 
 
 class Attached:
@@ -73,23 +61,8 @@ class Attached:
 
     @property
     def decisions(self) -> Sequence[LedgerEntry]:
-        """The newest ledger entries of this run; ``history`` has every act."""
+        """The newest ledger entries of this run; the store has all of them."""
         return [] if self._loop is None else self._loop.ledger.entries
-
-    def history(self) -> History:
-        """Every act of this run and the newest holds. Older acts are read from the store."""
-        if self._loop is None or self.store is None:
-            return History(entries=[], left_out=0)
-        ledger = self._loop.ledger
-        written, recent = ledger.written, ledger.entries
-        older: list[LedgerEntry] = []
-        if written > len(recent) and ledger.first_id is not None:
-            try:
-                acts = self.store.ledger(ledger.first_id - 1, verdict=ACT)
-                older = [LedgerEntry.from_json(act) for act in acts if act["id"] < recent[0].entry_id]
-            except (EbbflowError, LookupError, TypeError) as error:  # a full disk, or damaged rows
-                log.warning("only the newest decisions can be shown: %s", error)
-        return History(entries=[*older, *recent], left_out=max(0, written - len(older) - len(recent)))
 
     @property
     def reconfigurations(self) -> int:

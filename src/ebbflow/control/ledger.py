@@ -45,9 +45,6 @@ class Ledger:
         self._unsettled: dict[int, LedgerEntry] = {}
         """Entries whose expected effect has not been measured yet, by id."""
         self.reconfigurations = 0
-        self.written = 0
-        """Number of entries so far, in memory or not."""
-        self.first_id: int | None = None
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -72,9 +69,6 @@ class Ledger:
         body = draft.to_json() if self._store.keeps else {}
         entry = replace(draft, entry_id=self._store.append_ledger(now_s, draft.verdict, body))
         self._recent.append(entry)
-        self.written += 1
-        if self.first_id is None:
-            self.first_id = entry.entry_id
         if decision.expected is not None:
             self._unsettled[entry.entry_id] = entry
         return entry

@@ -118,10 +118,10 @@ def read_run(path: Path) -> StoredRun:
     if ended_s is None or last_s - ended_s > CLOCK_TOLERANCE_S:
         ended_s = last_s
     ended_s = max(ended_s, started_s)
-    decisions = _decisions(path, started_s)
+    decisions = read_decisions(path, started_s, newest=NEWEST_DECISIONS)
     curves = Store.read_curves(path)
     working = _nodes(series.get((MAIN, Metric.NODES), ()), started_s)
-    held = curves.get((NODES, MAIN)) or _held(series, started_s)
+    held = curves.get((NODES, MAIN)) or _nodes(nodes_held(series), started_s)
     run = Run(
         strategy=terms.get("strategy") or (decisions[-1].strategy if decisions else "unknown"),
         pipeline=terms.get("name") or _only_subject(series) or path.stem,
@@ -236,10 +236,13 @@ def _merged(rows: Mapping[str, Sequence[_BatchRows]]) -> list[_BatchRows]:
     return sorted(batch for batches in rows.values() for batch in batches)
 
 
-def _decisions(path: Path, since_s: float) -> list[LedgerEntry]:
-    """Every act of the run and its newest holds, oldest first. Entries of another version are skipped."""
+def read_decisions(path: Path, since_s: float = -np.inf, *, newest: int | None = None) -> list[LedgerEntry]:
+    """Every act in a store and the holds among its newest entries, or all holds, oldest first.
+
+    Entries of another version are skipped.
+    """
     documents = {each["id"]: each for each in Store.read_ledger(path, verdict=ACT)}
-    documents |= {each["id"]: each for each in Store.read_ledger(path, last=NEWEST_DECISIONS)}
+    documents |= {each["id"]: each for each in Store.read_ledger(path, last=newest)}
     entries = []
     for number in sorted(documents):
         with contextlib.suppress(KeyError, TypeError, InputError):
@@ -287,18 +290,26 @@ def _processed(batches: Iterable[_BatchRows], started_s: float) -> Curve:
     return Curve.of(points)
 
 
-def _held(series: Mapping[tuple[str, Metric], Sequence[tuple[float, float]]], started_s: float) -> Curve:
-    """Nodes held; in older stores, which do not have them, the larger of those working and those requested."""
-    held = series.get((MAIN, Metric.NODES_HELD))
-    if held is not None:
-        return _nodes(held, started_s)
-    working = Curve.of(series.get((MAIN, Metric.NODES), ()))
-    requested = Curve.of(series.get((MAIN, Metric.NODES_REQUESTED), ()))
-    times_s = np.union1d(working.times_s, requested.times_s)
-    if not len(working) or not len(requested):
-        return _nodes(series.get((MAIN, Metric.NODES), ()), started_s)
-    most = np.maximum(working.stepped(times_s), requested.stepped(times_s))
-    return _nodes(list(zip(times_s.tolist(), most.tolist(), strict=True)), started_s)
+def nodes_held(
+    series: Mapping[tuple[str, Metric], Sequence[tuple[float, float]]],
+) -> Sequence[tuple[float, float]]:
+    """Nodes held; in older stores, which do not have them, the larger of those working and those requested.
+
+    A node costs from its request.
+    """
+    if held := series.get((MAIN, Metric.NODES_HELD)):
+        return held
+    working, requested = (series.get((MAIN, m), ()) for m in (Metric.NODES, Metric.NODES_REQUESTED))
+    if not working or not requested:
+        return working
+    times_s = np.unique([time_s for time_s, _ in (*working, *requested)])
+    most = np.maximum(Curve.of(working).stepped(times_s), Curve.of(requested).stepped(times_s))
+    return list(zip(times_s.tolist(), most.tolist(), strict=True))
+
+
+def changes(points: Sequence[tuple[float, float]]) -> Curve:
+    """The points at which the value changes; a size is read every second."""
+    return Curve.of([p for i, p in enumerate(points) if i == 0 or p[1] != points[i - 1][1]])
 
 
 def _nodes(points: Sequence[tuple[float, float]], started_s: float) -> Curve:
@@ -307,5 +318,4 @@ def _nodes(points: Sequence[tuple[float, float]], started_s: float) -> Curve:
         return Curve.of([])
     before = [value for time_s, value in points if time_s <= started_s]
     after = [(time_s, value) for time_s, value in points if time_s > started_s]
-    changes = [(started_s, before[-1] if before else after[0][1]), *after]
-    return Curve.of([p for i, p in enumerate(changes) if i == 0 or p[1] != changes[i - 1][1]])
+    return changes([(started_s, before[-1] if before else after[0][1]), *after])

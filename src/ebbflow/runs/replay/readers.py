@@ -7,7 +7,6 @@ inside an event (``{"progress": {…}}``); of the other events only those of exe
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import logging
@@ -25,7 +24,6 @@ import numpy as np
 
 from ebbflow.control.ledger import ACT
 from ebbflow.core.curve import Curve
-from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import MAIN
 from ebbflow.core.limits import Limits
@@ -34,6 +32,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.monitoring.store import Store
 from ebbflow.runs.replay.recording import RecordedBatch, Recording
+from ebbflow.runs.stored_run import changes, nodes_held, read_decisions
 from ebbflow.targets.spark.observe.progress import Progress, rows_left_behind
 
 log = logging.getLogger("ebbflow")
@@ -348,6 +347,7 @@ _STORE_METRICS = (
     Metric.BACKLOG,
     Metric.NODES,
     Metric.NODES_REQUESTED,
+    Metric.NODES_HELD,
     Metric.SLOTS,
     Metric.LEAD_TIME,
 )
@@ -365,7 +365,7 @@ def is_store(path: Path) -> bool:
 def read_store(path: Path, query: str | None = None) -> Recording:
     """The recording of one query: ``query``, or the one with the most rows."""
     series = Store.read_readings(path, _STORE_METRICS).series
-    ledger, terms = _ledger(path), Store.read_terms(path)
+    ledger, terms = read_decisions(path), Store.read_terms(path)
     rows = {
         subject: sum(v for _, v in points)
         for (subject, m), points in series.items()
@@ -380,8 +380,7 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         rows
     )
     chosen = query or max(queries, key=lambda name: rows[name])
-    nodes = _curve(series.get((MAIN, Metric.NODES)))
-    requested = _curve(series.get((MAIN, Metric.NODES_REQUESTED)))
+    nodes = changes(series.get((MAIN, Metric.NODES), ()))
     leads = [
         value for (_, metric), points in series.items() if metric is Metric.LEAD_TIME for _, value in points
     ]
@@ -391,24 +390,15 @@ def read_store(path: Path, query: str | None = None) -> Recording:
         query=chosen,
         other_queries=tuple(sorted(name for name in queries if name != chosen)),
         batches=_batches(series, chosen),
-        nodes=_held(nodes, requested),
-        nodes_working=nodes,
-        slots_per_node=_slots_per_node(nodes, _curve(series.get((MAIN, Metric.SLOTS)))),
+        nodes=changes(nodes_held(series)) or None,
+        nodes_working=nodes or None,
+        slots_per_node=_slots_per_node(nodes, changes(series.get((MAIN, Metric.SLOTS), ()))),
         lead_time_s=float(np.median(leads)) if leads else None,
         reconfigurations=sum(entry.verdict == ACT and entry.changed for entry in ledger),
         decisions=tuple(ledger),
         slo=Slo.parse(terms["slo"]) if "slo" in terms else None,
         limits=Limits.parse(terms["nodes"]) if "nodes" in terms else None,
     )
-
-
-def _ledger(path: Path) -> list[LedgerEntry]:
-    """The decisions. Entries written by an incompatible version are skipped."""
-    entries = []
-    for document in Store.read_ledger(path):
-        with contextlib.suppress(KeyError, TypeError, InputError):
-            entries.append(LedgerEntry.from_json(document))
-    return entries
 
 
 def _batches(
@@ -430,25 +420,8 @@ def _batches(
     return tuple(sorted(batches, key=lambda batch: batch.started_s))
 
 
-def _curve(points: list[tuple[float, float]] | None) -> Curve | None:
-    """The changes of a series, which is read every second."""
-    if not points:
-        return None
-    whole = Curve.of(points)
-    changed = np.concatenate(([True], np.diff(whole.values) != 0))
-    return Curve(whole.times_s[changed], whole.values[changed])
-
-
-def _held(nodes: Curve | None, requested: Curve | None) -> Curve | None:
-    """Nodes held: the larger of working and requested nodes, because a node costs from its request."""
-    if nodes is None or requested is None:
-        return nodes
-    times_s = np.unique(np.concatenate((nodes.times_s, requested.times_s)))
-    return Curve(times_s, np.maximum(nodes.stepped(times_s), requested.stepped(times_s)))
-
-
-def _slots_per_node(nodes: Curve | None, slots: Curve | None) -> int | None:
-    if nodes is None or slots is None:
+def _slots_per_node(nodes: Curve, slots: Curve) -> int | None:
+    if not len(nodes) or not len(slots):
         return None
     count = nodes.stepped(slots.times_s)
     ratios = slots.values[count > 0] / count[count > 0]

@@ -11,7 +11,7 @@ Events travel as rows here, like the tuples of the thesis, because its threshold
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from ebbflow.control.attach import attach
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.metrics import Metric
 from ebbflow.options import Configuration
@@ -38,6 +39,7 @@ from ebbflow.policy import (
     rule,
     seconds,
 )
+from ebbflow.runs.stored_run import read_decisions
 from ebbflow.runs.watching import raise_failure, source_start_s, wait_for_end
 from ebbflow.targets.spark.act.restart import RestartTimes
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
@@ -177,6 +179,7 @@ def run_dynamic(
                 trigger_s=TRIGGER_S,
                 packed=packed,
             )
+            store = Path(scratch) / "run.sqlite"
             managed = query.managed(spark, Path(scratch) / "checkpoint", 1)
             started_s = source_start_s(managed.query, time, ended, within_s=180)
             attached = attach(
@@ -185,13 +188,12 @@ def run_dynamic(
                 executors=(EXECUTORS, EXECUTORS),
                 policy=policy or thesis_policy(),
                 queries=[managed],
-                store=Path(scratch) / "run.sqlite",
+                store=store,
                 on_cycle=record,
                 master_web_url=cluster.web_url,
             )
             try:
                 wait_for_end(managed.failure, attached, time, started_s + lasts_s, ended)
-                decisions = list(attached.history().entries)
             finally:
                 attached.stop()
             raise_failure(
@@ -201,6 +203,7 @@ def run_dynamic(
         by_batch = sink.events_by_batch(output)
         ended_s = sink.written_s_by_batch(output)
         table = sink.read_table(output, sink.CLUSTER).to_pydict()
+        decisions = read_decisions(store)
     return DynamicResult(
         speed=speed,
         cpu=[(t - started_s, v) for t, v in cpu],
@@ -213,7 +216,7 @@ def run_dynamic(
     )
 
 
-def _resizes(decisions: list[Any], started_s: float) -> list[Resize]:
+def _resizes(decisions: Sequence[LedgerEntry], started_s: float) -> list[Resize]:
     resizes = []
     for entry in decisions:
         if entry.verdict != "act" or entry.outcome is None:
