@@ -13,6 +13,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
+from ebbflow.forecasting.state import Stateful
 
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of a forecast unless others are requested: the median and the limits of a 90 % band."""
@@ -55,11 +56,12 @@ class Forecast:
         return float(self.at(level).max())
 
 
-class Forecaster(ABC):
+class Forecaster(Stateful, ABC):
     """Forecasts a load. Subclasses need a ``name``, ``learn`` and ``forecast``.
 
     It works from the first step on: with one value it forecasts that value. Nothing it does takes longer than a cycle
-    may; what has to be trained is trained elsewhere (``training``).
+    may; what has to be trained is trained elsewhere (``training``). ``state`` and ``restore`` save and continue what it
+    learned, as plain values; override them if it keeps more than numbers, arrays and other ``Stateful`` objects.
     """
 
     name: str
@@ -68,7 +70,8 @@ class Forecaster(ABC):
     def learn(self, time_s: float, value: float) -> None:
         """Learn the mean load of the step that ends at ``time_s``.
 
-        Steps come in order. A missing step is skipped, so a time more than one step after the last one is a gap.
+        Steps come in order. A missing step is skipped, so a time more than one step after the last one is a gap. Values
+        that are not finite or negative, and times not after the last one, are ignored.
         """
 
     @abstractmethod

@@ -1,6 +1,7 @@
-"""Test your own strategies, guards and targets, without Ebbflow's test tree.
+"""Test your own strategies, guards, targets and forecasters, without Ebbflow's test tree.
 
-- ``check_strategy``, ``check_guard`` and ``check_target`` run the contract that the built-in ones keep.
+- ``check_strategy``, ``check_guard``, ``check_target`` and ``check_forecaster`` run the contract that the built-in ones
+  keep.
 - ``make_snapshot``, ``make_batch``, ``make_stage`` and ``OperatorReadings`` build snapshots.
 - ``FakeTarget`` stands in for a cluster on a ``ManualClock``.
 - ``run_loop`` runs a strategy with the real loop and guards on a small engine of ``FakeQuery`` and ``FakeStage``.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.testing.engine import FakeQuery, FakeStage, LoopRun, run_loop
+from ebbflow.testing.forecaster import check_forecaster
 from ebbflow.testing.guard import check_guard
 from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 from ebbflow.testing.strategy import check_scales_out_under_overload, check_strategy
@@ -22,6 +24,7 @@ __all__ = [
     "LoopRun",
     "ManualClock",
     "OperatorReadings",
+    "check_forecaster",
     "check_guard",
     "check_scales_out_under_overload",
     "check_strategy",

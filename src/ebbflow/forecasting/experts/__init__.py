@@ -1,0 +1,1 @@
+"""Point forecasters that learn at every step."""

@@ -1,0 +1,27 @@
+"""What a point forecaster has to provide. The mixture weights several; ``Single`` makes a forecaster of one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ebbflow.core.curve import Floats
+from ebbflow.forecasting.grid import Ints
+from ebbflow.forecasting.history import History
+from ebbflow.forecasting.state import Stateful
+
+
+class Expert(Stateful, ABC):
+    """Forecasts points from the history. It is updated once per step and keeps what it needs."""
+
+    names: tuple[str, ...]
+    """One name per row of its forecasts. An expert with several settings returns several rows."""
+
+    def update(self, history: History) -> None:
+        """Learn the last step of the history. ``history.missing`` steps before it were filled."""
+
+    @abstractmethod
+    def ahead(self, history: History, horizons: Ints, /) -> Floats:
+        """Forecast the load ``horizons`` steps ahead: one row per name, or a vector if there is one name.
+
+        Forecasts below 0 are set to 0 by the caller.
+        """

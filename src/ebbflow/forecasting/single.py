@@ -1,0 +1,70 @@
+"""A forecaster made of one expert and its bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ebbflow.forecasting.bands import Bands
+from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.grid import GRID, LONGEST
+from ebbflow.forecasting.history import History
+from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
+
+RING = LONGEST + 1
+
+
+class Single(Forecaster):
+    """One expert's points with conformal bands of its own errors.
+
+    >>> from ebbflow.forecasting.experts.last_value import LastValue
+    >>> last = Single("last-value", LastValue(), 60.0)
+    >>> for minute, load in enumerate((100.0, 110.0, 100.0, 90.0, 100.0)):
+    ...     last.learn(60.0 * (minute + 1), load)
+    >>> last.forecast(2).at(0.5).tolist()
+    [100.0, 100.0]
+    """
+
+    def __init__(self, name: str, expert: Expert, step_s: float) -> None:
+        if len(expert.names) != 1:
+            raise ValueError(f"{name} has {len(expert.names)} rows; a single forecaster has one")
+        self.name = name
+        self._step_s = step_s
+        self._expert = expert
+        self._history = History(step_s)
+        self._bands = Bands()
+        self._made_at = np.full(RING, -1)
+        self._points = np.zeros((RING, len(GRID)))
+        self._limits = np.zeros((RING, *self._bands.limits(np.zeros(len(GRID))).shape))
+
+    def learn(self, time_s: float, value: float) -> None:
+        """Learn the mean load of the step that ends at ``time_s``."""
+        history = self._history
+        if not history.push(time_s, value):
+            return
+        if history.seen == 1:
+            self._bands.start(value)
+        else:
+            slots, grid = (history.index - GRID) % RING, np.arange(len(GRID))
+            valid = (self._made_at[slots] == history.index - GRID).astype(np.float64)
+            self._bands.learn(value, self._points[slots, grid], self._limits[slots, grid], valid)
+        self._expert.update(history)
+        at, points = history.index % RING, np.maximum(self._expert.ahead(history, GRID).ravel(), 0.0)
+        self._made_at[at], self._points[at] = history.index, points
+        self._limits[at] = self._bands.limits(points)
+
+    def forecast(self, steps: int, levels: Sequence[float] = LEVELS) -> Forecast | None:
+        """Forecast the next steps; None before the first value."""
+        history = self._history
+        if not history.seen:
+            return None
+        horizons = np.arange(1, steps + 1)
+        points = np.maximum(self._expert.ahead(history, horizons).ravel(), 0.0)
+        return Forecast(
+            start_s=history.end_s,
+            step_s=self._step_s,
+            levels=tuple(levels),
+            values=self._bands.at(np.asarray(levels, dtype=np.float64), points, horizons),
+            basis=self._expert.names[0],
+        )
