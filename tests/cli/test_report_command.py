@@ -42,6 +42,7 @@ SIMULATE = (
 SCORES = (
     "node_seconds", "cost_ratio", "violation", "latency_p50_s", "latency_p95_s", "latency_max_s",
     "throughput_degradation", "nodes_saved", "reconfigurations", "rows_in", "rows_out", "rows_lost", "rows_repeated",
+    "demand_gap_s", "ready_before_demand", "acts_without_demand",
 )  # fmt: skip
 
 
@@ -57,6 +58,25 @@ def test_the_report_of_a_simulated_run_has_the_scores_that_simulate_printed(ebbf
     page = Path("page.html").read_text()
     assert "Simulated, not measured" in page
     assert 'data-verdict="act"' in page
+
+
+def test_ledger_report_and_scores_have_the_same_points(ebbflow: Command) -> None:
+    code, out, _ = ebbflow(*SIMULATE, "--store", "run.sqlite", "--json")
+    (simulated,) = json.loads(out)
+    code, out, _ = ebbflow("report", "run.sqlite", "--json")
+    acts = json.loads(out)["acts"]
+    code, out, _ = ebbflow("ledger", "run.sqlite", "--acts", "--last", "999", "--json")
+    entries = json.loads(out)
+    assert code == 0
+    assert [{"id": entry["id"], **entry["points"]} for entry in entries] == acts
+    assert [entry["time_s"] for entry in entries] == [act["trigger_s"] for act in acts]
+    gaps_s = [abs(act["gap_s"]) for act in acts if act["gap_s"] is not None]
+    assert simulated["demand_gap_s"] == pytest.approx(sum(gaps_s) / len(gaps_s))
+    assert simulated["acts_without_demand"] == sum("not demanded" in act["note"] for act in acts)
+    _, out, _ = ebbflow("ledger", "run.sqlite", "--acts")
+    assert "ready +12 s" in " ".join(out.split())
+    page = Path("ebbflow-report.html").read_text()
+    assert "ready +12 s, demand" in page
 
 
 def test_without_json_the_headline_and_the_file_are_printed(ebbflow: Command) -> None:

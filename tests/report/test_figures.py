@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from report_runs import EPOCH_S, empty_run, scores_of, sine_run
+import numpy as np
+import pytest
+from report_runs import EPOCH_S, ROWS_PER_NODE_S, empty_run, scores_of, sine_run
 
 from ebbflow.core.curve import Curve
 from ebbflow.report import figures
+from ebbflow.runs.scaling_points import scaling_points
 
 THREE = (sine_run(), sine_run("static", fixed_nodes=6), sine_run("rules", headroom=0.8))
 
@@ -67,6 +70,21 @@ def test_decisions_point_up_and_down_and_say_why():
     assert "rows/s" in markers.text[0]
     assert "⌈λ′ · h / c⌉" in markers.text[0]
     assert "freshness 7.5 s → 8.1 s" in markers.text[0]
+
+
+def test_points_of_an_act_are_marked_and_in_its_hover_text():
+    run = replace(sine_run(), capacity_rows_per_s=np.arange(7) * ROWS_PER_NODE_S)
+    points = scaling_points([run])
+    marks, markers = (trace for trace in figures.timeline([run], [points]).data if trace.mode == "markers")
+    ready = [each.ready_s - run.started_s for each in points if each.ready_s is not None]
+    demand = [each.demand_s - run.started_s for each in points if each.demand_s is not None]
+    by_symbol = {"circle-open": [], "x-thin-open": []}
+    for x, symbol in zip(marks.x, marks.marker.symbol, strict=True):
+        by_symbol[symbol].append(x)
+    assert by_symbol == {"circle-open": pytest.approx(ready), "x-thin-open": pytest.approx(demand)}
+    assert ready
+    assert demand
+    assert "ready +9 s" in markers.text[0]
 
 
 def test_hover_text_names_what_bound_a_decision():

@@ -12,7 +12,7 @@ from ebbflow.runs.sweep import Result, SweepCase, kept_slo
 SCORES = Scores(
     node_seconds=100.0, cost_ratio=1.0, violation=0.0, latency_p50_s=1.0, latency_p95_s=2.0, latency_max_s=3.0,
     throughput_degradation=0.0, nodes_saved=0.5, reconfigurations=1, rows_in=10, rows_out=10, rows_lost=0,
-    rows_repeated=0,
+    rows_repeated=0, demand_gap_s=20.0, ready_before_demand=0.5, acts_without_demand=0,
 )  # fmt: skip
 
 

@@ -64,7 +64,8 @@ def test_fields_are_the_documented_ones_in_order() -> None:
         "node_seconds cost_ratio violation latency_p50_s latency_p95_s latency_max_s throughput_degradation"
     )
     counts = "nodes_saved reconfigurations rows_in rows_out rows_lost rows_repeated"
-    assert [field.name for field in fields(Scores)] == f"{names} {counts}".split()
+    demand = "demand_gap_s ready_before_demand acts_without_demand"
+    assert [field.name for field in fields(Scores)] == f"{names} {counts} {demand}".split()
 
 
 def test_cost_counts_nodes_from_start_to_end_only() -> None:

@@ -163,6 +163,7 @@ def _table(rows: Sequence[tuple[LeaderboardRow, MeanScores]], *, many: bool) -> 
             seconds(scores["latency_p95_s"]),
             seconds(scores["latency_max_s"]),
             whole(scores["reconfigurations"]),
+            seconds(scores["demand_gap_s"]),
         ]
         if many:
             cells += [f"{means.runs_kept}/{means.runs}", str(means.wins) if means.wins else "–"]
@@ -172,7 +173,7 @@ def _table(rows: Sequence[tuple[LeaderboardRow, MeanScores]], *, many: bool) -> 
 
 
 def _columns(many: bool, *, infeasible: bool) -> list[tuple[str, Literal["left", "right"]]]:
-    names = ["node-s", "× hindsight", "saved", "late", "p95", "worst", "changes"]
+    names = ["node-s", "× hindsight", "saved", "late", "p95", "worst", "changes", "gap"]
     names += ["SLO kept", "first on"] if many else []
     names += ["infeasible"] if many and infeasible else []
     return [("#", "right"), ("strategy", "left"), *((name, "right") for name in names)]

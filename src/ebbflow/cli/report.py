@@ -50,6 +50,7 @@ def report(
                 "ended_s": run.ended_s,
                 **scores,
                 "queries": stored.query_scores(),
+                "acts": [{"id": each.entry_id, **each.to_json()} for each in stored.scaling_points()],
             }
         )
         return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ebbflow.core.batches import Batch
-from ebbflow.core.curve import Curve
+from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
@@ -38,6 +38,9 @@ class Run:
     rows_repeated: int = 0
     lost: Curve | None = None
     """Rows that can never be processed, cumulative, counted at their *arrival* and interpolated linearly. None if
+    unknown."""
+    capacity_rows_per_s: Floats | None = None
+    """Rows per second that 0, 1, 2 … nodes can process within the SLO, if the pipeline has them alone. None if
     unknown."""
 
     @property

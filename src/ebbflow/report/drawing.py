@@ -5,6 +5,7 @@ Made where the run was simulated, possibly on another machine, so it needs numpy
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.run import Run
 from ebbflow.report import series
-from ebbflow.report.wording import bound_by, change, effect
+from ebbflow.report.wording import bound_by, change, effect, scaling_points
+from ebbflow.runs.scaling_points import ScalingPoints
 
 FULL_RUNS = 120
 """Runs that a page holds in full detail; with more runs, each gets less."""
@@ -62,6 +64,10 @@ class Act:
     reason: str
     bound_by: str
     effect: str
+    ready_s: float | None
+    demand_s: float | None
+    points: str
+    """When it was complete and when the load demanded it, in words."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +102,18 @@ class Drawing:
             "backlog": _lists(self.backlog, digits, 0),
             "freshness": _lists(self.freshness, digits, 1),
             "acts": [
-                [round(a.time_s, digits), a.nodes, a.growth, a.change, a.reason, a.bound_by, a.effect]
+                [
+                    round(a.time_s, digits),
+                    a.nodes,
+                    a.growth,
+                    a.change,
+                    a.reason,
+                    a.bound_by,
+                    a.effect,
+                    None if a.ready_s is None else round(a.ready_s, digits),
+                    None if a.demand_s is None else round(a.demand_s, digits),
+                    a.points,
+                ]
                 for a in self.acts
             ],
             "actsInAll": self.acts_in_all,
@@ -113,8 +130,17 @@ class Drawing:
         }
 
 
-def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve | None, *, detail: Detail = FULL) -> Drawing:
-    """Thin out a run. ``hindsight`` are the nodes of the cheapest schedule, in the time of the run."""
+def draw(
+    run: Run,
+    capacity_rows_per_s: Floats,
+    hindsight: Curve | None,
+    points: Sequence[ScalingPoints] = (),
+    *,
+    detail: Detail = FULL,
+) -> Drawing:
+    """Thin out a run. ``hindsight`` are the nodes of the cheapest schedule, in the time of the run; ``points`` those of
+    its acts."""
+    by_id = {each.entry_id: each for each in points}
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
     largest = sorted(acts, key=lambda entry: -abs(_growth(entry)))[: detail.acts]
     return Drawing(
@@ -126,13 +152,17 @@ def draw(run: Run, capacity_rows_per_s: Floats, hindsight: Curve | None, *, deta
         capacity_rows_per_s=capacity_rows_per_s,
         backlog=series.backlog(run, most_points=detail.points),
         freshness=series.freshness(run, most_points=detail.points),
-        acts=tuple(_act(entry, run.started_s) for entry in sorted(largest, key=lambda entry: entry.time_s)),
+        acts=tuple(
+            _act(entry, run.started_s, by_id.get(entry.entry_id))
+            for entry in sorted(largest, key=lambda entry: entry.time_s)
+        ),
         acts_in_all=len(acts),
     )
 
 
-def _act(entry: LedgerEntry, started_s: float) -> Act:
+def _act(entry: LedgerEntry, started_s: float, points: ScalingPoints | None) -> Act:
     wanted = entry.decision.wanted
+    ready_s, demand_s = (None, None) if points is None else (points.ready_s, points.demand_s)
     return Act(
         time_s=entry.time_s - started_s,
         nodes=sum(wanted.nodes.values()),
@@ -141,6 +171,9 @@ def _act(entry: LedgerEntry, started_s: float) -> Act:
         reason=entry.decision.reason,
         bound_by=bound_by(entry.decision),
         effect=effect(entry),
+        ready_s=None if ready_s is None else ready_s - started_s,
+        demand_s=None if demand_s is None else demand_s - started_s,
+        points=scaling_points(points),
     )
 
 

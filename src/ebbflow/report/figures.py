@@ -37,24 +37,27 @@ from ebbflow.report.wording import (
     effect,
     inputs,
     labels,
+    scaling_points,
     seconds,
     whole,
 )
+from ebbflow.runs.scaling_points import ScalingPoints
 
 _LOAD, _NODES, _BACKLOG, _FRESHNESS = "y", "y2", "y3", "y4"
 _DOMAINS = {_LOAD: (0.795, 0.97), _NODES: (0.53, 0.725), _BACKLOG: (0.295, 0.46), _FRESHNESS: (0.0, 0.225)}
 _TITLES = {
     _LOAD: ("Load", "area: arriving, line: processed, rows/s"),
-    _NODES: ("Executors", "{held}: held, line: working, ▲▼ decisions"),
+    _NODES: ("Executors", "{held}: held, line: working, ▲▼ decisions, ○ complete, × demanded"),
     _BACKLOG: ("Backlog", "rows waiting, just before each commit"),
     _FRESHNESS: ("Freshness", "latency of the oldest row of each commit, s"),
 }
 _BARE_AXIS = {"showgrid": False, "zeroline": False, "showticklabels": False, "fixedrange": True}
 
 
-def timeline(runs: Sequence[Run]) -> Any:
+def timeline(runs: Sequence[Run], points: Sequence[Sequence[ScalingPoints]] = ()) -> Any:
     """Load, nodes, backlog and freshness of one or several runs, in panels over one time axis.
 
+    ``points``: those of the acts of each run.
     Returns a ``plotly.graph_objects.Figure``. A click on a run in the legend hides it in all panels.
     """
     graph = _graph_objects()
@@ -65,7 +68,9 @@ def timeline(runs: Sequence[Run]) -> Any:
     alone = len(runs) == 1
     for index, (run, label) in enumerate(zip(runs, labels(runs), strict=True)):
         _add_run(
-            _Group(figure, graph, index=index, label=_plain_name(label), alone=alone, unit_s=unit_s), run
+            _Group(figure, graph, index=index, label=_plain_name(label), alone=alone, unit_s=unit_s),
+            run,
+            points[index] if points else (),
         )
     _add_limits(figure, runs)
     _lay_out(figure, runs, unit_s, suffix)
@@ -166,9 +171,8 @@ class _Group:
                 xaxis="x",
                 yaxis=panel,
                 legendgroup=self._key,
-                name=self._label,
                 showlegend=showlegend,
-                **options,
+                **{"name": self._label, **options},
             )
         )
 
@@ -197,7 +201,7 @@ def _alike(one: Curve, other: Curve) -> bool:
     return bool(np.mean(apart) <= 0.05 * max(float(np.mean(one.values)), 1e-9))
 
 
-def _add_run(group: _Group, run: Run) -> None:
+def _add_run(group: _Group, run: Run, points: Sequence[ScalingPoints]) -> None:
     processed = series.processed_rate(run)
     group.add(_LOAD, processed, "processed %{y:,.0f} rows/s", line={"shape": "vh"}, showlegend=True)
     held = series.nodes_held(run)
@@ -207,7 +211,7 @@ def _add_run(group: _Group, run: Run) -> None:
     else:  # overlapping areas are unreadable
         group.add(_NODES, held, "held %{y:d}", line={"shape": "hv", "width": 1.1, "dash": "dot"})
     group.add(_NODES, series.nodes_working(run), "working %{y:d}", line={"shape": "hv", "width": 2})
-    _add_decisions(group, run)
+    _add_decisions(group, run, points)
     group.add(_BACKLOG, series.backlog(run), "backlog %{y:,.0f} rows", line={"width": 1.6})
     latency = series.freshness(run)
     late = series.above(latency, run.slo.freshness_s)
@@ -219,10 +223,26 @@ def _add_run(group: _Group, run: Run) -> None:
     group.add(_FRESHNESS, latency, "oldest row %{y:,.1f} s", line={"width": 1.8})
 
 
-def _add_decisions(group: _Group, run: Run) -> None:
+def _add_decisions(group: _Group, run: Run, points: Sequence[ScalingPoints]) -> None:
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
     if not acts:
         return
+    by_id = {each.entry_id: each for each in points}
+    marks = [
+        ((at_s - run.started_s) / group.unit_s, each.after, symbol)
+        for each in points
+        for at_s, symbol in ((each.ready_s, "circle-open"), (each.demand_s, "x-thin-open"))
+        if at_s is not None
+    ]
+    if marks:
+        group.add_raw(
+            _NODES, mode="markers", x=[round(x, 3) for x, _, _ in marks], y=[y for _, y, _ in marks],
+            marker={
+                "symbol": [symbol for _, _, symbol in marks], "size": 8, "color": group.colour,
+                "line": {"color": group.colour, "width": 1.6},
+            },
+            name="ready and demand points", hoverinfo="skip", cliponaxis=False,
+        )  # fmt: skip
     group.add_raw(
         _NODES, mode="markers", x=[round((entry.time_s - run.started_s) / group.unit_s, 3) for entry in acts],
         y=[sum(entry.decision.wanted.nodes.values()) for entry in acts],
@@ -230,7 +250,8 @@ def _add_decisions(group: _Group, run: Run) -> None:
             "symbol": [_symbol(entry) for entry in acts], "size": 11, "color": group.colour,
             "line": {"color": MARKER_EDGE, "width": 1.2},
         },
-        text=[decision_text(entry, run.started_s) for entry in acts], hovertemplate="%{text}<extra></extra>",
+        text=[decision_text(entry, run.started_s, by_id.get(entry.entry_id)) for entry in acts],
+        hovertemplate="%{text}<extra></extra>",
         cliponaxis=False,
     )  # fmt: skip
 
@@ -240,8 +261,8 @@ def _symbol(entry: LedgerEntry) -> str:
     return "triangle-up" if growth > 0 else "triangle-down" if growth < 0 else "diamond"
 
 
-def decision_text(entry: LedgerEntry, started_s: float) -> str:
-    """A decision as hover text: the change, reason, inputs, constraints and effect."""
+def decision_text(entry: LedgerEntry, started_s: float, points: ScalingPoints | None = None) -> str:
+    """A decision as hover text: the change, reason, inputs, constraints, effect and points."""
     decision = entry.decision
     lines = [f"<b>{clock(entry.time_s - started_s)}  {_escaped(change(entry.before, decision.wanted))}</b>"]
     lines += [_escaped(line) for line in textwrap.wrap(decision.reason, 64)]
@@ -250,6 +271,7 @@ def decision_text(entry: LedgerEntry, started_s: float) -> str:
         ("with", inputs(decision)),
         ("bound by", bound_by(decision)),
         ("expected → achieved:", effect(entry)),
+        ("", scaling_points(points)),
     )
     for name, fact in facts:
         if fact:

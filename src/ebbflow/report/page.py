@@ -24,6 +24,7 @@ from ebbflow.report import figures, wording
 from ebbflow.report.palette import COLOURS
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import UNKNOWN, Scores, clock, number, seconds, share, times, whole
+from ebbflow.runs.scaling_points import ScalingPoints, scaling_points
 from ebbflow.runs.stored_run import StoredRun
 
 SIMULATED = "Simulated, not measured: the same loop and strategies as on Spark, on a model of it."
@@ -41,6 +42,7 @@ def write_run_page(
         title=title or f"Ebbflow: {stored.run.pipeline}",
         runs=[stored.run],
         scores=[stored.score_values()],
+        points=[stored.scaling_points()],
         notes=[*notes, *_run_notes(stored)],
     )
 
@@ -51,31 +53,42 @@ def write_page(
     title: str,
     runs: Sequence[Run],
     scores: Sequence[Scores],
+    points: Sequence[Sequence[ScalingPoints]] | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Write the report of one or several runs; the headline is about the first.
 
-    ``scores`` has one mapping per run, in the same order: score name to value, None if unknown.
+    ``scores`` has one mapping per run, in the same order: score name to value, None if unknown. ``points`` are those
+    of the acts of each run; by default they are computed from the run alone.
     """
-    Path(path).write_text(page(title=title, runs=runs, scores=scores, notes=notes), encoding="utf-8")
+    text = page(title=title, runs=runs, scores=scores, points=points, notes=notes)
+    Path(path).write_text(text, encoding="utf-8")
 
 
-def page(*, title: str, runs: Sequence[Run], scores: Sequence[Scores], notes: Sequence[str] = ()) -> str:
+def page(
+    *,
+    title: str,
+    runs: Sequence[Run],
+    scores: Sequence[Scores],
+    points: Sequence[Sequence[ScalingPoints]] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
     """The report as HTML text."""
     if not runs:
         raise InputError("a report needs at least one run")
     if len(runs) != len(scores):
         raise InputError(f"a report needs scores for each run: got {len(runs)} runs and {len(scores)} scores")
+    points = [scaling_points([run]) for run in runs] if points is None else points
     first, names = runs[0], wording.labels(runs)
     kept = [wording.kept_slo(run.slo, score) for run, score in zip(runs, scores, strict=True)]
     versus = [
         wording.comparison(names[0], scores[0], name, score)
         for name, score in zip(names[1:], scores[1:], strict=True)
     ]
-    data: dict[str, Any] = {"timeline-data": figure_json(figures.timeline(runs))}
+    data: dict[str, Any] = {"timeline-data": figure_json(figures.timeline(runs, points))}
     if len(runs) > 1:
         data["comparison-data"] = figure_json(figures.comparison(runs, scores))
-    data["ebbflow-data"] = {"title": title, "runs": list(map(run_to_json, runs, scores))}
+    data["ebbflow-data"] = {"title": title, "runs": list(map(run_to_json, runs, scores, points))}
     return render(
         "report.html.j2",
         title=title,
@@ -86,8 +99,8 @@ def page(*, title: str, runs: Sequence[Run], scores: Sequence[Scores], notes: Se
         tiles=_tiles(first, scores[0]),
         table=_score_table(names, scores, kept),
         runs=[
-            {"label": name, "decisions": _decision_counts(run), "ledger": _ledger_rows(run)}
-            for name, run in zip(names, runs, strict=True)
+            {"label": name, "decisions": _decision_counts(run), "ledger": _ledger_rows(run, own)}
+            for name, run, own in zip(names, runs, points, strict=True)
         ],
         notes=notes,
         data=data,
@@ -146,7 +159,7 @@ def _tiles(run: Run, scores: Scores) -> list[dict[str, str]]:
     return [{"name": name, "value": value, "detail": detail} for name, value, detail in tiles]
 
 
-def run_to_json(run: Run, scores: Scores) -> dict[str, Any]:
+def run_to_json(run: Run, scores: Scores, points: Sequence[ScalingPoints]) -> dict[str, Any]:
     """A run as plain values, for the data that can be saved from a page. Curves are [seconds, value] pairs."""
 
     def pairs(curve: Curve) -> list[list[float]]:
@@ -169,6 +182,7 @@ def run_to_json(run: Run, scores: Scores) -> dict[str, Any]:
         "nodes_working": pairs(run.nodes_working),
         "batches": msgspec.to_builtins(list(run.batches)),
         "decisions": [entry.to_json() for entry in run.decisions],
+        "points": [{"id": each.entry_id, **each.to_json()} for each in points],
         "reconfigurations": run.reconfigurations,
         "rows_repeated": run.rows_repeated,
     }
@@ -194,12 +208,13 @@ def _reason_key(entry: LedgerEntry) -> tuple[str, str, tuple[str, ...]]:
     return entry.verdict, _NUMBER.sub("#", entry.decision.reason), constraints
 
 
-def _ledger_rows(run: Run) -> list[dict[str, Any]]:
+def _ledger_rows(run: Run, points: Sequence[ScalingPoints]) -> list[dict[str, Any]]:
     """The rows of the table of decisions; the latest decision of a group stands for it."""
 
     def at(entry: LedgerEntry) -> str:
         return clock(entry.time_s - run.started_s)
 
+    by_id = {each.entry_id: each for each in points}
     rows = []
     for group in fold(run.decisions):
         latest = group[-1]
@@ -216,6 +231,7 @@ def _ledger_rows(run: Run) -> list[dict[str, Any]]:
                 "bound_by": ", ".join(constraint.name for constraint in decision.bound_by),
                 "bound_by_reasons": wording.bound_by(decision),
                 "effect": wording.effect(latest),
+                "points": wording.scaling_points(by_id.get(latest.entry_id)),
                 "entries": [
                     {"time": at(entry), "reason": entry.decision.reason, "working": _working(entry)}
                     for entry in group
@@ -303,6 +319,20 @@ SCORES: Mapping[str, tuple[ScoreText, ...]] = {
         ScoreText(
             key="reconfigurations", label="Reconfigurations", write=whole,
             meaning="How often the layout was changed. Each change costs a little.",
+        ),
+    ),
+    "Demand": (
+        ScoreText(
+            key="demand_gap_s", label="Demand gap", write=seconds,
+            meaning="Mean time between the demand of the load for a change and its completion, |DP − RP|.",
+        ),
+        ScoreText(
+            key="ready_before_demand", label="Ready before demand", write=share, better=Better.HIGHER,
+            meaning="Share of the scale-outs whose executors were ready when the load demanded them.",
+        ),
+        ScoreText(
+            key="acts_without_demand", label="Changes without demand", write=whole,
+            meaning="Changes that the load never demanded. They are not part of the two scores above.",
         ),
     ),
     "Flow": (

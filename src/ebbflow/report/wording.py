@@ -10,6 +10,7 @@ from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric, Unit
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
+from ebbflow.runs.scaling_points import ScalingPoints
 
 UNKNOWN = "–"
 _MINUS = "\N{MINUS SIGN}"
@@ -148,6 +149,26 @@ def effect(entry: LedgerEntry) -> str:
         return ""
     achieved = UNKNOWN if entry.achieved is None else quantity(expected.metric, entry.achieved)
     return f"{expected.metric.key} {quantity(expected.metric, expected.value)} → {achieved}"
+
+
+def scaling_points(points: ScalingPoints | None) -> str:
+    """When the nodes of an act were ready and when the load demanded them, relative to the decision.
+
+    >>> known = ScalingPoints(entry_id=1, before=1, after=2, trigger_s=100.0, ready_s=112.0, demand_s=65.4)
+    >>> scaling_points(known)
+    'ready +12 s, demand −34.6 s'
+    >>> scaling_points(ScalingPoints(entry_id=1, before=1, after=2, trigger_s=100.0, note="not complete"))
+    'not complete'
+    """
+    if points is None:
+        return ""
+    named = (("ready", points.ready_s), ("demand", points.demand_s))
+    parts = [f"{name} {_signed(at_s - points.trigger_s)}" for name, at_s in named if at_s is not None]
+    return "; ".join(part for part in (", ".join(parts), points.note) if part)
+
+
+def _signed(value_s: float) -> str:
+    return seconds(value_s) if value_s < 0 else f"+{seconds(value_s)}"
 
 
 def quantity(metric: Metric, value: float) -> str:

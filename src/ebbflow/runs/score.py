@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.run import Run
+from ebbflow.runs.scaling_points import demand_scores
 
 Bools = npt.NDArray[np.bool_]
 
@@ -60,6 +61,12 @@ class Scores:
     """Rows processed: rows_in = rows_out + rows_lost + rows waiting at the end (minus those waiting at the start)."""
     rows_lost: int | None
     rows_repeated: int
+    demand_gap_s: float | None
+    """Mean over the acts of the seconds between demand and completion, |DP − RP|; see ``runs.scaling_points``."""
+    ready_before_demand: float | None
+    """Share of the scale-outs whose nodes were ready when the load demanded them."""
+    acts_without_demand: int | None
+    """Acts that the load never demanded; they are part of neither."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert to plain values."""
@@ -121,6 +128,7 @@ def score(run: Run, *, oracle_node_seconds: float | None) -> Scores:
         rows_out=round(rows_out),
         rows_lost=None if rows_lost is None else round(rows_lost),
         rows_repeated=run.rows_repeated,
+        **asdict(demand_scores([run])),
     )
 
 
@@ -360,6 +368,7 @@ def score_together(runs: Sequence[Run]) -> Scores:
         rows_out=sum(s.rows_out for s in each),
         rows_lost=sum(lost) if (lost := [s.rows_lost for s in each if s.rows_lost is not None]) else None,
         rows_repeated=sum(s.rows_repeated for s in each),
+        **asdict(demand_scores(runs)),
     )
 
 

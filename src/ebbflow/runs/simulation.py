@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from ebbflow.control.loop import ControlLoop, CycleReport, LoopStore
 from ebbflow.core.batches import Batch
@@ -23,7 +24,7 @@ from ebbflow.monitoring.store import MemoryStore, Store
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.runs.oracle import Oracle, cheapest_schedule
-from ebbflow.runs.stored_run import ARRIVED, LOST, NODES, PROCESSED
+from ebbflow.runs.stored_run import ARRIVED, CAPACITY, LOST, NODES, PROCESSED, WORKING
 from ebbflow.strategies import make_strategy, read_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean
 from ebbflow.targets.simulator.engine import Inflow, Work
@@ -150,12 +151,15 @@ def run_simulation(
 
 def _exact_curves(simulation: Simulation) -> dict[tuple[str, str], Curve]:
     """The curves that a simulation knows exactly and a monitor only samples."""
-    curves = {(NODES, MAIN): simulation.run.nodes}
+    curves = {(NODES, MAIN): simulation.run.nodes, (WORKING, MAIN): simulation.run.nodes_working}
     for run in simulation.runs:
         curves[ARRIVED, run.pipeline] = run.arrived
         curves[PROCESSED, run.pipeline] = run.processed
         if run.lost is not None:
             curves[LOST, run.pipeline] = run.lost
+        if run.capacity_rows_per_s is not None:
+            rates = run.capacity_rows_per_s
+            curves[CAPACITY, run.pipeline] = Curve(np.arange(len(rates), dtype=np.float64), rates)
     return curves
 
 
@@ -223,6 +227,7 @@ def finished_simulation(
     """The result of a loop whose scenario has ended."""
     end_s = scenario.duration_s
     work = target.work()  # first: it advances the target to the end
+    engines = [scenario.engine, *(tenant.engine for tenant in scenario.others)]
     runs = [
         Run(
             strategy=strategy,
@@ -239,8 +244,9 @@ def finished_simulation(
             batches=[batch for batch in batches if batch.query == name],
             decisions=loop.ledger.entries,
             reconfigurations=loop.ledger.reconfigurations,
+            capacity_rows_per_s=None if scenario.clusters else scenario.sustained_rows_per_s(engine),
         )
-        for name in target.pipelines
+        for name, engine in zip(target.pipelines, engines, strict=True)
     ]
     return Simulation(run=runs[0], runs=runs, work=work)
 

@@ -30,6 +30,8 @@ from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, NoStoreError
 from ebbflow.monitoring.store import PRUNE_EVERY_S, Store
+from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.runs.scaling_points import ScalingPoints, scaling_points
 from ebbflow.runs.score import Scores, score, score_together
 from ebbflow.workloads import Arrivals, Load
 
@@ -40,8 +42,10 @@ NEWEST_DECISIONS = 1_000
 CLOCK_TOLERANCE_S = 5.0
 """An end time that lies further than this before the last reading was taken from a clock that was set back."""
 
-ARRIVED, PROCESSED, LOST, NODES = "rows-arrived", "rows-processed", "rows-lost", "nodes-held"
-"""Quantities of the curves in a store."""
+ARRIVED, PROCESSED, LOST = "rows-arrived", "rows-processed", "rows-lost"
+NODES, WORKING = "nodes-held", "nodes-working"
+CAPACITY = "rows-per-second-of-nodes"
+"""Quantities of the curves in a store. CAPACITY has numbers of nodes in place of times."""
 
 _NODE_METRICS = (Metric.NODES, Metric.NODES_REQUESTED, Metric.NODES_HELD)
 
@@ -83,6 +87,10 @@ class StoredRun:
         (run,) = self.queries or [self.run]
         return score(run, oracle_node_seconds=self.oracle_node_seconds)
 
+    def scaling_points(self) -> list[ScalingPoints]:
+        """The points of every act."""
+        return scaling_points(self.queries or [self.run])
+
     def score_values(self) -> dict[str, Any]:
         """Scores by name; None where unknown."""
         unknown: dict[str, Any] = {} if self.audited else {"rows_repeated": None}
@@ -120,7 +128,7 @@ def read_run(path: Path) -> StoredRun:
     ended_s = max(ended_s, started_s)
     decisions = read_decisions(path, started_s, newest=NEWEST_DECISIONS)
     curves = Store.read_curves(path)
-    working = _nodes(series.get((MAIN, Metric.NODES), ()), started_s)
+    working = curves.get((WORKING, MAIN)) or _nodes(series.get((MAIN, Metric.NODES), ()), started_s)
     held = curves.get((NODES, MAIN)) or _nodes(nodes_held(series), started_s)
     run = Run(
         strategy=terms.get("strategy") or (decisions[-1].strategy if decisions else "unknown"),
@@ -145,7 +153,8 @@ def read_run(path: Path) -> StoredRun:
             pipeline=query,
             arrived=_arrived(batches, started_s, ended_s),
             processed=_processed(batches, started_s),
-            batches=[batch for batch in newest if batch.query == query],
+            batches=(own := [batch for batch in newest if batch.query == query]),
+            capacity_rows_per_s=learned_capacity(own, working, run.limits, run.slo),
         )
         for query, batches in rows.items()
     ]
@@ -166,6 +175,31 @@ def arrivals(load: Load, started_s: float, ended_s: float) -> Curve:
     """Rows that a generated load has brought, cumulative, every half second."""
     times_s = np.arange(0.0, ended_s - started_s + 1.0, 0.5)
     return Curve(times_s + started_s, Arrivals(load).rows_by_each(times_s).astype(np.float64))
+
+
+def learned_capacity(batches: Sequence[Batch], working: Curve, limits: Limits, slo: Slo) -> Floats | None:
+    """Rows per second that 0 … max nodes sustain, by the batch model of these batches; None if they do not show it.
+
+    The model is fitted to all of them alike. The slots of a node are the median over the batches.
+    """
+    with_rows = [batch for batch in batches if batch.rows > 0 and batch.stages]
+    model = BatchModel(fade=1.0)
+    for batch in with_rows:
+        model.learn(batch)
+    if not model.ready or not len(working):
+        return None
+    nodes = working.stepped(np.array([batch.ended_s for batch in with_rows]))
+    slots = np.array([float(batch.slots) for batch in with_rows])
+    if not np.any(nodes > 0):
+        return None
+    per_node = max(1, round(float(np.median(slots[nodes > 0] / nodes[nodes > 0]))))
+    trigger_s = float(np.median([batch.trigger_interval_s for batch in with_rows]))
+    return np.array(
+        [
+            model.on(n * per_node).sustained_rows_per_s(trigger_s, slo.freshness_s) if n else 0.0
+            for n in range(limits.max_nodes + 1)
+        ]
+    )
 
 
 def without_lost_rows(arrived: Curve, processed: Curve, lost_rows: Sequence[int]) -> tuple[Curve, Curve]:
@@ -259,10 +293,20 @@ def _known(run: Run, curves: Mapping[tuple[str, str], Curve]) -> list[Run]:
             arrived=curve,
             processed=curves.get((PROCESSED, subject), run.processed),
             lost=curves.get((LOST, subject)),
+            capacity_rows_per_s=(
+                curves[CAPACITY, subject].values
+                if (CAPACITY, subject) in curves
+                else learned_capacity(_own(run.batches, subject), run.nodes_working, run.limits, run.slo)
+            ),
         )
         for (quantity, subject), curve in curves.items()
         if quantity == ARRIVED
     ]
+
+
+def _own(batches: Sequence[Batch], subject: str) -> Sequence[Batch]:
+    """The batches of a subject, or all of them if it is not a query but the pipeline."""
+    return [batch for batch in batches if batch.query == subject] or batches
 
 
 def _only_subject(series: Mapping[tuple[str, Metric], object]) -> str:

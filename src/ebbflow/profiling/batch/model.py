@@ -208,6 +208,20 @@ class BatchTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Duration in seconds of a batch of ``rows``."""
         return self.fixed_s + self.per_row_s * rows
 
+    def sustained_rows_per_s(self, trigger_interval_s: float, freshness_s: float) -> float:
+        """The highest rate λ that keeps up within the SLO: batch(λ·T) = T, so λ = (T − fixed) / (per_row · T).
+
+        T is the longest time that a batch may take: the trigger interval, or half of the freshness if that is longer,
+        because a row waits for the batch before it and for its own.
+
+        >>> BatchTime(fixed_s=1.0, per_row_s=0.01).sustained_rows_per_s(5.0, 20.0)  # batches of 10 s and 900 rows
+        90.0
+        """
+        longest_s = max(trigger_interval_s, freshness_s / 2)
+        if self.fixed_s >= longest_s:
+            return 0.0
+        return (longest_s - self.fixed_s) / (self.per_row_s * longest_s) if self.per_row_s > 0.0 else math.inf
+
 
 class BatchModel:
     """The model of one query; ``base``: costs from a profile.

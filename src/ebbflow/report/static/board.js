@@ -68,7 +68,7 @@
 
   const panels = [
     ["y", [0.80, 0.97], "Load and capacity", "area: arriving, lines: what the working nodes could process, rows/s"],
-    ["y2", [0.53, 0.73], "Nodes", "held, ▲▼ decisions, dashed grey: hindsight"],
+    ["y2", [0.53, 0.73], "Nodes", "held, ▲▼ decisions, ○ complete, × demanded, dashed grey: hindsight"],
     ["y3", [0.29, 0.46], "Backlog", "rows waiting, just before each commit"],
     ["y4", [0.0, 0.22], "Freshness", "latency of the oldest row of each commit, s"],
   ];
@@ -95,8 +95,14 @@
         marker: { color: s.colour, size: 8, line: { color: edge, width: 1 },
           symbol: run.acts.map(a => a[2] > 0 ? "triangle-up" : a[2] < 0 ? "triangle-down" : "diamond") },
         text: run.acts.map(a => `<b>${plain(s.name)} ${stopwatch(a[0])}  ${plain(a[3])}</b><br>` +
-          wrapped(a[4]) + (a[5] ? `<br><i>bound by ${wrapped(a[5])}</i>` : "")),
+          wrapped(a[4]) + (a[5] ? `<br><i>bound by ${wrapped(a[5])}</i>` : "") +
+          (a[9] ? `<br><i>${wrapped(a[9])}</i>` : "")),
         hovertemplate: "%{text}<extra></extra>" });
+      const marks = run.acts.flatMap(a => [[a[7], a[1], "circle-open"], [a[8], a[1], "x-thin-open"]])
+        .filter(mark => mark[0] != null);
+      if (marks.length) all.push({ x: marks.map(m => m[0] / unit), y: marks.map(m => m[1]), yaxis: "y2",
+        mode: "markers", name: plain(s.name), cliponaxis: false, hoverinfo: "skip",
+        marker: { color: s.colour, size: 6, symbol: marks.map(m => m[2]), line: { color: s.colour, width: 1.2 } } });
       line(run.backlog, "y3", "linear", 1.5, "backlog %{y:,.0f} rows");
       line(run.freshness, "y4", "linear", 1.5, "oldest row %{y:,.1f} s");
     }
@@ -162,7 +168,8 @@
       const row = document.createElement("tr");
       row.className = "act";
       row.append(cell(stopwatch(a[0]), "time"), cell(a[3], a[2] > 0 ? "change up" : "change down"),
-        cell(a[4], "why"), cell(a[5] || "–", "bound"), cell(a[6] || "–", "effect"));
+        cell(a[4], "why"), cell(a[5] || "–", "bound"), cell(a[6] || "–", "effect"),
+        cell(a[9] || "–", "points"));
       return row;
     }));
     const all = run ? run.actsInAll : 0, where = `on ${current.name}, seed ${scene.seed}`;

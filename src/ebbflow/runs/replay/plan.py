@@ -277,6 +277,7 @@ def recorded_run(plan: Plan) -> Run:
         ],
         reconfigurations=recording.reconfigurations,
         rows_repeated=recording.rows_repeated,
+        capacity_rows_per_s=plan.scenario.sustained_rows_per_s(plan.engine),
     )
 
 

@@ -124,6 +124,9 @@ class Engine(Protocol):
     def capacity_rows_per_s(self, kind: NodeKind, max_nodes: int) -> Floats:
         """The highest possible rate of the whole pipeline on 0 … max_nodes nodes."""
 
+    def sustained_rows_per_s(self, kind: NodeKind, max_nodes: int, freshness_s: float) -> Floats:
+        """The highest rate that 0 … max_nodes nodes sustain within an SLO, with all overheads."""
+
 
 def with_qualified_names(pipeline: Pipeline) -> Pipeline:
     """A pipeline whose operators are named ``pipeline/operator``, so that several can be combined.

@@ -127,10 +127,25 @@ class Scenario:
         >>> (uneven.mean_speed_rows_per_s(uneven.engine)[:3] / uneven.capacity_rows_per_s[1]).round(2).tolist()
         [0.0, 1.0, 1.49]
         """
+        return engine.capacity_rows_per_s(self.nodes, self.limits.max_nodes) * self._speed_shares
+
+    def sustained_rows_per_s(self, engine: Engine) -> Floats:
+        """The highest rate that 0 … max_nodes nodes of all speeds sustain within the SLO, with all overheads.
+
+        >>> from ebbflow.workloads import parse_load
+        >>> scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(100)"), seconds=60.0)
+        >>> scenario.sustained_rows_per_s(scenario.engine).round().tolist()[:3]
+        [0.0, 158.0, 321.0]
+        """
+        most = self.limits.max_nodes
+        return engine.sustained_rows_per_s(self.nodes, most, self.slo.freshness_s) * self._speed_shares
+
+    @property
+    def _speed_shares(self) -> Floats:
+        """Mean speed of the first 0 … max_nodes nodes ÷ the highest."""
         most, speeds = self.limits.max_nodes, self.nodes.speeds
-        counts = np.arange(1, most + 1)
-        share = np.cumsum(np.resize(speeds, most)) / (counts * max(speeds))
-        return engine.capacity_rows_per_s(self.nodes, most) * np.concatenate(([1.0], share))
+        share = np.cumsum(np.resize(speeds, most)) / (np.arange(1, most + 1) * max(speeds))
+        return np.concatenate(([1.0], share))
 
     def nodes_for(self, first_s: float, *, busy: float = 1.0) -> int:
         """Nodes of the main cluster that all pipelines keep ``busy`` at their mean rates of the first seconds."""

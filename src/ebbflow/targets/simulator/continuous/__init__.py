@@ -95,6 +95,10 @@ class Continuous:
             kind.instance_cores * max(kind.speeds) / per_row_s
         )
 
+    def sustained_rows_per_s(self, kind: NodeKind, max_nodes: int, freshness_s: float) -> Floats:  # noqa: ARG002
+        """The same: rows have no overhead, whatever the SLO."""
+        return self.capacity_rows_per_s(kind, max_nodes)
+
     @property
     def step_s(self) -> float:
         """The time step, 1 s."""

@@ -28,6 +28,7 @@ from ebbflow.core.curve import Floats
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.waves import waves
 from ebbflow.errors import InputError
+from ebbflow.profiling.batch.model import BatchTime
 from ebbflow.targets.simulator.engine import Start, with_qualified_names
 from ebbflow.targets.simulator.micro_batch.run import StageTimes
 from ebbflow.targets.simulator.micro_batch.world import MicroBatchWorld
@@ -157,6 +158,32 @@ class MicroBatch:
         """1 ÷ Σ c_i / min(p_i, S): the same for all stages in sequence on unchanging nodes."""
         with np.errstate(divide="ignore"):
             return np.asarray(1.0 / (1.0 / self.stages_rows_per_s(kind, max_nodes)).sum(axis=0))
+
+    def sustained_rows_per_s(self, kind: NodeKind, max_nodes: int, freshness_s: float) -> Floats:
+        """The rate at which batches keep up, with the initial tasks, partial waves and all overheads.
+
+        >>> query = MicroBatch(pipeline=Pipeline.chain("p", "read"), driver_s=0.5,
+        ...                    stages=(Stage(tasks=4, per_task_s=0.1, per_row_s=0.01),))
+        >>> query.sustained_rows_per_s(NodeKind(), 4, 20.0).round(1).tolist()  # 3 nodes save no wave
+        [0.0, 91.0, 186.0, 186.0, 376.0]
+        """
+        rates = [0.0]
+        for nodes in range(1, max_nodes + 1):
+            time = self._batch_time(nodes * kind.slots, max(kind.speeds))
+            rate = time.sustained_rows_per_s(self.trigger_interval_s, freshness_s)
+            if self.read_limit_rows is not None:
+                limit = self.read_limit_rows
+                rate = min(rate, limit / max(self.trigger_interval_s, time.of(limit), 1e-9))
+            rates.append(min(rate, MAX_ROWS_PER_S))
+        return np.array(rates)
+
+    def _batch_time(self, slots: int, speed: float) -> BatchTime:
+        fixed_s, per_row_s = self.driver_s, 0.0
+        for stage in self.stages:
+            rounds = max(waves(stage.tasks, slots), min(stage.skew, float(stage.tasks))) / speed
+            fixed_s += rounds * stage.per_task_s
+            per_row_s += rounds * stage.per_row_s / stage.tasks
+        return BatchTime(fixed_s=fixed_s, per_row_s=per_row_s)
 
     @property
     def step_s(self) -> float:
