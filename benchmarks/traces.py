@@ -39,7 +39,7 @@ CHEAPER_THAN = ("spark-dra", *NO_LATER_THAN)
 ENGINES = (MICRO_BATCH, CONTINUOUS)
 EACH_LOAD = (MINE, *CHEAPER_THAN)
 """Strategies shown for each load."""
-ONLY_BATCHES = ("spark-dra", "spark-legacy", "elastic-scaling")
+ONLY_BATCHES = ("spark-dra", "spark-legacy", "elastic-scaling", "learner")
 """Strategies that need batches and never act on the continuous engine; they are left out there."""
 DAY_S = 86_400.0
 PEAK_SHARE, JITTER = 0.75, 0.05

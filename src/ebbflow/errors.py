@@ -11,6 +11,7 @@
     │   ├── LimitsError        executors 5:2
     │   ├── PipelineError      a cycle, a stream to an operator that does not exist
     │   ├── ProfileError       a profile of a newer version, a model without numbers
+    │   ├── TableError         a table of learner that was cut off, or learned with other parameters
     │   ├── PolicyError        a rule without a trigger, rules that contradict each other
     │   ├── UnknownNameError   a strategy, option or load shape that does not exist
     │   └── TooFewEventsError  a generated trace with fewer events than its machines need
@@ -65,6 +66,10 @@ class PipelineError(InputError):
 
 class ProfileError(InputError):
     """A profile that cannot be read."""
+
+
+class TableError(InputError):
+    """A table of learner that cannot be used."""
 
 
 class PolicyError(InputError):

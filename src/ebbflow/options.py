@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import logging
 import os
 import re
@@ -31,6 +32,7 @@ from typing import Any
 from ebbflow.core.limits import Limits
 from ebbflow.core.parameters import (
     Duration,
+    File,
     Flag,
     Kind,
     arguments,
@@ -120,39 +122,6 @@ class StrategyChoice(Kind):
         return value if isinstance(value, str) else str(value.name)
 
 
-class File(Kind):
-    """The name of a file or folder; in Python also a path, or an object in its place."""
-
-    type_name = "file"
-
-    def __init__(self, meaning: str, *objects: type, what: str = "file") -> None:
-        super().__init__(meaning)
-        self._objects = objects
-        self._what = what
-
-    @property
-    def must(self) -> str:
-        """What a value must be."""
-        names = "".join(f" or a {each.__name__} object" for each in self._objects)
-        return f"the name of a {self._what}{names}"
-
-    def accept(self, value: Any) -> Any:
-        """The path, or the object."""
-        if isinstance(value, (Path, *self._objects)):
-            return value
-        if not super().accept(value).strip():
-            raise ValueError(value)
-        return Path(value)
-
-    def in_folder(self, value: Any, folder: Path) -> Any:
-        """A relative path taken from a folder."""
-        return folder / value if isinstance(value, Path) else value
-
-    def write(self, value: Any) -> str:
-        """The path."""
-        return str(value) if isinstance(value, Path) else f"a {type(value).__name__} object"
-
-
 class Several(Kind):
     """A list of values; as text with commas."""
 
@@ -227,6 +196,8 @@ class Option:
     """Keyword argument of ``attach``. Options without one go into ``attach(options={key: value})``."""
     flag: str | None = None
     """Command-line option. Options without one are set with ``--set KEY=VALUE``."""
+    spark_prefix: str = ""
+    """Another prefix under which the Spark configuration may hold it (``Strategy.spark_prefix``)."""
 
     @property
     def meaning(self) -> str:
@@ -246,6 +217,16 @@ class Option:
     def spark(self) -> str:
         """Its key in the Spark configuration."""
         return SPARK_PREFIX + self.key
+
+    @property
+    def spark_keys(self) -> tuple[str, ...]:
+        """All its keys in the Spark configuration.
+
+        >>> options()["strategy.learner.maxLatency"].spark_keys
+        ('spark.ebbflow.strategy.learner.maxLatency', 'spark.streaming.dynamicAllocation.maxLatency')
+        """
+        other = f"{self.spark_prefix}{self.key.rpartition('.')[2]}"
+        return (self.spark, other) if self.spark_prefix else (self.spark,)
 
     @property
     def toml(self) -> str:
@@ -312,8 +293,14 @@ def options() -> dict[str, Option]:
     """All options by key: general ones, then strategies, guards and scale-in; installed ones included."""
     found = {option.key: option for option in GENERAL}
     for section, factory in sections():
+        prefix = factory.spark_prefix if inspect.isclass(factory) and issubclass(factory, Strategy) else ""
         for key, parameter in declared(factory).items():
-            option = Option(key=f"{section}.{key}", kind=parameter.kind, default=parameter.default)
+            option = Option(
+                key=f"{section}.{key}",
+                kind=parameter.kind,
+                default=parameter.default,
+                spark_prefix=prefix,
+            )
             found[option.key] = option
     return found
 
@@ -405,7 +392,10 @@ class Source:
             call = read_strategy(converted)
             values = read_arguments(f"strategy {call.name}", STRATEGIES[call.name], call.arguments)
             for name, each in values.items():
-                self._put(f"strategy.{call.name}.{name}", each, where)
+                option = known[f"strategy.{call.name}.{name}"]
+                if folder is not None and isinstance(option.kind, File):
+                    each = option.kind.in_folder(each, folder)
+                self._put(option.key, each, where)
             converted = call.name
         self._put(key, converted, where)
 
@@ -478,14 +468,18 @@ def from_command_line(values: Mapping[str, Any], pairs: Sequence[str] = ()) -> S
 
 
 def from_spark(settings: Mapping[str, str]) -> Source:
-    """``spark.ebbflow.*`` keys of a Spark configuration; other keys are not ours."""
+    """``spark.ebbflow.*`` keys of a Spark configuration, and those of a strategy with a prefix of its own.
+
+    Other keys are not ours; under a strategy's own prefix they may be Spark's.
+    """
     source, known = Source(Rank.SPARK), options()
+    keys = {name: option.key for option in known.values() for name in option.spark_keys}
     for name, text in settings.items():
-        if name.startswith(SPARK_PREFIX):
+        if name in keys:
+            source.set(keys[name], text, name, from_text=True, known=known)
+        elif name.startswith(SPARK_PREFIX):
             key = name.removeprefix(SPARK_PREFIX)
-            if key not in known:
-                raise InputError(f"{name}: there is no such option{_hint(key, known, SPARK_PREFIX)}")
-            source.set(key, text, name, from_text=True, known=known)
+            raise InputError(f"{name}: there is no such option{_hint(key, known, SPARK_PREFIX)}")
     return source.checked()
 
 

@@ -71,4 +71,9 @@ def test_the_page_has_every_strategy_on_the_engines_on_which_it_acts(traces) -> 
     page = (ROOT / "docs" / "leaderboard.md").read_text().partition("## On real traces")[2]
     batches, flow = page.split("| # | strategy |")[1:3]
     assert strategies_of(batches) == set(STRATEGIES)
-    assert strategies_of(flow) == set(STRATEGIES) - {"spark-dra", "spark-legacy", "elastic-scaling"}
+    assert strategies_of(flow) == set(STRATEGIES) - {
+        "spark-dra",
+        "spark-legacy",
+        "elastic-scaling",
+        "learner",
+    }

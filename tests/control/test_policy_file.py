@@ -11,11 +11,12 @@ import pytest
 from ebbflow.control.loop import ControlLoop
 from ebbflow.control.policy_file import PolicyFile
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.folders import replace_file
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.guards import guards_for
 from ebbflow.monitoring.store import MemoryStore
-from ebbflow.policy.files import parse_policy, replace_file
+from ebbflow.policy.files import parse_policy
 from ebbflow.policy.model import Policy
 from ebbflow.targets.simulator import Continuous, NodeKind, Scenario
 from ebbflow.workloads import parse_load

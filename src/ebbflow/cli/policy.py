@@ -15,10 +15,11 @@ from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
+from ebbflow.core.folders import replace_file
 from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
-from ebbflow.policy.files import load_policy, policy_text, read_text, replace_file
+from ebbflow.policy.files import load_policy, policy_text, read_text
 from ebbflow.policy.files.document import write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.language.english import policy_in_english

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ebbflow.control.attached import Attached, take_over
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile, PolicyInForce, recall_acts
+from ebbflow.control.state_file import StateFile
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
@@ -76,6 +77,9 @@ def attach(
     its name. docs/profiles.md says what Spark uses of them.
 
     ``queries``: queries that may be restarted with another parallelism of their operators.
+
+    A strategy with a ``state_file`` (``learner(table=t.json)``) continues from it, and keeps its state there while the
+    job runs.
 
     ``store``: SQLite file for readings, batches and ledger, by default a temporary one. In the store of an earlier run,
     the guard times of a policy continue from its ledger.
@@ -145,6 +149,10 @@ def attach(
     except Exception:
         log.exception("not scaling because of an internal error; the job is not affected")
         return _not_scaling(opened)
+    kept = None if chosen.state_file is None else StateFile(chosen, chosen.state_file)
+    if kept is not None:
+        opened.callback(kept.close)
+        on_cycle = _keeping(kept, time, on_cycle)
     loop = ControlLoop(
         target=target,
         strategy=chosen,
@@ -160,6 +168,19 @@ def attach(
     )
     log.info("scaling %s executors for %s with %s", limits, objective, chosen.name)
     return Attached(loop, ledger, opened.close, policy=followed, collector=collector, application=application)
+
+
+def _keeping(
+    kept: StateFile, clock: Clock, on_cycle: Callable[[CycleReport], None] | None
+) -> Callable[[CycleReport], None]:
+    """What to do after a cycle: keep the state of the strategy, then what the caller wants."""
+
+    def after_cycle(report: CycleReport) -> None:
+        kept.after_cycle(clock.now_s())
+        if on_cycle is not None:
+            on_cycle(report)
+
+    return after_cycle
 
 
 def spark_settings(spark: SparkSession) -> dict[str, str]:

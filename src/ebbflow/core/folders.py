@@ -142,6 +142,27 @@ def make_folder(folder: Path) -> None:
         raise _refused(folder, error) from None
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Write a temporary file in the same directory and rename it, so that nobody reads a partial file.
+
+    A symbolic link stays; its target is replaced. Raises ``InputError`` if the file cannot be written.
+    """
+    path = path.resolve()
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Lock a folder, created if needed; ``InputError`` if another run has locked it.

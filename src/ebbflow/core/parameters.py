@@ -26,9 +26,10 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from ebbflow.core.duration import format_duration, parse_duration_s, parse_seconds
@@ -233,6 +234,70 @@ class Flag(Kind):
     def write(self, value: Any) -> str:
         """``true`` or ``false``."""
         return str(value).lower()
+
+
+class Choice(Kind):
+    """One of several names. ``aliases``: other names for some of them.
+
+    >>> kind = Choice("", ("static", "relative"), aliases={"queue-aware": "relative"})
+    >>> kind.parse("queue-aware"), kind.must
+    ('relative', 'one of static, relative')
+    """
+
+    type_name = "name"
+
+    def __init__(
+        self, meaning: str, names: Sequence[str], *, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(meaning)
+        self.names = tuple(names)
+        self._aliases = dict(aliases or {})
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return f"one of {', '.join(self.names)}"
+
+    def accept(self, value: Any) -> Any:
+        """The name, or the one that an alias stands for."""
+        name = super().accept(value).strip()
+        name = self._aliases.get(name, name)
+        if name not in self.names:
+            raise ValueError(value)
+        return name
+
+
+class File(Kind):
+    """The name of a file or folder; in Python also a path, or an object in its place."""
+
+    type_name = "file"
+
+    def __init__(self, meaning: str, *objects: type, what: str = "file") -> None:
+        super().__init__(meaning)
+        self._objects = objects
+        self._what = what
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        names = "".join(f" or a {each.__name__} object" for each in self._objects)
+        return f"the name of a {self._what}{names}"
+
+    def accept(self, value: Any) -> Any:
+        """The path, or the object."""
+        if isinstance(value, (Path, *self._objects)):
+            return value
+        if not super().accept(value).strip():
+            raise ValueError(value)
+        return Path(value)
+
+    def in_folder(self, value: Any, folder: Path) -> Any:
+        """A relative path taken from a folder."""
+        return folder / value if isinstance(value, Path) else value
+
+    def write(self, value: Any) -> str:
+        """The path."""
+        return str(value) if isinstance(value, Path) else f"a {type(value).__name__} object"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -14,6 +15,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
+from ebbflow.errors import InputError
 
 DEFAULT_LEAD_TIME_S = 12.0
 """Lead time assumed until one has been measured; typical for an executor on a standalone cluster. Simulations use it as
@@ -73,6 +75,25 @@ class Strategy(ABC):
     @abstractmethod
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the wanted layout and the reason for it."""
+
+    spark_prefix: str = ""
+    """Another prefix of its parameters in the Spark configuration, beside ``spark.ebbflow.strategy.NAME.``."""
+
+    @property
+    def state_file(self) -> Path | None:
+        """Where its state is kept; None if it keeps none. The strategy reads it when it is made. On Spark, the loop
+        writes it, but never while the strategy decides."""
+        return None
+
+    def state(self) -> str | None:
+        """What to keep across restarts of the job, as text for ``state_file``; None if that has not changed since the
+        last call."""
+        return None
+
+    def restore(self, state: str) -> None:
+        """Continue from a state, as after a restart. Raises ``InputError`` if it does not fit."""
+        del state
+        raise InputError(f"strategy {self.name} keeps no state")
 
     @property
     def needed_series(self) -> Sequence[Series]:

@@ -6,10 +6,9 @@ A file is parsed with the positions of its values (``toml_format``, ``yaml_forma
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
+from ebbflow.core.folders import replace_file
 from ebbflow.errors import PolicyError
 from ebbflow.policy.checks import find_problems
 from ebbflow.policy.files.document import read_document, write_document
@@ -78,25 +77,6 @@ def policy_text(policy: Policy, suffix: str) -> str:
 def save_policy(policy: Policy, path: Path | str) -> None:
     """Write a policy file atomically, so that a job watching it never reads a partial file."""
     replace_file(Path(path), policy_text(policy, Path(path).suffix))
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a temporary file in the same directory and rename it. A symbolic link stays; its target is replaced."""
-    path = path.resolve()
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise PolicyError(f"cannot write {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise PolicyError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _position(path: PolicyPath, positions: Positions) -> tuple[int, int]:
