@@ -20,6 +20,7 @@ from ebbflow.cli import (
     bench,
     config,
     demo,
+    forecast,
     google_cluster,
     ledger,
     metrics,
@@ -50,6 +51,7 @@ submit.register(app)
 simulate.register(app)
 replay.register(app)
 profile.register(app)
+forecast.register(app)
 bench.register(app)
 google_cluster.register(app)
 report.register(app)

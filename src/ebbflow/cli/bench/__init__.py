@@ -1,17 +1,20 @@
-"""``ebbflow bench``: compare strategies, and reproduce the tests of the papers."""
+"""``ebbflow bench``: compare strategies and forecasters, and reproduce the tests of the papers."""
 
 from __future__ import annotations
 
 import typer
 
-from ebbflow.cli.bench import elysium, google_cluster, leaderboard, rules, sentiment
+from ebbflow.cli.bench import elysium, forecast, google_cluster, leaderboard, rules, sentiment
 
-app = typer.Typer(help="Compare strategies, and reproduce the tests of the papers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Compare strategies and forecasters, and reproduce the tests of the papers.", no_args_is_help=True
+)
 leaderboard.register(app)
 rules.register(app)
 google_cluster.register(app)
 sentiment.register(app)
 elysium.register(app)
+forecast.register(app)
 
 
 def register(parent: typer.Typer) -> None:
