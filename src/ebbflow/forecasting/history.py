@@ -8,7 +8,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.forecasting.periods import Periods
-from ebbflow.forecasting.state import Stateful
+from ebbflow.forecasting.state import State, Stateful
 
 CAPACITY = 65_536
 """Steps kept: a week of 10 s steps, 45 days of minutes. Half a megabyte."""
@@ -50,6 +50,11 @@ class History(Stateful):
     def values(self) -> Floats:
         """The steps, oldest first. A view: do not keep it."""
         return self._values[: self._end]
+
+    def state(self) -> State:
+        """The steps and periods, without spare capacity."""
+        self._values = self.values
+        return super().state()
 
     def __len__(self) -> int:
         return self._end

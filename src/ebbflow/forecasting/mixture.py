@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from ebbflow.forecasting.grid import GRID, LONGEST, Ints, between
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
 from ebbflow.forecasting.weights import Weights
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.training import Trainer
 
 Bools = npt.NDArray[np.bool_]
 
@@ -108,6 +112,11 @@ class Mixture(Forecaster):
         self._mixed[at] = mixed
         self._used[at] = np.where(self.is_better, mixed, value)
         self._limits[at] = self._bands.limits(self._used[at])
+
+    def train_with(self, trainer: Trainer) -> None:
+        """Train with this trainer from now on."""
+        for expert in self._experts:
+            expert.train_with(trainer)
 
     def forecast(self, steps: int, levels: Sequence[float] = LEVELS) -> Forecast | None:
         """Forecast the next steps; None before the first value."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
 from ebbflow.forecasting.state import Stateful
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.training import Trainer
 
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of a forecast unless others are requested: the median and the limits of a 90 % band."""
@@ -77,3 +81,7 @@ class Forecaster(Stateful, ABC):
     @abstractmethod
     def forecast(self, steps: int, levels: Sequence[float] = LEVELS) -> Forecast | None:
         """Forecast the next steps; None before the first value."""
+
+    def train_with(self, trainer: Trainer) -> None:
+        """Train with this trainer from now on. A running job passes one that works in the background; without one,
+        forecasters that are trained do so while they learn a step."""

@@ -33,6 +33,11 @@ BUILT_IN: dict[str, str] = {
     "seasonal-naive": "ebbflow.forecasting.cheap:seasonal_naive",
     "jumps": "ebbflow.forecasting.cheap:jumps",
     "autoregression": "ebbflow.forecasting.cheap:autoregression",
+    "arima": "ebbflow.forecasting.trained.factories:arima",
+    "boosting": "ebbflow.forecasting.trained.factories:boosting",
+    "net": "ebbflow.forecasting.trained.factories:pascal_net",
+    "elysium-net": "ebbflow.forecasting.trained.factories:elysium_net",
+    "press": "ebbflow.forecasting.trained.factories:press",
 }
 """Where each factory is: ``module:function(step_s, seed)``. To add a forecaster, add its line."""
 

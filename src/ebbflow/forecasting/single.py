@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from ebbflow.forecasting.experts.expert import Expert
 from ebbflow.forecasting.grid import GRID, LONGEST
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.training import Trainer
 
 RING = LONGEST + 1
 
@@ -53,6 +57,10 @@ class Single(Forecaster):
         at, points = history.index % RING, np.maximum(self._expert.ahead(history, GRID).ravel(), 0.0)
         self._made_at[at], self._points[at] = history.index, points
         self._limits[at] = self._bands.limits(points)
+
+    def train_with(self, trainer: Trainer) -> None:
+        """Train with this trainer from now on."""
+        self._expert.train_with(trainer)
 
     def forecast(self, steps: int, levels: Sequence[float] = LEVELS) -> Forecast | None:
         """Forecast the next steps; None before the first value."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from ebbflow.core.curve import Floats
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.state import Stateful
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.training import Trainer
 
 
 class Expert(Stateful, ABC):
@@ -18,6 +22,9 @@ class Expert(Stateful, ABC):
 
     def update(self, history: History) -> None:
         """Learn the last step of the history. ``history.missing`` steps before it were filled."""
+
+    def train_with(self, trainer: Trainer) -> None:
+        """Train with this trainer from now on."""
 
     @abstractmethod
     def ahead(self, history: History, horizons: Ints, /) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ebbflow.core.curve import Floats
@@ -9,6 +11,9 @@ from ebbflow.forecasting.experts.expert import Expert
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.port import Forecaster
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.training import Trainer
 
 
 class Outside(Expert):
@@ -21,6 +26,10 @@ class Outside(Expert):
     def update(self, history: History) -> None:
         """Pass the last step on."""
         self._forecaster.learn(history.end_s, float(history.values[-1]))
+
+    def train_with(self, trainer: Trainer) -> None:
+        """Pass the trainer on."""
+        self._forecaster.train_with(trainer)
 
     def ahead(self, history: History, horizons: Ints) -> Floats:
         """The forecaster's median."""
