@@ -25,10 +25,13 @@ java:
 demo: setup  ## Watch a pipeline resize itself: four minutes, ends with a report
 	$(BIN)/ebbflow demo
 
-# Spark tests mostly wait, so two run at once, each on its own cluster. Tests that measure times run alone.
+# Spark tests mostly wait, so two run at once, each on its own cluster. Tests that measure times run alone. Only files
+# with such tests are collected: importing all others takes ten seconds each time.
+SPARK_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.spark' tests)
+ALONE_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 test: setup lint unit  ## All tests, with real Spark clusters; under ten minutes on two cores
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" tests
-	$(BIN)/pytest -q -m "spark and alone" tests
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" $(SPARK_TESTS)
+	$(BIN)/pytest -q -m "spark and alone" $(ALONE_TESTS)
 
 test-long: setup  ## Tests that take minutes each, on real Spark clusters
 	$(BIN)/pytest -q -m long tests

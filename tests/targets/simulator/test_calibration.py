@@ -1,4 +1,4 @@
-"""The micro-batch engine behaves like Spark: calibrated on one executor, it predicts two and three."""
+"""The micro-batch engine behaves like Spark: calibrated on one executor, it predicts three."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.alone]
 # the same mean rows wherever they begin.
 LOAD, TRIGGER_S = "sine(base=10, peak=26, period=8s)", 2.0
 LEARNED_ON, TRIES = 1, 2
-BATCHES = {3: (4, 4), 2: (1, 4), LEARNED_ON: (1, 8)}
+BATCHES = {3: (4, 4), LEARNED_ON: (1, 8)}
 """(batches to warm up, to compare) on each size; the largest first, so that executors start only once."""
 
 

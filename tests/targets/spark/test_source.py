@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
+from ebbflow.errors import InputError
 from ebbflow.targets.spark.act.restart import stop_between_batches
-
-pytestmark = pytest.mark.spark
+from ebbflow.targets.spark.source import EbbflowSource
 
 
 class Sink:
@@ -47,6 +48,7 @@ def end_row(progress) -> int:
     return int((json.loads(offset) if isinstance(offset, str) else offset)["row"])
 
 
+@pytest.mark.spark
 def test_rows_are_the_same_after_a_restart_and_none_is_lost_or_repeated(spark, tmp_path, wait) -> None:
     sink = Sink()
     query = start(spark, sink, tmp_path / "c", load="constant(200)", rows="tweets", seed=7)
@@ -67,6 +69,7 @@ def test_rows_are_the_same_after_a_restart_and_none_is_lost_or_repeated(spark, t
     assert {row[0]: row[2] for row in sink.rows} == dict(enumerate(expected))
 
 
+@pytest.mark.spark
 def test_the_offsets_show_the_rows_that_a_read_limit_leaves_behind(spark, tmp_path, wait) -> None:
     sink = Sink()
     query = start(spark, sink, tmp_path / "c", load="constant(2000)", maxRowsPerTrigger=50)
@@ -82,15 +85,20 @@ def test_the_offsets_show_the_rows_that_a_read_limit_leaves_behind(spark, tmp_pa
     assert (rows_left_behind(progress) or 0) > 500
 
 
+@pytest.mark.spark
+def test_an_invalid_option_is_an_error_of_the_query(spark, tmp_path) -> None:
+    with pytest.raises(PySparkException, match="needs a load"):
+        start(spark, Sink(), tmp_path / "c").awaitTermination(30)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "needs a load"),
         ({"load": "sinus(1)"}, "unknown load shape"),
         ({"load": "constant(5)", "rows": "poems"}, "unknown kind of rows"),
         ({"load": "constant(5)", "partitions": "0"}, "at least 1"),
     ],
 )
-def test_invalid_options_are_refused(spark, tmp_path, options, words) -> None:
-    with pytest.raises(PySparkException, match=words):
-        start(spark, Sink(), tmp_path / "c", **options).awaitTermination(30)
+def test_invalid_options_are_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        EbbflowSource(options).streamReader(StructType())

@@ -76,7 +76,12 @@ def test_a_client_without_the_secret_is_refused(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "number"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL), (os.killpg, signal.SIGINT)]
+    ("end", "number"),
+    [
+        (os.kill, signal.SIGKILL),
+        (os.killpg, signal.SIGKILL),
+        pytest.param(os.killpg, signal.SIGINT, marks=pytest.mark.long),
+    ],
 )
 def test_nothing_is_left_when_the_starter_is_killed_or_interrupted(end, number: int, wait) -> None:
     """Alone, or with its process group, as a terminal and a shell do."""

@@ -126,7 +126,7 @@ def test_a_script_runs_on_a_named_master_and_its_output_stays_apart_from_json(
 
 def test_the_attach_example_runs(cluster, spark) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "attach_example.py"), "8", "--master", cluster.master_url],
+        [sys.executable, str(ROOT / "examples" / "attach_example.py"), "3", "--master", cluster.master_url],
         capture_output=True, text=True, timeout=120, env=let_in(cluster),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -140,6 +140,7 @@ def submitted(cluster, *job: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_plain_example_runs(cluster, spark) -> None:
     done = subprocess.run(
         submitted(cluster, str(ROOT / "examples" / "plain_job.py"), "4"),
@@ -148,6 +149,7 @@ def test_the_plain_example_runs(cluster, spark) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.long
 def test_the_operators_example_prints_rows_and_cpu_of_each_operator(cluster, spark, tmp_path, wait) -> None:
     output = tmp_path / "output.txt"
     with output.open("w") as sink:
