@@ -17,7 +17,7 @@ Failure = Callable[[], Exception | None]
 """Returns the error of a failed query; None while it runs."""
 
 
-class Scaled(Protocol):
+class AttachedLoop(Protocol):
     """The part of the result of ``attach`` that is needed here."""
 
     @property
@@ -26,7 +26,7 @@ class Scaled(Protocol):
 
 
 def wait_for_end(
-    failure: Failure, attached: Scaled, clock: Clock, until_s: float, ended: threading.Event
+    failure: Failure, attached: AttachedLoop, clock: Clock, until_s: float, ended: threading.Event
 ) -> None:
     """Wait until a time; raise at once if the query fails or the loop ends."""
     while True:

@@ -30,7 +30,7 @@ from ebbflow.profiling.batch.profiles import STILL_WARMING
 from ebbflow.profiling.estimator import accuracy
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.runs.profiling import LayoutSchedule, ProfilingResult, Progress, Stair
+from ebbflow.runs.profiling import LayoutSchedule, ProfilingResult, ProfilingStair, Progress
 from ebbflow.runs.watching import raise_failure
 from ebbflow.targets.spark.act.restart import ManagedQuery
 from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_settings
@@ -126,7 +126,9 @@ class SparkPhase:
         """Run the stair, learn the profile, and check it on a sine."""
         chosen = application(self.pipeline)
         wall = clock or SystemClock()
-        stair = Stair(peak_per_s=self.peak_per_s or chosen.peak_per_s, steps=self.steps, hold_s=self.hold_s)
+        stair = ProfilingStair(
+            peak_per_s=self.peak_per_s or chosen.peak_per_s, steps=self.steps, hold_s=self.hold_s
+        )
         whole_s = stair.seconds + self.check_s
         learner = ProfileLearner(Pipeline(name=self.pipeline, operators=()), kinds=ALL, target=TARGET)
         with ExitStack() as stack:

@@ -30,7 +30,7 @@ from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards import default_guards
-from ebbflow.runs.environment.episode import Episode, Step
+from ebbflow.runs.environment.episode import Episode, StepCost
 from ebbflow.runs.environment.features import FEATURES, HIGH, LOW, Observer
 from ebbflow.runs.score import Scores, score
 from ebbflow.runs.simulation import Simulation, oracle_of
@@ -198,7 +198,7 @@ class ScalingEnv(gymnasium.Env[Features, np.int64]):
             return self._scenario.limits.min_nodes + action
         return episode.planned_nodes + action - self._most_change
 
-    def _reward(self, episode: Episode, step: Step) -> float:
+    def _reward(self, episode: Episode, step: StepCost) -> float:
         scenario = episode.scenario
         cost = step.node_seconds / (scenario.limits.max_nodes * scenario.cycle_s)
         late = step.late_rows * scenario.duration_s / scenario.cycle_s / episode.rows if episode.rows else 0.0

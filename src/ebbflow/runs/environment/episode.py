@@ -33,7 +33,7 @@ from ebbflow.targets.simulator.target import SimulatorTarget
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepCost:
     """The cost of a step."""
 
     node_seconds: float
@@ -110,7 +110,7 @@ class Episode:
             self._simulation = finished_simulation(scenario, name, self._target, self._loop, self._batches)
         return self._simulation
 
-    def step(self, nodes: int) -> Step:
+    def step(self, nodes: int) -> StepCost:
         """Request a number of nodes and advance one cycle."""
         start_s, before = self.time_s, self.observation
         self._strategy.nodes = nodes
@@ -124,7 +124,7 @@ class Episode:
         self.observation = self._view.refresh()
         if self.observation is not None:
             self._batches += self.observation.batches
-        return Step(
+        return StepCost(
             node_seconds=self._node_seconds(start_s, end_s, before),
             late_rows=self._late_rows(start_s, end_s),
         )

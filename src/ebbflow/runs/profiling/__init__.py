@@ -57,7 +57,7 @@ class LayoutSchedule(Strategy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stair:
+class ProfilingStair:
     """The load of a profiling run: up in equal steps and down again, from a tenth of the peak."""
 
     peak_per_s: float

@@ -27,7 +27,13 @@ from ebbflow.errors import UnknownNameError
 from ebbflow.profiling.estimator import Estimator, accuracy
 from ebbflow.profiling.fitting import ALL, QUICK
 from ebbflow.profiling.learner import ProfileLearner
-from ebbflow.runs.profiling import MOST_INSTANCE_CPU, LayoutSchedule, ProfilingResult, Progress, Stair
+from ebbflow.runs.profiling import (
+    MOST_INSTANCE_CPU,
+    LayoutSchedule,
+    ProfilingResult,
+    ProfilingStair,
+    Progress,
+)
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.targets.simulator import Continuous, MicroBatch, NodeKind, Scenario
 from ebbflow.targets.simulator.catalogue import costed_pipeline
@@ -74,7 +80,7 @@ class SimulatedProfiling:
             costed.continuous(instances=1, noise=self.noise),
             parallelism=dict.fromkeys(costed.pipeline.order, 1),
         )
-        first = Stair(
+        first = ProfilingStair(
             peak_per_s=FIRST_SHARE * _single_instance_rate_per_s(one), steps=self.steps, hold_s=self.hold_s
         )
         on_progress(0.0, "first stair: one instance of each operator")
@@ -113,7 +119,7 @@ class SimulatedProfiling:
         """One stair: the stages of a query are fixed, and the CPU of its operators is not measured."""
         nodes = 4
         peak_per_s = 0.7 * float(query.capacity_rows_per_s(self._kind, nodes)[nodes])
-        stair = Stair(peak_per_s=peak_per_s, steps=self.steps, hold_s=self.hold_s)
+        stair = ProfilingStair(peak_per_s=peak_per_s, steps=self.steps, hold_s=self.hold_s)
         halves = {s.operator: max(1, s.tasks // 2) for s in query.stages if s.operator}
         on_progress(0.0, "a stair of batches")
         changes = [(stair.top_s + self.hold_s / 2, halves, nodes + 1)]

@@ -27,7 +27,7 @@ from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 from ebbflow.runs.replay.batch_fit import BatchFit, fit_batches
-from ebbflow.runs.replay.recording import Flow, Recording, flow_of, slots_during
+from ebbflow.runs.replay.recording import RecordedFlow, Recording, flow_of, slots_during
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.sweep import SweepCase
@@ -79,7 +79,7 @@ class Plan:
     """A recording and its scenario."""
 
     recording: Recording
-    flow: Flow
+    flow: RecordedFlow
     engine: MicroBatch
     scenario: Scenario
     fit: BatchFit
@@ -195,7 +195,7 @@ def plan_of(recording: Recording, settings: Settings) -> Plan:
 
 
 def _recorded_nodes(
-    recording: Recording, settings: Settings, flow: Flow, assumptions: list[Assumption]
+    recording: Recording, settings: Settings, flow: RecordedFlow, assumptions: list[Assumption]
 ) -> tuple[Curve, Curve, bool]:
     """Nodes held and working in the recorded run, and whether they are known."""
     if settings.nodes_then is None and recording.nodes is not None and recording.nodes_working is not None:
@@ -217,7 +217,7 @@ def _recorded_nodes(
     return constant, constant, settings.nodes_then is not None
 
 
-def _from_origin(curve: Curve, flow: Flow) -> Curve:
+def _from_origin(curve: Curve, flow: RecordedFlow) -> Curve:
     """A step curve from the origin on; its first value is assumed for the time before."""
     times_s = np.concatenate(([0.0], curve.times_s - flow.origin_s))
     values = np.concatenate(([curve.values[0]], curve.values))

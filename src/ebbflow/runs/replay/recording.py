@@ -126,7 +126,7 @@ def trigger_interval_s(batches: tuple[RecordedBatch, ...]) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Flow:
+class RecordedFlow:
     """Rows in and out of a recorded run, at seconds since ``origin_s``."""
 
     origin_s: float
@@ -135,7 +135,7 @@ class Flow:
     processed: Curve
 
 
-def flow_of(recording: Recording, trigger_s: float) -> Flow:
+def flow_of(recording: Recording, trigger_s: float) -> RecordedFlow:
     """The curves of a recording.
 
     By the start of batch k, the rows of the previous batches, its own rows and those it left behind have arrived.
@@ -173,7 +173,7 @@ def flow_of(recording: Recording, trigger_s: float) -> Flow:
             counts[-1] = arrived
         if batch.rows:
             commits.append((max(batch.ended_s - origin_s, commits[-1][0]), done))
-    return Flow(
+    return RecordedFlow(
         origin_s=origin_s,
         end_s=times[-1],
         arrived=Curve(np.array(times), np.array(counts)),

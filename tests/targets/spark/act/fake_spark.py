@@ -7,7 +7,7 @@ from typing import Any
 
 from ebbflow.core.clock import ManualClock
 from ebbflow.targets.spark.act.actuator import SparkActuator
-from ebbflow.targets.spark.act.cluster_capacity import Fit
+from ebbflow.targets.spark.act.cluster_capacity import ExecutorFit
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 from ebbflow.targets.spark.driver import ExecutorInfo, QueryStatus
 from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
@@ -67,9 +67,9 @@ class FakeSpark:
         self.killed += executor_ids
         self.ids = [i for i in self.ids if i not in executor_ids]
 
-    def fit(self, executors: int, held: int) -> Fit:
+    def fit(self, executors: int, held: int) -> ExecutorFit:
         fit = max(0, min(executors, self.capacity - held))
-        return Fit(fit, "" if fit == executors else "no free cores")
+        return ExecutorFit(fit, "" if fit == executors else "no free cores")
 
     def add(self, *ids: str) -> None:
         self.ids += ids

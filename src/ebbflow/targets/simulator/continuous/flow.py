@@ -26,7 +26,7 @@ Demand = tuple[float, list[tuple[int, float]]]
 
 
 @dataclass(frozen=True)
-class Vertex:
+class FlowVertex:
     """An operator in the flow graph."""
 
     pipeline: int
@@ -84,7 +84,7 @@ class Flow:
     ``place`` puts instances on nodes; ``step`` advances by one second, ``look_ahead`` and ``replay`` by many.
     """
 
-    def __init__(self, vertices: Sequence[Vertex], max_pending: Sequence[float]) -> None:
+    def __init__(self, vertices: Sequence[FlowVertex], max_pending: Sequence[float]) -> None:
         """``max_pending``: the maximum of unfinished source rows of each pipeline."""
         count = len(vertices)
         self.vertices = vertices
@@ -450,14 +450,14 @@ def most_loaded(nodes: frozenset[tuple[float, Instances]]) -> list[tuple[float, 
     ]
 
 
-def final_operators(vertices: Sequence[Vertex], pipelines: int) -> list[list[int]]:
+def final_operators(vertices: Sequence[FlowVertex], pipelines: int) -> list[list[int]]:
     """For each pipeline, the operators that determine how many source rows all its operators have done.
 
     An operator with one input stream has done no more than its upstream operator. So these are the sinks, and operators
     that feed only joins: a join has done the mean of its branches, but a row is processed when all of them are.
 
-    >>> read, left, right = (Vertex(0, streams, 1.0, 1.0, None) for streams in ((), ((0, 1.0),), ((0, 1.0),)))
-    >>> join = Vertex(0, ((1, 1.0), (2, 1.0)), 1.0, 2.0, None)
+    >>> read, left, right = (FlowVertex(0, streams, 1.0, 1.0, None) for streams in ((), ((0, 1.0),), ((0, 1.0),)))
+    >>> join = FlowVertex(0, ((1, 1.0), (2, 1.0)), 1.0, 2.0, None)
     >>> final_operators([read, left, right], 1), final_operators([read, left, right, join], 1)
     ([[1, 2]], [[1, 2, 3]])
     """

@@ -16,10 +16,10 @@ from ebbflow.targets.simulator.continuous.flow import (
     STEP_S,
     BusyMeter,
     Flow,
+    FlowVertex,
     Instances,
     Lookahead,
     NodeGroup,
-    Vertex,
 )
 from ebbflow.targets.simulator.continuous.run import ContinuousRun
 from ebbflow.targets.simulator.engine import Start
@@ -245,9 +245,9 @@ class ContinuousWorld:
         return [Reading(now_s, name, Metric.NODE_CPU, shares[kind]) for name, kind in self._nodes]
 
 
-def _vertices(starts: Sequence[Start]) -> list[Vertex]:
+def _vertices(starts: Sequence[Start]) -> list[FlowVertex]:
     """The operators of all pipelines, one pipeline after the other."""
-    vertices: list[Vertex] = []
+    vertices: list[FlowVertex] = []
     for number, start in enumerate(starts):
         engine, first = start.engine, len(vertices)
         order = engine.pipeline.order
@@ -255,7 +255,7 @@ def _vertices(starts: Sequence[Start]) -> list[Vertex]:
         for name in order:
             streams = [(at[s.source], s.selectivity) for s in engine.pipeline.streams if s.target == name]
             vertices.append(
-                Vertex(
+                FlowVertex(
                     pipeline=number,
                     streams=tuple(streams),
                     service_per_s=1.0 / engine.row_cost_s[name],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
 
-class Fit(NamedTuple):
+class ExecutorFit(NamedTuple):
     """How many executors fit, and what limits them if not all do."""
 
     executors: int
@@ -37,28 +37,28 @@ class ClusterCapacity:
         self._memory_mb = memory_mb(driver.setting("spark.executor.memory", "1g"))
         self._cores_max = int(driver.setting("spark.cores.max", "0"))
 
-    def fit(self, executors: int, held: int) -> Fit:
+    def fit(self, executors: int, held: int) -> ExecutorFit:
         """How many of ``executors`` more fit beside those ``held``.
 
         Live, leaving and requested executors are all held: they count against ``spark.cores.max``.
         """
         if executors <= 0 or not self._standalone:
-            return Fit(max(0, executors), "")
+            return ExecutorFit(max(0, executors), "")
         if self._cores_max:
             most = self._cores_max // self._cores
             allowed = max(0, most - held)
             if allowed < executors:
-                return Fit(allowed, f"spark.cores.max allows {most} executors")
+                return ExecutorFit(allowed, f"spark.cores.max allows {most} executors")
         try:
             state = read_master_state(self._find_web_url(), timeout_s=1.0)
         except (OSError, ValueError, KeyError):
-            return Fit(executors, "")  # unknown; requests that are not met become overdue
+            return ExecutorFit(executors, "")  # unknown; requests that are not met become overdue
         workers = [worker for worker in state["workers"] if worker["state"] == "ALIVE"]
         free = sum(self._free_on(worker) for worker in workers)
         if free >= executors:
-            return Fit(executors, "")
+            return ExecutorFit(executors, "")
         cores = sum(int(worker["coresfree"]) for worker in workers)
-        return Fit(
+        return ExecutorFit(
             free,
             f"the cluster has capacity for {free} more: {cores} free core{'s' * (cores != 1)}, "
             f"an executor takes {self._cores} and {self._memory_mb:.0f} MB",
