@@ -544,7 +544,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=STEPS, start=st.integers(0, 40), low=st.integers(1, 5), more=st.integers(0, 20))
 def test_nothing_is_applied_on_stale_data_or_outside_the_limits(
     steps: list[dict[str, Any]], start: int, low: int, more: int

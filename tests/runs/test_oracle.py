@@ -200,7 +200,7 @@ def scenarios(
 
 
 @given(scenario=scenarios(), extra_s=st.floats(0.0, 4.0), lead_s=st.floats(0.0, 4.0))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_bounds_and_monotonicity(scenario: Scenario, extra_s: float, lead_s: float) -> None:
     oracle, duration_s = scenario.oracle(), len(scenario.rows)
     eps = 1e-6
@@ -264,7 +264,7 @@ def simulated(scenario: Scenario, held: tuple[int, ...]) -> Run:
 
 
 @given(data=st.data(), scenario=scenarios(most_steps=16, most_nodes=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_schedule_that_keeps_the_slo_costs_less(data: st.DataObject, scenario: Scenario) -> None:
     steps, most = len(scenario.rows), scenario.limits.max_nodes
     oracle = scenario.oracle()

@@ -32,7 +32,7 @@ def corridors(draw: st.DrawFn) -> tuple[Floats, Floats, Floats]:
 
 
 @given(corridor=corridors())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_it_bends_only_at_an_edge(corridor: tuple[Floats, Floats, Floats]) -> None:
     times_s, lower, upper = corridor
     knots_s, rows = taut_string(times_s, lower, upper)

@@ -74,7 +74,7 @@ def test_the_maximum_throughout_scores_as_the_static_strategy(engine: str, fault
     assert score(stepped, oracle_node_seconds=None) == score(whole, oracle_node_seconds=None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.integers(-2, 11), min_size=41, max_size=41),
     engine=st.sampled_from(["micro-batch", "continuous"]),

@@ -198,7 +198,7 @@ A_TIE = {
     queries=st.lists(QUERY, min_size=1, max_size=2), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
 )
 @example(**A_TIE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_formula_and_full_waves_give_the_same_times_as_single_tasks(
     queries, load, kind, faults, changes
 ) -> None:
@@ -232,7 +232,7 @@ def test_the_formula_and_full_waves_give_the_same_times_as_single_tasks(
 @given(
     queries=st.lists(QUERY, min_size=2, max_size=3), load=LOADS, kind=KINDS, faults=FAULTS, changes=CHANGES
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_run_waves_gives_the_same_bits_as_single_tasks(queries, load, kind, faults, changes) -> None:
     pipelines = [
         (replace(query, pipeline=Pipeline.chain(f"q{n}", "read")), load) for n, query in enumerate(queries)
