@@ -65,6 +65,8 @@ class History(Stateful):
             return False
         index = round(time_s / self.step_s)
         if self.seen:
+            # counted from the last step: steps may end half-way between two multiples
+            index = self.index + round((time_s - self.end_s) / self.step_s)
             if index <= self.index:
                 return False
             self.missing = index - self.index - 1
