@@ -182,3 +182,58 @@ def test_a_century_in_one_file_is_learned_from_its_last_steps(ebbflow: Command) 
     assert (code, made["learned_steps"], len(made["forecast"])) == (0, 100, 7)
     code, _, err = ebbflow("forecast", file, "--horizon", "5m")
     assert (code, "shorter than the 1d between the samples" in err) == (2, True)
+
+
+def test_a_saved_model_continues_with_what_is_new(ebbflow: Command) -> None:
+    rows = day(200)
+    whole, half = write("whole.csv", rows), write("half.csv", rows[:150])
+    assert ebbflow("forecast", half, "--save", "model.json", "--json")[0] == 0
+    code, out, _ = ebbflow("forecast", whole, "--model", "model.json", "--json")
+    continued = json.loads(out)
+    assert (code, continued["learned_steps"], continued["forecaster"]) == (0, 50, "mixture")
+    assert "50 steps are new" in continued["notes"][0]
+    at_once = json.loads(ebbflow("forecast", whole, "--json")[1])
+    assert continued["forecast"] == at_once["forecast"]
+
+
+def test_a_model_with_nothing_new_forecasts_from_its_own_end(ebbflow: Command) -> None:
+    file = write("load.csv", day(60))
+    first = json.loads(ebbflow("forecast", file, "--save", "model.json", "--json")[1])
+    code, out, _ = ebbflow("forecast", file, "--model", "model.json", "--json")
+    again = json.loads(out)
+    assert (code, again["learned_steps"], again["backtest"]) == (0, 0, [])
+    assert again["forecast"] == first["forecast"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "missing.json"], "cannot read the workload model"),
+        (["--model", "load.csv"], "not a whole workload model"),
+        (
+            ["--model", "model.json", "--forecaster", "jumps"],
+            "--forecaster is that of the model; leave it out",
+        ),
+        (["--model", "model.json", "--step", "2m"], "the model has steps of 1m, not of 2m"),
+        (["--save", "no/such/model.json"], "there is no folder"),
+    ],
+)
+def test_a_wrong_model_ends_with_one_line(ebbflow: Command, options: list[str], words: str) -> None:
+    file = write("load.csv", day(40))
+    ebbflow("forecast", file, "--save", "model.json")
+    code, out, err = ebbflow("forecast", file, *options)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_the_period_and_the_jumps_of_a_load_are_found(ebbflow: Command) -> None:
+    rows = [f"{m},{300 if m % 60 in (10, 11) else 60}" for m in range(480)]
+    made = json.loads(ebbflow("forecast", write("load.csv", rows), "--forecaster", "last-value", "--json")[1])
+    assert made["period_s"] == 3600.0
+    assert {(jump["every_s"], jump["at_s"]) for jump in made["jumps"]} == {(3600.0, 600.0), (3600.0, 720.0)}
+    plain = [f"{m},{60 + m % 2}" for m in range(240)]
+    made = json.loads(
+        ebbflow("forecast", write("plain.csv", plain), "--forecaster", "last-value", "--json")[1]
+    )
+    assert made["jumps"] == []

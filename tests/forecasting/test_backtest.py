@@ -12,6 +12,7 @@ from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError, RunFailedError
 from ebbflow.forecasting.backtest import RELIABILITY_LEVELS, Accuracy, Backtest, Series, backtest
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
+from ebbflow.forecasting.registry import FORECASTERS, make_forecaster
 
 STEP_S = 60.0
 
@@ -101,6 +102,15 @@ def test_a_leak_shows_as_an_error_that_noise_does_not_allow() -> None:
     assert only(run(Clairvoyant(series), series)).error_ratio == 0.0
 
 
+def test_no_forecaster_knows_more_of_noise_than_its_mean() -> None:
+    """Training included: what was trained on the future would beat the bound."""
+    series = series_of(NOISE[:300])
+    for name in FORECASTERS:
+        ratio = only(run(make_forecaster(name, STEP_S), series)).error_ratio
+        assert ratio is not None
+        assert ratio > 0.64, name
+
+
 def test_the_last_value_has_an_error_ratio_of_one_at_every_lead() -> None:
     for score in run(Scripted(), series_of(NOISE), 1, 3, 10).accuracy:
         assert (score.error_ratio, score.squared_error_ratio) == (1.0, 1.0)
@@ -146,6 +156,14 @@ def test_a_constant_load_has_a_ratio_of_one_and_no_normalised_error() -> None:
     assert (score.normalised_squared_error, score.width) == (None, None)
     moved = only(run(Clairvoyant(series_of([0.0] * 9 + [1.0])), series_of([0.0] * 10)))
     assert moved.error_ratio is None
+
+
+def test_steps_that_end_half_way_between_round_times_are_all_learned() -> None:
+    values = NOISE[:40]
+    half = Series(step_s=STEP_S, ends_s=STEP_S * (np.arange(40) + 0.5), values=values)
+    round_times = Series(step_s=STEP_S, ends_s=STEP_S * np.arange(1.0, 41.0), values=values)
+    one, other = (run(make_forecaster("moving-mean", STEP_S), each) for each in (half, round_times))
+    assert np.array_equal(one.forecasts, other.forecasts)
 
 
 @pytest.mark.parametrize("values", [[], [3.0]])

@@ -14,12 +14,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from ebbflow.cli.comparison import print_files
-from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
 from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
+from ebbflow.forecasting.model_file import load_model, save_model
 from ebbflow.forecasting.registry import DEFAULT, make_forecaster
-from ebbflow.report.forecast_pages import accuracy_rows, forecast_headline, write_forecast_page
+from ebbflow.report.forecast_pages import (
+    accuracy_rows,
+    forecast_headline,
+    recurring_text,
+    write_forecast_page,
+)
 from ebbflow.report.terminal_chart import forecast_chart
 from ebbflow.report.wording import number
 from ebbflow.runs.load_forecast import (
@@ -59,7 +65,9 @@ def forecast(
             metavar="DURATION",
         ),
     ] = None,
-    forecaster: Annotated[str, typer.Option(help="Forecaster.", metavar="NAME")] = DEFAULT,
+    forecaster: Annotated[
+        str | None, typer.Option(help="Forecaster.", metavar="NAME", show_default=DEFAULT)
+    ] = None,
     steps: Annotated[
         int, typer.Option(help="Learn from the last N steps of the load.", metavar="N")
     ] = LEARNED_STEPS,
@@ -74,15 +82,27 @@ def forecast(
             "outage of the recording.",
         ),
     ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Continue with a saved forecaster; it learns only what is new.", metavar="FILE"),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save what the forecaster has learned to this file.", metavar="FILE")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     json: Json = False,
 ) -> None:
     """Forecast a load as quantiles, with a backtest on the same load."""
     check_writable(report)
+    check_writable(save)
     if steps < 1:
         raise InputError(f"--steps is {steps}; it must be 1 or more")
     horizon_s, step_s = parse_seconds(horizon), None if step is None else parse_seconds(step)
-    make_forecaster(forecaster, 60.0)  # a wrong name, before a long trace is read
+    if model is not None:
+        refuse({"forecaster": forecaster}, "is that of the model")
+    chosen = forecaster or DEFAULT
+    make_forecaster(chosen, 60.0)  # a wrong name is an error before a long trace is read
+    restored = None if model is None else load_model(model)
     name, samples = read_samples_or_store(load, query=query, keep_zeros=keep_zeros)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -93,13 +113,15 @@ def forecast(
         made = forecast_load(
             name,
             samples,
-            lambda each_s: make_forecaster(forecaster, each_s),
+            restored or (lambda each_s: make_forecaster(chosen, each_s)),
             horizon_s=horizon_s,
             step_s=step_s,
             most=steps,
             on_start=lambda count: bar.update(task, total=count),
             on_step=lambda: bar.advance(task),
         )
+    if save is not None:
+        save_model(save, made.forecaster, step_s=made.forecast.step_s)
     if report is not None:
         write_forecast_page(report, made)
     if json:
@@ -116,6 +138,8 @@ def _print(made: LoadForecast) -> None:
     console.print(
         f"{escape(made.load)} by {escape(made.forecaster.name)}: {escape(ahead.basis)}", style="dim"
     )
+    for text in recurring_text(made):
+        console.print(escape(text), style="dim")
     console.print()
     past = made.series.last(_CHARTED)
     low, median, high = (ahead.at(level).tolist() for level in BAND)

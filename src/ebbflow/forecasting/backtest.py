@@ -58,6 +58,11 @@ class Series:
         """The last steps that are not missing."""
         return Series(step_s=self.step_s, ends_s=self.ends_s[-steps:], values=self.values[-steps:])
 
+    def after(self, time_s: float) -> Series:
+        """The steps that end after a time."""
+        new = self.ends_s > time_s + self.step_s / 2
+        return Series(step_s=self.step_s, ends_s=self.ends_s[new], values=self.values[new])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:

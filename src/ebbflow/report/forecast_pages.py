@@ -41,7 +41,10 @@ def forecast_page(made: LoadForecast) -> str:
     sections: list[dict[str, Any]] = [
         {
             "heading": "Forecast",
-            "paragraphs": [f"Based on: {made.forecast.basis}.", _ends(made)],
+            "paragraphs": [
+                f"Based on: {made.forecast.basis}.",
+                " ".join([_ends(made), *recurring_text(made)]),
+            ],
             "figure": "forecast-data",
         }
     ]
@@ -69,7 +72,7 @@ def forecast_page(made: LoadForecast) -> str:
         facts=[
             f"horizon {format_duration(made.horizon_s)}",
             f"steps of {format_duration(made.forecast.step_s)}",
-            f"learned {counted(len(made.series), 'step')}",
+            f"learned {counted(len(made.scored), 'step')}",
         ],
         sections=sections,
         notes=list(made.notes),
@@ -131,15 +134,15 @@ def backtest_figure(made: LoadForecast) -> Any:
     figure = graph.Figure()
     lead = made.tried.accuracy[-1].ahead
     place = {score.ahead: index for index, score in enumerate(made.tried.accuracy)}[lead]
-    origins, targets = pairs(made.series, lead)
+    origins, targets = pairs(made.scored, lead)
     origins, targets = origins[-_PAST_STEPS:], targets[-_PAST_STEPS:]
-    x = _axis(made.series.ends_s[targets])
+    x = _axis(made.scored.ends_s[targets])
     quantiles = made.tried.forecasts[place][:, origins].round(3)
     middle = RELIABILITY_LEVELS.index(0.5)
     _add_band(figure, graph, x, quantiles[0].tolist(), quantiles[middle].tolist(), quantiles[-1].tolist())
     figure.add_trace(
         graph.Scatter(
-            x=x, y=made.series.values[targets].round(3).tolist(), mode="markers", name="load that came",
+            x=x, y=made.scored.values[targets].round(3).tolist(), mode="markers", name="load that came",
             marker={"color": INK, "size": 3.5}, hovertemplate="load %{y:,.1f} rows/s<extra></extra>",
         )
     )  # fmt: skip
@@ -190,6 +193,14 @@ def _time_title(times_s: Any) -> str:
 def _ends(made: LoadForecast) -> str:
     when = moment(made.forecast.start_s)
     return f"The load is known until {when}." if when else "The load is known until the start of the band."
+
+
+def recurring_text(made: LoadForecast) -> list[str]:
+    """The period and the jumps of the load as sentences."""
+    texts = [f"The load has a period of {format_duration(made.period_s)}."] if made.period_s else []
+    if made.jumps:
+        texts.append(f"It jumps at the same time every hour or day: {'; '.join(map(str, made.jumps))}.")
+    return texts
 
 
 def _steps(count: int) -> str:

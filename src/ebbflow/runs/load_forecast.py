@@ -17,6 +17,9 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, LoadError, StepError, UnknownNameError
 from ebbflow.forecasting.backtest import Backtest, Series, backtest
+from ebbflow.forecasting.experts.jumps import Calendar
+from ebbflow.forecasting.history import History
+from ebbflow.forecasting.periods import SEARCHED, find_period
 from ebbflow.forecasting.port import Forecast, Forecaster
 from ebbflow.monitoring.store import Store
 from ebbflow.runs.loads import read_whole_loads
@@ -29,10 +32,38 @@ MOST_STEPS = 1_000
 LEARNED_STEPS = 5_000
 """The last steps of a series from which a forecast is learned, unless another number is given."""
 BAND = (0.05, 0.5, 0.95)
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+LEAST_JUMP = 0.1
+"""The smallest recurring jump that is named, relative to the mean load."""
+_MOST_JUMPS = 5
 
 _SQLITE = b"SQLite format 3\0"
 _FIRST_DATE_S = 5e8
 """Times before 1985 are not dates but seconds since the start of a trace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jump:
+    """A change of the load that comes at the same time of every hour or day.
+
+    >>> str(Jump(every_s=3600.0, at_s=300.0, change=0.42)), str(Jump(every_s=86_400.0, at_s=23_400.0, change=-0.2))
+    ('+42 % at minute 5 of the hour', '-20 % at 06:30')
+    """
+
+    every_s: float
+    at_s: float
+    """Start of the step with the jump, since the start of the hour or day (UTC)."""
+    change: float
+    """Relative to the mean load."""
+
+    def __str__(self) -> str:
+        minutes = round(self.at_s / 60)
+        when = (
+            f"minute {minutes} of the hour"
+            if self.every_s == HOUR_S
+            else f"{minutes // 60:02d}:{minutes % 60:02d}"
+        )
+        return f"{100 * self.change:+.0f} % at {when}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,9 +73,15 @@ class LoadForecast:
     load: str
     forecaster: Forecaster
     series: Series
-    """What was learned."""
+    """The last steps of the load."""
+    scored: Series
+    """Those of the backtest: all, or those that a restored forecaster did not know."""
     forecast: Forecast
     tried: Backtest
+    period_s: float | None
+    """The period found in the load by autocorrelation."""
+    jumps: tuple[Jump, ...]
+    """Jumps that recur at the same minute of the hour or the day, the largest first."""
     notes: tuple[str, ...]
 
     @property
@@ -65,10 +102,14 @@ class LoadForecast:
             "start": moment(ahead.start_s),
             "last_value": float(self.series.values[-1]),
             "basis": ahead.basis,
-            "learned_steps": len(self.series),
+            "learned_steps": len(self.scored),
             "forecast": [
                 {"end_s": end_s, "end": moment(end_s), "p05": p05, "p50": p50, "p95": p95}
                 for end_s, p05, p50, p95 in zip(ahead.ends_s.tolist(), low, median, high, strict=True)
+            ],
+            "period_s": self.period_s,
+            "jumps": [
+                {"every_s": jump.every_s, "at_s": jump.at_s, "change": jump.change} for jump in self.jumps
             ],
             "backtest": [score.to_json() for score in self.tried.accuracy],
             "update_ms": self.tried.update_ms,
@@ -143,7 +184,7 @@ def usual_step_s(sample_s: float, horizon_s: float) -> float:
 def forecast_load(
     load: str,
     samples: Counted | Computed,
-    make: Callable[[float], Forecaster],
+    make: Callable[[float], Forecaster] | Forecaster,
     *,
     horizon_s: float,
     step_s: float | None = None,
@@ -153,8 +194,10 @@ def forecast_load(
 ) -> LoadForecast:
     """Learn the last steps of a load, with a backtest on the way, and forecast what follows.
 
-    ``make`` creates the forecaster for a step length. ``on_start`` is called with the number of steps to learn.
+    ``make`` creates the forecaster for a step length, or is one that has learned before: it keeps its step and learns
+    only what is new. ``on_start`` is called with the number of steps to learn.
     """
+    learned = make.forecast(1, BAND) if isinstance(make, Forecaster) else None
     if not horizon_s > 0:
         raise InputError(f"a horizon of {format_duration(horizon_s)} has no steps; it must be above 0")
     if horizon_s < samples.step_s * (1 - 1e-6):
@@ -162,6 +205,13 @@ def forecast_load(
             f"a horizon of {format_duration(horizon_s)} is shorter than the {format_duration(samples.step_s)} between "
             f"the samples of {load}; use {format_duration(samples.step_s)} or more"
         )
+    if learned is not None:
+        if step_s is not None and abs(step_s / learned.step_s - 1) > 1e-6:
+            raise InputError(
+                f"the model has steps of {format_duration(learned.step_s)}, not of {format_duration(step_s)}; leave "
+                "--step out"
+            )
+        step_s = learned.step_s
     step_s = usual_step_s(samples.step_s, horizon_s) if step_s is None else step_s
     if not 0 < step_s <= horizon_s * (1 + 1e-6):
         raise InputError(
@@ -181,20 +231,64 @@ def forecast_load(
         raise InputError(
             f"{load} is shorter than one step of {format_duration(step_s)}; use a shorter --step"
         )
+    new = series if learned is None else series.after(learned.start_s)
     if on_start is not None:
-        on_start(len(series))
-    made = make(step_s)
-    tried = backtest(made, series, leads=sorted({1, steps}), timer=time.process_time, on_step=on_step)
+        on_start(len(new))
+    made = make if isinstance(make, Forecaster) else make(step_s)
+    tried = backtest(made, new, leads=sorted({1, steps}), timer=time.process_time, on_step=on_step)
     ahead = made.forecast(steps, BAND)
     assert ahead is not None  # the backtest has checked that it forecasts
+    period_s, jumps = _recurring(series)
+    notes = _notes(samples, new, tried, steps)
+    if learned is not None:
+        notes.insert(
+            0, f"the model knew the load until {when(learned.start_s)}; {counted(len(new), 'step')} are new"
+        )
     return LoadForecast(
         load=load,
         forecaster=made,
         series=series,
         forecast=ahead,
         tried=tried,
-        notes=tuple(_notes(samples, series, tried, steps)),
+        scored=new,
+        period_s=period_s,
+        jumps=jumps,
+        notes=tuple(notes),
     )
+
+
+def when(time_s: float) -> str:
+    """A date, or the time since the start."""
+    return moment(time_s) or f"{format_duration(time_s)} after the start"
+
+
+def _recurring(series: Series) -> tuple[float | None, tuple[Jump, ...]]:
+    """The period of a series, and the jumps that recur every hour or every day."""
+    history = History(series.step_s)
+    calendars = {
+        every_s: Calendar(round(every_s / series.step_s))
+        for every_s in (HOUR_S, DAY_S)
+        if every_s >= 2 * series.step_s and (every_s / series.step_s).is_integer()
+    }
+    level = float(np.mean(series.values))
+    for time_s, value in zip(series.ends_s.tolist(), series.values.tolist(), strict=True):
+        before = float(history.values[-1]) if len(history) else value
+        history.push(time_s, value)
+        for calendar in calendars.values():
+            if level > 0 and not history.missing:
+                calendar.learn(history.index, (value - before) / level)
+    found = find_period(history.values[-SEARCHED:])
+    jumps: list[Jump] = []
+    for every_s, calendar in calendars.items():
+        phases = np.arange(round(every_s / series.step_s))
+        changes = calendar.ahead(0, phases)
+        for phase in phases[np.abs(changes) >= LEAST_JUMP].tolist():
+            at_s = ((phase - 1) * series.step_s) % every_s
+            if any(jump.every_s == HOUR_S and jump.at_s == at_s % HOUR_S for jump in jumps):
+                continue  # part of the hour's
+            jumps.append(Jump(every_s=every_s, at_s=at_s, change=float(changes[phase])))
+    jumps.sort(key=lambda jump: -abs(jump.change))
+    return None if found is None else found * series.step_s, tuple(jumps[:_MOST_JUMPS])
 
 
 def _notes(samples: Counted | Computed, series: Series, tried: Backtest, steps: int) -> list[str]:
