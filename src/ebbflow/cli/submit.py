@@ -35,7 +35,7 @@ from ebbflow.targets.spark.launch.submit import check_script, check_submit_argum
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 PROMISED_MB = 32 * 1024
 """Memory that the local worker may promise for each executor."""

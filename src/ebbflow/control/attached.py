@@ -16,7 +16,7 @@ from ebbflow.monitoring.store import Store
 from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import Policy
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 
 class Attached:

@@ -84,7 +84,7 @@ def _can_match(subscription: bytes) -> bool:
     )
 
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 DOMAIN = b"ebbflow"
 MOST_AT_ONCE = 1_000

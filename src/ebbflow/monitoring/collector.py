@@ -44,7 +44,7 @@ from ebbflow.monitoring.messages import (
     prefix,
 )
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
 RECONNECT_AFTER_S = 5.0

@@ -7,6 +7,7 @@ range, always or at certain hours. Field names are the keys of the file form, wi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -411,12 +412,12 @@ def _is_about_operator(metric: str) -> bool:
 # -- the policy ----------------------------------------------------------------------------------------
 
 
-class Buildable:
+class Buildable(ABC):
     """A complete phrase of the language, from which a rule or bounds can be built."""
 
+    @abstractmethod
     def build(self) -> Rule | Bounds:
         """The rule or bounds."""
-        raise NotImplementedError
 
 
 class Incomplete:

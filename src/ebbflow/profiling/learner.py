@@ -21,7 +21,7 @@ from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*samples.METRICS, *costs.METRICS)))
 """All metrics that a profile is learned from."""

@@ -31,7 +31,7 @@ __all__ = [
     "STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "read_strategy", "takes_profiles",
 ]  # fmt: skip
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 PACKAGES = ("ebbflow.strategies", "ebbflow.strategies.baselines")
 ENTRY_POINT_GROUP = "ebbflow.strategies"

@@ -106,8 +106,9 @@ class _Sliding(RunningMeasure):
         self._departed = 0
         self._recount()
 
+    @abstractmethod
     def _recount(self) -> None:
-        raise NotImplementedError
+        """Compute the sums of the window anew."""
 
     def _shift(self, time_s: float, value: float) -> list[tuple[float, float]] | None:
         """Add a reading and return those that left the window; None if the reading itself is too old."""

@@ -29,7 +29,7 @@ from ebbflow.profiling.models import Linear
 from ebbflow.profiling.profile import Fitted, Range, SparkCosts, StageCosts
 from ebbflow.profiling.samples import WINDOW_S, Sample
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 ASSUMED_ERROR = 0.15
 """Relative error of the task time of a batch, if the profile has none."""

@@ -35,7 +35,7 @@ from ebbflow.runs.replay.recording import RecordedBatch, Recording
 from ebbflow.runs.stored_run import changes, nodes_held, read_decisions
 from ebbflow.targets.spark.observe.progress import Progress, rows_left_behind
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 EXPECTED = "expected one progress.json of a query per line, or a store of Ebbflow"
 

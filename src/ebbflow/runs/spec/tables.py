@@ -65,10 +65,6 @@ class Table(
 class FaultTable(Table, frozen=True, kw_only=True, tag_field="kind"):
     """A fault; ``kind`` selects the class."""
 
-    def build(self) -> Fault:
-        """Build the fault."""
-        raise NotImplementedError
-
 
 class NodeDiesTable(FaultTable, frozen=True, kw_only=True, tag="node-dies"):
     """A node dies, and is replaced after a lead time."""

@@ -20,7 +20,7 @@ from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, Spread
 
 FADE = 0.95
 """Factor by which sums fade at each update: about the last 20 count."""
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 
 class LearnedCosts:

@@ -24,7 +24,7 @@ from ebbflow.targets.spark.observe.monitor import SparkMonitor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 
 class SparkTarget:

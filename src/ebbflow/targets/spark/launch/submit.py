@@ -26,7 +26,7 @@ from ebbflow.targets.spark.launch.session import deferred_signals
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 

@@ -25,7 +25,7 @@ from ebbflow.targets.spark.observe.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 _ENDED_REMEMBERED = 100
 
