@@ -13,6 +13,7 @@ import ebbflow.strategies
 import ebbflow.strategies.baselines
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.strategies import STRATEGIES, Registry, make_strategy
+from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.static import Static
 
 NEW = '''
@@ -83,8 +84,11 @@ def test_a_factory_must_return_a_strategy(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("capacity(budget_in=0.5)", "budget_in is 0.5 and budget_out is 0.4; budget_in must be at most bud"),
-        ("capacity(busy_limit=0.8)", "busy_limit_in is 0.9 and busy_limit is 0.8"),
+        (
+            "capacity(budget_in=0.5, budget_out=0.4)",
+            "budget_in is 0.5 and budget_out is 0.4; budget_in must be at most budget_out",
+        ),
+        ("capacity(busy_limit=0.8, busy_limit_in=0.9)", "busy_limit_in is 0.9 and busy_limit is 0.8"),
         ("spark-legacy(down_ratio=0.95)", "down_ratio is 0.95 and up_ratio is 0.9"),
         ("elastic-scaling(low=1.5)", "low is 1.5 and high is 1; low must be at most high"),
         (
@@ -96,6 +100,24 @@ def test_a_factory_must_return_a_strategy(monkeypatch) -> None:
 def test_parameters_that_contradict_each_other_are_an_error(expression: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_strategy(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "in_force"),
+    [
+        ("capacity", (0.4, 0.3, 1.0, 0.9)),
+        ("capacity(budget_out=0.2)", (0.2, 0.15, 1.0, 0.9)),
+        ("capacity(budget_out=0.9)", (0.9, 0.3, 1.0, 0.9)),
+        ("capacity(budget_in=0.6)", (0.8, 0.6, 1.0, 0.9)),
+        ("capacity(budget_in=0.9)", (1.0, 0.9, 1.0, 0.9)),
+        ("capacity(busy_limit=0.8)", (0.4, 0.3, 0.8, 0.72)),
+        ("capacity(busy_limit_in=1.8)", (0.4, 0.3, 2.0, 1.8)),
+    ],
+)
+def test_a_parameter_of_a_pair_alone_works_and_the_other_follows(expression: str, in_force) -> None:
+    made = make_strategy(expression)
+    assert isinstance(made, Capacity)
+    assert (made.budget_out, made.budget_in, made.busy_limit, made.busy_limit_in) == pytest.approx(in_force)
 
 
 def test_parameters_are_keyword_arguments() -> None:

@@ -46,8 +46,10 @@ class Kind:
     type_name = "text"
     unit = ""
 
-    def __init__(self, meaning: str) -> None:
+    def __init__(self, meaning: str, *, unset: str = "") -> None:
+        """``unset``: for people, what is in force if the default is None."""
         self.meaning = meaning
+        self.unset = unset
 
     @property
     def must(self) -> str:
@@ -87,8 +89,9 @@ class Number(Kind):
         below: float | None = None,
         at_most: float | None = None,
         unit: str = "",
+        unset: str = "",
     ) -> None:
-        super().__init__(meaning)
+        super().__init__(meaning, unset=unset)
         self.unit = unit
         self._above, self._at_least, self._below, self._at_most = above, at_least, below, at_most
 
@@ -140,8 +143,8 @@ class Number(Kind):
 class Share(Number):
     """A number above 0 and at most 1."""
 
-    def __init__(self, meaning: str) -> None:
-        super().__init__(meaning, above=0.0, at_most=1.0)
+    def __init__(self, meaning: str, *, unset: str = "") -> None:
+        super().__init__(meaning, above=0.0, at_most=1.0, unit="share", unset=unset)
 
 
 class Whole(Number):
@@ -429,6 +432,30 @@ def check_order(low: str, low_value: float, high: str, high_value: float) -> Non
     """
     if low_value > high_value:
         raise InputError(f"{low} is {low_value:g} and {high} is {high_value:g}; {low} must be at most {high}")
+
+
+def in_order(
+    low: str, low_value: float | None, high: str, high_value: float | None, *, defaults: tuple[float, float]
+) -> tuple[float, float]:
+    """Two parameters of which the lower must be at most the upper. An unset one follows the other.
+
+    It takes its default, or keeps the ratio of the defaults to the other one if that lies on the wrong side. A pair
+    that contradicts itself raises ``InputError``.
+
+    >>> in_order("low", None, "high", None, defaults=(3, 4)), in_order("low", None, "high", 2, defaults=(3, 4))
+    ((3, 4), (1.5, 2))
+    >>> in_order("low", 6, "high", None, defaults=(3, 4))
+    (6, 8.0)
+    """
+    low_default, high_default = defaults
+    if low_value is None:
+        low_value = (
+            low_default if high_value is None else min(low_default, high_value * low_default / high_default)
+        )
+    if high_value is None:
+        high_value = max(high_default, low_value * high_default / low_default)
+    check_order(low, low_value, high, high_value)
+    return low_value, high_value
 
 
 def meant(name: str, known: Iterable[str]) -> str:

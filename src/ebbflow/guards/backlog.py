@@ -34,7 +34,10 @@ class FreezeScaleInOnBacklog(Guard):
         self,
         *,
         share: Annotated[
-            float, Number("Block scale-in while freshness uses more than this share of the SLO.", above=0)
+            float,
+            Number(
+                "Block scale-in while freshness uses more than this share of the SLO.", unit="share", above=0
+            ),
         ] = 0.8,
     ) -> None:
         self._share = share

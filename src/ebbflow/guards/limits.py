@@ -72,8 +72,12 @@ class StepCap(Guard):
     def __init__(
         self,
         *,
-        out_factor: Annotated[float, Number("Largest growth in one step, as a factor.", at_least=1)] = 2.0,
-        out_nodes: Annotated[int, Whole("Growth that one step always allows, in nodes.", at_least=1)] = 2,
+        out_factor: Annotated[
+            float, Number("Largest growth in one step, as a factor.", unit="factor", at_least=1)
+        ] = 2.0,
+        out_nodes: Annotated[
+            int, Whole("Growth that one step always allows, in nodes.", unit="nodes", at_least=1)
+        ] = 2,
         in_share: Annotated[float, Share("Largest share of the nodes that one step releases.")] = 0.5,
     ) -> None:
         self._out_factor = out_factor

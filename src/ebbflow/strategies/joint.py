@@ -51,7 +51,12 @@ class Joint(Strategy):
         thresholds: Annotated[Thresholds | None, Part(Thresholds)] = None,
         most_instances: Annotated[
             Mapping[str, int] | int | None,
-            Whole("Most instances of an operator; by default the slots of the most nodes.", at_least=1),
+            Whole(
+                "Most instances of an operator.",
+                unset="the slots of the most nodes",
+                unit="instances",
+                at_least=1,
+            ),
         ] = None,
         assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
     ) -> None:

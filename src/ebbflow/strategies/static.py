@@ -37,7 +37,8 @@ class StaticMean(Strategy):
         self,
         *,
         nodes: Annotated[
-            int | None, Whole("Number of nodes; by default the middle of the limits.", at_least=1)
+            int | None,
+            Whole("Number of nodes.", unit="nodes", unset="the middle of the limits", at_least=1),
         ] = None,
     ) -> None:
         self._nodes = nodes

@@ -42,7 +42,9 @@ class Dask(Strategy):
         target_duration_s: Annotated[
             float, Duration("Time within which the waiting work is to be done.", above=0)
         ] = 5.0,
-        wait_count: Annotated[int, Whole("Suggestions in a row before a worker is closed.", at_least=1)] = 3,
+        wait_count: Annotated[
+            int, Whole("Suggestions in a row before a worker is closed.", unit="suggestions", at_least=1)
+        ] = 3,
     ) -> None:
         self._every = Every(interval_s)
         self._target_duration_s = target_duration_s

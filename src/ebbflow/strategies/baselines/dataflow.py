@@ -59,7 +59,7 @@ class Dataflow(Strategy):
             ),
         ] = 10.0,
         up_busy: Annotated[
-            float, Number("Scale out only above this busy share.", at_least=0, at_most=1)
+            float, Number("Scale out only above this busy share.", unit="share", at_least=0, at_most=1)
         ] = 0.2,
         down_busy: Annotated[float, Share("Scale in only below this busy share, and to it.")] = 0.75,
         clear_s: Annotated[

@@ -40,7 +40,9 @@ class Ds2(Strategy):
         self,
         *,
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
-        over_provision: Annotated[float, Number("Factor on the computed parallelism.", above=0)] = 1.0,
+        over_provision: Annotated[
+            float, Number("Factor on the computed parallelism.", unit="factor", above=0)
+        ] = 1.0,
         slot_sharing: Annotated[bool, Flag("Whether a slot runs one instance of every operator.")] = False,
     ) -> None:
         self._every = Every(interval_s, at_once=False)

@@ -40,12 +40,15 @@ class ElasticScaling(Strategy):
         self,
         *,
         low: Annotated[
-            float, Number("Scale in below this mean of batch time / trigger interval.", above=0)
+            float, Number("Scale in below this mean of batch time / trigger interval.", unit="ratio", above=0)
         ] = 0.75,
         high: Annotated[
-            float, Number("Scale out above this mean of batch time / trigger interval.", above=0)
+            float,
+            Number("Scale out above this mean of batch time / trigger interval.", unit="ratio", above=0),
         ] = 1.0,
-        smoothing: Annotated[float, Number("Weight of the past in the mean.", at_least=0, below=1)] = 0.6,
+        smoothing: Annotated[
+            float, Number("Weight of the past in the mean.", unit="share", at_least=0, below=1)
+        ] = 0.6,
     ) -> None:
         check_order("low", low, "high", high)
         self._low = low

@@ -96,7 +96,10 @@ class Flink(Strategy):
         boundary: Annotated[
             float,
             Number(
-                "Half the width of the utilisation band within which nothing changes.", at_least=0, below=1
+                "Half the width of the utilisation band within which nothing changes.",
+                unit="share",
+                at_least=0,
+                below=1,
             ),
         ] = 0.3,
         window_s: Annotated[float, Duration("Window over which metrics are averaged.", above=0)] = 900.0,
@@ -112,15 +115,22 @@ class Flink(Strategy):
         restart_s: Annotated[float, Duration("Expected time of a restart.")] = 300.0,
         observed_lag_s: Annotated[float, Duration("Lag above which the observed true rate is used.")] = 30.0,
         observed_lower: Annotated[
-            float, Number("How much lower the observed true rate must be to be used.", at_least=0)
+            float,
+            Number("How much lower the observed true rate must be to be used.", unit="share", at_least=0),
         ] = 0.15,
         freeze_lag_s: Annotated[float, Duration("Lag above which no vertex is scaled down.")] = 300.0,
         least_factor: Annotated[
-            float, Number("Smallest factor of one scale-down.", above=0, at_most=1)
+            float, Number("Smallest factor of one scale-down.", unit="factor", above=0, at_most=1)
         ] = 0.4,
-        most_factor: Annotated[float, Number("Largest factor of one scale-up.", at_least=1)] = 1e5,
-        least_parallelism: Annotated[int, Whole("Fewest instances of a vertex.", at_least=1)] = 1,
-        most_parallelism: Annotated[int, Whole("Most instances of a vertex.", at_least=1)] = 200,
+        most_factor: Annotated[
+            float, Number("Largest factor of one scale-up.", unit="factor", at_least=1)
+        ] = 1e5,
+        least_parallelism: Annotated[
+            int, Whole("Fewest instances of a vertex.", unit="instances", at_least=1)
+        ] = 1,
+        most_parallelism: Annotated[
+            int, Whole("Most instances of a vertex.", unit="instances", at_least=1)
+        ] = 200,
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
         slot_sharing: Annotated[bool, Flag("Whether a slot runs one instance of every operator.")] = True,
     ) -> None:

@@ -59,15 +59,17 @@ class Hpa(Strategy):
     def __init__(
         self,
         *,
-        target: Annotated[float, Number("Target busy share of a node.", above=0)] = 0.7,
+        target: Annotated[float, Number("Target busy share of a node.", unit="share", above=0)] = 0.7,
         tolerance: Annotated[
-            float, Number("Relative deviation from the target that is tolerated.", at_least=0)
+            float, Number("Relative deviation from the target that is tolerated.", unit="share", at_least=0)
         ] = 0.1,
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 15.0,
         up_share: Annotated[
-            float, Number("Most growth in one period, as a share of the nodes.", at_least=0)
+            float, Number("Most growth in one period, as a share of the nodes.", unit="share", at_least=0)
         ] = 1.0,
-        up_pods: Annotated[int, Whole("Growth that one period always allows, in nodes.", at_least=0)] = 4,
+        up_pods: Annotated[
+            int, Whole("Growth that one period always allows, in nodes.", unit="nodes", at_least=0)
+        ] = 4,
         down_window_s: Annotated[float, Duration("Stabilisation window for scaling in.")] = 300.0,
     ) -> None:
         self._target = target

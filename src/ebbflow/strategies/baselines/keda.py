@@ -42,7 +42,7 @@ class Keda(Strategy):
         poll_s: Annotated[float, Duration("Time between two polls of the lag.", above=0)] = 30.0,
         cool_down_s: Annotated[float, Duration("Time without lag after which the minimum is taken.")] = 300.0,
         tolerance: Annotated[
-            float, Number("Relative deviation from the target that is tolerated.", at_least=0)
+            float, Number("Relative deviation from the target that is tolerated.", unit="share", at_least=0)
         ] = 0.1,
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 15.0,
         down_window_s: Annotated[float, Duration("Stabilisation window for scaling in.")] = 300.0,

@@ -36,10 +36,11 @@ class SparkLegacy(Strategy):
         *,
         interval_s: Annotated[float, Duration("Time between two evaluations.", above=0)] = 60.0,
         up_ratio: Annotated[
-            float, Number("Scale out when batch time / batch interval is at least this.", above=0)
+            float,
+            Number("Scale out when batch time / batch interval is at least this.", unit="ratio", above=0),
         ] = 0.9,
         down_ratio: Annotated[
-            float, Number("Scale in when batch time / batch interval is at most this.", above=0)
+            float, Number("Scale in when batch time / batch interval is at most this.", unit="ratio", above=0)
         ] = 0.3,
     ) -> None:
         check_order("down_ratio", down_ratio, "up_ratio", up_ratio)

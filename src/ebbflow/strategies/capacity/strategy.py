@@ -26,7 +26,7 @@ from typing import Annotated, Protocol
 
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
-from ebbflow.core.parameters import Duration, Number, Share, check_order
+from ebbflow.core.parameters import Duration, Number, Share, in_order
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
@@ -34,6 +34,10 @@ from ebbflow.strategies.capacity.batches import LearnedBatches
 from ebbflow.strategies.capacity.flow import LearnedFlow
 from ebbflow.strategies.capacity.sizing import Size, Sizing
 
+BUDGETS = (0.3, 0.4)
+"""Default β for shrinking and growing."""
+BUSY_LIMITS = (0.9, 1.0)
+"""Default ρ of a new size and of one to keep."""
 HOLD_LEADS = 0.5
 """Minimum hold time before shrinking, in lead times: replacing a released node takes one lead time."""
 DIGITS: dict[str, int | None] = {
@@ -85,7 +89,12 @@ class Capacity(Strategy):
     """Chooses the size that keeps the SLO, by a learned cost model. See the module docstring for the rule.
 
     ``budget_out`` and ``budget_in`` are β for growing and shrinking. ``busy_limit`` is the ρ up to which a size is
-    kept; ``busy_limit_in`` is the ρ of a new size, lower so that noise in the load does not make it change back.
+    kept; ``busy_limit_in`` is the ρ of a new size, lower so that noise in the load does not make it change back. Of
+    each pair, one that is not given follows the other: see ``in_order``.
+
+    >>> strict = Capacity(budget_out=0.2)
+    >>> strict.budget_out, round(strict.budget_in, 3)
+    (0.2, 0.15)
     """
 
     name = "capacity"
@@ -94,17 +103,37 @@ class Capacity(Strategy):
         self,
         *,
         budget_out: Annotated[
-            float,
-            Share("Scale out when predicted freshness uses more than this share of the slack in the SLO."),
-        ] = 0.4,
+            float | None,
+            Share(
+                "Scale out when predicted freshness uses more than this share of the slack in the SLO.",
+                unset="0.4, or 4/3 of budget_in if that is more, at most 1",
+            ),
+        ] = None,
         budget_in: Annotated[
-            float,
-            Share("Scale in when predicted freshness uses at most this share of the slack in the SLO."),
-        ] = 0.3,
+            float | None,
+            Share(
+                "Scale in when predicted freshness uses at most this share of the slack in the SLO.",
+                unset="0.3, or 3/4 of budget_out if that is less",
+            ),
+        ] = None,
         busy_limit: Annotated[
-            float, Number("Scale out when the busy share of the trigger interval is above this.", above=0)
-        ] = 1.0,
-        busy_limit_in: Annotated[float, Number("Maximum busy share of a new size.", above=0)] = 0.9,
+            float | None,
+            Number(
+                "Scale out when the busy share of the trigger interval is above this.",
+                above=0,
+                unit="share",
+                unset="1, or 10/9 of busy_limit_in if that is more",
+            ),
+        ] = None,
+        busy_limit_in: Annotated[
+            float | None,
+            Number(
+                "Maximum busy share of a new size.",
+                above=0,
+                unit="share",
+                unset="0.9, or 9/10 of busy_limit if that is less",
+            ),
+        ] = None,
         hold_in_s: Annotated[
             float, Duration("How long every decision must find fewer nodes sufficient before scaling in.")
         ] = 10.0,
@@ -112,12 +141,11 @@ class Capacity(Strategy):
             float, Duration("Window over which the slope of the arrival rate is estimated.", above=0)
         ] = 30.0,
     ) -> None:
-        check_order("budget_in", budget_in, "budget_out", budget_out)
-        check_order("busy_limit_in", busy_limit_in, "busy_limit", busy_limit)
-        self._budget_out = budget_out
-        self._budget_in = budget_in
-        self._busy_limit = busy_limit
-        self._busy_limit_in = busy_limit_in
+        self.budget_in, most = in_order("budget_in", budget_in, "budget_out", budget_out, defaults=BUDGETS)
+        self.budget_out = min(1.0, most)
+        self.busy_limit_in, self.busy_limit = in_order(
+            "busy_limit_in", busy_limit_in, "busy_limit", busy_limit, defaults=BUSY_LIMITS
+        )
         self._hold_in_s = hold_in_s
         self._rate_window_s = rate_window_s
         self._learned: Learned = LearnedBatches(rate_window_s=rate_window_s)
@@ -140,7 +168,7 @@ class Capacity(Strategy):
     def _size(self, snapshot: Snapshot, learned: Learned) -> Decision:
         now = snapshot.planned.main_nodes
         growing = learned.sizing(
-            snapshot, budget=self._budget_out, busy_limit=self._busy_limit, shrinking=False
+            snapshot, budget=self.budget_out, busy_limit=self.busy_limit, shrinking=False
         )
         needed = growing.smallest()
         more_instances = growing.layout(now) != snapshot.planned  # then no node is released
@@ -148,14 +176,14 @@ class Capacity(Strategy):
             self._enough.clear()
             # The current size is kept until fully busy. A new one gets slack, so that scale-outs stay rare.
             with_slack = learned.sizing(
-                snapshot, budget=self._budget_out, busy_limit=self._busy_limit_in, shrinking=False
+                snapshot, budget=self.budget_out, busy_limit=self.busy_limit_in, shrinking=False
             ).smallest()
             nodes = max(needed.nodes, with_slack.nodes, now if more_instances else 0)
             return _grow(growing, growing.predict(nodes))
         blocker = learned.why_no_scale_in()
         if needed.nodes < now and not blocker:
             shrinking = learned.sizing(
-                snapshot, budget=self._budget_in, busy_limit=self._busy_limit_in, shrinking=True
+                snapshot, budget=self.budget_in, busy_limit=self.busy_limit_in, shrinking=True
             )
             enough = shrinking.smallest()
             if enough.nodes < needed.nodes:  # otherwise the next decision would scale out again

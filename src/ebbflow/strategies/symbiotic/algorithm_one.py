@@ -59,7 +59,12 @@ class Dimensions:
     nodes: Annotated[bool, Flag("Whether nodes are scaled.")] = True
     most_instances: Annotated[
         Mapping[str, int] | int | None,
-        Whole("Most instances of an operator; by default the slots of the most nodes.", at_least=1),
+        Whole(
+            "Most instances of an operator.",
+            unset="the slots of the most nodes",
+            unit="instances",
+            at_least=1,
+        ),
     ] = None
     """For every operator, or by operator name."""
 

@@ -97,7 +97,12 @@ class Symbiotic(Strategy):
         dimensions: Annotated[Dimensions | None, Part(Dimensions)] = None,
         assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
         tolerance: Annotated[
-            float, Number("How far above a threshold the layout still stays, as a share of it.", at_least=0)
+            float,
+            Number(
+                "How far above a threshold the layout still stays, as a share of it.",
+                unit="share",
+                at_least=0,
+            ),
         ] = 0.05,
         forecast: Callable[[], Forecast] = LoadNet,
     ) -> None:
