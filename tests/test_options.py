@@ -205,7 +205,7 @@ def test_arguments_of_a_strategy_expression_count_as_options_of_the_same_source(
     assert configuration.strategy_expression == "capacity(budget_out=0.5, hold_in=1m)"
     assert configuration.setting("strategy.capacity.budget_out").where == "--strategy"
     made: Any = configuration.make_strategy({})
-    assert (made._budget_out, made._hold_in_s) == (0.5, 60.0)
+    assert (made.budget_out, made._hold_in_s) == (0.5, 60.0)
     with pytest.raises(
         InputError, match=r"--strategy and --set .* both set|both set strategy.capacity.budget_out"
     ):

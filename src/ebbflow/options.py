@@ -6,7 +6,8 @@ declarations come the keyword arguments of ``attach``, the command-line options,
 ``EBBFLOW_*`` variables, the ``spark.ebbflow.*`` settings and docs/options.md.
 
 If several sources set an option, the first of these wins: argument of ``attach``, command line, Spark configuration,
-environment, file, default. An invalid value is an error in any source, even if another source overrides it.
+environment, file, default. Added guards (``guards.add``) are the exception: those of all sources apply. An invalid
+value is an error in any source, even if another source overrides it.
 
 >>> configuration = Configuration([from_environment({"EBBFLOW_SLO": "freshness p95 <= 10s"})])
 >>> str(configuration["slo"]), configuration.setting("slo").where
@@ -53,7 +54,7 @@ from ebbflow.strategies import STRATEGIES, make_strategy, read_strategy
 from ebbflow.targets.spark.act.actuator import GrowTimes
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 FILE_NAME = "ebbflow.toml"
 ENVIRONMENT_PREFIX = "EBBFLOW_"
@@ -79,6 +80,7 @@ class Executors(Kind):
     """Minimum and maximum number of executors: ``1:20``, or ``(1, 20)`` in Python."""
 
     type_name = "range"
+    unit = "executors"
     must = "the fewest and the most executors, like 1:20; in Python also (1, 20)"
 
     def accept(self, value: Any) -> Limits:
@@ -198,6 +200,8 @@ class Option:
     """Command-line option. Options without one are set with ``--set KEY=VALUE``."""
     spark_prefix: str = ""
     """Another prefix under which the Spark configuration may hold it (``Strategy.spark_prefix``)."""
+    adds_up: bool = False
+    """Whether the values of all sources are in force, those of the strongest source first. For lists."""
 
     @property
     def meaning(self) -> str:
@@ -235,8 +239,8 @@ class Option:
         return f"[{table}] {key}" if table else key
 
     def written(self, value: Any) -> str:
-        """A value as text; empty if unset."""
-        return "" if value is None else self.kind.write(value)
+        """A value as text; of None what is in force then, empty if nothing."""
+        return self.kind.unset if value is None else self.kind.write(value)
 
 
 GENERAL = (
@@ -282,11 +286,12 @@ GENERAL = (
         kind=Duration("Time between two observations.", at_least=0.05),
     ),
     Option(
-        key="guards.add", argument="guards", flag="--guard", default=(),
-        kind=Several(GuardChoice("Installed guard to apply besides the built-in ones.")),
+        key="guards.add", argument="guards", flag="--guard", default=(), adds_up=True,
+        kind=Several(GuardChoice("Installed guard to apply besides the built-in ones and those of other sources.")),
     ),
 )  # fmt: skip
 """Options that are not parameters of something else."""
+_ADDS_UP = {option.key: option.adds_up for option in GENERAL}
 
 
 def options() -> dict[str, Option]:
@@ -446,13 +451,18 @@ def from_arguments(values: Mapping[str, Any], more: Mapping[str, Any] | None = N
     return source.checked()
 
 
-def from_command_line(values: Mapping[str, Any], pairs: Sequence[str] = ()) -> Source:
-    """Command-line options by key, None where not given, and the pairs of ``--set KEY=VALUE``."""
+def from_command_line(
+    values: Mapping[str, Any], pairs: Sequence[str] = (), flags: Mapping[str, str] | None = None
+) -> Source:
+    """Command-line options by key, None where not given, and the pairs of ``--set KEY=VALUE``.
+
+    ``flags``: by key, options of the command that are called otherwise than declared.
+    """
     source, known = Source(Rank.COMMAND_LINE), options()
     for key, value in values.items():
         if value is None or value == []:
             continue
-        kind, where = known[key].kind, known[key].flag or f"--set {key}"
+        kind, where = known[key].kind, (flags or {}).get(key) or known[key].flag or f"--set {key}"
         if isinstance(value, list) and isinstance(kind, Several):
             value = [convert(where, kind.each, each, from_text=True) for each in value]
         source.set(key, value, where, from_text=isinstance(value, str), known=known, folder=Path.cwd())
@@ -560,8 +570,20 @@ class Configuration:
         return Configuration([*self._sources, *sources])
 
     def given(self, key: str) -> Setting | None:
-        """The setting of the strongest source that has one; None if the default is in force."""
-        return next((source.settings[key] for source in self._sources if key in source.settings), None)
+        """The setting of the strongest source that has one, or of all if they add up; None if there is none.
+
+        >>> low, high = from_environment({"EBBFLOW_SLO": "freshness <= 9s"}), from_command_line({"cycle": "2s"})
+        >>> Configuration([low, high]).given("slo").where
+        'EBBFLOW_SLO'
+        """
+        found = [source.settings[key] for source in self._sources if key in source.settings]
+        if not found or not _ADDS_UP.get(key):
+            return found[0] if found else None
+        values: list[Any] = []
+        for setting in found:
+            values += [each for each in setting.value if each not in values]
+        places = " and ".join(setting.where for setting in found)
+        return replace(found[0], value=tuple(values), where=places)
 
     def setting(self, key: str) -> Setting:
         """The value in force and where it comes from."""

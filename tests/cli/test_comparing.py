@@ -13,7 +13,7 @@ from console import ebbflow
 from typer.testing import CliRunner
 
 from ebbflow.cli import main as cli
-from ebbflow.cli.options import SHARED
+from ebbflow.cli.simulation import DESCRIBING
 from ebbflow.core.decision import Decision
 from ebbflow.core.ports import Strategy
 from ebbflow.policy.files import parse_policy
@@ -102,7 +102,7 @@ def test_an_invalid_trace_is_a_one_line_error(
         (["--pipeline", "top-word"], "did you mean 'top-words'?"),
         (["--engine", "storm"], "There are: continuous, micro-batch"),
         (["--lead-time", "never"], "is not a duration"),
-        (["--cycle", "0s"], "at least 0.1s"),
+        (["--cycle", "0s"], "--cycle: 0s is invalid; it must be a duration at least 50ms"),
         (["--noise", "-1"], "a relative spread from 0 to 2"),
         (["--slots-per-node", "0"], "they need at least 1"),
         (["--seconds", "-5"], "at least 1s"),
@@ -333,7 +333,18 @@ def test_both_commands_have_the_same_options_for_what_is_simulated() -> None:
         CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).output
         for command in (["simulate"], ["bench", "leaderboard"])
     ]
-    for option in (*SHARED, "policy", "workers", "report", "parquet"):
+    for option in (
+        *DESCRIBING,
+        "nodes",
+        "slo",
+        "cycle",
+        "set",
+        "config",
+        "policy",
+        "workers",
+        "report",
+        "parquet",
+    ):
         assert all(f"--{option}" in text for text in printed), option
 
 

@@ -49,7 +49,19 @@ def test_the_reference_page_is_printed(monkeypatch, capsys, folder) -> None:
     assert (code, out) == (0, reference_page())
 
 
-@pytest.mark.parametrize("command", [("config", "show"), SIMULATE, ("submit", "job.py"), ("demo",)])
+BOARD = (
+    *("bench", "leaderboard", "--loads", "constant(300)", "--seconds", "5m", "--seeds", "1"),
+    *("--strategies", "capacity", "--workers", "1", "--json"),
+)
+RECORDING = Path(__file__).parents[1] / "runs" / "replay" / "rate_query.jsonl.gz"
+REPLAY = ("replay", str(RECORDING), "--json")
+OFFICE = Path(__file__).parents[2] / "examples" / "policies" / "office_hours.yaml"
+TRY = ("policy", "try", str(OFFICE), "--load", "constant(300)", "--seconds", "5m", "--json")
+
+
+@pytest.mark.parametrize(
+    "command", [("config", "show"), SIMULATE, ("submit", "job.py"), ("demo",), BOARD, REPLAY, TRY]
+)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -60,6 +72,7 @@ def test_the_reference_page_is_printed(monkeypatch, capsys, folder) -> None:
         ("slo = 30", "ebbflow.toml, slo: 30 is invalid"),
         ("executors = '5:2'", "ebbflow.toml, executors: 5:2 has its minimum above its maximum"),
         ("policy = 'a.toml'\nstrategy = 'hpa'", "contradict each other"),
+        ("[guards.cool-down]\nin = '-3s'", "ebbflow.toml, guards.cool-down.in: '-3s' "),
     ],
 )
 def test_bad_configuration_is_one_line_and_code_2(monkeypatch, capsys, folder, command, text, words) -> None:
@@ -68,6 +81,56 @@ def test_bad_configuration_is_one_line_and_code_2(monkeypatch, capsys, folder, c
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [SIMULATE, BOARD, REPLAY, TRY])
+def test_every_command_that_simulates_reads_all_sources_by_rank(monkeypatch, capsys, folder, command) -> None:
+    def run(*arguments: str) -> dict:
+        code, out, err = ebbflow(monkeypatch, capsys, *command, *arguments)
+        assert code == 0, err
+        document = json.loads(out)
+        rows = document if isinstance(document, list) else document.get("results", [document])
+        return rows[-1]
+
+    nodes = ("--nodes", "3:3")
+    three = run(*nodes)["node_seconds"]
+    (folder / "ebbflow.toml").write_text("executors = '3:3'\n")
+    assert run()["node_seconds"] == three  # the file
+    monkeypatch.setenv("EBBFLOW_EXECUTORS", "2:2")
+    two = run()["node_seconds"]
+    assert two < three  # the environment is stronger
+    assert run(*nodes)["node_seconds"] == three  # and the command line the strongest
+    assert run("--set", "executors=3:3")["node_seconds"] == three
+    (folder / "other.toml").write_text("executors = '3:3'\n")
+    monkeypatch.delenv("EBBFLOW_EXECUTORS")
+    (folder / "ebbflow.toml").unlink()
+    assert run("--config", "other.toml")["node_seconds"] == three
+    code, out, err = ebbflow(monkeypatch, capsys, *command, *nodes, "--set", "executors=2:2")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--set executors and --nodes both set executors; leave one of them out" in err
+
+
+def test_a_policy_of_the_file_is_what_runs_unless_a_strategy_is_named(monkeypatch, capsys, folder) -> None:
+    (folder / "ebbflow.toml").write_text(f"policy = '{OFFICE}'\n")
+
+    def rows(*arguments: str) -> list[str]:
+        code, out, err = ebbflow(monkeypatch, capsys, *SIMULATE, *arguments)
+        assert code == 0, err
+        return [row["strategy"] for row in json.loads(out)]
+
+    assert rows() == [OFFICE.name]
+    assert rows("--strategy", "static,hpa") == ["static", "hpa"]
+
+
+def test_the_page_of_one_strategy_is_that_of_its_run(monkeypatch, capsys, folder) -> None:
+    for strategies in ("capacity", "capacity,static"):
+        code, _, err = ebbflow(
+            monkeypatch, capsys, *SIMULATE, "--strategy", strategies, "--report", f"{strategies}.html"
+        )
+        assert code == 0, err
+    alone, board = ((folder / f"{name}.html").read_text() for name in ("capacity", "capacity,static"))
+    assert "timeline-data" in alone  # every decision is on the run's page
+    assert "timeline-data" not in board
 
 
 def test_simulate_takes_parameters_of_strategies_and_guards(monkeypatch, capsys, folder) -> None:
@@ -115,7 +178,10 @@ def test_a_parameter_of_a_guard_reaches_the_simulated_loop(monkeypatch, capsys, 
         (("--strategy", "capacity(budget_out=7)"), "7 is invalid; it must be a number above 0 and at most 1"),
         (("--strategy", "capacity(budget_out=0.5"), "close its bracket"),
         (("--strategy", "capacity,capacity"), "is named twice"),
-        (("--set", "shrink.deadline=3s"), "does not apply to a simulation"),
+        (
+            ("--set", "shrink.deadline=3s"),
+            "--set shrink.deadline does not apply here; these options do: executors, slo",
+        ),
         (("--set", "guards.cool-down.out=soon"), "--set guards.cool-down.out: 'soon' is not a duration"),
         (("--set", "sloo=3"), "--set sloo: there is no such option; did you mean 'slo'?"),
         (("--set", "nonsense"), "--set nonsense: there is no such option"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ class Nightly(Guard):
     """Restrains nothing."""
 
     name = "nightly"
+
+    def __init__(self, *, opens_s: float = 0.0) -> None:
+        self.opens_s = opens_s
 
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         return decision
@@ -48,11 +52,32 @@ def test_every_source_reaches_the_loop_and_the_target(monkeypatch: pytest.Monkey
     made = parts_of(monkeypatch, spark, dry_run=True, options={"grow.withdraw_after": "5m"})
     assert (str(made["limits"]), str(made["slo"])) == ("2:5", "freshness p95 <= 9s")
     assert (made["cycle_s"], made["dry_run"]) == (7.0, True)
-    assert made["strategy"]._budget_out == 0.5
+    assert made["strategy"].budget_out == 0.5
     assert made["target"]["min_nodes"] == 2
     assert made["target"]["shrink_times"].deadline_s == 60.0
     assert made["target"]["grow_times"].withdraw_after_s == 300.0
     assert parts_of(monkeypatch, spark, cycle_s=3)["cycle_s"] == 3.0
+
+
+def test_guards_of_an_argument_are_added_to_those_of_the_platform(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    installed = [EntryPoint(name, f"{__name__}:Nightly", "ebbflow.guards") for name in ("night", "day")]
+    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: installed)
+    (folder / "ebbflow.toml").write_text("[guards]\nadd = ['night', 'day']\n[guards.day]\nopens = '9h'\n")
+    of_platform = session(**{"spark.ebbflow.guards.add": "night", "spark.ebbflow.guards.night.opens": "7h"})
+    mine = Nightly(opens_s=1.0)
+
+    def added(spark: Any, **how: Any) -> list[float]:
+        guards = parts_of(monkeypatch, spark, **how)["guards"]
+        return [guard.opens_s for guard in guards if isinstance(guard, Nightly)]
+
+    # A guard that two sources name applies once.
+    assert added(of_platform, guards=[mine]) == [1.0, 7 * 3600.0, 9 * 3600.0]
+    assert added(of_platform) == [7 * 3600.0, 9 * 3600.0]
+    (folder / "ebbflow.toml").unlink()
+    assert added(of_platform, guards=[mine]) == [1.0, 7 * 3600.0]
+    assert added(session(), guards=[mine]) == [1.0]  # the others came from the platform
 
 
 def test_custom_guards_run_before_bounds_and_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,9 @@ from rich.progress import (
 from rich.table import Table
 
 from ebbflow.cli.output import errors, say
+from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.plural import counted
+from ebbflow.core.run import Run
 from ebbflow.errors import InputError, RunFailedError
 from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
@@ -30,32 +33,16 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.report.drawing import Detail, draw
 from ebbflow.report.wording import number, seconds, share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
+from ebbflow.runs.scaling_points import ScalingPoints
 from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
-from ebbflow.strategies import make_strategy, takes_profiles
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 
 def check_workers(workers: int | None) -> None:
     """Check the number of worker processes."""
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}; it must be 1 or more")
-
-
-def check_strategies(
-    strategies: Mapping[str, str], estimators: Mapping[str, Estimator] | None = None
-) -> None:
-    """Build every strategy once, so that parameters that contradict each other are an error before anything runs.
-
-    ``strategies``: for each expression where it is set, for the error. Other errors count as a failed run.
-    """
-    for expression, where in strategies.items():
-        try:
-            make_strategy(expression, estimators if takes_profiles(expression) else None)
-        except InputError as error:
-            raise InputError(f"{where}: {error}" if where else str(error)) from error
-        except Exception as error:
-            log.debug("%s cannot be built: %s", expression, error)
 
 
 def compare(
@@ -67,8 +54,12 @@ def compare(
     estimators: Mapping[str, Estimator] | None = None,
     guards: GuardsOf = guards_for,
     master: str | None = None,
+    keep_runs: bool = False,
 ) -> Sweep:
-    """Run the sweep with a progress bar, and print a line for every failed run, both on standard error."""
+    """Run the sweep with a progress bar, and print a line for every failed run, both on standard error.
+
+    ``keep_runs``: keep drawn runs as a ``WholeRun``, and not just what a page with many runs shows.
+    """
     runs = sum(len(case.run_names(strategies)) for case in cases)
     drawn = sum(len(case.run_names(strategies)) for case in cases if case.drawn)
     bar = Progress(
@@ -92,13 +83,28 @@ def compare(
             guards=guards,
             workers=workers,
             master=master,
-            draw=partial(draw, detail=Detail.of_each(drawn)) if drawn else None,
+            draw=(_whole if keep_runs else partial(draw, detail=Detail.of_each(drawn))) if drawn else None,
             on_done=lambda: bar.advance(task),
         )
     for failure in done.failures:
         say(f"[bold]failed[/bold] {escape(str(failure))}")
         log.info("%s", failure.trace)
     return done
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WholeRun:
+    """A run and the points of its acts."""
+
+    run: Run
+    points: Sequence[ScalingPoints]
+
+
+def _whole(
+    run: Run, capacity_per_s: Floats, schedule: Curve | None, points: Sequence[ScalingPoints]
+) -> WholeRun:
+    del capacity_per_s, schedule
+    return WholeRun(run=run, points=points)
 
 
 def print_files(page: Path | None, results: Path | None = None) -> None:

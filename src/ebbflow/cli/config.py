@@ -10,10 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.cli.options import ConfigFile, SetOption, configuration, spark_conf
+from ebbflow.cli.options import ConfigFile, SetOption, spark_conf
 from ebbflow.cli.output import Json, print_json
 from ebbflow.core.parameters import Number, declared
-from ebbflow.options import GENERAL, Option, Rank, Setting, from_spark, sections
+from ebbflow.options import (
+    GENERAL,
+    Configuration,
+    Option,
+    Rank,
+    Setting,
+    from_command_line,
+    from_spark,
+    sections,
+)
 
 app = typer.Typer(help="Show the options in force.", no_args_is_help=True)
 
@@ -35,7 +44,10 @@ def show(
     json: Json = False,
 ) -> None:
     """Print every option with its value and where it comes from: command line, Spark, environment, file, default."""
-    configured = configuration({}, config, set).plus(from_spark(spark_conf(conf or [])))
+    line, of_spark = from_command_line({}, set or ()), from_spark(spark_conf(conf or []))
+    configured = Configuration.read(config).plus(line, of_spark)
+    if configured.policy is None:
+        configured.make_strategy({})  # raises if parameters contradict each other
     overridden = configured.overridden()
     rows = [
         (option, at) for option, at in configured.in_force() if not changed or at.rank is not Rank.DEFAULT
@@ -82,6 +94,7 @@ def _document(option: Option, setting: Setting, overridden_by: str | None) -> di
         "overridden_by": overridden_by,
         "default": option.written(option.default),
         "type": option.kind.type_name,
+        "unit": option.kind.unit,
         "meaning": option.meaning,
         "argument": option.argument,
         "command_line": option.flag,
@@ -112,6 +125,10 @@ Each option is decided on its own: a file may set the SLO and the environment a 
 policy its rules decide, so of `policy` and `strategy` the one from the stronger source is in force; setting both in one
 source is an error.
 
+Added guards add up: those of `attach(guards=[…])`, of `--guard`, and of `guards.add` in the Spark configuration, the
+environment and the file all apply. So a job adds its own guards to those that its platform sets, and cannot remove
+them.
+
 ```toml
 # ebbflow.toml
 executors = "1:20"
@@ -139,9 +156,18 @@ Durations are written `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds.
 key, a value of the wrong type or out of bounds is one line that names source and key, and exit code 2; in Python it is
 an `InputError`.
 
-`ebbflow simulate` uses `slo`, `strategy`, the parameters of strategies and the guards. A scenario file counts as
-command line there. A script under `ebbflow submit` that calls `attach` itself takes over: its `attach` reads the Spark
-configuration, the environment and the file, but not the command line of `submit`.
+The commands that simulate read the same options, with `--set` and `--config`. Their `--nodes` is `executors`. A
+scenario file counts as command line. Where nothing is set, they have their own nodes and cycle: see `--help`.
+
+| command | besides `executors`, `slo`, `cycle` and the guards it reads |
+|---|---|
+| `simulate` | `strategy` or `policy`, parameters of strategies, `profiles` |
+| `replay` | `strategy` or `policy`, parameters of strategies. What is set nowhere comes from the recording |
+| `bench leaderboard` | parameters of strategies; `--strategies` names the strategies |
+| `policy try` | nothing |
+
+A script under `ebbflow submit` that calls `attach` itself takes over: its `attach` reads the Spark configuration, the
+environment and the file, but not the command line of `submit`.
 """
 
 _TITLES = {"grow": "Scale-out", "shrink": "Scale-in", "guards": "Guards", "strategy": "Strategies"}
@@ -150,10 +176,13 @@ _TITLES = {"grow": "Scale-out", "shrink": "Scale-in", "guards": "Guards", "strat
 def reference_page() -> str:
     """docs/options.md: the built-in options, whatever else is installed."""
     lines = [_INTRODUCTION, "## General", ""]
-    lines += ["| key | type | default | `attach` | command line | meaning |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| `{each.key}` | {each.kind.type_name} | {_default(each)} | `{each.argument}` | `{each.flag}` | "
-        f"{each.meaning} |"
+        "| key | type | unit | default | `attach` | command line | meaning |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{each.key}` | {each.kind.type_name} | {each.kind.unit} | {_default(each)} | `{each.argument}` | "
+        f"`{each.flag}` | {each.meaning} |"
         for each in GENERAL
     ]
     title = ""
@@ -168,17 +197,21 @@ def reference_page() -> str:
             "",
             f"### `[{table}]`",
             "",
-            "| key | type | default | bounds | meaning |",
-            "|---|---|---|---|---|",
+            "| key | type | unit | default | bounds | meaning |",
+            "|---|---|---|---|---|---|",
         ]
         for key, parameter in parameters.items():
             kind = parameter.kind
             bounds = kind.bounds if isinstance(kind, Number) else ""
             default = _default(Option(key=key, kind=kind, default=parameter.default))
-            lines.append(f"| `{key}` | {kind.type_name} | {default} | {bounds} | {kind.meaning} |")
+            lines.append(
+                f"| `{key}` | {kind.type_name} | {kind.unit} | {default} | {bounds} | {kind.meaning} |"
+            )
     return "\n".join(lines) + "\n"
 
 
 def _default(option: Option) -> str:
     text = option.written(option.default)
+    if option.default is None:
+        return text or "none"
     return f"`{text}`" if text else "none"

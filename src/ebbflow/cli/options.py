@@ -1,4 +1,4 @@
-"""Options that several commands share: those of ``ebbflow.options``, and those that describe a simulation."""
+"""The options of ``ebbflow.options`` on the command line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ import typer
 
 from ebbflow.core.parameters import Flag
 from ebbflow.errors import InputError
-from ebbflow.options import GENERAL, Configuration, Option, Several, from_command_line
-from ebbflow.profiling.estimator import Estimator, estimators_for, read_profiles
-from ebbflow.runs.spec import Spec
-from ebbflow.strategies import STRATEGIES, takes_profiles
-from ebbflow.targets.simulator import MicroBatch, Scenario
+from ebbflow.options import GENERAL, Configuration, Option, Several, Source, from_command_line
 
 R = TypeVar("R")
 
@@ -39,22 +35,26 @@ SetOption = Annotated[
 ]
 
 
-def configuration(
-    values: Mapping[str, Any], config: Path | None = None, pairs: Sequence[str] | None = None
-) -> Configuration:
-    """Command line, environment and file. ``values``: given options by key; ``pairs``: those of --set."""
-    return Configuration.read(config).plus(from_command_line(values, pairs or ()))
-
-
 def takes_configuration(
-    without: Sequence[str] = (), defaults: Mapping[str, object] | None = None
+    *,
+    only: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    settable: Sequence[str] = (),
+    tables: Sequence[str] | None = None,
+    flags: Mapping[str, str] | None = None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Put the general options, --set and --config in place of a command's parameter ``configured``.
+    """Put general options, --set and --config in place of a command's parameter ``configured``.
 
-    The command gets a ``Configuration`` there. ``defaults``: defaults of its own to show in the help.
+    The command gets a ``Configuration`` there: command line, environment and file. ``only``, ``without``: keys of the
+    general options it takes; by default all. ``settable``: keys of others that --set takes; ``tables``: tables of which
+    it takes the keys, by default all. ``flags``: names of options other than the declared ones. ``defaults``: defaults
+    of its own to show in the help, as values or as text.
     """
-    taken = [option for option in GENERAL if option.key not in without]
-    names = {(option.flag or "").removeprefix("--").replace("-", "_"): option for option in taken}
+    keys = [option.key for option in GENERAL] if only is None else only
+    taken = [option for option in GENERAL if option.key in keys and option.key not in without]
+    called = {option.key: (flags or {}).get(option.key) or option.flag or "" for option in taken}
+    names = {called[option.key].removeprefix("--").replace("-", "_"): option for option in taken}
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         signature = inspect.signature(command, eval_str=True)
@@ -63,7 +63,10 @@ def takes_configuration(
             if parameter.name != "configured":
                 parameters.append(parameter)
                 continue
-            added = {name: _typed(option, defaults or {}) for name, option in names.items()}
+            added = {
+                name: _typed(option, called[option.key], (defaults or {}).get(option.key, option.default))
+                for name, option in names.items()
+            }
             for name, annotation in {**added, "set": SetOption, "config": ConfigFile}.items():
                 parameters.append(
                     inspect.Parameter(
@@ -79,8 +82,10 @@ def takes_configuration(
             bound.apply_defaults()
             given = dict(bound.arguments)
             by_key = {option.key: given.pop(name) for name, option in names.items()}
-            config, pairs = given.pop("config"), given.pop("set")
-            return command(**given, configured=configuration(by_key, config, pairs))
+            config, pairs = given.pop("config"), given.pop("set") or ()
+            line = from_command_line(by_key, pairs, called)
+            _check_applies(line, [*called, *settable], tables)
+            return command(**given, configured=Configuration.read(config).plus(line))
 
         vars(with_configuration)["__signature__"] = shown
         return with_configuration
@@ -88,16 +93,28 @@ def takes_configuration(
     return decorate
 
 
-def _typed(option: Option, defaults: Mapping[str, object]) -> Any:
+def _check_applies(line: Source, keys: Sequence[str], tables: Sequence[str] | None) -> None:
+    """Raise ``InputError`` if --set sets an option that the command does not use."""
+    for key, setting in line.settings.items():
+        table = key.partition(".")[0] if "." in key else None
+        if key not in keys and (table is None or (tables is not None and table not in tables)):
+            usable = [
+                *(each for each in keys if each not in (tables or ())),
+                *(f"{each}.…" for each in tables or ()),
+            ]
+            raise InputError(f"{setting.where} does not apply here; these options do: {', '.join(usable)}")
+
+
+def _typed(option: Option, flag: str, default: object) -> Any:
     """The annotation from which Typer makes a command-line option."""
-    default = option.written(defaults.get(option.key, option.default)) or False
-    help_text = option.meaning + (" Repeatable." if isinstance(option.kind, Several) else "")
-    if isinstance(option.kind, Flag):
-        flags = f"{option.flag}/--no-{(option.flag or '').removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(flags, help=help_text, show_default=False)]
+    shown_default = (default if isinstance(default, str) else option.written(default)) or False
     several = isinstance(option.kind, Several)
+    help_text = option.meaning + (" Repeatable." if several else "")
+    if isinstance(option.kind, Flag):
+        flags = f"{flag}/--no-{flag.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(flags, help=help_text, show_default=False)]
     kind = option.kind.each if isinstance(option.kind, Several) else option.kind
-    shown = typer.Option(option.flag, help=help_text, show_default=default, metavar=kind.type_name.upper())
+    shown = typer.Option(flag, help=help_text, show_default=shown_default, metavar=kind.type_name.upper())
     return Annotated[list[str] | None, shown] if several else Annotated[str | None, shown]
 
 
@@ -114,111 +131,3 @@ def spark_conf(pairs: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--conf {pair} is not a Spark setting; write --conf spark.some.key=value")
         settings[key] = value
     return settings
-
-
-ProfileOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--profile",
-        help="Profile of a pipeline, from `ebbflow profile`, for symbiotic to size by. Repeatable.",
-        metavar="FILE",
-    ),
-]
-
-
-def profiles_in_simulation(
-    files: Sequence[Path] | None, strategies: Sequence[str], made: Scenario
-) -> Mapping[str, Estimator]:
-    """The estimators of the profiles in the files, for the pipelines of a scenario."""
-    profiles = read_profiles(files or ())
-    if profiles and not any(map(takes_profiles, strategies)):
-        usable = " and ".join(name for name in STRATEGIES.usable() if takes_profiles(name))
-        raise InputError(f"--profile is for {usable}, not for {', '.join(strategies)}; leave one of them out")
-    engines = [made.engine, *(tenant.engine for tenant in made.others)]
-    return estimators_for(
-        profiles,
-        [engine.pipeline for engine in engines],
-        in_batches=isinstance(made.engine, MicroBatch),
-    )
-
-
-_DEFAULTS = Spec()
-
-
-def _text(help_text: str, default: object, metavar: str | None = None) -> Any:
-    return Annotated[str | None, typer.Option(help=help_text, show_default=str(default), metavar=metavar)]
-
-
-def _number(kind: type[int] | type[float], help_text: str, default: object) -> Any:
-    return Annotated[kind | None, typer.Option(help=help_text, show_default=str(default))]
-
-
-SHARED: dict[str, Any] = {
-    "pipeline": _text("Built-in pipeline.", _DEFAULTS.pipeline, "NAME"),
-    "engine": _text("micro-batch or continuous.", _DEFAULTS.engine, "NAME"),
-    "nodes": _text("Minimum and maximum number of nodes, MIN:MAX.", _DEFAULTS.nodes, "MIN:MAX"),
-    "slo": _text("Freshness objective.", _DEFAULTS.slo),
-    "at": _text("Start time, for calendars in policies.", "a Thursday, 0:00 UTC", "2026-11-16T08:00"),
-    "cycle": _text("Time between two decisions.", _DEFAULTS.cycle, "DURATION"),
-    "lead-time": _text("Time from requesting a node to its first work.", _DEFAULTS.lead_time, "DURATION"),
-    "lead-noise": _number(float, "Relative spread of the lead time.", _DEFAULTS.lead_noise),
-    "trigger": _text("Trigger interval of the micro-batch engine.", "5s", "DURATION"),
-    "slots-per-node": _number(int, "Tasks that a node runs at once.", _DEFAULTS.slots_per_node),
-    "noise": _number(
-        float,
-        "Relative spread of task times. Above 0 a lucky run may beat the hindsight schedule, which uses the mean.",
-        _DEFAULTS.noise,
-    ),
-    "initial-nodes": _number(int, "Nodes at the start.", "what the first minute needs"),
-}
-"""Options that describe a simulation, by their keys in a ``Spec``."""
-
-ScenarioFile = Annotated[
-    Path | None,
-    typer.Argument(
-        help="Scenario file in TOML, with the names of the options and tables for faults and more; options override it."
-    ),
-]
-Policies = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--policy",
-        help="Policy file, TOML or YAML, compared as one more row named after the file. Repeatable.",
-        metavar="FILE",
-    ),
-]
-Parquet = Annotated[
-    Path | None,
-    typer.Option(help="Write one row per run to this file, or to results.parquet in this folder."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Worker processes.", show_default="one per core; one for a short comparison"),
-]
-
-
-def takes_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the options of ``SHARED`` in place of a command's parameter ``given``.
-
-    The command gets there the options that were given, by their keys in a ``Spec``.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.name != "given":
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        parameters += [
-            inspect.Parameter(
-                key.replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-            )
-            for key, annotation in SHARED.items()
-        ]
-
-    @functools.wraps(command)
-    def with_options(**values: Any) -> None:
-        given = {key: values.pop(key.replace("-", "_")) for key in SHARED}
-        command(given={key: value for key, value in given.items() if value is not None}, **values)
-
-    vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
-    return with_options

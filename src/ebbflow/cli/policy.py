@@ -12,13 +12,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.simulation import (
+    ENGINE_HELP,
+    Pipeline,
+    Seconds,
+    StartTime,
+    simulated_spec,
+    takes_simulated_configuration,
+)
 from ebbflow.control.policy_file import answer_of_ledger, digest_of
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import format_duration, parse_duration_s
 from ebbflow.core.folders import replace_file
-from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.monitoring.store import Store
+from ebbflow.options import Configuration
 from ebbflow.policy.files import load_policy, policy_text, read_text
 from ebbflow.policy.files.document import write_document
 from ebbflow.policy.files.schema import policy_schema
@@ -30,6 +38,8 @@ from ebbflow.runs.spec import Spec, with_values
 
 app = typer.Typer(help="Check, show, try and apply scaling policies.", no_args_is_help=True)
 
+TRIED = Spec(engine="continuous", cycle="5s", noise=0.0)
+"""What ``policy try`` simulates by default."""
 SAME_AGAIN_S = 5.0
 """How long to wait for the answer of a job that may already have the policy: a few cycles."""
 
@@ -133,16 +143,11 @@ def apply(
 
 
 @app.command("try")
+@takes_simulated_configuration(tables=("guards",), defaults={"cycle": str(TRIED.cycle)})
 def try_(
     file: PolicyFile,
     load: Annotated[str, typer.Option(help="Load, such as 'square(base=10, peak=20, period=1m)'.")],
-    seconds: Annotated[
-        str | None,
-        typer.Option(
-            help="Simulated time; by default that of the load, or at least an hour for an endless load.",
-            metavar="DURATION",
-        ),
-    ] = None,
+    seconds: Seconds = None,
     operators: Annotated[
         str | None,
         typer.Option(
@@ -150,39 +155,30 @@ def try_(
             metavar="NAME=RATE,…",
         ),
     ] = None,
-    pipeline: Annotated[
-        str, typer.Option(help="Built-in pipeline, unless --operators is given.")
-    ] = "top-words",
-    engine: Annotated[str, typer.Option(help="micro-batch or continuous.")] = "continuous",
-    nodes: Annotated[str, typer.Option(help="Minimum and maximum number of nodes, MIN:MAX.")] = "1:16",
-    slo: Annotated[str, typer.Option(help="Service-level objective, for the scores.")] = str(DEFAULT_SLO),
-    at: Annotated[
-        str | None,
-        typer.Option(
-            help="Start time, for the hours and days of bounds.",
-            show_default="a Thursday, 0:00 UTC",
-            metavar="2026-11-16T08:00",
-        ),
+    pipeline: Pipeline = None,
+    engine: Annotated[
+        str | None, typer.Option(help=ENGINE_HELP, show_default=TRIED.engine, metavar="NAME")
     ] = None,
-    every: Annotated[str, typer.Option(help="Interval of the control loop.")] = "5s",
+    at: StartTime = None,
+    *,
+    configured: Configuration,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     json: Json = False,
 ) -> None:
     """Simulate a policy on a load and show when each rule fires."""
     policy = load_policy(file)
     check_writable(report)
-    spec = Spec(
-        load=load, seconds=seconds, pipeline=pipeline, engine=engine, nodes=nodes, slo=slo, cycle=every, at=at,
-        noise=0.0,
-    )  # fmt: skip
+    given = {"load": load, "seconds": seconds, "pipeline": pipeline, "engine": engine, "at": at}
+    spec = simulated_spec(configured, given, base=TRIED)
     rates = _rates(operators) if operators else {}
-    if rates and engine != "continuous":
+    if rates and spec.engine != "continuous":
         raise InputError(
             f"--operators with --engine {engine}: your own operators run on the continuous engine only; "
             "leave out --engine, or choose a built-in --pipeline"
         )
     spec = with_values(spec, {"initial-nodes": spec.limits.clamp(len(rates))})
-    trial = try_policy(policy, spec.scenario(engine=chain(rates) if rates else None))
+    scenario = spec.scenario(engine=chain(rates) if rates else None)
+    trial = try_policy(policy, scenario, guards=configured.make_guards)
     scores = score(trial.run, oracle_node_seconds=None)
     if report is not None:
         write_page(

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ebbflow.cli import options
 from ebbflow.cli.comparison import (
-    check_strategies,
     check_workers,
     compare,
     print_board,
@@ -17,15 +15,15 @@ from ebbflow.cli.comparison import (
     raise_failures,
 )
 from ebbflow.cli.output import Json, check_writable, errors, print_json
+from ebbflow.cli.simulation import Policies, Strategies, Workers, choose, takes_simulated_configuration
 from ebbflow.core.duration import format_duration, parse_duration_s
-from ebbflow.core.parameters import convert
 from ebbflow.core.ports import DEFAULT_LEAD_TIME_S
 from ebbflow.core.slo import DEFAULT_SLO
-from ebbflow.options import Executors, Objective
+from ebbflow.options import Configuration
 from ebbflow.report.board import sweep_board, write_board
 from ebbflow.report.wording import comparison, seconds, share, whole
 from ebbflow.runs.leaderboard import rank_strategies
-from ebbflow.runs.policy_trial import check_operators, read_policies
+from ebbflow.runs.policy_trial import check_operators
 from ebbflow.runs.replay.plan import (
     RECORDED,
     Fidelity,
@@ -37,7 +35,6 @@ from ebbflow.runs.replay.plan import (
     replay_case,
 )
 from ebbflow.runs.replay.readers import format_utc, read_recording
-from ebbflow.runs.spec import strategy_names
 from ebbflow.runs.sweep import Result, Sweep
 
 _RECORD = "as recorded, else "
@@ -48,6 +45,14 @@ def register(app: typer.Typer) -> None:
     app.command("replay")(replay_command)
 
 
+@takes_simulated_configuration(
+    settable=("strategy",),
+    defaults={
+        "executors": f"{_RECORD}1 up to the recorded maximum",
+        "slo": f"{_RECORD}{DEFAULT_SLO}",
+        "cycle": format_duration(Settings.cycle_s),
+    },
+)
 def replay_command(
     recording: Annotated[
         Path,
@@ -55,21 +60,10 @@ def replay_command(
             help="Spark query progress, one JSON per line (plain or .gz), a Spark event log, or a store of Ebbflow."
         ),
     ],
-    strategy: Annotated[
-        str, typer.Option(help="Comma-separated scaling strategies.", metavar="A,B,…")
-    ] = "capacity",
-    policy: options.Policies = None,
-    nodes: Annotated[
-        str | None,
-        typer.Option(
-            help="Minimum and maximum number of nodes, MIN:MAX.",
-            show_default=f"{_RECORD}1 up to the recorded maximum",
-            metavar="MIN:MAX",
-        ),
-    ] = None,
-    slo: Annotated[
-        str | None, typer.Option(help="Service-level objective.", show_default=f"{_RECORD}{DEFAULT_SLO}")
-    ] = None,
+    strategy: Strategies = None,
+    policy: Policies = None,
+    *,
+    configured: Configuration,
     executors_then: Annotated[
         int | None,
         typer.Option(
@@ -100,7 +94,7 @@ def replay_command(
         str | None, typer.Option(help="Query to replay.", show_default="the one with the most rows")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
-    workers: options.Workers = None,
+    workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     json: Json = False,
 ) -> None:
@@ -109,13 +103,14 @@ def replay_command(
     Load, trigger interval and costs come from the recording; what it lacks is assumed and listed. The recorded run is
     scored and ranked with the others.
     """
-    policies = read_policies(policy or ())
-    strategies = strategy_names(strategy)
-    check_strategies(dict.fromkeys(strategies, "--strategy"))
-    names = [*strategies, *policies]
+    chosen = choose(configured, option=strategy, files=policy)
+    chosen.check()
+    names, policies = chosen.names, chosen.policies
+    given = {key: configured[key] for key in ("slo", "executors", "cycle") if configured.given(key)}
     settings = Settings(
-        slo=None if slo is None else convert("--slo", Objective(""), slo, from_text=True),
-        limits=None if nodes is None else convert("--nodes", Executors(""), nodes, from_text=True),
+        slo=given.get("slo"),
+        limits=given.get("executors"),
+        cycle_s=given.get("cycle", Settings.cycle_s),
         nodes_then=executors_then,
         slots_per_node=slots_per_node,
         tasks=tasks,
@@ -130,7 +125,7 @@ def replay_command(
         check_operators(each, plan.scenario)
     fidelity = fidelity_of(plan)
     case = replay_case(plan, drawn=report is not None)
-    done = compare([case], names, policies=policies, workers=workers)
+    done = compare([case], names, policies=policies, workers=workers, guards=configured.make_guards)
     facts, doubts = _facts(plan, fidelity), _doubts(plan, fidelity)
     sentences = _summary(done)
     if report is not None:

@@ -10,37 +10,38 @@ import typer
 from rich.markup import escape
 
 from ebbflow.cli.comparison import (
-    check_strategies,
     check_workers,
     compare,
     print_board,
     print_files,
     raise_failures,
 )
-from ebbflow.cli.options import (
-    ConfigFile,
+from ebbflow.cli.output import Json, check_writable, errors, print_json
+from ebbflow.cli.simulation import (
+    Load,
     Parquet,
     Policies,
-    ProfileOption,
     ScenarioFile,
-    SetOption,
+    Seconds,
+    Strategies,
     Workers,
+    choose,
     profiles_in_simulation,
-    takes_shared_options,
+    simulated_spec,
+    takes_description,
+    takes_simulated_configuration,
 )
-from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
-from ebbflow.options import Configuration, Source, from_command_line
-from ebbflow.report.board import sweep_board, write_board
-from ebbflow.report.page import SIMULATED
+from ebbflow.options import Configuration
+from ebbflow.report.board import scenario_notes, sweep_board, write_board
+from ebbflow.report.page import SIMULATED, write_page
 from ebbflow.report.wording import share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
-from ebbflow.runs.policy_trial import check_operators, read_policies
+from ebbflow.runs.policy_trial import check_operators
 from ebbflow.runs.results_file import check_results_path, write_results
-from ebbflow.runs.spec import DEFAULT_STRATEGY, Spec, read_spec, strategy_names, with_options, with_values
+from ebbflow.runs.spec import Spec
 from ebbflow.runs.sweep import Result, Sweep, SweepCase
-from ebbflow.strategies import read_strategy
 from ebbflow.targets.simulator import Scenario
 
 
@@ -49,29 +50,18 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
-@takes_shared_options
+@takes_simulated_configuration("profiles", settable=("strategy",))
+@takes_description
 def simulate(
     scenario: ScenarioFile = None,
-    load: Annotated[
-        str | None, typer.Option(help="Arrivals, like 'sine(base=100, peak=900, period=1h)'.")
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated scaling strategies, like 'capacity(budget_out=0.5),hpa'.",
-            show_default=DEFAULT_STRATEGY,
-            metavar="A,B,…",
-        ),
-    ] = None,
+    load: Load = None,
+    strategy: Strategies = None,
     policy: Policies = None,
-    profile: ProfileOption = None,
     *,
+    configured: Configuration,
     given: dict[str, Any],
     seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="1")] = None,
-    seconds: Annotated[
-        str | None,
-        typer.Option(help="Simulated time.", show_default="as long as the load", metavar="DURATION"),
-    ] = None,
+    seconds: Seconds = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     store: Annotated[
@@ -82,8 +72,6 @@ def simulate(
         ),
     ] = None,
     parquet: Parquet = None,
-    set: SetOption = None,
-    config: ConfigFile = None,
     json: Json = False,
 ) -> None:
     """Try strategies on a load without a cluster: same loop, same strategies, simulated pipeline.
@@ -91,28 +79,13 @@ def simulate(
     Each run is scored, also against the cheapest schedule with hindsight. A load is written like constant(50),
     sine(...), trace(file.csv.gz, peak=2000, speed=60), or as a sum of them.
     """
-    line = from_command_line({}, set or ())
-    _check_set(line, strategy, given.get("slo"))
-    configured = Configuration.read(config).plus(line)
-    base = with_values(
-        Spec(), {key: str(configured[key]) for key in ("slo", "strategy") if configured.given(key)}
-    )
-    if scenario is not None:
-        base = read_spec(scenario, base)
-        base = with_values(
-            base, {key: str(line.settings[key].value) for key in ("slo", "strategy") if key in line.settings}
-        )
-    spec = with_options(base, given | {"load": load, "strategy": strategy, "seed": seed, "seconds": seconds})
-    made, policies = spec.scenario(), read_policies(policy or ())
-    strategies = [configured.expression_of(each) for each in spec.strategies]
-    names = [*strategies, *policies]
-    for each in policies.values():
+    spec = simulated_spec(configured, given | {"load": load, "seed": seed, "seconds": seconds}, scenario)
+    chosen = choose(configured, option=strategy, in_scenario=spec.strategy, scenario=scenario, files=policy)
+    made, names = spec.scenario(), chosen.names
+    for each in chosen.policies.values():
         check_operators(each, made)
-    estimators = profiles_in_simulation(profile, strategies, made)
-    origin = None if scenario is None else f"{scenario}, strategy"
-    origin = origin if strategy is None else "--strategy"
-    places = [configured.sources_of(each, origin) for each in spec.strategies]
-    check_strategies(dict(zip(strategies, places, strict=True)), estimators)
+    estimators = profiles_in_simulation(configured, chosen.strategies, made)
+    chosen.check(estimators)
     check_writable(report)
     _check_store(store, names)
     check_workers(workers)
@@ -121,18 +94,19 @@ def simulate(
     done = compare(
         [case],
         names,
-        policies=policies,
+        policies=chosen.policies,
         estimators=estimators,
         workers=workers,
         guards=configured.make_guards,
+        keep_runs=len(names) == 1,
     )
     if target is not None:
-        write_results(target, done, [case], spec, policies)
+        write_results(target, done, [case], spec, chosen.policies)
     if json:
         print_json([_document(result, spec) for result in done.results])
     else:
         _tell(done, made)
-    if report is not None:
+    if report is not None and len(names) > 1:
         write_board(
             report,
             sweep_board(
@@ -141,24 +115,19 @@ def simulate(
                 load_text=lambda one: one.load,
             ),
         )  # fmt: skip
+    elif report is not None and done.results:
+        result = done.results[0]
+        write_page(
+            report,
+            title=f"Ebbflow simulation: {spec.pipeline} on {made.load}",
+            runs=[result.drawing.run],
+            points=[result.drawing.points],
+            scores=[result.scores.to_json()],
+            notes=[SIMULATED, *scenario_notes(made)],
+        )
     if not json:
         print_files(report, target)
     raise_failures(done, len(names))
-
-
-def _check_set(line: Source, strategy: str | None, slo: str | None) -> None:
-    """Check that what --set sets applies to a simulation, and that no option sets it too."""
-    for key in line.settings:
-        if key not in ("slo", "strategy") and not key.startswith(("strategy.", "guards.")):
-            raise InputError(f"--set {key} does not apply to a simulation; slo, strategy.… and guards.… do")
-    twice = {"slo": "--slo"} if slo is not None else {}
-    if strategy is not None:
-        twice["strategy"] = "--strategy"
-        for call in map(read_strategy, strategy_names(strategy)):
-            twice |= {f"strategy.{call.name}.{name}": "--strategy" for name in call.arguments}
-    for key, option in twice.items():
-        if key in line.settings:
-            raise InputError(f"{line.settings[key].where} and {option} both set {key}; leave one of them out")
 
 
 def _check_store(store: Path | None, strategies: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ebbflow.targets.spark.act.restart import ManagedQuery
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 TEMPORARY_S = 2 * 3600.0
 """How long a temporary store keeps readings, batches and holds: it is deleted with the job."""
@@ -71,7 +71,7 @@ def attach(
     ``strategy``: a name, an expression like ``"capacity(budget_out=0.5)"`` or a ``Strategy``. With a ``policy`` its
     rules decide instead. A policy file is watched: a valid change applies from the next cycle on.
 
-    ``guards``: guards of your own, applied besides the built-in ones.
+    ``guards``: guards of your own, applied besides the built-in ones and those that ``guards.add`` names elsewhere.
 
     ``profiles``: from `ebbflow profile`, for the strategies symbiotic and symbiotic-proactive; each is for the query of
     its name. docs/profiles.md says what Spark uses of them.

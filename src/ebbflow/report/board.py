@@ -361,7 +361,7 @@ def sweep_board(
             _board_row(row, row.coarse_means, recorded) for row in standings if row.coarse_means is not None
         ],
         loads=loads,
-        notes=[*notes, *_scenario_notes(cases[0].scenario), *_infeasible(done), *_left_out(done), *failed],
+        notes=[*notes, *scenario_notes(cases[0].scenario), *_infeasible(done), *_left_out(done), *failed],
     )
 
 
@@ -381,7 +381,7 @@ def _board_row(row: LeaderboardRow, means: MeanScores, recorded: Set[str]) -> Bo
     )
 
 
-def _scenario_notes(made: Scenario) -> list[str]:
+def scenario_notes(made: Scenario) -> list[str]:
     """Notes on a scenario that is not one pipeline on one cluster without faults."""
     notes = []
     if made.others:

@@ -10,9 +10,11 @@ from typing import Any
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError
+from ebbflow.guards import guards_for
 from ebbflow.policy.files import load_policy
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Policy
 from ebbflow.runs.simulation import run_simulation
+from ebbflow.runs.sweep import GuardsOf
 from ebbflow.strategies.rules import Rules
 from ebbflow.targets.simulator import Continuous, Scenario
 
@@ -101,8 +103,8 @@ def rule_names(text: str, known: Sequence[str]) -> list[str]:
     return []
 
 
-def try_policy(policy: Policy, scenario: Scenario) -> Trial:
-    """Simulate a policy on a scenario.
+def try_policy(policy: Policy, scenario: Scenario, guards: GuardsOf = guards_for) -> Trial:
+    """Simulate a policy on a scenario. ``guards``: returns the guards of a strategy.
 
     >>> from ebbflow.runs.spec import Spec
     >>> from ebbflow.strategies.rules import default_policy
@@ -112,7 +114,7 @@ def try_policy(policy: Policy, scenario: Scenario) -> Trial:
     """
     check_operators(policy, scenario, remedy="describe yours with --operators {operator}=RATE,…")
     rules = Rules(policy, begins_at_s=scenario.begins_at_s)
-    run = run_simulation(scenario, rules).run
+    run = run_simulation(scenario, rules, guards(rules)).run
     firings = tuple(
         Firing(
             time_s=entry.time_s,

@@ -110,6 +110,17 @@ def test_clusters_placement_link_and_queues_of_a_continuous_pipeline(tmp_path) -
     assert (made.engine.queue_bound_rows, made.engine.max_pending_rows) == (500.0, None)
 
 
+def test_options_decide_which_engine_the_tables_of_a_file_are_for(tmp_path) -> None:
+    path = tmp_path / "flow.toml"
+    path.write_text('load = "constant(50)"\n[queues]\nbound = 900\n')
+    engine = read_spec(path, given={"engine": "continuous"}).scenario().engine
+    assert engine.queue_bound_rows == 900
+    with pytest.raises(InputError, match=r"flow.toml, queues: the micro-batch engine has no bound"):
+        read_spec(path)
+    with pytest.raises(InputError, match=r"^--engine: unknown engine 'flow'"):
+        read_spec(path, given={"engine": "flow"})
+
+
 def test_a_read_limit_bounds_the_batches(tmp_path) -> None:
     spec = read(tmp_path, 'load = "constant(1000)"\nseconds = "5m"\n[queues]\nread-limit = 700\n')
     run = run_simulation(spec.scenario(), make_strategy("static")).run

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ebbflow.cli.comparison import check_workers
-from ebbflow.cli.options import Workers
 from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
+from ebbflow.cli.simulation import Workers
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.cases import Case, cases, spark_cases

@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 
 from ebbflow.cli.comparison import (
-    check_strategies,
     check_workers,
     compare,
     print_board,
@@ -19,18 +18,28 @@ from ebbflow.cli.comparison import (
     raise_failures,
     spread_text,
 )
-from ebbflow.cli.options import Parquet, Policies, ScenarioFile, Workers, takes_shared_options
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.simulation import (
+    Parquet,
+    Policies,
+    ScenarioFile,
+    Workers,
+    complete_strategies,
+    simulated_spec,
+    takes_description,
+    takes_simulated_configuration,
+)
 from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
+from ebbflow.options import Configuration
 from ebbflow.report.board import Board, headline, sweep_board, write_board
 from ebbflow.report.drawing import MOST_RUNS
 from ebbflow.runs.leaderboard import COARSE_NOTE, RULE, rank_strategies
 from ebbflow.runs.loads import NamedLoad, built_in_loads, check_speed, read_loads, split_loads
 from ebbflow.runs.policy_trial import check_operators, read_policies
 from ebbflow.runs.results_file import check_results_path, write_results
-from ebbflow.runs.spec import Spec, read_spec, strategy_names, with_options, with_values
+from ebbflow.runs.spec import Spec, with_values
 from ebbflow.runs.sweep import Sweep, SweepCase, SweepInterrupted
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.spark.launch.preflight import check_java, check_master
@@ -47,7 +56,8 @@ def register(app: typer.Typer) -> None:
     app.command("leaderboard", epilog=f"Ranking: {RULE}")(leaderboard_command)
 
 
-@takes_shared_options
+@takes_simulated_configuration()
+@takes_description
 def leaderboard_command(
     scenario: ScenarioFile = None,
     loads: Annotated[
@@ -71,6 +81,7 @@ def leaderboard_command(
     ] = None,
     policy: Policies = None,
     *,
+    configured: Configuration,
     given: dict[str, Any],
     peak: Annotated[
         float | None,
@@ -107,18 +118,22 @@ def leaderboard_command(
     Prints one row per strategy with the mean of every score over all its runs. If interrupted, it prints the results so
     far.
     """
-    spec = with_options(Spec() if scenario is None else read_spec(scenario), given | {"seconds": seconds})
+    spec = simulated_spec(configured, given | {"seconds": seconds}, scenario)
     if spec.seconds is None:
         spec = with_values(spec, {"seconds": DEFAULT_SECONDS})
-    names = _names(spec, strategies)
     in_file = "" if spec.strategy is None else f"{scenario}, strategy"
-    check_strategies(dict.fromkeys(names, in_file if strategies is None else "--strategies"))
+    chosen = complete_strategies(
+        configured,
+        strategies or spec.strategy or STRATEGIES.usable(),
+        in_file if strategies is None else "--strategies",
+        read_policies(policy or ()),
+    )
+    chosen.check()
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}; it must be 1 or more")
     if not 0 <= jitter <= 2:
         raise InputError(f"jitter is {jitter:g}; it must be a relative spread from 0 to 2, like 0.05")
-    policies = read_policies(policy or ())
-    names += policies
+    names, policies = chosen.names, chosen.policies
     named_loads = _loads(spec, loads, peak, speed)
     drawn = 0 if report is None else min(seeds, max(1, MOST_RUNS // (len(named_loads) * len(names))))
     cases = _cases(spec, named_loads, seeds, jitter, drawn=drawn)
@@ -140,7 +155,9 @@ def leaderboard_command(
     say(f"{size} = {counted(runs, 'run')}" + ("" if master is None else f" on {master}"))
     interrupted: SweepInterrupted | None = None
     try:
-        done = compare(cases, names, policies=policies, workers=workers, master=master)
+        done = compare(
+            cases, names, policies=policies, workers=workers, guards=configured.make_guards, master=master
+        )
     except SweepInterrupted as stop:
         interrupted, done = stop, stop.sweep
     if target is not None and done.finished:
@@ -204,13 +221,6 @@ def _partial(done: Sweep, names: Sequence[str], runs: int) -> list[str]:
     elif {run.strategy for run in done.finished} < set(names):
         text += "; no load was finished by all strategies, so the ranking compares different loads"
     return [f"{text}."]
-
-
-def _names(spec: Spec, strategies: str | None) -> list[str]:
-    """The strategies of the command line, else of the scenario file, else all."""
-    if strategies is not None:
-        return strategy_names(strategies)
-    return STRATEGIES.usable() if spec.strategy is None else spec.strategies
 
 
 def _loads(spec: Spec, texts: str | None, peak: float | None, speed: float) -> list[NamedLoad]:

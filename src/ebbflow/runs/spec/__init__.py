@@ -113,7 +113,7 @@ class Spec(NodesTable, frozen=True, kw_only=True):
     @property
     def cycle_s(self) -> float:
         """Time between observations."""
-        return parse_seconds("cycle", self.cycle, least_s=0.1)
+        return parse_seconds("cycle", self.cycle, least_s=0.05)
 
     @property
     def begins_at_s(self) -> float:
@@ -219,15 +219,22 @@ def with_values(spec: Spec, given: Mapping[str, Any]) -> Spec:
 def with_options(spec: Spec, given: Mapping[str, Any]) -> Spec:
     """Like ``with_values``, for values of command-line options: an error names the option."""
     made = with_values(spec, given)
-    for key, check in _checks(made):
-        if given.get(key) is None:
+    _check_values(made, given)
+    return made
+
+
+def _check_values(spec: Spec, given: Mapping[str, Any], path: Path | None = None) -> None:
+    """Check the keys that options give, and with a file all others too. An error names the option or file and key."""
+    for key, check in _checks(spec):
+        if given.get(key) is None and path is None:
             continue
         try:
             check()
         except InputError as error:
+            if given.get(key) is None:
+                raise InputError(f"{path}, {key}: {error}") from None
             named = str(error).startswith((f"{key} ", f"--{key}"))
             raise InputError(str(error) if named else f"--{key}: {error}") from None
-    return made
 
 
 def strategy_names(text: str | list[str]) -> list[str]:
@@ -275,8 +282,11 @@ _EXAMPLES = {
 """Examples of required keys, and of those whose type is not clear enough."""
 
 
-def read_spec(path: Path, base: Spec | None = None) -> Spec:
-    """Read a scenario file. ``base``: values of missing keys. Errors name the file and the key."""
+def read_spec(path: Path, base: Spec | None = None, given: Mapping[str, Any] | None = None) -> Spec:
+    """Read a scenario file. ``base``: values of missing keys; ``given``: options, which override it.
+
+    Errors name the file and the key, or the option.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -286,12 +296,8 @@ def read_spec(path: Path, base: Spec | None = None) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f'{path} is not TOML: {error}; write keys like load = "constant(50)"') from None
     _check(str(path), Spec, values)
-    spec = with_values(base or Spec(), values)
-    for part, check in _checks(spec):
-        try:
-            check()
-        except InputError as error:
-            raise InputError(f"{path}, {part}: {error}") from None
+    spec = with_values(with_values(base or Spec(), values), given or {})
+    _check_values(spec, given or {}, path)
     try:
         spec.scenario(Constant(level_per_s=1.0))
     except InputError as error:
