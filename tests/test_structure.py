@@ -74,6 +74,10 @@ def test_every_module_has_a_docstring() -> None:
     assert [label(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
+def test_loggers_are_named_after_their_modules() -> None:
+    assert [label(path) for path in MODULES if 'getLogger("ebbflow")' in path.read_text()] == []
+
+
 def test_decision_logic_never_reads_the_clock() -> None:
     pure = [path for path in MODULES if path.relative_to(SOURCE).parts[0] in PURE and path != CLOCK]
     assert [call for path in pure for call in clock_calls(path)] == []

@@ -30,6 +30,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from ebbflow.core.expression import split_list
 from ebbflow.core.limits import Limits
 from ebbflow.core.parameters import (
     Duration,
@@ -41,7 +42,6 @@ from ebbflow.core.parameters import (
     declared,
     meant,
     read_arguments,
-    split_list,
 )
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.slo import DEFAULT_SLO, Slo

@@ -176,7 +176,7 @@ def test_a_parameter_of_a_guard_reaches_the_simulated_loop(monkeypatch, capsys, 
     [
         (("--strategy", "capacity(budgetout=1)"), "did you mean 'budget_out'?"),
         (("--strategy", "capacity(budget_out=7)"), "7 is invalid; it must be a number above 0 and at most 1"),
-        (("--strategy", "capacity(budget_out=0.5"), "close its bracket"),
+        (("--strategy", "capacity(budget_out=0.5"), "that closes capacity(, found the end"),
         (("--strategy", "capacity,capacity"), "is named twice"),
         (
             ("--set", "shrink.deadline=3s"),

@@ -9,19 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbflow.core.parameters import (
-    Call,
-    Duration,
-    Flag,
-    Number,
-    Part,
-    Whole,
-    arguments,
-    declared,
-    parse_call,
-    read_arguments,
-    split_list,
-)
+from ebbflow.core.expression import Call, parse_call, split_list
+from ebbflow.core.parameters import Duration, Flag, Number, Part, Whole, arguments, declared, read_arguments
 from ebbflow.errors import InputError
 
 
@@ -67,12 +56,14 @@ def test_a_call_reads_back_as_written(values: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mine(a=1", "close its bracket"),
-        ("mine a", "write it like name or name(key=value)"),
+        ("mine(a=1", "column 9: expected ',' or the ')' that closes mine(, found the end"),
+        ("mine a", "column 6: expected '(' and the arguments of mine, found 'a'"),
+        ("mine(a=1) b", "column 11: unexpected 'b' after the end of the strategy; remove it"),
+        ("", "expected a name, or a name with arguments like name(key=value)"),
         ("mine(1)", "'1' needs a name; write it like mine(name=1)"),
-        ("mine(a=)", "write it like mine(a=…)"),
-        ("mine(a=1,)", "'' needs a name"),
-        ("mine(a=1, a=2)", "sets a twice"),
+        ("mine(a=)", "column 8: expected a value, like mine(a=…), found ')'"),
+        ("mine(a=1,)", "column 10: expected another argument after ','"),
+        ("mine(a=1, a=2)", "mine has the argument a twice"),
         ("mine(b=1)", "strategy mine has no parameter 'b'. It has: alpha, wait"),
         ("mine(alfa=1)", "did you mean 'alpha'?"),
         ("mine(alpha=9)", "strategy mine, alpha: 9 is invalid; it must be a number at most 3"),

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_for_loads import loads
 
+from ebbflow.core.expression import quote
 from ebbflow.errors import InputError, LoadError, UnknownNameError
 from ebbflow.workloads import Constant, Day, Load, Noise, Sine, Square, Trace, parse_load
-from ebbflow.workloads.parameters import quote
 
 
 @settings(deadline=None)
@@ -53,6 +53,7 @@ def test_any_sequence_of_valid_words_is_a_load_or_gives_a_one_line_error(words: 
             "sine(base=100, peak=900, period=10m)",
             Sine(base_per_s=100, peak_per_s=900, period_s=600),
         ),
+        ("sine(100, 900, 600)", Sine(base_per_s=100, peak_per_s=900, period_s=600)),
         ("sine(100, 900, 10m)", Sine(base_per_s=100, peak_per_s=900, period_s=600)),
         ("day(1, period=1h30m, peak=2)", Day(base_per_s=1, peak_per_s=2, period_s=5400)),
         ("square(1,2,500ms,0.25)", Square(base_per_s=1, peak_per_s=2, period_s=0.5, duty=0.25)),
@@ -88,30 +89,36 @@ def test_expressions_are_parsed(text: str, load: Load) -> None:
         ("(constant(5)", "column 13: expected ')' to close the '(' in column 1, found the end"),
         ("constant(5, 6)", "column 13: unexpected argument '6'; the arguments of constant are: rate"),
         ("constant(5,)", "column 12: expected another argument after ','"),
-        ("constant(-5)", "column 10: rate of constant is -5; it must be rows per second"),
-        ("constant(nan)", "column 10: rate of constant is 'nan'; it must be rows per second"),
-        ("constant(inf)", "column 10: rate of constant is 'inf'; it must be rows per second"),
-        ("constant(1e999)", "column 10: rate of constant is inf; it must be rows per second"),
+        ("constant(-5)", "column 10: rate of constant: -5 is invalid; it must be rows per second"),
+        ("constant(nan)", "column 10: rate of constant: nan is invalid; it must be rows per second"),
+        ("constant(inf)", "column 10: rate of constant: inf is invalid; it must be rows per second"),
+        ("constant(1e999)", "column 10: rate of constant: 1e999 is invalid; it must be rows per second"),
         ("constant(=5)", "column 10: expected rate of constant"),
         ("sine(1, 2)", "column 10: sine is missing the argument period (length of one cycle)"),
-        ("sine(1, 2, period=0s)", "column 19: period of sine is 0s; it must be a duration"),
-        ("sine(1, 2, period=60)", "column 19: period of sine is '60'; it must be a duration"),
-        ("sine(1, 2, perod=1m)", "column 12: sine has no argument 'perod': did you mean 'period'?"),
+        ("sine(1, 2, period=0s)", "column 19: period of sine: 0s is invalid; it must be a duration"),
+        ("sine(1, 2, period=soon)", "column 19: period of sine: 'soon' is not a duration"),
+        ("sine(1, 2, perod=1m)", "column 12: sine has no argument 'perod'; did you mean 'period'?"),
         ("sine(1, 2, base=1, period=1m)", "column 12: sine has the argument base twice"),
         ("sine(base=1, 2, 1m)", "column 14: '2' needs a name"),
         ("sine(9, 2, 1m)", "column 1: sine has its peak 2 below its base 9"),
-        ("stair(1, 2, 1.5, 1m)", "column 13: steps of stair is '1.5'; it must be a whole number"),
+        ("stair(1, 2, 1.5, 1m)", "column 13: steps of stair: 1.5 is invalid; it must be a whole number"),
         ("noise(5, 0.1)", "column 7: expected a load like constant(50), found '5'"),
-        ("noise(constant(5), -1)", "column 20: amount of noise is -1; it must be a spread"),
-        ("x * constant(5)", "column 1: 'x' is not a number; write a multiple of a load like"),
-        ("0 * constant(5)", "column 1: the factor of a load is 0; it must be a number above 0"),
+        (
+            "noise(constant(5), -1)",
+            "column 20: amount of noise: -1 is invalid; it must be a number at least 0",
+        ),
+        ("x * constant(5)", "column 1: the factor of a load: x is invalid; it must be a number above 0"),
+        ("0 * constant(5)", "column 1: the factor of a load: 0 is invalid; it must be a number above 0"),
         ("constant(5) - constant(1)", "column 13: unexpected '-' after the end of the load"),
         ("constant(5) ; rm", "column 13: unexpected character ';'"),
-        ("constant('5\n6')", "column 10: rate of constant is '5 6'; it must be rows per second"),
+        ("constant('5\n6')", "column 10: rate of constant: 5 6 is invalid; it must be rows per second"),
         ("trace('a.csv", "column 7: the quote ' is not closed"),
         ("(" * 1000, "nested more than 50 levels deep"),
-        ("trace(a.csv, between=cubic)", "between of trace is 'cubic'; it must be hold, draw or line"),
-        ("trace(a.csv, repeat=maybe)", "repeat of trace is 'maybe'; it must be true or false"),
+        (
+            "trace(a.csv, between=cubic)",
+            "between of trace: cubic is invalid; it must be one of hold, draw, line",
+        ),
+        ("trace(a.csv, repeat=maybe)", "repeat of trace: maybe is invalid; it must be true or false"),
         ("trace(no_such.csv)", "column 1: there is no trace file 'no_such.csv'"),
     ],
 )

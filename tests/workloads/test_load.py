@@ -63,7 +63,7 @@ def test_a_factor_on_either_side_multiplies_the_rate() -> None:
 
 
 def test_a_load_cannot_be_multiplied_by_a_negative_number() -> None:
-    with pytest.raises(LoadError, match="factor of a load is -1; it must be a number above 0"):
+    with pytest.raises(LoadError, match="factor of a load: -1 is invalid; it must be a number above 0"):
         _ = -1 * Constant(level_per_s=1)
     with pytest.raises(TypeError):
         _ = Constant(level_per_s=1) + 1  # type: ignore[operator]

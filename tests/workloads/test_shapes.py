@@ -122,7 +122,7 @@ def test_a_peak_below_the_base_is_refused_with_a_suggestion() -> None:
 
 
 def test_shapes_made_in_python_check_their_arguments() -> None:
-    with pytest.raises(LoadError, match="rate of constant is nan; it must be rows per second"):
+    with pytest.raises(LoadError, match="rate of constant: nan is invalid; it must be rows per second"):
         Constant(level_per_s=float("nan"))
     with pytest.raises(LoadError, match="peaks in a period of 2s; each needs at least a second"):
         Periodic(base_per_s=1, peak_per_s=2, period_s=2, peaks=3)

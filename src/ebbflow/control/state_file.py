@@ -15,7 +15,7 @@ from ebbflow.core.folders import replace_file
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 30.0
 

@@ -14,8 +14,9 @@ The signature holds the name, the type and the default; the note holds the bound
 the key in ``ebbflow.toml``, the environment variable, the Spark setting and the reference page (``ebbflow.options``),
 and the expression ``mine(headroom=0.5, hold_in=1m)``.
 
-A duration has no suffix in its key: ``hold_in_s`` is in seconds in Python and ``hold_in = "10s"`` elsewhere. Arguments
-without a note are taken as they are if they have a default of a plain type and no other argument has a note.
+A duration has no suffix in its key: ``hold_in_s`` is in seconds in Python and ``hold_in = "10s"`` elsewhere. The shapes
+of loads declare their arguments in the same way (``workloads.shapes``). Arguments without a note are taken as they are
+if they have a default of a plain type and no other argument has a note.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ from ebbflow.core.duration import format_duration, parse_duration_s, parse_secon
 from ebbflow.errors import InputError
 
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?", re.IGNORECASE | re.ASCII)
-_WORD = re.compile(r"[\w./\\:~+-]+")
-_MOST_DIGITS = 15
+_MOST_DIGITS = 20
 
 
 class Kind:
@@ -45,11 +45,14 @@ class Kind:
 
     type_name = "text"
     unit = ""
+    suffix = ""
+    """What the key of an argument leaves out of its name."""
 
-    def __init__(self, meaning: str, *, unset: str = "") -> None:
-        """``unset``: for people, what is in force if the default is None."""
+    def __init__(self, meaning: str, *, unset: str = "", key: str = "") -> None:
+        """``unset``: for people, what is in force if the default is None. ``key``: if it does not follow the name."""
         self.meaning = meaning
         self.unset = unset
+        self.key = key
 
     @property
     def must(self) -> str:
@@ -121,11 +124,11 @@ class Number(Kind):
         """The number, if it is within the bounds."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(value)
-        return self._checked(float(value))
+        return float(self._checked(value))
 
     def _checked(self, number: float) -> float:
         inside = (
-            math.isfinite(number)
+            (isinstance(number, int) or math.isfinite(number))
             and (self._above is None or number > self._above)
             and (self._at_least is None or number >= self._at_least)
             and (self._below is None or number < self._below)
@@ -136,8 +139,12 @@ class Number(Kind):
         return number
 
     def write(self, value: Any) -> str:
-        """The shortest text that reads back as the same number."""
-        return repr(float(value)).removesuffix(".0")
+        """The shortest text that reads back as the same number.
+
+        >>> [Number("").write(each) for each in (100, 0.1, 1e22)]
+        ['100', '0.1', '1e22']
+        """
+        return repr(float(value)).removesuffix(".0").replace("e+", "e")
 
 
 class Share(Number):
@@ -166,7 +173,7 @@ class Whole(Number):
         """The number, if it is whole and within the bounds."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(value)
-        self._checked(float(value))
+        self._checked(value)
         return value
 
     def write(self, value: Any) -> str:
@@ -183,6 +190,7 @@ class Duration(Number):
 
     type_name = "duration"
     unit = "s"
+    suffix = "_s"
 
     def __init__(self, meaning: str, *, above: float | None = None, at_least: float | None = None) -> None:
         if above is None and at_least is None:
@@ -324,6 +332,8 @@ class Parameter:
     """As it is called in Python."""
     kind: Kind
     default: Any
+    """None if it is required."""
+    required: bool = False
     part: tuple[str, type] | None = None
     """Name and class of the argument that this is a field of."""
 
@@ -360,9 +370,14 @@ def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _parameter(argument: inspect.Parameter, kind: Kind) -> Parameter:
-    key = argument.name.removesuffix("_s") if isinstance(kind, Duration) else argument.name
-    default = None if argument.default is inspect.Parameter.empty else argument.default
-    return Parameter(key=key, argument=argument.name, kind=kind, default=default)
+    required = argument.default is inspect.Parameter.empty
+    return Parameter(
+        key=kind.key or argument.name.removesuffix(kind.suffix),
+        argument=argument.name,
+        kind=kind,
+        default=None if required else argument.default,
+        required=required,
+    )
 
 
 def _inferred(argument: inspect.Parameter) -> Kind | None:
@@ -466,78 +481,3 @@ def meant(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
-
-
-# -- expressions --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """A name with arguments, as written: ``capacity(budget_out=0.5)``."""
-
-    name: str
-    arguments: Mapping[str, str]
-
-    def __str__(self) -> str:
-        inside = ", ".join(f"{name}={_quoted(value)}" for name, value in self.arguments.items())
-        return f"{self.name}({inside})" if inside else self.name
-
-
-def _quoted(text: str) -> str:
-    return text if _WORD.fullmatch(text) else '"' + text.replace('"', '""') + '"'
-
-
-def parse_call(what: str, text: str) -> Call:
-    """Read a name, or a name with arguments in brackets. ``what`` names it in errors.
-
-    >>> parse_call("strategy", "capacity(budget_out=0.5, hold_in=1m)")
-    Call(name='capacity', arguments={'budget_out': '0.5', 'hold_in': '1m'})
-    >>> str(parse_call("strategy", " capacity() "))
-    'capacity'
-    >>> parse_call("strategy", "capacity(0.5)")
-    Traceback (most recent call last):
-    ...
-    ebbflow.errors.InputError: strategy 'capacity(0.5)': '0.5' needs a name; write it like capacity(name=0.5)
-    """
-    match = re.fullmatch(r"\s*([\w-]*)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
-    shown = " ".join(text.split())
-    if match is None:
-        opened = "(" in text
-        hint = "close its bracket" if opened and ")" not in text else "write it like name or name(key=value)"
-        raise InputError(f"{what} '{shown}' cannot be read; {hint}")
-    name, inside = match[1], match[2]
-    values: dict[str, str] = {}
-    for part in split_list(inside) if inside and inside.strip() else ():
-        key, equals, value = (each.strip() for each in part.partition("="))
-        if not equals or not key or not value:
-            example = (
-                f"{name}({key or 'name'}={value or '…'})" if equals else f"{name}(name={part.strip() or '…'})"
-            )
-            raise InputError(f"{what} '{shown}': '{part.strip()}' needs a name; write it like {example}")
-        if key in values:
-            raise InputError(f"{what} '{shown}' sets {key} twice")
-        if value[0] in "\"'" and value[-1] == value[0] and len(value) > 1:
-            value = value[1:-1].replace(value[0] * 2, value[0])
-        values[key] = value
-    return Call(name=name, arguments=values)
-
-
-def split_list(text: str) -> list[str]:
-    """Parts between commas; commas in brackets or quotes do not count.
-
-    >>> split_list("capacity(budget_out=0.5, hold_in=1m), hpa")
-    ['capacity(budget_out=0.5, hold_in=1m)', 'hpa']
-    """
-    parts, depth, quote = [""], 0, ""
-    for sign in text:
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "\"'":
-            quote = sign
-        elif sign in "()":
-            depth += 1 if sign == "(" else -1
-        elif sign == "," and depth == 0:
-            parts.append("")
-            continue
-        parts[-1] += sign
-    return [part.strip() for part in parts]

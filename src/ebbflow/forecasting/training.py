@@ -36,7 +36,7 @@ from ebbflow.forecasting.grid import GRID
 from ebbflow.forecasting.trained import AnyMethod, AnyModel
 from ebbflow.forecasting.trained.model import Method, Model, TrainingLoad
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 TRAINING_SHARE = 0.7
 """Share of the series that the first model is fitted to; the rest tests it (Elysium §5.1)."""

@@ -17,7 +17,8 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from ebbflow.core.parameters import arguments, parse_call, read_arguments
+from ebbflow.core.expression import parse_call
+from ebbflow.core.parameters import arguments, read_arguments
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog

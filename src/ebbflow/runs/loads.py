@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ebbflow.core.expression import quote, split_list
+from ebbflow.core.parameters import Duration, Number
 from ebbflow.errors import InputError, LoadError
 from ebbflow.workloads import Load, Noise, Trace, parse_load
-from ebbflow.workloads.parameters import format_exact_duration, format_number, quote
 from ebbflow.workloads.trace import read_samples
 
+_NUMBER, _SPAN = Number(""), Duration("")
 _TRACE_ENDINGS = (".csv", ".csv.gz")
 
 
@@ -34,18 +36,7 @@ def split_loads(text: str) -> list[str]:
     >>> split_loads("day.csv, sine(base=1, peak=9, period=1h),'a,b.csv'")
     ['day.csv', 'sine(base=1, peak=9, period=1h)', "'a,b.csv'"]
     """
-    parts, depth, quote, start = [], 0, "", 0
-    for place, char in enumerate(text):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-        elif char == "," and depth <= 0:
-            parts.append(text[start:place])
-            start = place + 1
-    parts = [part.strip() for part in [*parts, text[start:]]]
+    parts = split_list(text)
     if "" in parts:
         raise LoadError(f"'{text}' has an empty entry; write loads like a.csv.gz,constant(50)")
     return parts
@@ -86,7 +77,7 @@ def _read(texts: Sequence[str], of_file: Callable[[Path], Load]) -> list[NamedLo
 
 def built_in_loads(peak_per_s: float) -> list[NamedLoad]:
     """The default loads: seven shapes between a tenth of the peak and the peak."""
-    peak, base, half = (format_number(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
+    peak, base, half = (_NUMBER.write(round(peak_per_s * share)) for share in (1.0, 0.1, 0.5))
     between = f"base={base}, peak={peak}"
     texts = {
         "constant": f"constant({half})",
@@ -134,9 +125,9 @@ def _busiest(file: Path, *, peak_per_s: float, speed: float, seconds: float) -> 
         totals = np.bincount(which, weights=samples.events)[:sections]
         first = int(np.argmax(totals))
         start_s, end_s = first * section_s, (first + 1) * section_s
-        section = f", start={format_exact_duration(start_s)}, end={format_exact_duration(end_s)}"
-    sped = f", speed={format_number(speed)}" if speed != 1 else ""
-    return f"trace({quote(str(file))}, peak={format_number(round(peak_per_s, 1))}{sped}{section})"
+        section = f", start={_SPAN.write(start_s)}, end={_SPAN.write(end_s)}"
+    sped = f", speed={_NUMBER.write(speed)}" if speed != 1 else ""
+    return f"trace({quote(str(file))}, peak={_NUMBER.write(round(peak_per_s, 1))}{sped}{section})"
 
 
 def _stem(file: Path) -> str:

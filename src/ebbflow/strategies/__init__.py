@@ -20,7 +20,8 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ebbflow.core.parameters import Call, arguments, parse_call, read_arguments
+from ebbflow.core.expression import Call, parse_call
+from ebbflow.core.parameters import arguments, read_arguments
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
 

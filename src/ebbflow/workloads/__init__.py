@@ -2,7 +2,6 @@
 
 ==============  =============================================================================================
 ``load``        a load: rows per second over time; sums and multiples of loads
-``parameters``  the arguments of load shapes: how they are parsed, checked and formatted
 ``shapes``      loads given by a formula: constant, sine, step, noise, …
 ``trace``       recorded loads: trace files, and the counted rows of a run
 ``series``      a load as the means of even steps, for forecasters

@@ -5,14 +5,39 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
-from ebbflow.errors import LoadError
-from ebbflow.workloads.parameters import FACTOR, Kind, format_number, parameters_of
+from ebbflow.core.expression import quote
+from ebbflow.core.parameters import Kind, Number, Whole, convert, declared
+from ebbflow.errors import InputError, LoadError
+
+MAX_ROWS_PER_S = 1e12
+"""A higher rate is a typing error, and sums of such rates could overflow a float."""
+FACTOR = Number("Factor of a load.", above=0, at_most=1e9)
+
+
+def seed_kind(meaning: str) -> Whole:
+    """The kind of a random seed."""
+    return Whole(meaning, at_least=0, at_most=2**63 - 1)
+
+
+class Rate(Number):
+    """Rows per second. The key of a field ends before ``_per_s``."""
+
+    suffix = "_per_s"
+
+    def __init__(self, meaning: str, *, key: str = "") -> None:
+        super().__init__(meaning, at_least=0, at_most=MAX_ROWS_PER_S, unit="rows/s")
+        self.key = key
+
+    @property
+    def must(self) -> str:
+        """What a value must be."""
+        return f"rows per second, {super().must}"
 
 
 class Load(ABC):
@@ -145,10 +170,7 @@ class Scaled(Derived):
     load: Load
 
     def __post_init__(self) -> None:
-        if not FACTOR.accepts(self.factor):
-            raise LoadError(
-                f"the factor of a load is {format_number(self.factor)}; it must be {FACTOR.expected}"
-            )
+        _check("the factor of a load", FACTOR, self.factor)
 
     def _rate_per_s(self, times_s: Floats) -> Floats:
         return self.factor * self.load.rate_per_s(times_s)
@@ -158,7 +180,7 @@ class Scaled(Derived):
 
     def __str__(self) -> str:
         inner = f"({self.load})" if isinstance(self.load, Sum) else str(self.load)
-        return f"{format_number(self.factor)} * {inner}"
+        return f"{FACTOR.write(self.factor)} * {inner}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,29 +191,46 @@ class Shape(Load):
     """The name in an expression."""
 
     def __post_init__(self) -> None:
-        for parameter in parameters_of(type(self)):
-            parameter.check(self.shape, getattr(self, parameter.field))
+        for key, parameter in declared(type(self)).items():
+            value = getattr(self, parameter.argument)
+            if value is not None or parameter.default is not None or parameter.required:
+                _check(f"{key} of {self.shape}", parameter.kind, value)
         self._check()
 
     def _check(self) -> None:
         """Raise ``LoadError`` if arguments contradict each other."""
 
     def __str__(self) -> str:
-        parameters = parameters_of(type(self))
+        parameters = declared(type(self))
         written = []
-        for position, parameter in enumerate(parameters):
-            value, kind = getattr(self, parameter.field), parameter.argument.kind
+        for position, (key, parameter) in enumerate(parameters.items()):
+            value, kind = getattr(self, parameter.argument), parameter.kind
             if not parameter.required and value == parameter.default:
                 continue
-            bare = position == 0 and (len(parameters) == 1 or kind.parse is str)
-            written.append(("" if bare else f"{parameter.name}=") + kind.format(value))
+            bare = position == 0 and (len(parameters) == 1 or not isinstance(kind, Number))
+            text = str(value) if isinstance(kind, LoadKind) else quote(kind.write(value))
+            written.append(text if bare else f"{key}={text}")
         return f"{self.shape}({', '.join(written)})"
 
 
-LOAD = Kind(
-    expected="a load, like constant(50)", parse=str, accepts=lambda v: isinstance(v, Load), format=str
-)
-"""An argument that is itself a load; the parser reads it as an expression."""
+class LoadKind(Kind):
+    """An argument that is itself a load; the parser reads it as an expression."""
+
+    type_name = "load"
+    must = "a load, like constant(50)"
+
+    def accept(self, value: Any) -> Load:
+        """The load."""
+        if not isinstance(value, Load):
+            raise ValueError(value)
+        return value
+
+
+def _check(label: str, kind: Kind, value: object) -> None:
+    try:
+        convert(label, kind, value, from_text=False)
+    except InputError as error:
+        raise LoadError(str(error)) from None
 
 
 def refined(edges_s: Floats, width_s: float) -> tuple[Floats, npt.NDArray[np.intp]]:

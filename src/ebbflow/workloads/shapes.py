@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
+from ebbflow.core.duration import format_duration
+from ebbflow.core.parameters import Duration, Number, Whole
 from ebbflow.errors import LoadError
 from ebbflow.workloads.hashing import Words, hashed, normal, uniform
-from ebbflow.workloads.load import LOAD, Derived, Load, Shape, refined
-from ebbflow.workloads.parameters import COUNT, MOMENT, PERIOD, RATE, SEED, SHARE, SPREAD, format_number
+from ebbflow.workloads.load import Derived, Load, LoadKind, Rate, Shape, refined, seed_kind
 
-Base = Annotated[float, RATE("base", "rows per second at the trough")]
-Peak = Annotated[float, RATE("peak", "rows per second at the peak")]
-Period = Annotated[float, PERIOD("period", "length of one cycle")]
+MIN_PERIOD_S = 0.001
+
+Base = Annotated[float, Rate("rows per second at the trough")]
+Peak = Annotated[float, Rate("rows per second at the peak")]
+Period = Annotated[float, Duration("length of one cycle", at_least=MIN_PERIOD_S)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class Constant(Shape):
     """
 
     shape: ClassVar[str] = "constant"
-    level_per_s: Annotated[float, RATE("rate", "rows per second")]
+    level_per_s: Annotated[float, Rate("rows per second", key="rate")]
 
     @property
     def span_s(self) -> float:
@@ -57,7 +60,7 @@ class _Wave(Shape):
 
     def _check(self) -> None:
         if self.peak_per_s < self.base_per_s:
-            peak, base = format_number(self.peak_per_s), format_number(self.base_per_s)
+            peak, base = (Rate("").write(each) for each in (self.peak_per_s, self.base_per_s))
             raise LoadError(
                 f"{self.shape} has its peak {peak} below its base {base}; "
                 f"did you mean base={peak}, peak={base}?"
@@ -90,7 +93,7 @@ class Step(_Wave):
     """
 
     shape: ClassVar[str] = "step"
-    at_s: Annotated[float, MOMENT("at", "when it jumps")]
+    at_s: Annotated[float, Duration("when it jumps")]
 
     @property
     def span_s(self) -> float:
@@ -115,8 +118,8 @@ class Stair(_Wave):
     """
 
     shape: ClassVar[str] = "stair"
-    steps: Annotated[int, COUNT("steps", "number of steps up, and again down")]
-    hold_s: Annotated[float, PERIOD("hold", "time on each level")]
+    steps: Annotated[int, Whole("number of steps up, and again down", at_least=1, at_most=1000)]
+    hold_s: Annotated[float, Duration("time on each level", at_least=MIN_PERIOD_S)]
 
     @property
     def span_s(self) -> float:
@@ -171,7 +174,7 @@ class Square(_Repeating):
     """
 
     shape: ClassVar[str] = "square"
-    duty: Annotated[float, SHARE("duty", "share of the period at the peak")] = 0.5
+    duty: Annotated[float, Number("share of the period at the peak", above=0, below=1)] = 0.5
 
     def _phase_height(self, phase: Floats) -> Floats:
         return (phase >= 1.0 - self.duty).astype(np.float64)
@@ -266,14 +269,14 @@ class Periodic(_Wave):
 
     shape: ClassVar[str] = "periodic"
     period_s: Period
-    peaks: Annotated[int, COUNT("peaks", "number of peaks in each period")] = 3
-    seed: Annotated[int, SEED("seed", "selects the random times and lengths")] = 0
+    peaks: Annotated[int, Whole("number of peaks in each period", at_least=1, at_most=1000)] = 3
+    seed: Annotated[int, seed_kind("selects the random times and lengths")] = 0
 
     def _check(self) -> None:
         super()._check()
         if self.period_s < self.peaks:
             raise LoadError(
-                f"periodic has {self.peaks} peaks in a period of {format_number(self.period_s)}s; "
+                f"periodic has {self.peaks} peaks in a period of {format_duration(self.period_s)}; "
                 f"each needs at least a second"
             )
 
@@ -323,9 +326,9 @@ class Noise(Derived, Shape):
     """
 
     shape: ClassVar[str] = "noise"
-    load: Annotated[Load, LOAD("load", "the load to add noise to")]
-    amount: Annotated[float, SPREAD("amount", "standard deviation, as a share of the rate")]
-    seed: Annotated[int, SEED("seed", "selects the random factors")] = 0
+    load: Annotated[Load, LoadKind("the load to add noise to")]
+    amount: Annotated[float, Number("standard deviation, as a share of the rate", at_least=0, at_most=10)]
+    seed: Annotated[int, seed_kind("selects the random factors")] = 0
 
     def _factor(self, times_s: Floats) -> Floats:
         variance = math.log1p(self.amount**2)

@@ -13,25 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.duration import format_duration
+from ebbflow.core.parameters import Choice, Duration, Flag, Kind, Number
 from ebbflow.errors import LoadError
-from ebbflow.workloads.load import Load, Shape
-from ebbflow.workloads.parameters import (
-    FACTOR,
-    FILE,
-    FLAG,
-    MAX_ROWS_PER_S,
-    MOMENT,
-    RATE,
-    SEED,
-    choice,
-    format_exact_duration,
-)
+from ebbflow.workloads.load import MAX_ROWS_PER_S, Load, Rate, Shape, seed_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +81,19 @@ class Recorded(Load):
         return f"recorded({self.source})"
 
 
+class FileName(Kind):
+    """The name of a file."""
+
+    type_name = "file"
+    must = "the name of a file"
+
+    def accept(self, value: Any) -> str:
+        """The name."""
+        if not super().accept(value):
+            raise ValueError(value)
+        return str(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trace(Shape):
     """A load from a file of (time, events in the interval that starts at that time).
@@ -118,21 +122,19 @@ class Trace(Shape):
     """
 
     shape: ClassVar[str] = "trace"
-    file: Annotated[str, FILE("file", "CSV of time,events, plain or gzipped")]
-    peak_per_s: Annotated[float | None, RATE("peak", "rows per second at the highest sample")] = None
-    speed: Annotated[float, FACTOR("speed", "seconds of the trace per second")] = 1.0
-    between: Annotated[
-        str, choice("hold", "draw", "line")("between", "the load within a sample interval")
-    ] = "hold"
-    start_s: Annotated[float, MOMENT("start", "start of the section, in the trace's time")] = 0.0
-    end_s: Annotated[float | None, MOMENT("end", "end of the section, in the trace's time")] = None
-    repeat: Annotated[bool, FLAG("repeat", "whether to start over at the end")] = False
-    seed: Annotated[int, SEED("seed", "selects the random arrivals of between=draw")] = 0
+    file: Annotated[str, FileName("CSV of time,events, plain or gzipped")]
+    peak_per_s: Annotated[float | None, Rate("rows per second at the highest sample")] = None
+    speed: Annotated[float, Number("seconds of the trace per second", above=0, at_most=1e9)] = 1.0
+    between: Annotated[str, Choice("the load within a sample interval", ("hold", "draw", "line"))] = "hold"
+    start_s: Annotated[float, Duration("start of the section, in the trace's time")] = 0.0
+    end_s: Annotated[float | None, Duration("end of the section, in the trace's time")] = None
+    repeat: Annotated[bool, Flag("whether to start over at the end")] = False
+    seed: Annotated[int, seed_kind("selects the random arrivals of between=draw")] = 0
     _section: Section = field(init=False, repr=False, compare=False)
 
     def _check(self) -> None:
         if self.end_s is not None and self.end_s <= self.start_s:
-            start, end = format_exact_duration(self.start_s), format_exact_duration(self.end_s)
+            start, end = format_duration(self.start_s), format_duration(self.end_s)
             raise LoadError(f"trace {self.file} would end at {end}, before its start at {start}")
         object.__setattr__(self, "_section", _cut(self, read_samples(self.file)))
 
@@ -275,8 +277,8 @@ def _cut(trace: Trace, samples: Samples) -> Section:
     end_s = whole_s if trace.end_s is None else min(trace.end_s, whole_s)
     if start_s >= end_s:
         raise LoadError(
-            f"trace {trace.file} ends at {format_exact_duration(whole_s)}; "
-            f"start={format_exact_duration(start_s)} must be earlier"
+            f"trace {trace.file} ends at {format_duration(whole_s)}; "
+            f"start={format_duration(start_s)} must be earlier"
         )
     begins_s, ends_s = np.clip(begins_s, start_s, end_s), np.clip(ends_s, start_s, end_s)
     selected = ends_s > begins_s

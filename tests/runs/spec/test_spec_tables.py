@@ -195,7 +195,10 @@ BAD = [
     ('node-speeds = "fast"', "expected `array`, got `str`; write it like node-speeds = [1.0, 0.5]"),
     ("drain = -1", "drain: drain is -1.0; it must be a duration of at least 0s"),
     ('[[tenant]]\npipeline = "sentiment"', "tenant 1 has no 'load'; write it like load ="),
-    ('[[tenant]]\nload = "constant(-5)"', "tenant 1: load 'constant(-5)', column 10: rate of constant is -5"),
+    (
+        '[[tenant]]\nload = "constant(-5)"',
+        "tenant 1: load 'constant(-5)', column 10: rate of constant: -5 is invalid",
+    ),
     (
         '[[tenant]]\nload = "constant(5)"\npipeline = "sentimental"',
         "tenant 1: unknown pipeline 'sentimental': did",

@@ -22,8 +22,8 @@ from rich.progress import (
 from rich.table import Table
 
 from ebbflow.cli.comparison import check_workers, print_files
-from ebbflow.cli.options import Workers
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.simulation import Workers
 from ebbflow.core.duration import format_duration, parse_seconds
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, RunFailedError

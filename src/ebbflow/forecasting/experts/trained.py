@@ -19,7 +19,7 @@ from ebbflow.forecasting.trained import AnyMethod, AnyModel
 from ebbflow.forecasting.trained.model import TrainingLoad
 from ebbflow.forecasting.training import Inline, Job, Ticket, Trainer, bounded, first_steps
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 MOST_STEPS = 43_200
 """Steps that a model is trained on, at most: 30 days of minutes."""

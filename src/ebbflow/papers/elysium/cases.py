@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ebbflow.core.expression import quote
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.calibration import (
@@ -37,7 +38,6 @@ from ebbflow.papers.elysium.published import (
 )
 from ebbflow.targets.simulator.scenario import Scenario, Tenant
 from ebbflow.workloads import Load, Noise, Trace, parse_load
-from ebbflow.workloads.parameters import quote
 
 TWITTER_SPEED = 60.0
 TWITTER_DAY = (4 * 86_400.0, 4 * 86_400.0 + 23.5 * 3600.0)

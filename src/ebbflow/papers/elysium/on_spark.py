@@ -22,6 +22,7 @@ import numpy as np
 
 from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock
+from ebbflow.core.expression import quote
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
@@ -41,7 +42,6 @@ from ebbflow.targets.spark.launch.local_cluster import LocalCluster, local_setti
 from ebbflow.targets.spark.launch.session import local_session
 from ebbflow.targets.spark.launch.settings import scaling_settings
 from ebbflow.workloads import Load, Trace, parse_load
-from ebbflow.workloads.parameters import quote
 
 LIMITS = Limits(min_nodes=1, max_nodes=4)
 SLO = Slo(freshness_s=30.0, quantile=0.95)

@@ -29,9 +29,9 @@ from typing import Any
 import msgspec
 
 from ebbflow.core.clock import ManualClock
+from ebbflow.core.expression import split_list
 from ebbflow.core.layout import MAIN
 from ebbflow.core.limits import Limits
-from ebbflow.core.parameters import split_list
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.runs.spec.tables import (

@@ -59,7 +59,7 @@ from ebbflow.strategies.learner.teacher import beats, quantile
 from ebbflow.strategies.learner.value_iteration import iterate_values
 from ebbflow.strategies.learner.window import LatencyWindow, Measured
 
-log = logging.getLogger("ebbflow")
+log = logging.getLogger(__name__)
 
 FORMULA = "a = argmax Q(s, ·) after the monotonicity constraint; n' = n ± step(a)"
 DIGITS: dict[str, int | None] = {
