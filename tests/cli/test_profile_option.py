@@ -115,7 +115,7 @@ def refused(monkeypatch, capsys, *arguments: str) -> str:
             "has no CPU of operator 'reader', which the continuous engine needs",
         ),
         (profile(), ("--engine", "micro-batch"), "has no costs of batches, which the micro-batch engine needs"),
-        (profile(), ("--strategy", "capacity,joint"), "is for symbiotic and symbiotic-proactive, not for capacity, j"),
+        (profile(), ("--strategy", "capacity,joint"), "is for proactive, symbiotic and symbiotic-proactive, not f"),
     ],
 )  # fmt: skip
 def test_a_profile_that_does_not_fit_is_one_line(

@@ -46,7 +46,7 @@ def test_symbiotic_gets_the_profiles_however_they_are_given(
     [
         (
             {"strategy": "capacity", "profiles": known()},
-            "a profile is for symbiotic and symbiotic-proactive, not for c",
+            "a profile is for proactive, symbiotic and symbiotic-proactive, not f",
         ),
         ({"strategy": Symbiotic(), "profiles": known()}, "pass estimators to your own strategy"),
         ({"policy": Policy(), "profiles": known()}, "rules do not size by profiles"),

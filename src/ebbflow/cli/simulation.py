@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ebbflow.cli.options import takes_configuration
+from ebbflow.core.plural import listed
 from ebbflow.errors import InputError
 from ebbflow.options import GENERAL, Configuration, Rank
 from ebbflow.policy.model import Policy
@@ -258,7 +259,7 @@ def profiles_in_simulation(
     if not any(map(takes_profiles, strategies)):
         if not setting.value or setting.rank > Rank.COMMAND_LINE:
             return {}
-        usable = " and ".join(name for name in STRATEGIES.usable() if takes_profiles(name))
+        usable = listed(name for name in STRATEGIES.usable() if takes_profiles(name))
         raise InputError(
             f"{setting.where} is for {usable}, not for {', '.join(strategies)}; leave one of them out"
         )

@@ -73,7 +73,7 @@ def attach(
 
     ``guards``: guards of your own, applied besides the built-in ones and those that ``guards.add`` names elsewhere.
 
-    ``profiles``: from `ebbflow profile`, for the strategies symbiotic and symbiotic-proactive; each is for the query of
+    ``profiles``: from `ebbflow profile`, for proactive, symbiotic and symbiotic-proactive; each is for the query of
     its name. docs/profiles.md says what Spark uses of them.
 
     ``queries``: queries that may be restarted with another parallelism of their operators.

@@ -1,6 +1,8 @@
-"""Singular and plural in messages."""
+"""Numbers of things and lists of names in messages."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -10,3 +12,13 @@ def counted(count: int, one: str, many: str = "") -> str:
     ('1 run', '12 runs', '0 strategies')
     """
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["joint"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('joint', 'a and b', 'a, b and c')
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

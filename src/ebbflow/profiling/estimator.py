@@ -20,7 +20,7 @@ from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
 
 if TYPE_CHECKING:
     from ebbflow.core.placement import Placement
-    from ebbflow.forecasting.forecast import Forecast
+    from ebbflow.forecasting.port import Forecaster
 
 UNKNOWN = Estimate(value=0.0, error=1.0, inside=False)
 """For an operator whose CPU was not measured: it is fused with one that was, or costs next to nothing."""
@@ -43,9 +43,9 @@ class Estimator:
     [0.125, 0.075]
     """
 
-    def __init__(self, pipeline: Pipeline, profile: Profile, *, forecast: Forecast | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, profile: Profile, *, forecaster: Forecaster | None = None) -> None:
         self.pipeline, self.profile = pipeline, profile
-        self.forecast = forecast
+        self.forecaster = forecaster
         learned = profile.selectivity
         self._streams: dict[str, list[tuple[str, float]]] = {name: [] for name in pipeline.order}
         for stream in pipeline.streams:

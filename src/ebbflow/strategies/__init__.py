@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebbflow.core.expression import Call, parse_call
 from ebbflow.core.parameters import arguments, read_arguments
+from ebbflow.core.plural import listed
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
 
@@ -126,7 +127,7 @@ budget_out, budget_in, busy_limit, busy_limit_in, hold_in, rate_window
             raise UnknownNameError(f"parameter of {call.name}", parameter, known)
     if estimators:
         if not takes_profiles(call.name):
-            usable = " and ".join(each for each in STRATEGIES.usable() if takes_profiles(each))
+            usable = listed(each for each in STRATEGIES.usable() if takes_profiles(each))
             raise InputError(f"a profile is for {usable}, not for {call.name}; leave one of them out")
         parameters["estimators"] = estimators
     written = read_arguments(f"strategy {call.name}", factory, call.arguments)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from made_forecasts import Foreseen
 
 from ebbflow.core.curve import Curve
 from ebbflow.core.decision import Decision, LedgerEntry
 from ebbflow.core.layout import Layout
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
-from ebbflow.forecasting.forecast import Loads
 from ebbflow.papers.elysium.calibration import LIMITS
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.comparison import compare, tally
@@ -27,7 +27,7 @@ LOW, HIGH = 100.0, 850.0
 
 
 def run(sized: Sequence[float], *, strategy: str = PROACTIVE) -> Run:
-    """Ten minutes: LOW for five of them, then HIGH; assessed at each full minute but the first."""
+    """Ten minutes: LOW for five and a half of them, then HIGH; assessed at each full minute but the first."""
     layout = Layout(nodes={"main": 1})
     entries = [
         LedgerEntry(
@@ -36,7 +36,7 @@ def run(sized: Sequence[float], *, strategy: str = PROACTIVE) -> Run:
         )
         for number, rate in enumerate(sized, start=1)
     ]  # fmt: skip
-    arrived = Curve.of([(0, 0), (300, 300 * LOW), (600, 300 * LOW + 300 * HIGH)])
+    arrived = Curve.of([(0, 0), (330, 330 * LOW), (600, 330 * LOW + 270 * HIGH)])
     return Run(
         strategy=strategy, pipeline="top-words", slo=Slo(freshness_s=30.0), limits=LIMITS, started_s=0.0, ended_s=600.0,
         arrived=arrived, processed=arrived, nodes=Curve.of([(0, 1)]), nodes_working=Curve.of([(0, 1)]),
@@ -45,18 +45,19 @@ def run(sized: Sequence[float], *, strategy: str = PROACTIVE) -> Run:
 
 
 def test_a_correct_forecast_costs_the_nodes_that_are_ready_before_their_load() -> None:
-    found = Foresight.of([run([HIGH] * 9)])
+    """Within the minute after the fifth assessment the load rises: its mean needs two nodes, its busiest 10 s four."""
+    found = Foresight.of([run([LOW] * 4 + [HIGH] * 5)])
     assert found is not None
     assert found.assessments == 9
-    assert (found.nodes_forecast, found.nodes_highest) == (4.0, 4.0)
-    assert found.nodes_came == pytest.approx((4 * 1 + 5 * 4) / 9)  # LOW after minutes 1 to 4, HIGH from 5 on
-    assert (found.early, found.too_high, found.too_low) == (4, 0, 0)
-    assert found.came_per_s == pytest.approx((4 * LOW + 5 * HIGH) / 9)
+    assert found.nodes_forecast == found.nodes_highest == pytest.approx((4 * 1 + 5 * 4) / 9)
+    assert found.nodes_came == pytest.approx((4 * 1 + 2 + 4 * 4) / 9)
+    assert (found.early, found.too_high, found.too_low) == (1, 0, 0)
+    assert found.came_per_s == pytest.approx((4 * LOW + (LOW + HIGH) / 2 + 4 * HIGH) / 9)
 
 
 def test_a_wrong_forecast_is_distinguished_from_an_early_one() -> None:
-    """First LOW is sized for at minute 1 although HIGH is within five minutes; then only LOW arrives."""
-    low = Foresight.of([run([LOW, *[HIGH] * 8])])
+    """First LOW is sized for at minute 5 although HIGH arrives within it; then only LOW arrives."""
+    low = Foresight.of([run([LOW] * 5 + [HIGH] * 4)])
     assert low is not None
     assert (low.too_high, low.too_low) == (0, 1)
     assert low.nodes_forecast - low.nodes_highest == pytest.approx(-3 / 9)
@@ -64,9 +65,8 @@ def test_a_wrong_forecast_is_distinguished_from_an_early_one() -> None:
     high = Foresight.of([only_low])
     assert high is not None
     assert (high.early, high.too_high, high.too_low) == (0, 9, 0)
-    assert (
-        "1.00: +0.00 for load that arrived later within 5 minutes (0 of 9 assessments), +3.00 from forecast"
-        in str(high)
+    assert "1.00: +0.00 for the busiest 10 s until then (0 of 9 assessments), +3.00 from forecast" in str(
+        high
     )
 
 
@@ -119,7 +119,7 @@ def test_a_lost_proactive_row_is_counted_separately_and_explained_from_its_run()
     assert not proactive.ok
     assert proactive.what == "T1 square symbiotic-proactive"
     assert proactive.explanation.startswith("Proactive held 3.20 nodes on average, joint 3.04.")
-    assert "4.00 nodes instead of 2.67: +1.33 for load that arrived later" in proactive.explanation
+    assert "4.00 nodes instead of 2.44: +0.22 for the busiest 10 s until then" in proactive.explanation
     assert "Without a forecast symbiotic held 2.40." in proactive.explanation
     assert proactive.to_json()["strategy"] == PROACTIVE
     assert [str(each) for each in tally([reactive, proactive])] == [
@@ -132,23 +132,14 @@ def test_a_won_proactive_row_has_no_explanation() -> None:
     assert [each.explanation for each in compare(three_rows(proactive_saves=0.30))] == ["", ""]
 
 
-class Peak:
-    """Always forecasts the peak of the square."""
-
-    basis = "the peak"
-
-    def predict(self, loads: Loads, now_s: float) -> list[float]:
-        return [800.0]
-
-
 def test_the_explanation_comes_from_the_simulated_run(monkeypatch) -> None:
     monkeypatch.setattr("ebbflow.papers.elysium.models.ALL", QUICK)
     rows = cases(applications=[T1], loads=["square"], strategies=[JOINT, PROACTIVE])
-    models = Models(profiles={T1: learn_profile(T1)}, forecasts={(T1, "square"): Peak()})  # type: ignore[dict-item]
+    models = Models(profiles={T1: learn_profile(T1)}, forecasts={(T1, "square"): Foreseen(820.0)})
     results = run_cases(rows, models, seeds=1, workers=1)
     (proactive,) = compare(results)
     assert not proactive.saves_more
-    assert "It sized for 800 rows/s on average while 4" in proactive.explanation
+    assert "It sized for 82" in proactive.explanation
     foresight = results[-1].to_json()["foresight"]
     assert (foresight["nodes_forecast"], foresight["assessments"]) == (4.0, 29.0)
     assert foresight["nodes_came"] < 3.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from made_flows import MS, chain, estimator, flow_snapshot
+from made_forecasts import Foreseen
 from made_snapshots import made_batch, made_snapshot
 
 from ebbflow.control.loop import ControlLoop
@@ -234,19 +236,39 @@ def test_a_postponed_assessment_is_remembered_once(then_per_s: float, nodes: int
     assert list(strategy._dips._needed) == [nodes]
 
 
-def test_proactive_sizes_for_the_highest_forecast_load() -> None:
-    class Soon:
-        basis = "an oracle"
+def foreseen(*loads_per_s: float) -> dict[str, Estimator]:
+    """The estimators, with a forecaster that foresees these loads in the next steps of 10 s."""
+    return {"app": Estimator(PIPELINE, ASK["app"].profile, forecaster=Foreseen(*loads_per_s))}
 
-        def predict(self, loads: object, now_s: float) -> list[float]:
-            return [100.0, 800.0, 300.0, 100.0, 100.0]
 
+@pytest.mark.parametrize("kind", [SymbioticProactive, partial(Symbiotic, proactive=True)])
+def test_proactive_sizes_for_the_highest_load_until_the_next_assessment(kind: Any) -> None:
+    """The seventh step is after the next assessment, and counts only if a node takes that long to arrive."""
     layout = Layout.of(1, a=1, b=1)
-    decision = assessed(SymbioticProactive(ASK, forecast=Soon), layout, 100.0)
+    within = foreseen(100.0, 800.0, 300.0, 100.0)
+    decision = assessed(kind(within), layout, 100.0)
     assert decision.wanted == Layout.of(2, a=3, b=4)
     assert decision.inputs["app rate_per_s"] == 800.0
     assert decision.inputs["app forecast"] == "an oracle"
-    assert assessed(Symbiotic(ASK), layout, 100.0).wanted == layout
+    later = [100.0] * 6 + [800.0]
+    assert assessed(kind(foreseen(*later)), layout, 100.0).wanted == layout
+    assert assessed(kind(foreseen(*later)), layout, 100.0, lead_time_s=10.0).wanted.main_nodes == 2
+    assert assessed(Symbiotic(within), layout, 100.0).wanted == layout
+
+
+def test_proactive_never_sizes_for_less_than_arrives_now() -> None:
+    layout = Layout.of(2, a=3, b=4)
+    assert assessed(SymbioticProactive(foreseen(1.0)), layout, 800.0).wanted == layout
+
+
+def test_proactive_assesses_at_once_if_the_present_load_is_too_high() -> None:
+    """The forecast missed a jump 20 s after an assessment. Reactive scaling waits for the next assessment."""
+    layout, found = Layout.of(1, a=1, b=1), {}
+    for strategy in (SymbioticProactive(foreseen(100.0)), Symbiotic(ASK)):
+        assert assessed(strategy, layout, 100.0).wanted == layout
+        found[strategy.name] = strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0}))
+    assert found["symbiotic-proactive"].wanted == Layout.of(2, a=3, b=4)
+    assert found["symbiotic"].wanted == layout
 
 
 @pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_forecasts import Foreseen
 from made_snapshots import made_batch, made_snapshot
 
 from ebbflow.control.loop import ControlLoop
@@ -150,16 +151,12 @@ def test_a_decision_names_batches_with_more_or_fewer_rows_than_profiled() -> Non
     assert below.inputs["extrapolated"] == "a batch of q of 100 rows (measured: 210 to 3900)"
 
 
-def test_without_a_profile_the_measured_range_is_that_of_the_run() -> None:
-    class Soon:
-        basis = "an oracle"
-
-        def predict(self, loads: object, now_s: float) -> list[float]:
-            return [300.0]
-
+def test_without_a_profile_the_measured_range_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     steady = [made_batch(number, 100.0 + number % 3, [12], slots=3) for number in range(1, 14)]
     assert "extrapolated" not in assessed(Symbiotic(), *steady, nodes=3).inputs
-    ahead = assessed(SymbioticProactive(forecast=Soon), *steady, nodes=3)
+    made = "ebbflow.strategies.symbiotic.strategy.make_forecaster"
+    monkeypatch.setattr(made, lambda name, step_s: Foreseen(300.0, step_s=step_s))
+    ahead = assessed(SymbioticProactive(), *steady, nodes=3)
     assert ahead.inputs["extrapolated"] == "a batch of q of 1500 rows (measured: 500 to 510)"
 
 

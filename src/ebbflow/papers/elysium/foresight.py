@@ -1,13 +1,13 @@
 """How well a proactive run forecast its load, in nodes.
 
-At each assessment the strategy sizes for the highest load forecast for the next five minutes. Counted in nodes of
-Algorithm 1, with the thresholds of the paper and the true cost of rows:
+At each assessment the strategy sizes for the highest load forecast until the next one. Counted in nodes of Algorithm 1,
+with the thresholds of the paper and the true cost of rows:
 
     nodes(forecast) − nodes(arrived) = [nodes(forecast) − nodes(highest)] + [nodes(highest) − nodes(arrived)]
 
-*arrived* is the load that arrived until the next assessment, *highest* the load of the busiest of the next five minutes
-as it arrived. The first difference is the error of the forecast. The second is the cost of looking ahead with a perfect
-forecast: nodes that are ready before their load arrives.
+*arrived* is the mean load until the next assessment, *highest* that of its busiest 10 s as they arrived. The first
+difference is the error of the forecast. The second is the cost of a perfect forecast: nodes that are ready before their
+load arrives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ebbflow.core.run import Run
-from ebbflow.forecasting.forecast import HORIZON_MINUTES, MINUTE_S
+from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.papers.elysium.calibration import COSTED, LIMITS, MOST_PARALLEL, NODES
 from ebbflow.strategies.symbiotic.algorithm_one import Instances, Thresholds, fewest_instances, fewest_nodes
 
@@ -73,7 +73,7 @@ class Foresight:
     nodes_came: float
     """Mean nodes for each of the three loads of the formula."""
     early: float
-    """Assessments at which the highest of the next five minutes needed more nodes than the load that arrived."""
+    """Assessments at which the busiest 10 s needed more nodes than the mean load."""
     too_high: float
     """Assessments at which the forecast needed more nodes than the highest."""
     too_low: float
@@ -98,8 +98,7 @@ class Foresight:
             assessments, pairwise([*times_s, first.ended_s]), strict=True
         ):
             arrived = {run.pipeline: _rates_per_s(run, time_s, next_s, next_s - time_s)[0] for run in runs}
-            until_s = min(first.ended_s, time_s + HORIZON_MINUTES * MINUTE_S)
-            ahead = {run.pipeline: _rates_per_s(run, time_s, until_s, MINUTE_S) for run in runs}
+            ahead = {run.pipeline: _rates_per_s(run, time_s, next_s, STEP_S) for run in runs}
             highest = {name: max([arrived[name], *ahead[name]]) for name in names}
             rows.append(
                 (sum(forecast.values()), sum(arrived.values()), *map(nodes_for, (forecast, highest, arrived)))
@@ -138,7 +137,7 @@ class Foresight:
         return (
             f"It sized for {self.forecast_per_s:.0f} rows/s on average while {self.came_per_s:.0f} arrived until the "
             f"next assessment, {self.nodes_forecast:.2f} nodes instead of {self.nodes_came:.2f}: "
-            f"{self.nodes_highest - self.nodes_came:+.2f} for load that arrived later within {HORIZON_MINUTES} minutes "
+            f"{self.nodes_highest - self.nodes_came:+.2f} for the busiest 10 s until then "
             f"({self.early:.0f} of {self.assessments:.0f} assessments), {error} from forecast errors "
             f"(too many nodes at {self.too_high:.0f}, too few at {self.too_low:.0f})."
         )

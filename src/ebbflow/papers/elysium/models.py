@@ -16,7 +16,9 @@ from ebbflow.control.loop import CycleReport
 from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import UnknownNameError
-from ebbflow.forecasting.load_net import LoadNet
+from ebbflow.forecasting.load_forecast import STEP_S
+from ebbflow.forecasting.port import Forecaster
+from ebbflow.forecasting.registry import DEFAULT, make_forecaster
 from ebbflow.papers.elysium.calibration import COSTED, LIMITS, MOST_PARALLEL, storm
 from ebbflow.papers.elysium.cases import TWITTER_DAY, Case, twitter_load
 from ebbflow.papers.elysium.published import (
@@ -45,7 +47,7 @@ PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"
 PROFILED_S = 1785.0
 REBALANCED_AT_S = 1500.0
 HISTORY_MINUTES = 240
-"""Minutes of a periodic load that a forecaster is trained on."""
+"""Minutes of a generated load that a forecaster learns from."""
 MOST_INSTANCES = {
     **{name: MOST_PARALLEL for costed in COSTED.values() for name in costed.pipeline.order},
     **{name: most for costed in COSTED.values() for name, most in costed.max_parallelism.items()},
@@ -58,7 +60,7 @@ class Models:
 
     profiles: Mapping[str, Profile]
     """By application."""
-    forecasts: Mapping[tuple[str, str], LoadNet]
+    forecasts: Mapping[tuple[str, str], Forecaster]
     """By application and load."""
 
     @classmethod
@@ -69,17 +71,18 @@ class Models:
         adaptive = [case for case in cases if case.key.strategy != STATIC]
         applications = dict.fromkeys(application for case in adaptive for application, _ in case.loads)
         proactive = [case for case in adaptive if case.key.strategy == PROACTIVE]
-        items: list[str | Case] = [*proactive, *applications]  # networks take longest
+        items: list[str | Case] = [*proactive, *applications]  # forecasters take longest
         with parallel_map(trace, workers=min(len(items), workers or cores())) as work:
             learned = work(_learn, items, lambda *_: None)
         for each in learned:
             if isinstance(each, BaseException):
                 raise each
-        nets, profiles = learned[: len(proactive)], learned[len(proactive) :]
+        forecasters, profiles = learned[: len(proactive)], learned[len(proactive) :]
         return cls(
             profiles=dict(zip(applications, profiles, strict=True)),
             forecasts={
-                (case.key.application, case.key.load): net for case, net in zip(proactive, nets, strict=True)
+                (case.key.application, case.key.load): forecaster
+                for case, forecaster in zip(proactive, forecasters, strict=True)
             },
         )
 
@@ -111,8 +114,8 @@ class Models:
         for application, _ in case.loads:
             pipeline = COSTED[application].pipeline
             # a forecaster continues to learn during its run
-            forecast = copy.deepcopy(self.forecasts[application, case.key.load]) if proactive else None
-            estimators[pipeline.name] = Estimator(pipeline, self.profiles[application], forecast=forecast)
+            forecaster = copy.deepcopy(self.forecasts[application, case.key.load]) if proactive else None
+            estimators[pipeline.name] = Estimator(pipeline, self.profiles[application], forecaster=forecaster)
         kind = SymbioticProactive if proactive else Symbiotic
         return kind(
             estimators,
@@ -121,7 +124,7 @@ class Models:
         )
 
 
-def _learn(trace: str | None, item: str | Case) -> Profile | LoadNet:
+def _learn(trace: str | None, item: str | Case) -> Profile | Forecaster:
     if isinstance(item, str):
         return learn_profile(item)
     return train_forecaster(item.loads[0][1], item, trace)
@@ -148,26 +151,27 @@ def learn_profile(application: str, seed: int = 99) -> Profile:
     return learner.profile()
 
 
-def train_forecaster(load: Load, case: Case, trace: str | None) -> LoadNet:
-    """A forecaster trained on the four earlier days of the trace, or on hours of a generated load."""
-    net = LoadNet()
-    net.learn(history(load, case, trace))
-    return net
+def train_forecaster(load: Load, case: Case, trace: str | None) -> Forecaster:
+    """A forecaster that has learned the past of a load: four days of the trace, or hours of a generated load."""
+    forecaster = make_forecaster(DEFAULT, STEP_S)
+    for end_s, rate_per_s in history(load, case, trace):
+        forecaster.learn(end_s, rate_per_s)
+    return forecaster
 
 
 def history(load: Load, case: Case, trace: str | None) -> list[tuple[float, float]]:
-    """(second, rows per second) of each minute before the run, starting at second 0."""
+    """(end, rows per second) of each step before the run, the last at second 0."""
     past: list[float] = []
     if case.key.load == "twitter" and trace is not None:
         for day in range(int(TWITTER_DAY[0] // 86_400.0)):
             start_s = day * 86_400.0
-            past += _minutes(twitter_load(trace, (start_s, start_s + TWITTER_DAY[1] - TWITTER_DAY[0])), case)
+            past += _steps(twitter_load(trace, (start_s, start_s + TWITTER_DAY[1] - TWITTER_DAY[0])), case)
     else:
-        while len(past) < HISTORY_MINUTES:
-            past += _minutes(Noise(load=load, amount=0.05, seed=1000 + len(past)), case)
-    return [(60.0 * k, rate) for k, rate in enumerate(past)]
+        while len(past) * STEP_S < HISTORY_MINUTES * 60.0:
+            past += _steps(Noise(load=load, amount=0.05, seed=1000 + len(past)), case)
+    return [(STEP_S * (k - len(past) + 1), rate) for k, rate in enumerate(past)]
 
 
-def _minutes(load: Load, case: Case) -> list[float]:
-    edges_s = np.arange(0.0, case.seconds + 1e-9, 60.0)
-    return [float(rows) / 60.0 for rows in load.rows_between(edges_s)]
+def _steps(load: Load, case: Case) -> list[float]:
+    edges_s = np.arange(0.0, case.seconds + 1e-9, STEP_S)
+    return [float(rows) / STEP_S for rows in load.rows_between(edges_s)]

@@ -42,12 +42,16 @@ class LearnedBatches:
         self._unjudged = ""
         """One of them that may be at work."""
         self._first_batch = FirstBatch()
+        self.new_rates: list[tuple[str, float, float]] = []
+        """(query, time, rows per second) of the arrival rates in the last snapshot."""
 
     def learn(self, snapshot: Snapshot) -> None:
         """Learn from finished batches, and check how long running ones take."""
         patience_s = snapshot.slo.freshness_s / 2
+        self.new_rates = []
         for batch in snapshot.batches:
             if batch.query in snapshot.queries:
+                self.new_rates.append((batch.query, batch.started_s, batch.arrival_rate_per_s))
                 query = self._queries.get(batch.query)
                 if query is None:
                     model = BatchModel() if self._given is None else self._given.model(batch.query)
@@ -61,6 +65,8 @@ class LearnedBatches:
             del self._queries[ended]
         for name, query in self._queries.items():
             query.observe(snapshot.queries[name], snapshot.observed_s, snapshot.slots, patience_s)
+            if query.idle:
+                self.new_rates.append((name, snapshot.observed_s, 0.0))
         self._observe_unlearned(snapshot)
 
     def _observe_unlearned(self, snapshot: Snapshot) -> None:
@@ -86,6 +92,13 @@ class LearnedBatches:
             name: (query.model, query.rates.level, query.last.trigger_interval_s)
             for name, query in self._queries.items()
             if query.model.ready and query.last is not None
+        }
+
+    def backlogs(self, seen_s: float) -> dict[str, float]:
+        """Rows of each known query that should be processed by now: those that its last batch left behind, and those
+        that arrived since the next batch was due."""
+        return {
+            name: query.backlog_rows(seen_s) for name, query in self._queries.items() if query.model.ready
         }
 
     def doubled(self, snapshot: Snapshot) -> Decision | None:
@@ -188,6 +201,18 @@ class _Query:
     def backlog_known(self) -> bool:
         """Whether the source reported how many rows wait."""
         return self.idle or self.last is None or self.last.backlog_rows is not None
+
+    def backlog_rows(self, seen_s: float) -> float:
+        """Rows that the last batch left behind, and those that arrived in the time by which a batch is too long."""
+        last = self.last
+        if last is None or self.idle:
+            return 0.0
+        interval_s = max(last.trigger_interval_s, 1e-9)
+        longest_s = last.duration_s
+        if self._running_since_s is not None:
+            longest_s = max(longest_s, seen_s - self._running_since_s)
+        too_long_s = max(0.0, longest_s - interval_s) if last.trigger_interval_s else 0.0
+        return (last.backlog_rows or 0.0) + max(self.rates.level, self.rate_by_age_per_s) * too_long_s
 
     def state(self, snapshot: Snapshot, budget: float, shrinking: bool) -> QueryState:
         """The state from which the next batches are simulated."""

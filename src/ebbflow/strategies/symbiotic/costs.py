@@ -208,7 +208,7 @@ class UpdatedProfiles:
                     if name in learned.cpu:
                         cpu[name_in(given, part, name)] = learned.cpu[name]
                 profile = replace(given.profile, cpu=cpu, node=learned.node, costs=learned.costs)
-                found[part.name] = Estimator(given.pipeline, profile, forecast=given.forecast)
+                found[part.name] = Estimator(given.pipeline, profile, forecaster=given.forecaster)
         return found
 
     @property

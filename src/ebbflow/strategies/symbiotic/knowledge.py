@@ -1,4 +1,4 @@
-"""What the symbiotic strategy knows: loads, measured or forecast; what rows cost; and evaluators made from both."""
+"""What ``symbiotic`` and ``proactive`` know: loads, measured and forecast; what rows cost; and evaluators."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.signals import flows
-from ebbflow.core.snapshot import Snapshot
-from ebbflow.forecasting.forecast import Forecast
-from ebbflow.forecasting.load_net import LoadNet, load_learner
-from ebbflow.forecasting.minutes import MinuteLoads
+from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
+from ebbflow.forecasting.load_forecast import LoadForecast
+from ebbflow.forecasting.port import Forecast, Forecaster
+from ebbflow.forecasting.steps import Steps
 from ebbflow.profiling.batch.profiles import BatchProfiles
 from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.estimator import Estimator
@@ -24,9 +24,12 @@ from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
 from ebbflow.strategies.symbiotic.costs import LearnedCosts, LearnedOverhead, UpdatedProfiles
 from ebbflow.strategies.symbiotic.evaluation import BatchEvaluator, Evaluator, FlowEvaluator
 
+MINUTES = 60
+"""Minutes of loads to keep."""
+
 
 class Arrivals:
-    """The arrival rate of an application: the level to size for now, and the mean of every minute so far.
+    """The arrival rate of an application: the level to size for now, the mean of each recent minute, and a forecast.
 
     >>> arrivals = Arrivals()
     >>> for time_s, rate in ((10.0, 900.0), (20.0, 100.0), (30.0, 100.0)):
@@ -35,11 +38,15 @@ class Arrivals:
     100.0
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forecast: LoadForecast | None = None) -> None:
         self.last: deque[float] = deque(maxlen=3)
         """The last rates, the newest last."""
-        self.minutes = MinuteLoads()
-        self._seen_s: float | None = None
+        self.forecast = forecast
+        self.minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)
+        """(end, mean) of each of the last minutes."""
+        self.read_s: float | None = None
+        """Time of the newest reading."""
+        self._minutes = Steps(60.0)
 
     @property
     def idle(self) -> bool:
@@ -57,22 +64,24 @@ class Arrivals:
         window = snapshot.windows.of(snapshot.pipeline.name, Metric.ARRIVAL_RATE)
         if window.last_time_s is None:
             return
-        if self._seen_s is not None:
-            for time_s, rate in window.after(self._seen_s):
+        if self.read_s is not None:
+            for time_s, rate in window.after(self.read_s):
                 self.add(time_s, rate)
-        self._seen_s = window.last_time_s
+        self.read_s = window.last_time_s
 
     def add(self, time_s: float, rate_per_s: float) -> None:
         """Add a rate."""
         self.last.append(rate_per_s)
-        self.minutes.add(time_s, rate_per_s)
+        self.minutes.extend(self._minutes.add(time_s, rate_per_s))
+        if self.forecast is not None:
+            self.forecast.add(time_s, rate_per_s)
 
 
 class Knowledge:
     """Loads and costs of the applications in the snapshots, with batches or without.
 
-    ``given``: estimators by application; costs are learned for those without. ``forecast``: None to size for the
-    present load; else it makes a forecaster for each application whose estimator has none.
+    ``given``: estimators by application; costs are learned for those without. ``forecaster``: makes a forecaster for
+    each application whose estimator has none; None if nothing is forecast.
     """
 
     def __init__(
@@ -82,14 +91,11 @@ class Knowledge:
         thresholds: Thresholds,
         dimensions: Dimensions,
         window_s: float,
-        forecast: Callable[[], Forecast] | None,
+        forecaster: Callable[[], Forecaster] | None,
     ) -> None:
         self._given = dict(given)
         self._thresholds, self._dimensions = thresholds, dimensions
-        self._make_forecast = forecast
-        if forecast is LoadNet:
-            load_learner()  # importing it takes a second: not in a cycle
-        self._forecasts: dict[str, Forecast] = {}
+        self._make_forecaster = forecaster
         self._pipeline: Pipeline | None = None
         self._parts: Sequence[Pipeline] = ()
         """The applications of ``_pipeline``."""
@@ -100,7 +106,7 @@ class Knowledge:
         self._match = StageMatch()
         self._batch_profiles = BatchProfiles(self._given, self._match)
         self._batches = LearnedBatches(rate_window_s=window_s, given=self._batch_profiles)
-        self._in_batches = False
+        self.in_batches = False
         self._estimators: Mapping[str, Estimator] = {}
         self._fixed: Collection[str] = ()
 
@@ -108,15 +114,15 @@ class Knowledge:
 
     def learn(self, snapshot: Snapshot) -> None:
         """Learn from what is new. Call it in every cycle."""
-        self._in_batches = not flows(snapshot)
-        if self._in_batches:
+        self.in_batches = not flows(snapshot)
+        if self.in_batches:
             self._batches.learn(snapshot)
             for batch in snapshot.batches:
                 for run in batch.operators:
                     if run.stage is not None:
                         self._match.note(batch.query, run.name, run.stage)
-            for name, (_, rate, _) in self._batches.known().items():
-                self._arrivals_of(name).minutes.add(snapshot.now_s, rate)
+            for name, time_s, rate_per_s in self._batches.new_rates:
+                self._arrivals_of(name).add(time_s, rate_per_s)
             return
         self._overhead.note_changes(snapshot)
         if snapshot.pipeline is not self._pipeline:
@@ -133,13 +139,18 @@ class Knowledge:
 
     def _arrivals_of(self, name: str) -> Arrivals:
         if name not in self._arrivals:
-            self._arrivals[name] = Arrivals()
+            forecast = None
+            if self._make_forecaster is not None:
+                given = self._given.get(name)
+                known = None if given is None else given.forecaster
+                forecast = LoadForecast(known or self._make_forecaster())
+            self._arrivals[name] = Arrivals(forecast)
         return self._arrivals[name]
 
     def prepare(self, snapshot: Snapshot, fixed: Collection[str]) -> None:
         """Make the estimators for an assessment. ``fixed``: operators that keep their parallelism."""
         self._fixed = fixed
-        if self._in_batches:
+        if self.in_batches:
             self._batch_profiles.warn_unused(snapshot.queries)
             return
         self._overhead.learn(snapshot)
@@ -156,43 +167,62 @@ class Knowledge:
 
     # -- loads ---------------------------------------------------------------------------------
 
-    def loads(self, now_s: float) -> dict[str, float]:
-        """Rows per second to size for, by application: the present rate, or the highest of the forecast."""
-        loads = {name: rate for name, (_, rate, _) in self._batches.known().items()}
-        loads.update({name: each.level_per_s for name, each in self._arrivals.items() if each.last})
-        if self._make_forecast is not None:
-            for name in loads:
-                ahead = self._forecast_of(name).predict(self._arrivals[name].minutes.all(), now_s)
-                loads[name] = max(0.0, *ahead) if len(ahead) else loads[name]
-        return loads
+    def loads(self) -> dict[str, float]:
+        """Rows per second that arrive now, by application."""
+        if self.in_batches:
+            return {name: rate for name, (_, rate, _) in self._batches.known().items()}
+        return {name: each.level_per_s for name, each in self._arrivals.items() if each.last}
+
+    def last_loads(self) -> dict[str, float]:
+        """The last reading of each load, by application."""
+        if self.in_batches:
+            return self.loads()
+        return {name: each.last[-1] for name, each in self._arrivals.items() if each.last}
+
+    def forecasts(self, until_s: float, levels: Sequence[float]) -> dict[str, Forecast]:
+        """Forecasts of the loads, by application; without those of which nothing is known yet."""
+        found = {}
+        for name, each in self._arrivals.items():
+            ahead = None if each.forecast is None else each.forecast.until(until_s, levels)
+            if ahead is not None:
+                found[name] = ahead
+        return found
+
+    def backlogs(self, snapshot: Snapshot) -> dict[str, float]:
+        """Rows that should not wait, by application: queued ones, or those of batches that outlast their trigger."""
+        if self.in_batches:
+            return self._batches.backlogs(snapshot.observed_s)
+        queued = {name: snapshot.windows.of(name, Metric.QUEUE_LENGTH).last for name in self._arrivals}
+        return {name: rows for name, rows in queued.items() if rows is not None}
+
+    def why_stale(self, snapshot: Snapshot) -> str:
+        """Which load was not read lately; empty if all were. Batches come when they end, and are never stale."""
+        if self.in_batches:
+            return ""
+        for part in self._parts:
+            read_s = self._arrivals_of(part.name).read_s
+            if read_s is None or read_s < snapshot.observed_s - STALE_AFTER_S:
+                return f"no reading of the load of {part.name} within the last {STALE_AFTER_S:g} s"
+        return ""
 
     def highest(self, loads: Mapping[str, float], since_s: float) -> dict[str, float]:
         """These loads, or those of the busiest minute since a time, whichever are higher."""
         return {
-            name: max([rate, *(load for at_s, load in self._arrivals[name].minutes.all() if at_s >= since_s)])
+            name: max([rate, *(load for end_s, load in self._arrivals[name].minutes if end_s > since_s)])
             for name, rate in loads.items()
         }
 
     def reading(self, back: int) -> dict[str, float]:
         """The rates of the newest reading (1) or the one before (2). Empty if these are not what is sized for."""
-        if self._make_forecast is not None or self._in_batches:
+        if self._make_forecaster is not None or self.in_batches:
             return {}
         return {name: each.last[-back] for name, each in self._arrivals.items() if len(each.last) >= back}
-
-    def _forecast_of(self, name: str) -> Forecast:
-        given = self._given.get(name)
-        if given is not None and given.forecast is not None:
-            return given.forecast
-        if name not in self._forecasts:
-            assert self._make_forecast is not None
-            self._forecasts[name] = self._make_forecast()
-        return self._forecasts[name]
 
     # -- evaluating layouts --------------------------------------------------------------------
 
     def evaluator(self, snapshot: Snapshot, loads: Mapping[str, float]) -> Evaluator | None:
         """An evaluator of layouts at some loads; None while too little is known."""
-        if self._in_batches:
+        if self.in_batches:
             known = self._batches.known()
             if not known or not loads:
                 return None
@@ -209,15 +239,13 @@ class Knowledge:
 
     def why_no_scale_in(self) -> str:
         """Why no node may be released now; empty if it may."""
-        return self._batches.why_no_scale_in() if self._in_batches else ""
+        return self._batches.why_no_scale_in() if self.in_batches else ""
 
     def inputs(self) -> dict[str, float | str]:
-        """Drift that was detected, a profile that is ignored, and what the forecasts used."""
+        """Drift that was detected, and a profile that is ignored."""
         found: dict[str, float | str] = {}
         if drift := self._profiles.drift or self._batch_profiles.drift:
             found["drift"] = drift
         if self._batch_profiles.unused:
             found["profile"] = self._batch_profiles.unused
-        if self._make_forecast is not None:
-            found.update({f"{name} forecast": self._forecast_of(name).basis for name in self._arrivals})
         return found

@@ -1,8 +1,9 @@
 """Elysium's symbiotic scaling: operators and nodes are two dimensions, scaled alone or together in one step.
 
 Once per assessment period (a minute, Elysium §5.2), Algorithm 1 computes the layout that the load needs, for all
-applications that share the nodes together. The reactive variant sizes for the present arrival rate, the proactive one
-for the highest load forecast for the next five minutes (§3.2).
+applications that share the nodes together. The reactive variant sizes for the present arrival rate. The proactive one
+sizes for the highest load forecast until the next assessment (§3.2), and as long after it as a node needs to arrive,
+but never for less than arrives now. It also assesses at once if the present load exceeds what the layout holds.
 
     planned layout stressed → the layout with the fewest nodes that is not, whatever the change costs;
                               if all are, one with no more nodes only if it is better by a twentieth
@@ -19,7 +20,7 @@ then ``algorithm_one``, ``evaluation`` (layouts at a load), ``reconfiguration`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,13 +28,14 @@ from ebbflow.core.decision import Constraint, Decision, Effect, hold
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
-from ebbflow.core.parameters import Duration, Number, Part
+from ebbflow.core.parameters import Duration, Flag, Kind, Number, Part
 from ebbflow.core.periods import Every
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import InputError
-from ebbflow.forecasting.forecast import Forecast
-from ebbflow.forecasting.load_net import LoadNet
+from ebbflow.forecasting.load_forecast import STEP_S, highest
+from ebbflow.forecasting.port import Forecast
+from ebbflow.forecasting.registry import make_forecaster
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
 from ebbflow.strategies.symbiotic.evaluation import EQUALLY_GOOD, Evaluation, Evaluator
@@ -80,14 +82,13 @@ class _Choice:
 class Symbiotic(Strategy):
     """Algorithm 1 for the present load. The module docstring has the rule.
 
-    ``estimators``: by application; costs are learned for those without. ``forecast`` makes a forecaster for each
-    application whose estimator has none.
+    ``estimators``: by application; costs are learned for those without. One with a forecaster keeps that.
     """
 
     name = "symbiotic"
     brings_own_guards = True
-    proactive = False
-    """Whether it sizes for the forecast load."""
+    is_proactive = False
+    """Whether it sizes for the forecast load, unless that is set."""
 
     def __init__(
         self,
@@ -104,7 +105,14 @@ class Symbiotic(Strategy):
                 at_least=0,
             ),
         ] = 0.05,
-        forecast: Callable[[], Forecast] = LoadNet,
+        proactive: Annotated[
+            bool | None,
+            Flag("Whether to size for the highest forecast load.", unset="in symbiotic-proactive only"),
+        ] = None,
+        forecaster: Annotated[str, Kind("Forecaster of the load, if proactive.")] = "mixture",
+        level: Annotated[
+            float, Number("Quantile of the forecast to size for, if proactive.", above=0, below=1)
+        ] = 0.7,
     ) -> None:
         if not assess_s > 0 or not tolerance >= 0:
             raise InputError(
@@ -112,6 +120,7 @@ class Symbiotic(Strategy):
                 "the period must be above 0, the tolerance 0 or more"
             )
         self._tolerance, self._assess_s = tolerance, assess_s
+        self._proactive = self.is_proactive if proactive is None else proactive
         self._every = Every(assess_s, at_once=False)
         self._due = False
         self._postponed = False
@@ -122,8 +131,10 @@ class Symbiotic(Strategy):
             thresholds=thresholds or Thresholds(),
             dimensions=dimensions or Dimensions(),
             window_s=assess_s,
-            forecast=forecast if self.proactive else None,
+            forecaster=(lambda: make_forecaster(forecaster, STEP_S)) if self._proactive else None,
         )
+        self._level = level
+        self._forecasts: Mapping[str, Forecast] = {}
         self._refusals = Refusals()
         self._dips = Dips()
         costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
@@ -136,12 +147,12 @@ class Symbiotic(Strategy):
         self._refusals.check(snapshot.planned, snapshot.now_s)
         self._known.learn(snapshot)
         self._due = bool(self._every.due(snapshot.now_s)) or self._due
-        if not self._due:
+        if not self._due and not self._overloaded(snapshot):
             return hold(snapshot, "waiting for the next assessment", FORMULA)
         if any(action.kind is not ActionKind.SHRINK for action in snapshot.under_way):
             return hold(snapshot, "a change is under way; assessing when it is done", FORMULA)
         self._known.prepare(snapshot, self._refusals.fixed(snapshot.now_s))
-        loads = self._known.loads(snapshot.now_s)
+        loads = self._loads(snapshot)
         evaluator = self._known.evaluator(snapshot, loads)
         if evaluator is None:
             return hold(snapshot, "learning: too few readings yet to know what rows cost", FORMULA)
@@ -153,6 +164,31 @@ class Symbiotic(Strategy):
         self._due = self._postponed = False
         self._refusals.request(snapshot.planned, decision.wanted)
         return decision
+
+    def _overloaded(self, snapshot: Snapshot) -> bool:
+        """Whether a proactive strategy has sized for too little: the planned layout is stressed by the present load."""
+        if not self._proactive or snapshot.under_way:
+            return False
+        self._known.prepare(snapshot, self._refusals.fixed(snapshot.now_s))
+        evaluator = self._known.evaluator(snapshot, self._known.loads())
+        return evaluator is not None and evaluator.evaluate(snapshot.planned).stress > 1 + self._tolerance
+
+    def _loads(self, snapshot: Snapshot) -> dict[str, float]:
+        """Loads to size for: the present ones; proactive, those forecast until a later decision could take effect, if
+        these are higher."""
+        present = self._known.loads()
+        if not self._proactive:
+            return present
+        until_s = snapshot.now_s + self._every.left_s(snapshot.now_s) + snapshot.lead_time_s
+        self._forecasts = self._known.forecasts(until_s, (self._level,))
+        return {
+            name: max(
+                rate, highest(self._forecasts[name], self._level, since_s=snapshot.now_s, until_s=until_s)
+            )
+            if name in self._forecasts
+            else rate
+            for name, rate in present.items()
+        }
 
     def _half_new(self, snapshot: Snapshot, decision: Decision) -> bool:
         """Whether the last reading may have counted rows from before and after a jump. A size for the mean of both
@@ -218,7 +254,7 @@ class Symbiotic(Strategy):
         smaller = _smaller(choices, at.planned)
         if not smaller:
             return self._stay(at, f"right size: {at.current.bottleneck}")
-        if self._dips.recent and not self.proactive:  # a forecast predicts by itself that a load returns
+        if self._dips.recent and not self._proactive:  # a forecast predicts by itself that a load returns
             wait_s = DIP_WAIT * self._assess_s
             loads = self._known.highest(at.loads, at.snapshot.now_s - wait_s)
             evaluator = self._known.evaluator(at.snapshot, loads)
@@ -295,15 +331,17 @@ class Symbiotic(Strategy):
             numbers["extrapolated"] = extrapolated
         if refused := self._refusals.describe(at.snapshot.now_s):
             numbers["refused"] = refused
+        for name, ahead in self._forecasts.items():
+            numbers[f"{name} forecast"] = ahead.basis
         numbers.update(self._known.inputs())
         return numbers
 
 
 class SymbioticProactive(Symbiotic):
-    """Algorithm 1 for the forecast load."""
+    """``symbiotic(proactive=true)`` under a name of its own."""
 
     name = "symbiotic-proactive"
-    proactive = True
+    is_proactive = True
 
 
 def _relieves(choice: _Choice, current: Evaluation, planned: Layout) -> bool:

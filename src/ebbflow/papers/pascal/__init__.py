@@ -1,0 +1,1 @@
+"""Pascal: proactive scaling of streams, published beside ours (``ebbflow bench pascal``)."""
