@@ -17,8 +17,8 @@ MOST_STEPS = 360
 class LoadForecast:
     """Feeds the readings of a load to a forecaster in even steps, and asks it up to a point in time.
 
-    >>> from ebbflow.forecasting.port import LastValue
-    >>> load = LoadForecast(LastValue(step_s=10.0))
+    >>> from ebbflow.forecasting.registry import make_forecaster
+    >>> load = LoadForecast(make_forecaster("last-value", 10.0))
     >>> load.until(60.0, (0.5,)) is None  # nothing was read yet
     True
     >>> for time_s in (5.0, 10.0, 15.0, 20.0):

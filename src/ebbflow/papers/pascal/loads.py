@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ebbflow.core.curve import Curve, Floats
+from ebbflow.core.expression import quote
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.calibration import ARRIVAL_NOISE
 from ebbflow.papers.pascal.published import LOADS, SAWTOOTH, SINE, SQUARE, TWITTER
 from ebbflow.workloads import Load, Noise, Trace, parse_load
-from ebbflow.workloads.parameters import quote
 from ebbflow.workloads.trace import Recorded
 
 PEAK_PER_S = 1800.0
