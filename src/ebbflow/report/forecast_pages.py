@@ -115,15 +115,15 @@ def forecast_figure(made: LoadForecast) -> Any:
     past_x, values = _with_breaks(past.ends_s, past.values, past.step_s)
     figure.add_trace(
         graph.Scatter(
-            x=_axis(past_x), y=values, mode="lines", name="load", line={"color": INK, "width": 1.4},
+            x=_axis(past_x, made), y=values, mode="lines", name="load", line={"color": INK, "width": 1.4},
             connectgaps=False, hovertemplate="load %{y:,.1f} rows/s<extra></extra>",
         )
     )  # fmt: skip
     low, median, high = (
         np.append(made.series.values[-1], ahead.at(level)).round(3).tolist() for level in BAND
     )
-    _add_band(figure, graph, _axis(np.append(ahead.start_s, ahead.ends_s)), low, median, high)
-    figure.update_layout(**_layout(height=380, x_title=_time_title(past.ends_s)))
+    _add_band(figure, graph, _axis(np.append(ahead.start_s, ahead.ends_s), made), low, median, high)
+    figure.update_layout(**_layout(height=380, x_title=_unit(made)[1]))
     return figure
 
 
@@ -136,7 +136,7 @@ def backtest_figure(made: LoadForecast) -> Any:
     place = {score.ahead: index for index, score in enumerate(made.tried.accuracy)}[lead]
     origins, targets = pairs(made.scored, lead)
     origins, targets = origins[-_PAST_STEPS:], targets[-_PAST_STEPS:]
-    x = _axis(made.scored.ends_s[targets])
+    x = _axis(made.scored.ends_s[targets], made)
     quantiles = made.tried.forecasts[place][:, origins].round(3)
     middle = RELIABILITY_LEVELS.index(0.5)
     _add_band(figure, graph, x, quantiles[0].tolist(), quantiles[middle].tolist(), quantiles[-1].tolist())
@@ -146,7 +146,7 @@ def backtest_figure(made: LoadForecast) -> Any:
             marker={"color": INK, "size": 3.5}, hovertemplate="load %{y:,.1f} rows/s<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_layout(**_layout(height=340, x_title=_time_title(made.series.ends_s)))
+    figure.update_layout(**_layout(height=340, x_title=_unit(made)[1]))
     return figure
 
 
@@ -178,16 +178,17 @@ def _with_breaks(ends_s: Any, values: Any, step_s: float) -> tuple[Any, list[flo
     return times_s, [None if np.isnan(value) else round(float(value), 3) for value in filled]
 
 
-def _axis(times_s: Any) -> list[Any]:
-    """Dates, or minutes since the start if the times are not dates."""
-    dates = [moment(float(time_s)) for time_s in times_s]
-    if all(date is not None for date in dates):
-        return dates
-    return [round(float(time_s) / 60.0, 3) for time_s in times_s]
+def _axis(times_s: Any, made: LoadForecast) -> list[Any]:
+    """Dates; if the times are not dates, minutes or hours since the start."""
+    unit_s, _ = _unit(made)
+    return [moment(float(time_s)) or round(float(time_s) / unit_s, 3) for time_s in times_s]
 
 
-def _time_title(times_s: Any) -> str:
-    return "time (UTC)" if moment(float(times_s[0])) is not None else "minutes"
+def _unit(made: LoadForecast) -> tuple[float, str]:
+    """The unit of the time axis, and its title."""
+    if moment(float(made.series.ends_s[0])) is not None:
+        return 1.0, "time (UTC)"
+    return (3600.0, "hours") if made.forecast.start_s > 36_000 else (60.0, "minutes")
 
 
 def _ends(made: LoadForecast) -> str:

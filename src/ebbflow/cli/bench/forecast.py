@@ -32,12 +32,10 @@ from ebbflow.report.forecast_pages import summary_row, write_forecast_bench_page
 from ebbflow.runs.forecast_bench import (
     FORMULA_STEPS,
     HORIZONS_S,
-    SLOW_STEPS,
     STEPS,
     ForecastRow,
     check_forecasters,
     forecast_cases,
-    is_slow,
     run_forecast_bench,
     summarise,
 )
@@ -83,8 +81,7 @@ def forecast(
     steps: Annotated[
         int,
         typer.Option(
-            help=f"Use the last N steps of each load; {FORMULA_STEPS:,} at most of a load that never ends, and "
-            f"{SLOW_STEPS:,} for forecasters that train.",
+            help=f"Use the last N steps of each load, at most {FORMULA_STEPS:,} of a formula that never ends.",
             metavar="N",
         ),
     ] = STEPS,
@@ -115,9 +112,6 @@ def forecast(
         steps=steps,
         keep_zeros=keep_zeros,
     )
-    if any(is_slow(name) for name in names) and any(len(case.series) > SLOW_STEPS for case in cases):
-        slow = ", ".join(name for name in names if is_slow(name))
-        notes.append(f"{slow}: the last {SLOW_STEPS:,} steps of each series only")
     backtests = counted(len(cases) * len(names), "backtest")
     series = f"{counted(len({case.load for case in cases}), 'load')}, {len(cases)} series"
     say(f"{counted(len(names), 'forecaster')} × {series} = {backtests}")
