@@ -179,7 +179,7 @@ def run_forecast_bench(
 def _run(cases: Sequence[ForecastCase], item: tuple[int, str]) -> ForecastRow | str:
     place, name = item
     case = cases[place]
-    log = logging.getLogger("ebbflow")
+    log = logging.getLogger("ebbflow.forecasting")
     level = log.level
     log.setLevel(max(level, logging.ERROR))  # a model that is discarded is no news here
     try:

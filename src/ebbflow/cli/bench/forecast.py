@@ -33,6 +33,7 @@ from ebbflow.runs.forecast_bench import (
     FORMULA_STEPS,
     HORIZONS_S,
     STEPS,
+    ForecastCase,
     ForecastRow,
     check_forecasters,
     forecast_cases,
@@ -41,6 +42,8 @@ from ebbflow.runs.forecast_bench import (
 )
 from ebbflow.runs.loads import read_whole_loads, split_loads
 
+_SHORT = 10_000
+"""Steps of a comparison that is over before a second process has started."""
 _LEGEND = (
     "Error ÷ that of the last value, geometric mean over the loads; coverage of the 90 % bands over more than a day; "
     "mean CPU times of an update and of a forecast of 30 steps, on the slowest load."
@@ -122,7 +125,7 @@ def forecast(
     with bar:
         task = bar.add_task("backtests", total=len(cases) * len(names))
         rows, failed = run_forecast_bench(
-            cases, names, workers=workers or os.cpu_count() or 1, on_done=lambda: bar.advance(task)
+            cases, names, workers=workers or _workers(cases, names), on_done=lambda: bar.advance(task)
         )
     if json:
         print_json([row.to_json() for row in rows])
@@ -135,6 +138,12 @@ def forecast(
         print_files(report)
     if failed:
         raise RunFailedError(f"{len(failed)} of {backtests} failed, the first: {failed[0]}")
+
+
+def _workers(cases: Sequence[ForecastCase], names: Sequence[str]) -> int:
+    """One for a short comparison, because starting processes takes seconds; else one per core."""
+    steps = len(names) * sum(len(case.series) for case in cases)
+    return 1 if steps < _SHORT else os.cpu_count() or 1
 
 
 def _print(rows: Sequence[ForecastRow]) -> None:
