@@ -25,6 +25,7 @@ NAMES = (
     "pipelines",
     "profiles",
     "side_by_side",
+    "training",
 )
 
 

@@ -7,15 +7,14 @@ and replaces the model in use; otherwise it is discarded, and the reason is logg
 ``Background`` runs jobs in a process of its own, one at a time: ``python -m ebbflow.forecasting.training`` with the
 job as JSON on standard input and the result as JSON on standard output. A thread would not do: a fit keeps the
 interpreter lock for long stretches (measured in ``benchmarks/training.py``), and it can be neither stopped nor
-limited in memory. A forked copy of the driver would inherit its sockets and locks. The process has the lowest
-useful priority, one thread, and limits on CPU time and memory. Both files are anonymous, and nothing is pickled.
+limited in memory. A forked copy of the driver would inherit its sockets and locks. The process has a low
+priority, one thread, and limits on CPU time and memory. Both files are anonymous, and nothing is pickled.
 
 ``Inline`` runs a job at once, for simulations and tests: the same steps always give the same models.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import subprocess
@@ -36,15 +35,15 @@ from ebbflow.forecasting.grid import GRID
 from ebbflow.forecasting.trained import AnyMethod, AnyModel
 from ebbflow.forecasting.trained.model import Method, Model, TrainingLoad
 
-log = logging.getLogger(__name__)
-
 TRAINING_SHARE = 0.7
 """Share of the series that the first model is fitted to; the rest tests it (Elysium §5.1)."""
 LEAST_TESTED = 50
 """Steps that a new model is tested on, at least."""
 ORIGINS = 200
 """Forecasts in a test, at most."""
-LIMIT_S = 60.0
+NICE = 5
+"""Priority of the process: a third of the CPU time of others when cores are short."""
+LIMIT_S = 120.0
 MEMORY_MB = 256.0
 
 
@@ -309,7 +308,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _main(limit_s: str, memory_mb: str) -> int:
     """Run the job on standard input."""
-    os.nice(10)
+    os.nice(NICE)
     seconds, size = max(1, int(float(limit_s))), int(float(memory_mb) * 1e6)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))

@@ -11,9 +11,11 @@ from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
 from ebbflow.forecasting.trained.model import TrainingLoad, at_least
 
-LONG = 20
-"""Order of the first autoregression, whose residuals stand in for the shocks."""
-WARM_UP = 100
+LONG, LONGEST = 20, 80
+"""Order of the first autoregression, whose residuals stand in for the shocks: n/500 within these limits. It has to grow
+with the series, because shocks that are averaged over (θ near −1) can be seen only in the distant past."""
+PART = 2048
+WARM_UP = 300
 """Values from which the last shocks are computed; older ones no longer matter in an invertible model."""
 
 
@@ -133,8 +135,9 @@ class _Regression:
 
     def __init__(self, w: Floats, most_ar: int, most_ma: int) -> None:
         self._most_ar = most_ar
-        shocks = _shocks(w)
-        first = LONG + max(most_ar, most_ma)
+        order = min(max(LONG, len(w) // 500), LONGEST)
+        shocks = _shocks(w, order)
+        first = order + max(most_ar, most_ma)
         columns = [np.ones(len(w) - first)]
         columns += [w[first - lag : len(w) - lag] for lag in range(1, most_ar + 1)]
         columns += [shocks[first - lag : len(w) - lag] for lag in range(1, most_ma + 1)]
@@ -153,12 +156,16 @@ class _Regression:
         return float(found[0]) if constant else 0.0, rest[:p], rest[p:], variance
 
 
-def _shocks(w: Floats) -> Floats:
+def _shocks(w: Floats, order: int) -> Floats:
     """Residuals of the long autoregression; 0 for the first steps."""
-    rows = np.lib.stride_tricks.sliding_window_view(w, LONG + 1)
-    table = np.concatenate((np.ones((len(rows), 1)), rows[:, :-1]), axis=1)
-    left = rows[:, -1] - table @ _solve(table.T @ table, table.T @ rows[:, -1])
-    return np.concatenate((np.zeros(LONG), left))
+    mean = float(w.mean())
+    rows = np.lib.stride_tricks.sliding_window_view(w - mean, order + 1)
+    # In parts: the whole table would take 30 MB for a month of minutes.
+    parts = [rows[start : start + PART] for start in range(0, len(rows), PART)]
+    products = np.sum([part.T @ part for part in parts], axis=0)
+    found = _solve(products[:-1, :-1], products[:-1, -1])
+    left = [part[:, -1] - part[:, :-1] @ found for part in parts]
+    return np.concatenate((np.zeros(order), *left))
 
 
 def _solve(square: Floats, right: Floats) -> Floats:
