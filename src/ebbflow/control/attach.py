@@ -152,7 +152,11 @@ def attach(
     kept = None if chosen.state_file is None else StateFile(chosen, chosen.state_file)
     if kept is not None:
         opened.callback(kept.close)
-        on_cycle = _keeping(kept, time, on_cycle)
+        on_cycle = _first(lambda: kept.after_cycle(time.now_s()), on_cycle)
+    work = chosen.in_background()
+    if work is not None:
+        opened.callback(work.close)
+        on_cycle = _first(work.step, on_cycle)
     loop = ControlLoop(
         target=target,
         strategy=chosen,
@@ -170,13 +174,13 @@ def attach(
     return Attached(loop, ledger, opened.close, policy=followed, collector=collector, application=application)
 
 
-def _keeping(
-    kept: StateFile, clock: Clock, on_cycle: Callable[[CycleReport], None] | None
+def _first(
+    do: Callable[[], None], on_cycle: Callable[[CycleReport], None] | None
 ) -> Callable[[CycleReport], None]:
-    """What to do after a cycle: keep the state of the strategy, then what the caller wants."""
+    """What to do after a cycle: this first, then what was to be done before."""
 
     def after_cycle(report: CycleReport) -> None:
-        kept.after_cycle(clock.now_s())
+        do()
         if on_cycle is not None:
             on_cycle(report)
 

@@ -51,6 +51,18 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """False while no query runs, so there is nothing to scale."""
 
 
+class BackgroundWork(Protocol):
+    """Work of a strategy that takes longer than a decision may, such as the training of a forecaster."""
+
+    def step(self) -> None:
+        """Start what is to be done, and collect what is done. Takes milliseconds; the loop calls it between cycles."""
+        ...
+
+    def close(self) -> None:
+        """End what runs."""
+        ...
+
+
 class Strategy(ABC):
     """Decides on a layout from a snapshot.
 
@@ -94,6 +106,14 @@ class Strategy(ABC):
         """Continue from a state, as after a restart. Raises ``InputError`` if it does not fit."""
         del state
         raise InputError(f"strategy {self.name} keeps no state")
+
+    def in_background(self) -> BackgroundWork | None:
+        """Do work that takes longer than a decision may in the background from now on; None if there is none.
+
+        On Spark, the loop calls this before its first cycle. In simulations nobody does, and ``decide`` does the work
+        itself, so that runs can be repeated.
+        """
+        return None
 
     @property
     def needed_series(self) -> Sequence[Series]:

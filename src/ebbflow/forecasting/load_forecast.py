@@ -30,13 +30,13 @@ class LoadForecast:
 
     def __init__(self, forecaster: Forecaster, *, step_s: float = STEP_S) -> None:
         """``step_s``: the step that the forecaster was made for."""
-        self._forecaster, self._steps = forecaster, Steps(step_s)
+        self.forecaster, self._steps = forecaster, Steps(step_s)
         self._learned_s: float | None = None
 
     def add(self, time_s: float, rate_per_s: float) -> None:
         """Add a reading, which describes the time before it."""
         for end_s, mean_per_s in self._steps.add(time_s, rate_per_s):
-            self._forecaster.learn(end_s, mean_per_s)
+            self.forecaster.learn(end_s, mean_per_s)
             self._learned_s = end_s
 
     def until(self, end_s: float, levels: Sequence[float]) -> Forecast | None:
@@ -44,7 +44,7 @@ class LoadForecast:
         if self._learned_s is None:
             return None
         steps = math.ceil((end_s - self._learned_s) / self._steps.step_s - 1e-9)
-        return self._forecaster.forecast(min(max(1, steps), MOST_STEPS), levels)
+        return self.forecaster.forecast(min(max(1, steps), MOST_STEPS), levels)
 
 
 def highest(ahead: Forecast, level: float, *, since_s: float, until_s: float) -> float:

@@ -134,7 +134,7 @@ class Ticket(Protocol):
     """A job that was submitted."""
 
     def poll(self) -> Result | None:
-        """The result, once there is one. Takes microseconds."""
+        """The result, once there is one. Only looks it up."""
         ...
 
 
@@ -142,7 +142,7 @@ class Trainer(Protocol):
     """Runs jobs."""
 
     def submit(self, job: Job) -> Ticket:
-        """Accept a job. Takes a few milliseconds at most, unless the trainer is ``Inline``."""
+        """Accept a job. Takes no time, unless the trainer is ``Inline``."""
         ...
 
 
@@ -168,6 +168,9 @@ class _Done:
 class Background:
     """Trains in a process of its own, one job at a time; others wait for their turn.
 
+    Forecasters submit jobs and look results up while a strategy decides, which does no input or output. Processes are
+    started and results are read in ``step``, which the loop calls between two cycles.
+
     ``limit_s`` limits wall time and CPU time of a job, ``memory_mb`` its memory. ``clock`` gives seconds. ``close``
     ends a job that runs; so does the end of this process, and a process that outlives it ends at its CPU limit.
     """
@@ -185,30 +188,29 @@ class Background:
         self._waiting: deque[_Run] = deque()
 
     def submit(self, job: Job) -> Ticket:
-        """Start the job, or queue it behind the others."""
-        run = _Run(self, job, self._limit_s, self._memory_mb, self._clock)
+        """Queue the job."""
+        run = _Run(job, self._limit_s, self._memory_mb, self._clock)
         self._waiting.append(run)
-        self._advance()
         return run
+
+    def step(self) -> None:
+        """Start the next job, or see whether the running one has ended. Takes a few milliseconds at most."""
+        if self._waiting and self._waiting[0].done():
+            self._waiting.popleft()
+            self.step()
 
     def close(self) -> None:
         """End the running job and drop those that wait."""
         while self._waiting:
             self._waiting.popleft().cancel("cancelled")
 
-    def _advance(self) -> None:
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()
-
 
 class _Run:
     """One job of ``Background``: waiting, running or done."""
 
-    def __init__(
-        self, trainer: Background, job: Job, limit_s: float, memory_mb: float, clock: Callable[[], float]
-    ) -> None:
-        self._trainer, self._limit_s, self._memory_mb, self._clock = trainer, limit_s, memory_mb, clock
-        self._job: bytes | None = msgspec.json.encode(job)
+    def __init__(self, job: Job, limit_s: float, memory_mb: float, clock: Callable[[], float]) -> None:
+        self._limit_s, self._memory_mb, self._clock = limit_s, memory_mb, clock
+        self._job: Job | None = job
         self._process: subprocess.Popen[bytes] | None = None
         self._result: Result | None = None
 
@@ -218,12 +220,10 @@ class _Run:
         return None if self._process is None else self._process.pid
 
     def poll(self) -> Result | None:
-        if self._result is None:
-            self._trainer._advance()
         return self._result
 
     def done(self) -> bool:
-        """Start the job if it is waiting; collect its result if it has ended. The trainer calls this in turn."""
+        """Start the job if it is waiting; collect its result if it has ended."""
         if self._result is None and self._process is None:
             self._start()
         elif self._result is None:
@@ -244,7 +244,7 @@ class _Run:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         try:
             with tempfile.TemporaryFile() as handed:
-                handed.write(self._job)
+                handed.write(msgspec.json.encode(self._job))
                 handed.seek(0)
                 self._process = subprocess.Popen(
                     [

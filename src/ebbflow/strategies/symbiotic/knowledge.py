@@ -15,6 +15,7 @@ from ebbflow.core.snapshot import STALE_AFTER_S, Snapshot
 from ebbflow.forecasting.load_forecast import LoadForecast
 from ebbflow.forecasting.port import Forecast, Forecaster
 from ebbflow.forecasting.steps import Steps
+from ebbflow.forecasting.training import Background
 from ebbflow.profiling.batch.profiles import BatchProfiles
 from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.estimator import Estimator
@@ -96,6 +97,7 @@ class Knowledge:
         self._given = dict(given)
         self._thresholds, self._dimensions = thresholds, dimensions
         self._make_forecaster = forecaster
+        self._trainer: Background | None = None
         self._pipeline: Pipeline | None = None
         self._parts: Sequence[Pipeline] = ()
         """The applications of ``_pipeline``."""
@@ -109,6 +111,15 @@ class Knowledge:
         self.in_batches = False
         self._estimators: Mapping[str, Estimator] = {}
         self._fixed: Collection[str] = ()
+
+    def train_in_background(self) -> Background | None:
+        """Train forecasters with the trainer that is returned; None if nothing is forecast."""
+        if self._make_forecaster is not None:
+            self._trainer = Background()
+            for each in self._arrivals.values():
+                if each.forecast is not None:
+                    each.forecast.forecaster.train_with(self._trainer)
+        return self._trainer
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -144,6 +155,8 @@ class Knowledge:
                 given = self._given.get(name)
                 known = None if given is None else given.forecaster
                 forecast = LoadForecast(known or self._make_forecaster())
+                if self._trainer is not None:
+                    forecast.forecaster.train_with(self._trainer)
             self._arrivals[name] = Arrivals(forecast)
         return self._arrivals[name]
 

@@ -30,7 +30,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import Duration, Flag, Kind, Number, Part
 from ebbflow.core.periods import Every
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import BackgroundWork, Strategy
 from ebbflow.core.snapshot import ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.forecasting.load_forecast import STEP_S, highest
@@ -140,6 +140,10 @@ class Symbiotic(Strategy):
         costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
         known_s = [cost.restart_s for cost in costs if cost.restart_s is not None]
         self._stop = LearnedStop(max(known_s) if known_s else None)
+
+    def in_background(self) -> BackgroundWork | None:
+        """Train forecasters between cycles."""
+        return self._known.train_in_background()
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The layout that the load needs, once per assessment period."""
