@@ -8,7 +8,7 @@ from ebbflow.forecasting.experts.holt_winters import HoltWinters
 from ebbflow.forecasting.experts.jumps import Jumps
 from ebbflow.forecasting.experts.last_value import LastValue
 from ebbflow.forecasting.experts.moving import MovingMaximum, MovingMean
-from ebbflow.forecasting.experts.seasonal_naive import SeasonalNaive
+from ebbflow.forecasting.experts.seasonal_naive import LastPeriod
 from ebbflow.forecasting.experts.smoothing import Smoothing
 from ebbflow.forecasting.mixture import Mixture
 from ebbflow.forecasting.port import Forecaster
@@ -42,7 +42,7 @@ def damped_trend(step_s: float, _seed: int) -> Forecaster:
 
 def smoothing(step_s: float, _seed: int) -> Forecaster:
     """Simple exponential smoothing."""
-    return Single("smoothing", Smoothing(), step_s)
+    return Single("smoothing", Smoothing(0.3), step_s)
 
 
 def holt_winters(step_s: float, _seed: int) -> Forecaster:
@@ -52,7 +52,7 @@ def holt_winters(step_s: float, _seed: int) -> Forecaster:
 
 def seasonal_naive(step_s: float, _seed: int) -> Forecaster:
     """The load one period ago: the found period, else a day."""
-    return Single("seasonal-naive", SeasonalNaive((3, 1), first=True), step_s)
+    return Single("seasonal-naive", LastPeriod(), step_s)
 
 
 def jumps(step_s: float, _seed: int) -> Forecaster:

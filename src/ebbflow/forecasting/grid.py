@@ -9,7 +9,7 @@ from ebbflow.core.curve import Floats
 
 Ints = npt.NDArray[np.int64]
 
-GRID: Ints = np.array((1, 2, 3, 5, 8, 12, 20, 30))
+GRID: Ints = np.array((1, 2, 4, 8, 15, 30))
 """Horizons in steps. Errors, weights and bands are kept for these; between them they are interpolated."""
 LONGEST = int(GRID[-1])
 
@@ -17,8 +17,8 @@ LONGEST = int(GRID[-1])
 def between(table: Floats, horizons: Ints, axis: int = 0) -> Floats:
     """Interpolate a table whose ``axis`` is the grid. Beyond the longest horizon its values continue.
 
-    >>> between(np.arange(8.0), np.array([1, 4, 30, 100])).tolist()
-    [0.0, 2.5, 7.0, 7.0]
+    >>> between(np.arange(6.0), np.array([1, 3, 30, 100])).tolist()
+    [0.0, 1.5, 5.0, 5.0]
     """
     right = np.searchsorted(GRID, np.minimum(horizons, LONGEST))
     left = np.maximum(right - 1, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
+from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.periods import Periods
 from ebbflow.forecasting.state import State, Stateful
 
@@ -15,6 +17,19 @@ CAPACITY = 65_536
 HELD = 3
 """Gaps up to this many steps are filled with the last value."""
 DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Context:
+    """What several experts need about steps ahead, a row per period: hour, day, week, found.
+
+    Where there is no period, the last value stands in.
+    """
+
+    back: Floats
+    """The values a whole number of periods before the steps ahead."""
+    ago: Floats
+    """The values one period before now."""
 
 
 class History(Stateful):
@@ -45,19 +60,34 @@ class History(Stateful):
         self.periods = Periods(step_s)
         self._values = np.empty(256)
         self._end = 0
+        self._contexts: dict[tuple[int, int], Context] = {}
 
     @property
     def values(self) -> Floats:
         """The steps, oldest first. A view: do not keep it."""
         return self._values[: self._end]
 
-    def state(self) -> State:
-        """The steps and periods, without spare capacity."""
-        self._values = self.values
-        return super().state()
-
     def __len__(self) -> int:
         return self._end
+
+    def context(self, horizons: Ints) -> Context:
+        """What is known about the steps ahead; computed once per step."""
+        key = (len(horizons), int(horizons[-1]))
+        if key not in self._contexts:
+            periods = np.array(self.periods.steps)
+            now = self._end - 1
+            cycles = -(-horizons // np.maximum(periods, 1)[:, None])
+            at = np.where(periods[:, None] > 0, now + horizons - periods[:, None] * cycles, now)
+            self._contexts[key] = Context(
+                back=self._values[np.maximum(at, 0)], ago=self._values[np.maximum(now - periods, 0)]
+            )
+        return self._contexts[key]
+
+    def state(self) -> State:
+        """The steps and periods, without spare capacity."""
+        self._contexts = {}
+        self._values = self._values[: self._end].copy()
+        return super().state()
 
     def push(self, time_s: float, value: float) -> bool:
         """Append the step that ends at ``time_s``. Returns whether it was used."""
@@ -77,6 +107,7 @@ class History(Stateful):
         self.index, self.end_s = index, time_s
         self.seen += 1
         self._append(value)
+        self._contexts = {}
         self.periods.update(self.values, self.seen)
         return True
 

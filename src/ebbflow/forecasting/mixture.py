@@ -10,16 +10,21 @@ import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
 from ebbflow.core.duration import format_duration
-from ebbflow.forecasting.bands import Bands
+from ebbflow.forecasting.bands import TRACKED, Bands
+from ebbflow.forecasting.change import ChangeTest
+from ebbflow.forecasting.correction import Correction
+from ebbflow.forecasting.experts.analogues import Analogues
 from ebbflow.forecasting.experts.autoregression import Autoregression
 from ebbflow.forecasting.experts.damped_trend import DampedTrend
 from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.jumps import Jumps
 from ebbflow.forecasting.experts.last_value import LastValue
 from ebbflow.forecasting.experts.outside import Outside
 from ebbflow.forecasting.experts.seasonal_naive import SeasonalNaive
 from ebbflow.forecasting.experts.smoothing import Smoothing
-from ebbflow.forecasting.grid import GRID, LONGEST, Ints, between
+from ebbflow.forecasting.grid import GRID, Ints, between
 from ebbflow.forecasting.history import History
+from ebbflow.forecasting.made import Made
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
 from ebbflow.forecasting.weights import Weights
 
@@ -28,24 +33,29 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 
-JUDGED = 100
+JUDGED = 50
 """Steps over which the mixture is compared with the last value."""
-RING = LONGEST + 1
+CAPPED = 10.0
+"""An error counts at most this many times the last value's mean error, so that one burst does not decide."""
+LOG_FITS = ((100.0, 1.0), (1000.0, 3.0), (100_000.0, 20.0))
+FITS = ((300.0, 1.0), (1000.0, 10.0))
+"""Memory in steps and ridge in samples of the autoregressions."""
+DOUBT = 0.3
 SHOWN = 3
 
 
 def default_experts(step_s: float) -> list[Expert]:
     """The experts of the default mixture. All learn at every step; nothing has to be trained."""
     return [
-        *(Smoothing(alpha) for alpha in (0.7, 0.4, 0.2, 0.05)),
+        Smoothing(0.7, 0.4, 0.2, 0.05),
         DampedTrend(1.0, 1.0, 0.8),
         DampedTrend(0.9, 0.5, 0.9),
         DampedTrend(0.5, 0.2, 0.9),
-        SeasonalNaive((1, 2, 3)),
-        SeasonalNaive((1, 2, 3), moved=True),
-        Autoregression(step_s, memories=(100.0, 1000.0, 100_000.0)),
-        Autoregression(step_s, memories=(100.0, 1000.0), log=False),
-        Autoregression(step_s, memories=(1000.0,), lags=3, ridge=10.0),
+        SeasonalNaive(),
+        Autoregression(step_s, fits=LOG_FITS),
+        Autoregression(step_s, fits=FITS, log=False),
+        Analogues(step_s),
+        Jumps(),
     ]
 
 
@@ -79,19 +89,21 @@ class Mixture(Forecaster):
         own = default_experts(step_s) if experts is None else list(experts)
         self._experts: list[Expert] = [LastValue(), *own, *(Outside(each) for each in extra)]
         self._history = History(step_s)
-        count, grid = sum(len(each.names) for each in self._experts), len(GRID)
+        count, grid = len(self.names), len(GRID)
         self._weights = Weights(grid, count)
+        self._correction = Correction()
         self._bands = Bands()
         self._judged = judged
+        self._change = ChangeTest()
+        self._changed: int | None = None
         self._seen = np.zeros(grid)
+        self._usual = np.zeros(grid)
+        """Mean absolute error of the last value; the next two are capped at ``CAPPED`` times this."""
         self._error = np.zeros(grid)
         self._last_error = np.zeros(grid)
-        # What was forecast at the last steps, by step modulo RING.
-        self._made_at = np.full(RING, -1)
-        self._made = np.zeros((RING, grid, count))
-        self._mixed = np.zeros((RING, grid))
-        self._used = np.zeros((RING, grid))
-        self._limits = np.zeros((RING, grid, self._bands.limits(np.zeros(grid)).shape[1]))
+        # Forecasts of the experts, their two mixtures, the blend, the correction's input, the corrected blend, what was
+        # used, and its limits.
+        self._made = Made((count,), (2,), (), (), (), (), (len(TRACKED),))
 
     def learn(self, time_s: float, value: float) -> None:
         """Learn the mean load of the step that ends at ``time_s``."""
@@ -104,14 +116,12 @@ class Mixture(Forecaster):
             self._judge(history.index, value)
         for expert in self._experts:
             expert.update(history)
-        rows = self._ahead(GRID)
-        at = history.index % RING
-        self._made_at[at] = history.index
-        self._made[at] = rows.T
-        mixed = np.einsum("gk,kg->g", self._weights.values, rows)
-        self._mixed[at] = mixed
-        self._used[at] = np.where(self.is_better, mixed, value)
-        self._limits[at] = self._bands.limits(self._used[at])
+        rows = self._ahead(GRID).T
+        parts, mixed = self._weights.mix(rows), (self._weights.values * rows).sum(axis=1)
+        corrected = np.maximum(mixed + self._correction.offsets(), 0.0)
+        used = np.where(self.is_better, corrected, value)
+        limits = self._bands.limits(used)
+        self._made.keep(history.index, rows, parts, mixed, self._correction.last, corrected, used, limits)
 
     def train_with(self, trainer: Trainer) -> None:
         """Train with this trainer from now on."""
@@ -126,8 +136,9 @@ class Mixture(Forecaster):
         horizons = np.arange(1, steps + 1)
         weights = between(self._weights.values, horizons)
         mixed = np.einsum("hk,kh->h", weights, self._ahead(horizons))
+        corrected = np.maximum(mixed + between(self._correction.offsets(), horizons), 0.0)
         better = between(self.is_better.astype(np.float64), horizons) > 0.5
-        points = np.where(better, mixed, history.values[-1])
+        points = np.where(better, corrected, history.values[-1])
         return Forecast(
             start_s=history.end_s,
             step_s=self._step_s,
@@ -155,8 +166,9 @@ class Mixture(Forecaster):
 
     @property
     def is_better(self) -> Bools:
-        """Where the mixture beats the last value."""
-        return (self._seen > 0) & (self._error < self._last_error)
+        """Where the mixture beats the last value. With n errors known it has the benefit of a doubt of 0.3/√n."""
+        doubt = DOUBT / np.sqrt(np.maximum(self._seen, 1.0))
+        return np.asarray((self._seen > 0) & (self._error < self._last_error * (1.0 + doubt)))
 
     def _ahead(self, horizons: Ints) -> Floats:
         rows = [expert.ahead(self._history, horizons) for expert in self._experts]
@@ -164,19 +176,30 @@ class Mixture(Forecaster):
 
     def _judge(self, index: int, value: float) -> None:
         """Compare the step with what was forecast for it."""
-        slots, grid = (index - GRID) % RING, np.arange(len(GRID))
-        valid = (self._made_at[slots] == index - GRID).astype(np.float64)
-        forecasts, mixed = self._made[slots, grid], self._mixed[slots, grid]
+        valid, forecasts, parts, mixed, known, corrected, used, limits = self._made.due(index)
+        if valid[0] and self._change.add(float(value - used[0])):
+            self._changed = index
         self._seen += valid
         share = valid * np.maximum(1.0 / self._judged, 1.0 / np.maximum(self._seen, 1.0))
-        self._error += share * (np.abs(value - mixed) - self._error)
-        self._last_error += share * (np.abs(value - forecasts[:, 0]) - self._last_error)
-        self._weights.learn(value, mixed, forecasts, self._last_error, valid)
-        self._bands.learn(value, self._used[slots, grid], self._limits[slots, grid], valid)
+        last_error = np.abs(value - forecasts[:, 0])
+        self._usual += share * (last_error - self._usual)
+        most = CAPPED * self._usual
+        self._error += share * (np.minimum(np.abs(value - corrected), most) - self._error)
+        self._last_error += share * (np.minimum(last_error, most) - self._last_error)
+        self._weights.learn(value, parts, forecasts, self._usual, valid)
+        self._correction.learn(value - mixed, known, valid)
+        self._bands.learn(value, used, limits, valid)
 
     def _basis(self, weights: Floats, better: Bools, steps: int) -> str:
         if not self._seen[0]:
             return "last value: nothing to compare forecasts with yet"
+        text = self._compared(weights, better, steps)
+        if self._changed is not None and self._history.index - self._changed < self._judged:
+            ago_s = (self._history.index - self._changed) * self._step_s
+            text += f"; the load changed {format_duration(ago_s)} ago"
+        return text
+
+    def _compared(self, weights: Floats, better: Bools, steps: int) -> str:
         window = format_duration(min(float(self._seen[0]), self._judged) * self._step_s)
         ratio = between(np.minimum(self.error_ratio, 99.0), np.arange(1, steps + 1))
         if not better.any():

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ebbflow.forecasting.bands import Bands
+from ebbflow.forecasting.bands import TRACKED, Bands
 from ebbflow.forecasting.experts.expert import Expert
-from ebbflow.forecasting.grid import GRID, LONGEST
+from ebbflow.forecasting.grid import GRID
 from ebbflow.forecasting.history import History
+from ebbflow.forecasting.made import Made
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
 
 if TYPE_CHECKING:
     from ebbflow.forecasting.training import Trainer
-
-RING = LONGEST + 1
 
 
 class Single(Forecaster):
@@ -38,9 +37,7 @@ class Single(Forecaster):
         self._expert = expert
         self._history = History(step_s)
         self._bands = Bands()
-        self._made_at = np.full(RING, -1)
-        self._points = np.zeros((RING, len(GRID)))
-        self._limits = np.zeros((RING, *self._bands.limits(np.zeros(len(GRID))).shape))
+        self._made = Made((), (len(TRACKED),))
 
     def learn(self, time_s: float, value: float) -> None:
         """Learn the mean load of the step that ends at ``time_s``."""
@@ -50,13 +47,11 @@ class Single(Forecaster):
         if history.seen == 1:
             self._bands.start(value)
         else:
-            slots, grid = (history.index - GRID) % RING, np.arange(len(GRID))
-            valid = (self._made_at[slots] == history.index - GRID).astype(np.float64)
-            self._bands.learn(value, self._points[slots, grid], self._limits[slots, grid], valid)
+            valid, points, limits = self._made.due(history.index)
+            self._bands.learn(value, points, limits, valid)
         self._expert.update(history)
-        at, points = history.index % RING, np.maximum(self._expert.ahead(history, GRID).ravel(), 0.0)
-        self._made_at[at], self._points[at] = history.index, points
-        self._limits[at] = self._bands.limits(points)
+        points = np.maximum(self._expert.ahead(history, GRID).ravel(), 0.0)
+        self._made.keep(history.index, points, self._bands.limits(points))
 
     def train_with(self, trainer: Trainer) -> None:
         """Train with this trainer from now on."""

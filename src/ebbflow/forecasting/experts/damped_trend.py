@@ -6,7 +6,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.forecasting.experts.expert import Expert
-from ebbflow.forecasting.grid import Ints
+from ebbflow.forecasting.grid import LONGEST, Ints
 from ebbflow.forecasting.history import History
 
 
@@ -21,6 +21,7 @@ class DampedTrend(Expert):
         self.names = (f"damped trend {alpha:g}/{beta:g}/{damping:g}",)
         self._alpha, self._beta, self._damping = alpha, beta, damping
         self._level = self._slope = 0.0
+        self._sums = np.cumsum(damping ** np.arange(1.0, LONGEST + 1))
 
     def update(self, history: History) -> None:
         """Correct level and slope by the last value."""
@@ -34,6 +35,4 @@ class DampedTrend(Expert):
 
     def ahead(self, _history: History, horizons: Ints) -> Floats:
         """Level plus the damped sum of slopes."""
-        damping = self._damping
-        sums = horizons if damping == 1.0 else damping * (1.0 - damping**horizons) / (1.0 - damping)
-        return np.asarray(self._level + self._slope * sums)
+        return np.asarray(self._level + self._slope * self._sums[np.minimum(horizons, LONGEST) - 1])

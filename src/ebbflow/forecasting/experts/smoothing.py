@@ -11,22 +11,22 @@ from ebbflow.forecasting.history import History
 
 
 class Smoothing(Expert):
-    """Simple exponential smoothing: l(t) = l(t−1) + α·(y(t) − l(t−1)), ŷ(t+h) = l(t).
+    """Simple exponential smoothing: l(t) = l(t−1) + α·(y(t) − l(t−1)), ŷ(t+h) = l(t). One row per α.
 
     The first 1/α steps are averaged with equal weights. (Brown 1959; Hyndman & Athanasopoulos, *Forecasting:
     Principles and Practice*, §8.1.)
     """
 
-    def __init__(self, alpha: float = 0.3) -> None:
-        self.names = (f"smoothing {alpha:g}",)
-        self._alpha = alpha
-        self._level = 0.0
+    def __init__(self, *alphas: float) -> None:
+        self.names = tuple(f"smoothing {alpha:g}" for alpha in alphas)
+        self._alphas = np.array(alphas)
+        self._levels = np.zeros(len(alphas))
 
     def update(self, history: History) -> None:
-        """Move the level towards the last value."""
-        share = max(self._alpha, 1.0 / history.seen)
-        self._level += share * (float(history.values[-1]) - self._level)
+        """Move the levels towards the last value."""
+        share = np.maximum(self._alphas, 1.0 / history.seen)
+        self._levels += share * (history.values[-1] - self._levels)
 
     def ahead(self, _history: History, horizons: Ints) -> Floats:
-        """The level at every horizon."""
-        return np.full(len(horizons), self._level)
+        """The levels at every horizon."""
+        return np.repeat(self._levels[:, None], len(horizons), axis=1)
