@@ -27,8 +27,8 @@ class Calendar(Stateful):
     >>> calendar = Calendar(4)
     >>> for index in range(1, 41):
     ...     calendar.learn(index, 5.0 if index % 4 == 2 else 0.0)
-    >>> calendar.ahead(40, np.array([1, 2, 3])).round(1).tolist()
-    [0.0, 5.0, 0.0]
+    >>> calendar.ahead(40, np.array([1, 2, 3])).round(1).tolist(), calendar.at(42)
+    ([0.0, 5.0, 0.0], 5.0)
     """
 
     def __init__(self, period: int) -> None:
@@ -43,6 +43,15 @@ class Calendar(Stateful):
         share = max(SHARE, 1.0 / self._count[at])
         self._mean[at] += share * (change - self._mean[at])
         self._square[at] += share * (change * change - self._square[at])
+
+    def at(self, index: int) -> float:
+        """The expected change into a step; as ``ahead``, but faster."""
+        at = index % len(self._mean)
+        mean, count = float(self._mean[at]), min(float(self._count[at]), 2.0 / SHARE)
+        if count < LEAST or mean == 0.0:
+            return 0.0
+        squared_error = max(float(self._square[at]) - mean * mean, 0.0) / max(count - 1.0, 1.0)
+        return mean * max(0.0, 1.0 - SURE * SURE * squared_error / (mean * mean))
 
     def ahead(self, index: int, horizons: Ints) -> Floats:
         """The expected change into each step ahead."""
@@ -76,9 +85,9 @@ class Jumps(Expert):
             return
         if history.missing or self._mean <= 0.0:
             return
-        change, one = (value - float(history.values[-2])) / self._mean, np.array([0])
+        change = (value - float(history.values[-2])) / self._mean
         for k, calendar in enumerate(self._calendars):
-            error = abs(change - float(calendar.ahead(history.index, one)[0]))
+            error = abs(change - calendar.at(history.index))
             self._errors[k] += 0.005 * (error - self._errors[k])
             calendar.learn(history.index, change)
 
