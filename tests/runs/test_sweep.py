@@ -258,7 +258,9 @@ def test_an_empty_sweep_is_an_error() -> None:
         sweep([], ["static"])
 
 
-@pytest.mark.parametrize("name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink"])
+@pytest.mark.parametrize(
+    "name", ["hpa", "keda", "dataflow", "dask", "ds2", "flink", "thresholds", "rightscale"]
+)
 def test_baselines_can_act_on_a_continuous_engine(name: str) -> None:
     busy = case("step(base=100, peak=1500, at=5m)", engine="continuous", seconds=3600.0, initial_nodes=1)
     run = run_simulation(busy.scenario, strategy_for(name, busy.scenario)).run
