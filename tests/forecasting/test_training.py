@@ -113,7 +113,7 @@ def test_a_killed_training_leaves_the_model_in_use(
     expert, history = Trained("net", slow), History(60.0)
     in_use = ArimaModel(differences=1, constant=0.0, ar=(0.5,), ma=())
     expert.restore({"model": {"type": "arima", "differences": 1, "constant": 0.0, "ar": [0.5], "ma": []},
-                    "trained_until_s": 0.0, "next": 300, "outcome": ""})  # fmt: skip
+                    "trained_until_s": 0.0, "trained": "", "next": 300, "outcome": ""})  # fmt: skip
     expert.train_with(background)
     for minute, value in enumerate(daily(300 / 1440), start=1):
         history.push(60.0 * minute, float(value))
@@ -211,6 +211,23 @@ def test_training_is_due_when_the_history_has_doubled_and_then_once_a_day() -> N
         history.push(60.0 * minute, 5.0)
         expert.update(history)
     assert counting.sizes == [80, 160, 320, 640, 1280, 2560, 4000]
+
+
+def test_the_basis_says_what_was_trained_or_why_nothing_is() -> None:
+    forecaster = Single("press", Trained("press", Press()), 60.0)
+
+    def basis(until: int, values: Floats) -> str:
+        for minute in range(until - len(values) + 1, until + 1):
+            forecaster.learn(60.0 * minute, float(values[minute - until - 1]))
+        made = forecaster.forecast(1)
+        assert made is not None
+        return made.basis
+
+    waves = np.tile(np.arange(10.0), 40) + 50.0
+    assert basis(79, waves[:79]) == "last value: press is not trained yet"
+    assert basis(80, waves[79:80]) == (
+        "press, trained on 80 steps: error 0.00 × that of the last value on 50 steps, the last value 1.00"
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ebbflow.forecasting.registry import make_forecaster
 FORMAT = "ebbflow workload model"
 VERSION = 1
 LARGEST = 200_000_000
-"""Bytes of a file that is read, at most. The default mixture with 45 days of minutes has 4 MB."""
+"""Bytes of a file that is read, at most. The default mixture with 45 days of minutes has 3 MB."""
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

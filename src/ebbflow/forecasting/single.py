@@ -69,5 +69,5 @@ class Single(Forecaster):
             step_s=self._step_s,
             levels=tuple(levels),
             values=self._bands.at(np.asarray(levels, dtype=np.float64), points, horizons),
-            basis=self._expert.names[0],
+            basis=self._expert.basis,
         )

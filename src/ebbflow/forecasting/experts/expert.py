@@ -23,6 +23,11 @@ class Expert(Stateful, ABC):
     def update(self, history: History) -> None:
         """Learn the last step of the history. ``history.missing`` steps before it were filled."""
 
+    @property
+    def basis(self) -> str:
+        """What its forecasts are based on, as a text for people."""
+        return self.names[0]
+
     def train_with(self, trainer: Trainer) -> None:
         """Train with this trainer from now on."""
 

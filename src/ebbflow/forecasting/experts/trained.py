@@ -42,12 +42,21 @@ class Trained(Expert):
         self._submitted_s = 0.0
         self._model: AnyModel | None = None
         self._trained_until_s = 0.0
+        self._trained = ""
+        """How good the model in use was when it was trained."""
         self._next = first_steps(method)
         """Steps seen at which the next training starts."""
 
     def train_with(self, trainer: Trainer) -> None:
         """Use another trainer from now on."""
         self._trainer = trainer
+
+    @property
+    def basis(self) -> str:
+        """The model in use, or why there is none."""
+        if self._model is None:
+            return f"last value: {self.names[0]} is {self.outcome}"
+        return f"{self.names[0]}, {self._trained}"
 
     @property
     def model(self) -> AnyModel | None:
@@ -77,6 +86,7 @@ class Trained(Expert):
             log.log(level, "forecaster %s: %s", self.names[0], result.reason)
             if result.model is not None:
                 self._model, self._trained_until_s = result.model, self._submitted_s
+                self._trained = result.reason
 
     def ahead(self, history: History, horizons: Ints) -> Floats:
         """The model's forecast."""
@@ -90,6 +100,7 @@ class Trained(Expert):
         return {
             "model": msgspec.to_builtins(self._model),
             "trained_until_s": self._trained_until_s,
+            "trained": self._trained,
             "next": self._next,
             "outcome": self.outcome,
         }
@@ -99,6 +110,7 @@ class Trained(Expert):
         try:
             self._model = msgspec.convert(state["model"], type=AnyModel | None, strict=False)
             self._trained_until_s = msgspec.convert(state["trained_until_s"], type=float)
+            self._trained = msgspec.convert(state["trained"], type=str)
             self._next = msgspec.convert(state["next"], type=int)
             self.outcome = msgspec.convert(state["outcome"], type=str)
         except (KeyError, msgspec.ValidationError) as error:
