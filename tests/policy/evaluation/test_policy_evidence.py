@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from ebbflow.policy import above, below, metric, per_second, seconds, tuples
+from ebbflow.policy.evaluation.ahead import LoadForecast
 from ebbflow.policy.evaluation.measures import running_measure
 from ebbflow.policy.evaluation.states import TriggerState
 from ebbflow.policy.model import Trigger
@@ -87,6 +88,21 @@ def test_a_forecast_describes_the_forecast_value() -> None:
     )
     assert "(1 reading, 305 tuples to 305 tuples)" in text  # 205 now, 10 more a second
     assert since_s == 10
+
+
+def test_the_forecast_of_a_load_describes_what_it_is_based_on() -> None:
+    forecast = LoadForecast(10.0)
+    trigger = metric("arrival-rate").is_forecast_to_be(above(per_second(tuples(300))), ahead=seconds(10))
+    state = TriggerState(trigger, forecast=forecast)
+    for time_s in range(21):
+        state.add(float(time_s), 310.0)
+    assert forecast.expected is not None
+    assert state.describe(20.0) == (
+        f"the forecast of arrival-rate in 10s is 310 tuples/s ({forecast.expected.basis}), past the threshold for 10s "
+        "(11 readings, 310 tuples/s to 310 tuples/s)"
+    )
+    assert forecast.expected.basis.startswith("last value: ")
+    assert state.evidence_since_s == 0
 
 
 def test_readings_before_a_reset_are_no_evidence() -> None:

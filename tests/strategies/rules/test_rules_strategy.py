@@ -186,7 +186,10 @@ def test_a_forecast_is_explained_as_one() -> None:
         world.run(1, enrich=10.0 * t)
     world.queue["enrich"] = 110.0
     reason = world.decide().reason
-    assert "the forecast of queue-length in 10s is 210 tuples; it must be above 300 tuples in 10s" in reason
+    assert (
+        "the forecast of queue-length in 10s is 210 tuples (line through the last 10s); "
+        "it must be above 300 tuples in 10s"
+    ) in reason
     world.now_s = 12.0
     for t in range(12, 21):
         world.run(1, enrich=10.0 * t)

@@ -14,7 +14,9 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 
+from ebbflow.core.duration import format_duration
 from ebbflow.forecasting.line import RunningLine
+from ebbflow.policy.evaluation.ahead import LoadForecast
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -28,6 +30,8 @@ class RunningMeasure(ABC):
         """The value compared last; None for a percentile, which is compared without being computed."""
         self.since_s = math.inf
         """The oldest reading it depends on."""
+        self.basis = ""
+        """What a forecast is based on, for people; empty for other measures."""
 
     @abstractmethod
     def add(self, time_s: float, value: float) -> bool | None:
@@ -58,8 +62,8 @@ class RunningMeasure(ABC):
         return (value > self._limit) is self._is_above
 
 
-def running_measure(trigger: Trigger) -> RunningMeasure:
-    """The measure that a trigger compares."""
+def running_measure(trigger: Trigger, forecast: LoadForecast | None = None) -> RunningMeasure:
+    """The measure that a trigger compares. ``forecast``: that of the load, if it is about a load's future."""
     limit, is_above, measure = trigger.threshold.base, trigger.is_above, trigger.measure
     span_s = measure.span.seconds if measure.span is not None else 0.0
     if measure.kind is MeasureKind.MEAN:
@@ -68,6 +72,8 @@ def running_measure(trigger: Trigger) -> RunningMeasure:
         return Percentile(limit, is_above, span_s, measure.percentile)
     if measure.kind is MeasureKind.RATE:
         return Trend(limit, is_above, span_s, ahead_s=None)
+    if forecast is not None:
+        return Ahead(limit, is_above, forecast)
     if measure.kind is MeasureKind.FORECAST:
         return Trend(limit, is_above, span_s, ahead_s=span_s)
     return Each(limit, is_above)
@@ -232,6 +238,8 @@ class Trend(_Sliding):
         super().__init__(limit, is_above, span_s)
         self._ahead_s = ahead_s
         self._line = RunningLine()
+        if ahead_s is not None:
+            self.basis = f"line through the last {format_duration(span_s)}"
 
     def _recount(self) -> None:
         self._line.restart(self._points)
@@ -250,3 +258,40 @@ class Trend(_Sliding):
         found = self._line.slope_per_s() if ahead_s is None else self._line.at(self._newest_s + ahead_s)
         self.compared = found
         return None if found is None or not self._full() else self._past(found)
+
+
+class Ahead(RunningMeasure):
+    """The forecast of a load (``ahead``), compared once readings span the time ahead.
+
+    ``clear`` asks for that again and keeps what the forecaster has learned: it bridges gaps itself, and needs days to
+    find out what recurs every day.
+
+    >>> soon = Ahead(12.0, True, LoadForecast(20.0))
+    >>> [soon.add(float(t), 30.0) for t in range(22)][18:], soon.value(), soon.basis[:10]
+    ([None, None, True, True], 30.0, 'last value')
+    """
+
+    def __init__(self, limit: float, is_above: bool, forecast: LoadForecast) -> None:
+        super().__init__(limit, is_above)
+        self._forecast = forecast
+        self._first_s = math.inf
+        self._previous_s = self._newest_s = -math.inf
+
+    def clear(self) -> None:
+        """Compare nothing until readings span the time again."""
+        super().clear()
+        self._first_s = self.since_s = math.inf
+
+    def add(self, time_s: float, value: float) -> bool | None:
+        """Whether the forecast is past the threshold; None while there are too few readings."""
+        self._forecast.add(time_s, value)
+        if time_s > self._newest_s:
+            self._previous_s, self._newest_s = self._newest_s, time_s
+        self._first_s = min(self._first_s, time_s)
+        ahead_s, expected = self._forecast.ahead_s, self._forecast.expected
+        self.since_s = max(self._first_s, self._newest_s - ahead_s)
+        spanned = self._newest_s - self._first_s >= ahead_s - 0.01
+        if expected is None or not spanned or self._newest_s - self._previous_s > ahead_s + 0.01:
+            return None
+        self.compared, self.basis = expected.value, expected.basis
+        return self._past(expected.value)

@@ -30,6 +30,7 @@ import msgspec
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric, SubjectKind
 from ebbflow.core.readings import Reading, Windows
+from ebbflow.policy.evaluation.ahead import Forecasts
 from ebbflow.policy.evaluation.coverage import coverages, is_covered
 from ebbflow.policy.evaluation.states import RuleState, TriggerState
 from ebbflow.policy.model import CPU, EACH_OPERATOR, NODES, Policy, Rule, Trigger
@@ -132,6 +133,7 @@ class Router:
         self.read_limited = frozenset(read_limited)
         self.states: list[RuleState] = []
         self._last_s: dict[_Series, float] = {}
+        self._forecasts = Forecasts()
         self.use(policy, starts_s)
 
     def use(self, policy: Policy, starts_s: float = -math.inf) -> None:
@@ -139,7 +141,7 @@ class Router:
         count readings after ``starts_s``, although the windows may hold older ones."""
         known = {(state.rule, state.operator): state for state in self.states}
         self.states = [
-            known.get((rule, name)) or RuleState(rule, name, starts_s)
+            known.get((rule, name)) or RuleState(rule, name, starts_s, self._forecasts)
             for rule in policy.rules
             for name in self._applied(rule)
         ]

@@ -19,6 +19,7 @@ import msgspec
 
 from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import STALE_AFTER_S
+from ebbflow.policy.evaluation.ahead import Forecasts, LoadForecast
 from ebbflow.policy.evaluation.coverage import Coverage
 from ebbflow.policy.evaluation.measures import running_measure
 from ebbflow.policy.language.english import measured_in_english, requirement_in_english, trigger_in_english
@@ -32,11 +33,13 @@ _TOLERANCE_S = 0.01
 class TriggerState:
     """One trigger and the readings of one series, or of all nodes together."""
 
-    def __init__(self, trigger: Trigger, starts_s: float = -math.inf) -> None:
-        """Readings up to ``starts_s`` are ignored."""
+    def __init__(
+        self, trigger: Trigger, starts_s: float = -math.inf, forecast: LoadForecast | None = None
+    ) -> None:
+        """Readings up to ``starts_s`` are ignored. ``forecast``: that of the load, if it is about a load's future."""
         self.trigger = trigger
         self._starts_s = starts_s
-        self._measure = running_measure(trigger)
+        self._measure = running_measure(trigger, forecast)
         self._needed_s = (
             trigger.for_at_least.seconds - _TOLERANCE_S if trigger.for_at_least is not None else 0.0
         )
@@ -205,6 +208,8 @@ class TriggerState:
             readings = f"too few readings in {trigger.measure.span}" if few else "no readings"
             return f"{measured_in_english(trigger)} has {readings}"
         text = f"{measured_in_english(trigger)} is {trigger.threshold.like(value)}"
+        if self._measure.basis:
+            text += f" ({self._measure.basis})"
         if self._last_n is not None:
             return f"{text}, past the threshold in {self._hits} of {len(self._last_n)} readings"
         if self._since_s is None:
@@ -238,10 +243,9 @@ class Evidence(msgspec.Struct, frozen=True):
 class _Group:
     """All or any of several conditions."""
 
-    def __init__(self, condition: Condition, states: list[TriggerState], starts_s: float) -> None:
+    def __init__(self, condition: Condition, parts: list[TriggerState | _Group]) -> None:
         self._all = isinstance(condition, AllOf)
-        parts = condition.all_of if isinstance(condition, AllOf) else getattr(condition, "any_of", ())
-        self._parts = [_state_of(part, states, starts_s) for part in parts]
+        self._parts = parts
 
     def holds(self, now_s: float) -> bool:
         return (all if self._all else any)(part.holds(now_s) for part in self._parts)
@@ -250,21 +254,26 @@ class _Group:
         return (min if self._all else max)(part.progress(now_s) for part in self._parts)
 
 
-def _state_of(condition: Condition, states: list[TriggerState], starts_s: float) -> TriggerState | _Group:
-    if isinstance(condition, Trigger):
-        state = TriggerState(condition, starts_s)
-        states.append(state)
-        return state
-    return _Group(condition, states, starts_s)
-
-
 class RuleState:
     """One rule, applied to one operator or to the nodes."""
 
-    def __init__(self, rule: Rule, operator: str, starts_s: float = -math.inf) -> None:
+    def __init__(
+        self, rule: Rule, operator: str, starts_s: float = -math.inf, forecasts: Forecasts | None = None
+    ) -> None:
+        """``forecasts``: those that it may share with other rules."""
         self.rule, self.operator = rule, operator
         self.triggers: list[TriggerState] = []
-        self._parts = [_state_of(condition, self.triggers, starts_s) for condition in rule.when]
+        shared = forecasts or Forecasts()
+
+        def state_of(condition: Condition) -> TriggerState | _Group:
+            if isinstance(condition, Trigger):
+                state = TriggerState(condition, starts_s, shared.of(condition, operator))
+                self.triggers.append(state)
+                return state
+            parts = condition.all_of if isinstance(condition, AllOf) else condition.any_of
+            return _Group(condition, [state_of(part) for part in parts])
+
+        self._parts = [state_of(condition) for condition in rule.when]
 
     def fires(self, now_s: float) -> bool:
         """Whether all of its conditions hold."""

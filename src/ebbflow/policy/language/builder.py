@@ -111,7 +111,8 @@ class MetricPhrase(_ConditionPhrase[T]):
         return self._measure(Measure(MeasureKind.RATE, expect_span("rate_of_change_over", time)))
 
     def is_forecast_to_be(self, threshold: Threshold, *, ahead: Span, for_at_least: Span | None = None) -> T:
-        """The least-squares line through the readings of the last ``ahead``, extrapolated by ``ahead``."""
+        """The forecast for ``ahead`` from now: of ``arrival-rate`` by the default forecaster; of other metrics, which
+        scaling changes, by the least-squares line through the readings of the last ``ahead``."""
         measure = Measure(MeasureKind.FORECAST, expect_span("ahead", ahead))
         if for_at_least is not None:
             expect_span("for_at_least", for_at_least)
