@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import unicodedata
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import ebbflow.testing
 from ebbflow.cli import main as cli
 from ebbflow.options import Configuration
 
@@ -31,6 +33,7 @@ NOT_SOURCE_PATHS = {
     "src/ebbflow/guards/growing.py",
     "tests/guards/test_growing.py",
 }
+MODULES_ON_PAGE = {"ebbflow.errors", "ebbflow.core.parameters"}
 
 
 def prose(text: str) -> str:
@@ -153,3 +156,15 @@ def test_the_configuration_of_the_tutorial_is_valid(tmp_path: Path) -> None:
     configured = Configuration.read(file)
     assert str(configured["executors"]) == "1:20"
     assert configured["shrink.deadline"] == 60.0
+
+
+def test_every_public_name_is_on_the_api_page() -> None:
+    named = re.findall(
+        r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    on_page = {name.rpartition(".")[2] for name in named}
+    public = {*ebbflow.__all__, *ebbflow.testing.__all__} - {"__version__"}
+    assert public - on_page == set()
+    for name in named:
+        module, _, last = name.rpartition(".")
+        assert name in MODULES_ON_PAGE or hasattr(importlib.import_module(module), last), name

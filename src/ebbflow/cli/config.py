@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ebbflow.cli.options import ConfigFile, SetOption, spark_conf
 from ebbflow.cli.output import Json, print_json
-from ebbflow.core.parameters import Number, declared
+from ebbflow.core.parameters import declared
 from ebbflow.options import (
     GENERAL,
     Configuration,
@@ -202,10 +202,9 @@ def reference_page() -> str:
         ]
         for key, parameter in parameters.items():
             kind = parameter.kind
-            bounds = kind.bounds if isinstance(kind, Number) else ""
             default = _default(Option(key=key, kind=kind, default=parameter.default))
             lines.append(
-                f"| `{key}` | {kind.type_name} | {kind.unit} | {default} | {bounds} | {kind.meaning} |"
+                f"| `{key}` | {kind.type_name} | {kind.unit} | {default} | {kind.bounds} | {kind.meaning} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -55,6 +55,11 @@ class Kind:
         self.key = key
 
     @property
+    def bounds(self) -> str:
+        """The allowed values in words; empty without a limit."""
+        return ""
+
+    @property
     def must(self) -> str:
         """What a value must be."""
         return "text"
@@ -265,9 +270,14 @@ class Choice(Kind):
         self._aliases = dict(aliases or {})
 
     @property
+    def bounds(self) -> str:
+        """The names."""
+        return f"one of {', '.join(self.names)}"
+
+    @property
     def must(self) -> str:
         """What a value must be."""
-        return f"one of {', '.join(self.names)}"
+        return self.bounds
 
     def accept(self, value: Any) -> Any:
         """The name, or the one that an alias stands for."""
