@@ -13,6 +13,7 @@ NAMES = (
     "decision",
     "simulator",
     "leaderboard",
+    "learner",
     "traces",
     "policy",
     "agent",

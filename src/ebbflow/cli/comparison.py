@@ -45,6 +45,21 @@ def check_workers(workers: int | None) -> None:
         raise InputError(f"--workers is {workers}; it must be 1 or more")
 
 
+def progress_bar() -> Progress:
+    """A progress bar on standard error, if that is a terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
+
+
 def compare(
     cases: Sequence[SweepCase],
     strategies: Sequence[str],
@@ -62,18 +77,7 @@ def compare(
     """
     runs = sum(len(case.run_names(strategies)) for case in cases)
     drawn = sum(len(case.run_names(strategies)) for case in cases if case.drawn)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )
-    with bar:
+    with progress_bar() as bar:
         task = bar.add_task("runs", total=runs)
         done = sweep(
             cases,

@@ -22,6 +22,7 @@ from ebbflow.cli import (
     demo,
     forecast,
     google_cluster,
+    learner,
     ledger,
     metrics,
     policy,
@@ -52,6 +53,7 @@ simulate.register(app)
 replay.register(app)
 profile.register(app)
 forecast.register(app)
+learner.register(app)
 bench.register(app)
 google_cluster.register(app)
 report.register(app)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ebbflow.core.parameters import check_order
 
 _ROUNDING = 1e-9
-_UNCHANGED = 1e-3
+_UNCHANGED = 0.01
 """A relative change of messages below this is none."""
 
 

@@ -138,8 +138,8 @@ class Learner(Strategy):
         ] = None,
         windowSize: Annotated[
             float, Duration("Sliding window over which latency and messages are averaged.", above=0)
-        ] = 20.0,
-        learningFactor: Annotated[float, Share("How much a new experience weighs: α.")] = 0.1,
+        ] = 10.0,
+        learningFactor: Annotated[float, Share("How much a new experience weighs: α.")] = 0.03,
         discountFactor: Annotated[float, Number("How much future rewards count: γ.", above=0, below=1)] = 0.5,
         initializationMode: Annotated[
             str,
@@ -267,10 +267,13 @@ class Learner(Strategy):
 
     def _decide(self, snapshot: Snapshot, measured: Measured, teachers: Decision | None) -> Decision:
         last = self._last
-        before = measured if last is None else last.measured
-        direction = Direction.of(
-            (before.messages_per_s, measured.messages_per_s), (before.latency_s, measured.latency_s)
-        )
+        if last is None:  # nothing to compare with: above the target, the cautious guess
+            direction = Direction.RISING if measured.latency_s >= self._target_s else Direction.FALLING
+        else:
+            before = last.measured
+            direction = Direction.of(
+                (before.messages_per_s, measured.messages_per_s), (before.latency_s, measured.latency_s)
+            )
         state = self._space.state(measured.latency_s, measured.messages_per_s, direction)
         carried_out = None if last is None else _change(last.nodes, snapshot.planned.main_nodes)
         entry = self._table[state]
@@ -409,7 +412,7 @@ class Learner(Strategy):
         got = reward(
             self._rewards,
             self._space.region_after(before, state),
-            state.direction,
+            before.direction,
             action,
             self._space.ratio(state),
         )

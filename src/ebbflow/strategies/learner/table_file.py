@@ -60,6 +60,13 @@ class _State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     none: _Action
 
 
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What says which kind of file it is."""
+
+    format: object = None
+    version: object = None
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: str
     version: int
@@ -133,34 +140,34 @@ use a copy, or train it again with `ebbflow learner train`
     if len(text) > LARGEST:
         raise TableError(f"{where} is too large for a table; the most is {LARGEST} characters")
     try:
-        plain = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        head = msgspec.json.decode(text, type=_Head)
+    except (msgspec.ValidationError, RecursionError):
+        head = _Head()
+    except msgspec.DecodeError as error:
         raise TableError(
             f"{where} is not a whole table: {error}; it was cut off or edited; {again}"
         ) from None
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+    if head.format != FORMAT:
         raise TableError(f"{where} is not a table of learner; make one with `ebbflow learner train`")
-    if plain.get("version") != VERSION:
+    if head.version != VERSION:
         raise TableError(
-            f"{where} has version {plain.get('version')}, but this Ebbflow reads version {VERSION}; use the Ebbflow "
-            "that wrote it, or train it again with `ebbflow learner train`"
+            f"{where} has version {head.version}, but this Ebbflow reads version {VERSION}; use the Ebbflow that wrote "
+            "it, or train it again with `ebbflow learner train`"
         )
     try:
-        document = msgspec.convert(plain, _Document)
+        document = msgspec.json.decode(text, type=_Document)
     except msgspec.ValidationError as error:
         raise TableError(
             f"{where} is not a whole table: {error}; it was cut off or edited; {again}"
         ) from None
     if document.sha256 != _checksum(document):
         raise TableError(f"{where} was edited after it was written: its checksum does not match; {again}")
-    stored = StoredTable(
-        parameters=document.parameters,
-        decisions=document.decisions,
-        entries={
-            State(each.latency, each.direction, each.messages): _entry(each, where)
-            for each in document.states
-        },
-    )
+    met = _States()
+    try:
+        entries = {State(s.latency, s.direction, s.messages): _entry(s, met) for s in document.states}
+    except ValueError as error:
+        raise TableError(f"{where} has a next state that cannot be read: {error}; {again}") from None
+    stored = StoredTable(parameters=document.parameters, decisions=document.decisions, entries=entries)
     _check_numbers(stored, where)
     return stored
 
@@ -215,12 +222,9 @@ def _encoded(state: State, entry: Entry, space: StateSpace) -> _State:
     )
 
 
-def _entry(each: _State, where: str) -> Entry:
+def _entry(each: _State, met: _States) -> Entry:
     actions = (each.out, each.scale_in, each.none)
-    try:
-        out, scale_in, none = ({_state(key): count for key, count in a.next.items()} for a in actions)
-    except ValueError:
-        raise TableError(f"{where} has a state that cannot be read, after latency {each.latency}") from None
+    out, scale_in, none = ({met[key]: count for key, count in a.next.items()} for a in actions)
     return Entry(
         values=[a.value for a in actions],
         visits=[a.visits for a in actions],
@@ -234,9 +238,13 @@ def _key(state: State) -> str:
     return f"{state.latency} {state.direction} {state.messages}"
 
 
-def _state(key: str) -> State:
-    latency, direction, messages = key.split(" ")
-    return State(int(latency), Direction(direction), int(messages))
+class _States(dict[str, State]):
+    """States by their keys. Each is read once, however often it follows others."""
+
+    def __missing__(self, key: str) -> State:
+        latency, direction, messages = key.split(" ")
+        state = self[key] = State(int(latency), Direction(direction), int(messages))
+        return state
 
 
 def _checksum(document: _Document) -> str:

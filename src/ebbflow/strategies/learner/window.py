@@ -7,8 +7,8 @@ query without rows runs no batches; its latency and messages are 0. Two things a
 
 - **A fresh window after a change.** Batches that started before the number of executors last changed say nothing about
   the present number, so they do not count. Until a batch that started since then has ended, nothing is known.
-- **The running batch.** Once its age exceeds the mean, it counts with its age, and once that exceeds the target, even
-  if nothing else is known: when it ends it would be too late.
+- **The running batch.** Once its age exceeds the mean, that is the latency; once it exceeds the target, even if nothing
+  else is known. When it ends, it would be too late.
 
 The waiting batches of the queue-aware executor strategy are the triggers that passed during the newest batch, and the
 batches' worth of rows that it left behind. Structured Streaming has no queue of batches: it merges them into the next.
@@ -95,16 +95,17 @@ class LatencyWindow:
         ]
         if is_idle(last.batch, running_since_s, snapshot.observed_s):
             return Measured(latency_s=0.0, messages_per_s=0.0, freshness_s=0.0)
-        latencies_s = [each.latency_s for each in recent]
         running_s = 0.0 if running_since_s is None else snapshot.observed_s - running_since_s
-        if running_s > (sum(latencies_s) / len(latencies_s) if latencies_s else self._target_s):
-            latencies_s.append(running_s)
-        if not latencies_s:
+        if recent:
+            latency_s = max(sum(each.latency_s for each in recent) / len(recent), running_s)
+        elif running_s > self._target_s:
+            latency_s = running_s
+        else:
             return None
         newest_s = max(last.latency_s, running_s)
         used = recent or [last]
         return Measured(
-            latency_s=sum(latencies_s) / len(latencies_s),
+            latency_s=latency_s,
             messages_per_s=sum(each.batch.arrival_rate_per_s for each in used) / len(used),
             freshness_s=max(each.batch.ended_s - each.batch.oldest_arrival_s for each in used),
             waiting_batches=_waiting(last.batch, newest_s),
