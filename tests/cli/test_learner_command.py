@@ -97,6 +97,7 @@ def test_a_trained_table_can_be_simulated(run: Run, trained: Path) -> None:
     ("arguments", "words"),
     [
         (["--episodes", "0"], "--episodes is 0; it must be 1 or more"),
+        (["--engine", "continuous"], "learner learns from batches, and this engine has none"),
         (["--strategy", "capacity"], "strategy capacity has no table to train"),
         (["--strategy", "learner(discountFactor=1)"], "discountFactor: 1 is invalid"),
         (["--output", "/no/such/t.json"], "cannot write /no/such/t.json"),

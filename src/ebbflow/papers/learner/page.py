@@ -96,7 +96,7 @@ def training_page(training: Training, table: StoredTable, loads: Sequence[str]) 
                 "heading": "Learning curves",
                 "paragraphs": [
                     "Each line is one agent, each point one episode, with its exploration. Episodes take the loads in "
-                    f"turn: {', '.join(loads)}."
+                    "turn."
                 ],
                 "figure": "curves",
             },
@@ -120,24 +120,29 @@ def write_page(path: Path, text: str) -> None:
 
 
 def _curves(training: Training, loads: Sequence[str]) -> Picture:
-    def lines(value: str) -> list[PanelLine]:
-        return [
-            PanelLine(
-                name=f"seed {agent.seed}",
-                points=[
-                    (run.episode, getattr(run, value)) for run in training.episodes if run.seed == agent.seed
-                ],
-            )
-            for agent in training.agents
-        ]
+    """Late rows and cost over the episodes, each load in a panel of its own: loads differ more than episodes do."""
+
+    def panel(title: str, value: str, load: str) -> Panel:
+        runs = [run for run in training.episodes if run.load == load]
+        return Panel(
+            title=f"{title}, {load}",
+            lines=[
+                PanelLine(
+                    name=f"seed {agent.seed}",
+                    points=[(run.episode, getattr(run, value)) for run in runs if run.seed == agent.seed],
+                )
+                for agent in training.agents
+            ],
+        )
 
     return Picture(
         title="Learning curves",
         caption="",
-        x_title="episode" if len(loads) == 1 else f"episode, {len(loads)} loads in turn",
+        x_title="episode",
         panels=[
-            Panel(title="share of late rows", lines=lines("violation")),
-            Panel(title="node-seconds", lines=lines("node_seconds")),
+            panel(title, value, load)
+            for load in loads
+            for title, value in (("share of late rows", "violation"), ("node-seconds", "node_seconds"))
         ],
     )
 

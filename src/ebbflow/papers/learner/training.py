@@ -25,6 +25,7 @@ from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.sweep import GuardsOf, SweepCase, kept_slo, mean
 from ebbflow.strategies import make_strategy, read_strategy
 from ebbflow.strategies.learner import Learner
+from ebbflow.targets.simulator import MicroBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,8 @@ def train(
     not written.
     """
     call = check_learner(expression)
+    if not all(isinstance(case.scenario.engine, MicroBatch) for case in cases):
+        raise InputError("learner learns from batches, and this engine has none; train it on micro-batch")
     shared = _Shared(cases=tuple(cases), call=call, guards=guards)
     tables: dict[int, str | None] = dict.fromkeys(seeds)
     results: list[EpisodeResult] = []
