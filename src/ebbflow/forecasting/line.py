@@ -62,7 +62,3 @@ class RunningLine:
         if slope is None:
             return None
         return self._v / self._n + slope * (time_s - self.origin_s - self._t / self._n)
-
-
-MOST_GROWTH = 3.0
-"""Forecasts are capped at this many times the highest load of the span."""

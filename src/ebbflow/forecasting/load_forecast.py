@@ -22,7 +22,7 @@ class LoadForecast:
     >>> load.until(60.0, (0.5,)) is None  # nothing was read yet
     True
     >>> for time_s in (5.0, 10.0, 15.0, 20.0):
-    ...     load.add(time_s, 40.0 + time_s)
+    ...     _ = load.add(time_s, 40.0 + time_s)
     >>> ahead = load.until(60.0, (0.5,))  # from the end of the last step, at 20 s
     >>> ahead.ends_s.tolist(), highest(ahead, 0.5, since_s=25.0, until_s=45.0)
     ([30.0, 40.0, 50.0, 60.0], 57.5)
@@ -33,11 +33,13 @@ class LoadForecast:
         self.forecaster, self._steps = forecaster, Steps(step_s)
         self._learned_s: float | None = None
 
-    def add(self, time_s: float, rate_per_s: float) -> None:
-        """Add a reading, which describes the time before it."""
-        for end_s, mean_per_s in self._steps.add(time_s, rate_per_s):
+    def add(self, time_s: float, rate_per_s: float) -> bool:
+        """Add a reading, which describes the time before it. Returns whether it completed a step."""
+        done = self._steps.add(time_s, rate_per_s)
+        for end_s, mean_per_s in done:
             self.forecaster.learn(end_s, mean_per_s)
             self._learned_s = end_s
+        return bool(done)
 
     def until(self, end_s: float, levels: Sequence[float]) -> Forecast | None:
         """The forecast from the last complete step to ``end_s``; None before the first step is complete."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from ebbflow.policy import above, below, metric, per_second, seconds, tuples
-from ebbflow.policy.evaluation.ahead import LoadForecast
+from ebbflow.policy.evaluation.ahead import ConditionForecast
 from ebbflow.policy.evaluation.measures import running_measure
 from ebbflow.policy.evaluation.states import TriggerState
 from ebbflow.policy.model import Trigger
@@ -91,7 +91,7 @@ def test_a_forecast_describes_the_forecast_value() -> None:
 
 
 def test_the_forecast_of_a_load_describes_what_it_is_based_on() -> None:
-    forecast = LoadForecast(10.0)
+    forecast = ConditionForecast(10.0)
     trigger = metric("arrival-rate").is_forecast_to_be(above(per_second(tuples(300))), ahead=seconds(10))
     state = TriggerState(trigger, forecast=forecast)
     for time_s in range(21):

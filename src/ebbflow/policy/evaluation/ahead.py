@@ -14,17 +14,19 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
 
 import msgspec
 
 from ebbflow.core.metrics import Metric
-from ebbflow.forecasting import Forecaster, Steps, make_forecaster
-from ebbflow.forecasting.registry import DEFAULT
+from ebbflow.forecasting.load_forecast import LoadForecast
+from ebbflow.forecasting.registry import DEFAULT, make_forecaster
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
 LOADS = frozenset({Metric.ARRIVAL_RATE.key})
 """Metrics that scaling does not change."""
+MEDIAN = 0.5
 STEPS_AHEAD = 8
 """Steps between now and the forecast time, unless readings are further apart. The mixture judges its experts at this
 horizon, among others."""
@@ -37,16 +39,16 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     basis: str
 
 
-class LoadForecast:
+class ConditionForecast:
     """The median of the forecast of one load, ``ahead_s`` from its last reading.
 
     It learns the means of even steps: an eighth of ``ahead_s``, or the interval of the readings if that is longer. It
     starts when readings span ``ahead_s``.
 
-    >>> soon = LoadForecast(80.0)
-    >>> for t in range(0, 3000, 10):
+    >>> soon = ConditionForecast(80.0)
+    >>> for t in range(0, 1200, 10):
     ...     soon.add(float(t), 100.0 + 10.0 * (t // 10 % 6))  # a sawtooth with a period of a minute
-    >>> round(soon.expected.value, -1)  # it was 150 at 2990 s, so it will be 110 at 3070 s
+    >>> round(soon.expected.value, -1)  # it was 150 at 1190 s, so it will be 110 at 1270 s
     110.0
     """
 
@@ -57,50 +59,43 @@ class LoadForecast:
         self._early: list[tuple[float, float]] = []
         """Readings before the length of a step is known."""
         self._newest_s = -math.inf
-        self._steps: Steps | None = None
-        self._forecaster: Forecaster | None = None
+        self._load: LoadForecast | None = None
 
     def add(self, time_s: float, value: float) -> None:
         """Learn a reading. One that is not newer than the last is known already, from another rule."""
         if time_s <= self._newest_s:
             return
         interval_s, self._newest_s = time_s - self._newest_s, time_s
-        if self._steps is not None:
-            self._learn(self._steps.add(time_s, value))
+        if self._load is not None:
+            self._learn(self._load, [(time_s, value)])
             return
         if interval_s > self.ahead_s + 0.01:  # too far apart for a forecast
             self._early.clear()
         self._early.append((time_s, value))
         if time_s - self._early[0][0] >= self.ahead_s - 0.01:
-            self._start()
+            gaps_s = (after - before for (before, _), (after, _) in itertools.pairwise(self._early))
+            step_s = max(self.ahead_s / STEPS_AHEAD, statistics.median(gaps_s))
+            self._load = LoadForecast(make_forecaster(DEFAULT, step_s), step_s=step_s)
+            self._learn(self._load, self._early)
+            self._early.clear()
 
-    def _start(self) -> None:
-        gaps_s = (after - before for (before, _), (after, _) in itertools.pairwise(self._early))
-        self._steps = Steps(max(self.ahead_s / STEPS_AHEAD, statistics.median(gaps_s)))
-        self._learn([done for reading in self._early for done in self._steps.add(*reading)])
-        self._early.clear()
-
-    def _learn(self, done: list[tuple[float, float]]) -> None:
-        if not done:
+    def _learn(self, load: LoadForecast, readings: Sequence[tuple[float, float]]) -> None:
+        """Learn readings; a forecast changes only with a complete step."""
+        completed = [load.add(time_s, value) for time_s, value in readings]
+        if not any(completed):
             return
-        assert self._steps is not None
-        if self._forecaster is None:
-            self._forecaster = make_forecaster(DEFAULT, self._steps.step_s)
-        for end_s, mean in done:
-            self._forecaster.learn(end_s, mean)
-        until_s = self._newest_s + self.ahead_s - done[-1][0]
-        forecast = self._forecaster.forecast(max(1, math.ceil(until_s / self._steps.step_s - 1e-6)), (0.5,))
+        forecast = load.until(self._newest_s + self.ahead_s, (MEDIAN,))
         if forecast is not None:
-            self.expected = Expected(float(forecast.at(0.5)[-1]), forecast.basis)
+            self.expected = Expected(float(forecast.at(MEDIAN)[-1]), forecast.basis)
 
 
 class Forecasts:
     """The forecasts of the loads in a policy, shared by conditions on the same load and time."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str, float], LoadForecast] = {}
+        self._known: dict[tuple[str, str, str, float], ConditionForecast] = {}
 
-    def of(self, trigger: Trigger, operator: str) -> LoadForecast | None:
+    def of(self, trigger: Trigger, operator: str) -> ConditionForecast | None:
         """The forecast that a trigger of a rule on an operator compares; None unless it is that of a load.
 
         >>> from ebbflow.policy import above, metric, minutes, per_second, tuples
@@ -116,4 +111,4 @@ class Forecasts:
         if measure.kind is not MeasureKind.FORECAST or measure.span is None or trigger.metric not in LOADS:
             return None
         key = (trigger.metric, trigger.of or "", operator, measure.span.seconds)
-        return self._known.setdefault(key, LoadForecast(measure.span.seconds))
+        return self._known.setdefault(key, ConditionForecast(measure.span.seconds))

@@ -16,7 +16,7 @@ from collections import deque
 
 from ebbflow.core.duration import format_duration
 from ebbflow.forecasting.line import RunningLine
-from ebbflow.policy.evaluation.ahead import LoadForecast
+from ebbflow.policy.evaluation.ahead import ConditionForecast
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -62,7 +62,7 @@ class RunningMeasure(ABC):
         return (value > self._limit) is self._is_above
 
 
-def running_measure(trigger: Trigger, forecast: LoadForecast | None = None) -> RunningMeasure:
+def running_measure(trigger: Trigger, forecast: ConditionForecast | None = None) -> RunningMeasure:
     """The measure that a trigger compares. ``forecast``: that of the load, if it is about a load's future."""
     limit, is_above, measure = trigger.threshold.base, trigger.is_above, trigger.measure
     span_s = measure.span.seconds if measure.span is not None else 0.0
@@ -266,12 +266,12 @@ class Ahead(RunningMeasure):
     ``clear`` asks for that again and keeps what the forecaster has learned: it bridges gaps itself, and needs days to
     find out what recurs every day.
 
-    >>> soon = Ahead(12.0, True, LoadForecast(20.0))
+    >>> soon = Ahead(12.0, True, ConditionForecast(20.0))
     >>> [soon.add(float(t), 30.0) for t in range(22)][18:], soon.value(), soon.basis[:10]
     ([None, None, True, True], 30.0, 'last value')
     """
 
-    def __init__(self, limit: float, is_above: bool, forecast: LoadForecast) -> None:
+    def __init__(self, limit: float, is_above: bool, forecast: ConditionForecast) -> None:
         super().__init__(limit, is_above)
         self._forecast = forecast
         self._first_s = math.inf

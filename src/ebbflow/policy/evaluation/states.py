@@ -19,7 +19,7 @@ import msgspec
 
 from ebbflow.core.duration import format_duration
 from ebbflow.core.snapshot import STALE_AFTER_S
-from ebbflow.policy.evaluation.ahead import Forecasts, LoadForecast
+from ebbflow.policy.evaluation.ahead import ConditionForecast, Forecasts
 from ebbflow.policy.evaluation.coverage import Coverage
 from ebbflow.policy.evaluation.measures import running_measure
 from ebbflow.policy.language.english import measured_in_english, requirement_in_english, trigger_in_english
@@ -34,7 +34,7 @@ class TriggerState:
     """One trigger and the readings of one series, or of all nodes together."""
 
     def __init__(
-        self, trigger: Trigger, starts_s: float = -math.inf, forecast: LoadForecast | None = None
+        self, trigger: Trigger, starts_s: float = -math.inf, forecast: ConditionForecast | None = None
     ) -> None:
         """Readings up to ``starts_s`` are ignored. ``forecast``: that of the load, if it is about a load's future."""
         self.trigger = trigger

@@ -21,12 +21,13 @@ from ebbflow.core.plural import counted
 from ebbflow.core.readings import Window
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import ActionKind, Snapshot
-from ebbflow.forecasting.line import MOST_GROWTH
 from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.outlook import QueryState, simulate_batches
 from ebbflow.profiling.flow import FlowModel, FlowState, simulate_flow
 from ebbflow.strategies.capacity.diagnosis import why_more_cannot_help
 
+MOST_GROWTH = 3.0
+"""A rising rate is extrapolated to this many times itself at most."""
 NEARLY = 1.15
 """A size does nearly as well as the largest if its final freshness is at most this many times as long."""
 SAME = 1.01
