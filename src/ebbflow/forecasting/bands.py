@@ -17,6 +17,8 @@ SHARE = 0.05
 RATE = 0.1
 """Step of a quantile, in mean absolute errors."""
 WIDEST = 50.0
+LEAST, MOST = np.where(TRACKED < 0.5, -WIDEST, 0.0), np.where(UPPER, WIDEST, 0.0)
+"""Bounds of the quantiles: the median is the forecast itself."""
 
 
 class Bands(Stateful):
@@ -52,8 +54,8 @@ class Bands(Stateful):
         below = np.where(UPPER, value <= limits, value < limits)
         rate = RATE * np.maximum(1.0, 10.0 / (self._count + 1.0))
         self._quantiles += (valid * rate)[:, None] * (TRACKED - below)
-        np.clip(self._quantiles, np.where(UPPER, 0.0, -WIDEST), np.where(UPPER, WIDEST, 0.0), self._quantiles)
-        self._quantiles[:, TRACKED == 0.5] = 0.0
+        np.maximum(self._quantiles, LEAST, out=self._quantiles)
+        np.minimum(self._quantiles, MOST, out=self._quantiles)
 
     def at(self, levels: Floats, points: Floats, horizons: Ints) -> Floats:
         """Quantiles around points at any horizons: one row per level, sorted, not negative."""

@@ -46,11 +46,12 @@ class Correction(Stateful):
         self._count += valid
         share = valid * np.maximum(SHARE, 1.0 / np.maximum(self._count, 1.0))
         self._size += share * (np.abs(errors) - self._size)
-        scaled = np.clip(errors / (self._size + 1e-9 * np.abs(errors) + 1e-300), -CLIPPED, CLIPPED) * valid
+        scaled = errors / (self._size + 1e-9 * np.abs(errors) + 1e-300)
+        scaled = np.minimum(np.maximum(scaled, -CLIPPED), CLIPPED) * valid
         repeated = self._products / (self._squares + PRIOR) * known
         rest = scaled - repeated - self._median
         self._median += valid * RATE * 0.5 * np.sign(rest)
-        decay = np.where(valid, DECAY, 1.0)
+        decay = 1.0 - valid * (1.0 - DECAY)
         self._products = self._products * decay + known * scaled
         self._squares = self._squares * decay + known * known * valid
         self._last = float(scaled[0])

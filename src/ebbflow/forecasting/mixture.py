@@ -49,8 +49,6 @@ def default_experts(step_s: float) -> list[Expert]:
     return [
         Smoothing(0.7, 0.4, 0.2, 0.05),
         DampedTrend(1.0, 1.0, 0.8),
-        DampedTrend(0.9, 0.5, 0.9),
-        DampedTrend(0.5, 0.2, 0.9),
         SeasonalNaive(),
         Autoregression(step_s, fits=LOG_FITS),
         Autoregression(step_s, fits=FITS, log=False),

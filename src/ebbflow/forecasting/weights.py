@@ -34,7 +34,6 @@ class Weights(Stateful):
     """
 
     def __init__(self, horizons: int, experts: int) -> None:
-        self._decay = 1.0 - 1.0 / MEMORY
         self._regret = np.zeros((horizons, experts))
         self._squares = np.full((horizons, experts), 1e-12)
         self._largest = np.full((horizons, experts), TINY)
@@ -48,7 +47,10 @@ class Weights(Stateful):
 
     def mix(self, forecasts: Floats) -> Floats:
         """The slow and the fast mixture of forecasts (horizons × experts), as columns."""
-        return np.stack(((self._slow * forecasts).sum(axis=1), (self._fast * forecasts).sum(axis=1)), axis=1)
+        mixed = np.empty((len(forecasts), 2))
+        np.einsum("hk,hk->h", self._slow, forecasts, out=mixed[:, 0])
+        np.einsum("hk,hk->h", self._fast, forecasts, out=mixed[:, 1])
+        return mixed
 
     def learn(self, value: float, mixed: Floats, forecasts: Floats, size: Floats, valid: Floats) -> None:
         """Learn the value of a step, where ``valid`` is 1, from the forecasts for it and what ``mix`` made of them.
@@ -71,8 +73,8 @@ class Weights(Stateful):
         sign = np.sign(mixed - value) * valid
         regret = sign[:, None] * (mixed[:, None] - forecasts)
         limit = LARGEST * size[:, None]
-        regret = np.clip(regret, -limit, limit) / (size[:, None] + 1e-300)
-        decay = np.where(valid, self._decay, 1.0)[:, None]
+        regret = np.minimum(np.maximum(regret, -limit), limit) / (size[:, None] + 1e-300)
+        decay = 1.0 - valid[:, None] * (1.0 / MEMORY)
         squares = regret * regret
         self._squares *= decay
         self._squares += squares

@@ -74,5 +74,5 @@ class Analogues(Expert):
         changes = np.log((values[after] + offset) / (values[then] + offset)[:, None])
         ranked, middle = np.sort(changes, axis=0), self._median_of // 2  # np.median takes 50 µs
         median = 0.5 * (ranked[middle - 1] + ranked[middle])
-        change = np.stack((self._shares @ changes[: self._mean_of], median))
+        change = np.concatenate((self._shares @ changes[: self._mean_of], median)).reshape(2, -1)
         return np.asarray((last + offset) * np.exp(change) - offset)

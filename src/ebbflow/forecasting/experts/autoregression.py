@@ -93,7 +93,7 @@ class Autoregression(Expert):
             weights = between(self._weights, horizons, axis=1)
             largest = between(self._largest, horizons)
         change = np.einsum("rhk,hk->rh", weights, features)
-        z_ahead = z + np.clip(change, -largest, largest)
+        z_ahead = z + np.minimum(np.maximum(change, -largest), largest)
         return np.asarray(np.exp(z_ahead) - OFFSET * self._mean if self._log else z_ahead)
 
     def _z(self, value: float) -> float:
@@ -135,15 +135,13 @@ class Autoregression(Expert):
         target = z - (np.log(before + OFFSET * self._mean + 1e-300) if self._log else before)
         size = np.abs(target)
         limit = self._clip * np.where(self._size > 0, self._size, size)
-        clipped = np.clip(target, -limit, limit)
+        clipped = np.minimum(np.maximum(target, -limit), limit)
         share = np.maximum(0.02, 1.0 / (1.0 + self._samples[0]))
-        self._size = np.where(
-            valid, self._size + share * (np.minimum(size, 4 * limit) - self._size), self._size
-        )
+        self._size += valid * share * (np.minimum(size, 4.0 * limit) - self._size)
         self._largest = np.where(
             valid, np.maximum(0.9995 * self._largest, np.minimum(size, limit)), self._largest
         )
-        decay = np.where(valid, self._decay[:, None], 1.0)
+        decay = 1.0 - valid * (1.0 - self._decay[:, None])
         used = features * valid[:, None]
         self._a *= decay[:, :, None, None]
         self._a += used[:, :, None] * used[:, None, :]
@@ -161,7 +159,7 @@ class Autoregression(Expert):
         a = self._a[:, at].copy()
         diagonal = np.einsum("rgkk->rgk", a)
         samples = np.maximum(self._samples[:, at], 1.0)[:, :, None]
-        prior = self._prior * 0.5 * (diagonal + diagonal.mean(axis=2, keepdims=True))
+        prior = self._prior * 0.5 * (diagonal + diagonal.sum(axis=2, keepdims=True) / diagonal.shape[2])
         diagonal += self._ridge[:, None, None] * prior / samples + 1e-9 * diagonal.max() + 1e-300
         self._weights[:, at] = np.linalg.solve(a, self._b[:, at][..., None])[..., 0]
 
