@@ -37,9 +37,8 @@ JUDGED = 50
 """Steps over which the mixture is compared with the last value."""
 CAPPED = 10.0
 """An error counts at most this many times the last value's mean error, so that one burst does not decide."""
-LOG_FITS = ((100.0, 1.0), (1000.0, 3.0), (100_000.0, 20.0))
-FITS = ((300.0, 1.0), (1000.0, 10.0))
-"""Memory in steps and ridge in samples of the autoregressions."""
+FITS = ((100.0, 1.0), (1000.0, 1.0), (1000.0, 10.0), (100_000.0, 20.0))
+"""Memory in steps and ridge in samples of the autoregression."""
 DOUBT = 0.3
 SHOWN = 3
 
@@ -50,8 +49,7 @@ def default_experts(step_s: float) -> list[Expert]:
         Smoothing(0.7, 0.4, 0.2, 0.05),
         DampedTrend(1.0, 1.0, 0.8),
         SeasonalNaive(),
-        Autoregression(step_s, fits=LOG_FITS),
-        Autoregression(step_s, fits=FITS, log=False),
+        Autoregression(step_s, fits=FITS),
         Analogues(step_s),
         Jumps(),
     ]

@@ -18,8 +18,7 @@ PERIODS = 4
 PER_PERIOD = 3
 HARMONICS = np.array((1, 2))
 FEW = 50
-"""Up to this many samples the next step's weights are fitted at each step. Later all horizons take turns, one every
-second step; those for the logarithm and those for the load itself alternate."""
+"""Up to this many samples the next step's weights are fitted at each step; later all horizons take turns."""
 OFFSET = 0.02
 """Share of the mean load added before taking the logarithm, so that zeros are allowed."""
 
@@ -148,10 +147,8 @@ class Autoregression(Expert):
         self._b *= decay[:, :, None]
         self._b += used * clipped[:, None]
         self._samples = self._samples * decay + valid
-        few = self._samples[0, 0] < FEW
-        if few or index % 2 == self._log:
-            self._turn = (self._turn + 1) % len(GRID)
-            self._fit((0, self._turn) if few and self._turn else (self._turn,))
+        self._turn = (self._turn + 1) % len(GRID)
+        self._fit((0, self._turn) if self._turn and self._samples[0, 0] < FEW else (self._turn,))
 
     def _fit(self, grid: tuple[int, ...]) -> None:
         """Solve the normal equations of some horizons; the others have their turn later."""
