@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from ebbflow.core.expression import quote
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
+from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
@@ -33,7 +34,7 @@ from ebbflow.options import Configuration
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, SPARK, T1
-from ebbflow.papers.elysium.run import ParallelismRecorder, Result, RowMetrics, RunCurves
+from ebbflow.papers.elysium.run import ParallelismRecorder, Points, Result, RowMetrics, RunCurves
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import raise_failure, wait_for_end
 from ebbflow.strategies.joint import Joint
@@ -129,8 +130,24 @@ def _strategy(name: str) -> Strategy:
 
 
 def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetrics, RunCurves]:
-    """One run in real time, starting with one executor and as many instances as the maximum of slots: the comparison is
-    about how nodes follow the load, and joint scaling adds a node for every instance."""
+    """One run in real time."""
+    run, parallelism = run_application(case.load, case.seconds, _strategy(case.strategy), clock=clock)
+    return RowMetrics.of([run]), RunCurves.of({T1: run}, parallelism)
+
+
+def run_application(
+    load: str,
+    seconds: float,
+    strategy: Strategy,
+    *,
+    initial_executors: int = LIMITS.min_nodes,
+    clock: Clock | None = None,
+) -> tuple[Run, Mapping[str, Points]]:
+    """Run the application under a load in real time; also returns the planned instances of its operators.
+
+    It starts with as many instances as the maximum of slots: the comparison is about how nodes follow the load, and
+    joint scaling adds a node for every instance.
+    """
     time, never = clock or SystemClock(), threading.Event()
     recorder = ParallelismRecorder()
 
@@ -142,7 +159,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetric
         settings = {
             **cluster.settings,
             **local_settings(),
-            **scaling_settings(initial_executors=LIMITS.min_nodes, master=cluster.master_url),
+            **scaling_settings(initial_executors=initial_executors, master=cluster.master_url),
             "spark.sql.shuffle.partitions": "1",
             "spark.log.level": "OFF",
         }
@@ -150,7 +167,7 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetric
             started_s = time.now_s() + WARM_UP_S
             recorder.started_s = started_s
             application = TopWords(
-                load=case.load, source_partitions=1, start_ms=round(started_s * 1000), lookup_wait_s=WAIT_S,
+                load=load, source_partitions=1, start_ms=round(started_s * 1000), lookup_wait_s=WAIT_S,
                 trigger_s=TRIGGER_S,
             )  # fmt: skip
             rankings = application.rankings()
@@ -163,32 +180,32 @@ def run_on_spark(case: SparkCase, clock: Clock | None = None) -> tuple[RowMetric
                 config=Configuration(),
                 executors=(LIMITS.min_nodes, LIMITS.max_nodes),
                 slo=SLO,
-                strategy=_strategy(case.strategy),
+                strategy=strategy,
                 queries=[query],
                 store=path,
                 on_cycle=recorder.record,
                 master_web_url=cluster.web_url,
             )
             try:
-                wait_for_end(query.failure, attached, time, started_s + case.seconds, never)
+                wait_for_end(query.failure, attached, time, started_s + seconds, never)
                 ended_s = time.now_s()
             finally:
                 attached.stop()
             query.stop()
             raise_failure(query.failure)
         with closing(Store(path, time)) as store:
-            arrived = arrivals(parse_load(case.load), started_s, max(started_s, ended_s))
+            arrived = arrivals(parse_load(load), started_s, max(started_s, ended_s))
             store.set_curves({(ARRIVED, T1): arrived})
             store.set_terms(
                 {
                     "name": T1,
-                    "strategy": case.strategy,
+                    "strategy": strategy.name,
                     "started_s": repr(started_s),
                     "ended_s": repr(ended_s),
                 }
             )
         run = read_run(path).run
-    return RowMetrics.of([run]), RunCurves.of({T1: run}, recorder.until(case.seconds))
+    return run, recorder.until(seconds)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ The paper gives the sawtooth (500 to 1,800 events/s; from its text and figure: a
 others without a scale. Lengths follow from its percentages, which are multiples of one node in one period of 300 s:
 21.42, 17.85 and 25 % are 6, 5 and 7 of 28 (seven periods), 41.07 % is 23 of 56 (fourteen). The other 33 are one more
 than a square of twenty minutes needs that starts low, if its trough fits on one node. The sine has the range of the
-sawtooth.
+sawtooth and the length of the one in §7.1.3.
 
 The Twitter trace of the paper, 41 days of tweets on an election, is not public. ``--trace`` replays a day of another
 one at 60:1. Without it a made one stands in: days of a web service, each with its own height, drift and bursts.
@@ -28,10 +28,10 @@ from ebbflow.workloads.trace import Recorded
 
 PEAK_PER_S = 1800.0
 PAST_S = 4 * 3600.0
-"""How long a generated load was observed before the run: whole periods of each."""
+"""How long a generated load was observed before the run, at least: whole periods."""
 SHAPES: dict[str, tuple[str, float]] = {
     SAWTOOTH: ("sawtooth(base=500, peak=1800, period=12m)", 2100.0),
-    SINE: ("sine(base=500, peak=1800, period=15m)", 2100.0),
+    SINE: ("sine(base=500, peak=1800, period=25m)", 2100.0),
     SQUARE: ("square(base=400, peak=1800, period=20m)", 4200.0),
 }
 """The load and the length of a run in seconds."""
@@ -45,6 +45,8 @@ TRACE_DAY = 5
 MADE_DAYS = 7
 """Days of the made trace; the last two are replayed."""
 MADE_SEED = 41
+NIGHT_PER_S = PEAK_PER_S / 6
+"""The tweets of one country nearly stop at night."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,8 @@ def paper_loads(names: Sequence[str] = (), trace: str | None = None) -> list[Pas
             text, seconds = SHAPES[name]
             load = parse_load(text)
             past = Noise(load=load, amount=ARRIVAL_NOISE, seed=1000)
-            found.append(PastAndPresent(name=name, load=load, seconds=seconds, past=((past, PAST_S),)))
+            past_s = math.ceil(PAST_S / load.span_s) * load.span_s
+            found.append(PastAndPresent(name=name, load=load, seconds=seconds, past=((past, past_s),)))
         else:
             found.append(_made() if trace is None else _replayed(trace))
     return found
@@ -155,7 +158,7 @@ def made_days(days: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
     seconds = round(DAY_S / SPEED)
     count = days * seconds
-    day = parse_load(f"day(base=450, peak={PEAK_PER_S:g}, period={seconds}s)")
+    day = parse_load(f"day(base={NIGHT_PER_S:g}, peak={PEAK_PER_S:g}, period={seconds}s)")
     rates = day.rate_per_s(np.arange(count, dtype=np.float64) % seconds + 0.5)
     rates = rates * np.repeat(rng.normal(1.0, 0.10, days).clip(0.7, 1.3), seconds)
     keep = 0.5 ** (1.0 / 30.0)  # half of the drift is left after half an hour of the trace

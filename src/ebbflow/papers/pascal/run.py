@@ -53,6 +53,8 @@ PROFILED_WITH = "stair(base=100, peak=1800, steps=8, hold=105s)"
 PROFILED_S = 1785.0
 """The profiling phase: "a stair-shaped curve" for 30 minutes (§7)."""
 FORECASTERS = {PROACTIVE: "mixture", REACTIVE: "last-value"}
+ASSESSED_EVERY_S = 300.0
+"""The assessment period of the paper (§7.1.4), for both."""
 
 
 # -- models ----------------------------------------------------------------------------------------------------
@@ -79,13 +81,15 @@ def learn_workload(load: PastAndPresent, forecaster: str) -> Forecaster:
     return made
 
 
-def strategy_for(name: str, load: PastAndPresent, profile: Profile, **parameters: Any) -> Strategy:
-    """A new strategy for one run of a load."""
+def strategy_for(
+    name: str, load: PastAndPresent, profile: Profile, *, assess_s: float = ASSESSED_EVERY_S
+) -> Strategy:
+    """A new strategy for one run of a load. Reactive scaling differs from proactive only in its forecaster."""
     if name == STATIC:
         return Static()
     kind = FORECASTERS[name]
     known = Estimator(PIPELINE, profile, forecaster=learn_workload(load, kind))
-    return Proactive({PIPELINE.name: known}, forecaster=kind, **parameters)
+    return Proactive({PIPELINE.name: known}, forecaster=kind, assess_s=assess_s)
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,346 @@
+"""The studies of §7.1.2 to §7.1.4 and Figure 7: load imbalance, accuracy of estimator and forecasts, cost of changes.
+
+- *Imbalance* (Figure 9): a sine on three nodes. Four instances of every operator do not divide by three, so some nodes
+  are fuller than others. Measured: the CPU of each node.
+- *Estimator* (Figures 10 and 11): 25 minutes of a sine that the profile was not learned from, without scaling.
+  Estimated and measured: the CPU of all instances of an operator, and of nodes.
+- *Forecasts* (Figure 7): each load forecast 10 s to 5 minutes ahead from its past, compared with what came.
+- *Reconfigurations* (Figure 12): the topology over-provisioned on nine minutes of a sine, rebalanced needlessly at
+  every assessment, for several assessment periods.
+- *Assessment period*: proactive and reactive scaling for other periods than the paper's 5 minutes. Not in the paper.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ebbflow.control.loop import CycleReport
+from ebbflow.core.limits import Limits
+from ebbflow.core.machine import cores
+from ebbflow.core.metrics import Metric
+from ebbflow.core.placement import even
+from ebbflow.forecasting.load_forecast import STEP_S
+from ebbflow.papers.elysium.calibration import LIMITS
+from ebbflow.papers.elysium.run import Points
+from ebbflow.papers.elysium.studies import Restless, mean_error
+from ebbflow.papers.pascal.calibration import PARALLELISM, PIPELINE, scenario
+from ebbflow.papers.pascal.loads import PastAndPresent
+from ebbflow.papers.pascal.published import IMBALANCE, PROACTIVE, REACTIVE
+from ebbflow.papers.pascal.run import Metrics, learn_workload, run_load, strategy_for
+from ebbflow.profiling.profile import Profile
+from ebbflow.runs.parallel import parallel_map
+from ebbflow.runs.simulation import run_simulation
+from ebbflow.strategies.static import Static
+from ebbflow.workloads import parse_load
+
+SINE = ("sine(base=200, peak=1400, period=25m)", 1500.0)
+CHANGED_SINE = ("sine(base=300, peak=1000, period=9m)", 540.0)
+"""No node is ever overloaded."""
+PERIODS_S: tuple[float, ...] = (60.0, 120.0, 180.0, 240.0, 300.0)
+ASSESSED_EVERY_S: tuple[float, ...] = (10.0, 60.0, 300.0)
+DRAWN = ("counter", "stop-words")
+AHEAD_STEPS = (1, 6, 30)
+"""Forecasts are judged 10 s, a minute and five minutes ahead."""
+
+
+@dataclass
+class _Readings:
+    """The readings of each observation of a run."""
+
+    times_s: list[float]
+    values: list[dict[tuple[str, Metric], float]]
+
+    @classmethod
+    def of(cls, text: str, seconds: float, *, nodes: int, seed: int) -> _Readings:
+        found = cls([], [])
+
+        def record(report: CycleReport) -> None:
+            seen = report.observation
+            if seen is not None and (not found.times_s or seen.time_s > found.times_s[-1]):
+                found.times_s.append(seen.time_s)
+                found.values.append({(r.subject, r.metric): r.value for r in seen.readings})
+
+        made = scenario(parse_load(text), seconds, nodes=nodes, seed=seed)
+        fixed = replace(made, limits=Limits(min_nodes=nodes, max_nodes=nodes))
+        run_simulation(fixed, Static(), on_cycle=record)
+        return found
+
+
+# -- imbalance ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imbalance:
+    """The CPU of three nodes under a sine."""
+
+    spouts: tuple[int, ...]
+    """Instances of the spout on each node."""
+    nodes: Mapping[str, Points]
+    """Used share of each node over time."""
+    ratio: float
+    """Mean CPU of the fullest node ÷ that of the emptiest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"spouts": list(self.spouts), "ratio": round(self.ratio, 3), "published": IMBALANCE}
+
+
+def imbalance(nodes: int = 3, seed: int = 7) -> Imbalance:
+    """Measure how unequally nodes are loaded."""
+    readings = _Readings.of(*SINE, nodes=nodes, seed=seed)
+    names = [f"node-{k}" for k in range(nodes)]
+    measured: dict[str, Points] = {name: [] for name in names}
+    for time_s, values in zip(readings.times_s[1:], readings.values[1:], strict=True):
+        for name in names:
+            measured[name].append((time_s, round(values[name, Metric.NODE_CPU], 4)))
+    means = [statistics.fmean(share for _, share in measured[name]) for name in names]
+    placement = even([PARALLELISM] * len(PIPELINE.order), nodes)
+    return Imbalance(spouts=placement[0], nodes=measured, ratio=max(means) / min(means))
+
+
+# -- estimator ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorAccuracy:
+    """Estimates compared with measurements."""
+
+    operators: Mapping[str, float]
+    """Mean |estimated − measured| / measured of the CPU of each operator."""
+    node: float
+    """The same for nodes."""
+    measured: Mapping[str, Points]
+    estimated: Mapping[str, Points]
+    nodes_measured: Points
+    """(cores of the instances on a node, used share of the node)."""
+    nodes_estimated: Points
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "mean_error_of_operators": {name: round(error, 4) for name, error in self.operators.items()},
+            "mean_error_of_nodes": round(self.node, 4),
+        }
+
+
+def estimator_accuracy(profile: Profile, nodes: int = 3, seed: int = 8) -> EstimatorAccuracy:
+    """Compare estimates with measurements on unequally loaded nodes."""
+    readings = _Readings.of(*SINE, nodes=nodes, seed=seed)
+    order = PIPELINE.order
+    placement = even([PARALLELISM] * len(order), nodes)
+    measured: dict[str, Points] = {name: [] for name in order}
+    estimated: dict[str, Points] = {name: [] for name in order}
+    nodes_measured: Points = []
+    nodes_estimated: Points = []
+    times_s = readings.times_s
+    for before_s, time_s, values in zip(times_s, times_s[1:], readings.values[1:], strict=False):
+        guesses = []
+        for name in order:
+            rate_per_s = values[name, Metric.ROWS_IN] / (time_s - before_s) / PARALLELISM
+            guesses.append(profile.cpu[name].estimate(rate_per_s).value)
+            measured[name].append((time_s, PARALLELISM * values[name, Metric.INSTANCE_CPU]))
+            estimated[name].append((time_s, PARALLELISM * guesses[-1]))
+        for node in range(nodes):
+            total = sum(row[node] * each for row, each in zip(placement, guesses, strict=True))
+            nodes_measured.append((total, values[f"node-{node}", Metric.NODE_CPU]))
+            nodes_estimated.append((total, profile.node.estimate(total).value))
+    return EstimatorAccuracy(
+        operators={name: mean_error(estimated[name], measured[name]) for name in order},
+        node=mean_error(nodes_estimated, nodes_measured),
+        measured={name: _rounded(measured[name]) for name in DRAWN},
+        estimated={name: _rounded(estimated[name]) for name in DRAWN},
+        nodes_measured=_rounded(nodes_measured),
+        nodes_estimated=_rounded(sorted(nodes_estimated)[:: max(1, len(nodes_estimated) // 60)]),
+    )
+
+
+def _rounded(points: Sequence[tuple[float, float]]) -> Points:
+    return [(round(x, 3), round(y, 4)) for x, y in points]
+
+
+# -- forecasts ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastAccuracy:
+    """Forecasts of one load compared with what came."""
+
+    load: str
+    errors: Mapping[float, float]
+    """Mean square error on a load scaled to [0, 1], by seconds ahead."""
+    came: Points
+    forecast: Points
+    """A minute ahead, at the time it is for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "load": self.load,
+            "mean_square_error": {f"{s:g}": round(e, 5) for s, e in self.errors.items()},
+        }
+
+
+def forecast_accuracy(load: PastAndPresent) -> ForecastAccuracy:
+    """Forecast a load step by step after its past; nothing of the future is known."""
+    forecaster = learn_workload(load, "mixture")
+    noisy = scenario(load.load, load.seconds).load
+    came = noisy.rows_between(np.arange(0.0, load.seconds + 1e-9, STEP_S)) / STEP_S
+    span = max(float(came.max() - came.min()), 1e-9)
+    misses: dict[int, list[float]] = {steps: [] for steps in AHEAD_STEPS}
+    ahead: Points = []
+    for at in range(len(came)):
+        found = forecaster.forecast(max(AHEAD_STEPS), (0.5,))
+        if found is not None:
+            for steps in AHEAD_STEPS:
+                if at + steps <= len(came):
+                    value = float(found.at(0.5)[steps - 1])
+                    misses[steps].append(((value - float(came[at + steps - 1])) / span) ** 2)
+                    if steps == AHEAD_STEPS[1]:
+                        ahead.append((STEP_S * (at + steps), round(value, 1)))
+        forecaster.learn(STEP_S * (at + 1), float(came[at]))
+    return ForecastAccuracy(
+        load=load.name,
+        errors={STEP_S * steps: statistics.fmean(each) for steps, each in misses.items() if each},
+        came=[(STEP_S * (k + 1), round(float(rate), 1)) for k, rate in enumerate(came)],
+        forecast=ahead,
+    )
+
+
+# -- reconfigurations --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconfigurationCost:
+    """Degradation with one rebalance per period; without any if the period is None."""
+
+    period_s: float | None
+    throughput_degradation: float
+    latency_mean_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "period_s": self.period_s,
+            "throughput_degradation": round(self.throughput_degradation, 4),
+            "latency_mean_s": round(self.latency_mean_s, 3),
+        }
+
+
+def reconfiguration_costs(periods_s: Sequence[float] = PERIODS_S) -> list[ReconfigurationCost]:
+    """The cost without a rebalance, and for each period."""
+    costs = []
+    text, seconds = CHANGED_SINE
+    for period_s in (None, *periods_s):
+        made = scenario(parse_load(text), seconds, nodes=LIMITS.max_nodes)
+        run = run_simulation(made, Restless(float("inf") if period_s is None else period_s)).run
+        metrics = Metrics.of(run)
+        costs.append(
+            ReconfigurationCost(
+                period_s=period_s,
+                throughput_degradation=metrics.throughput_degradation,
+                latency_mean_s=metrics.latency_mean_s,
+            )
+        )
+    return costs
+
+
+# -- assessment period -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodResult:
+    """A load under proactive or reactive scaling with an assessment period."""
+
+    load: str
+    strategy: str
+    assess_s: float
+    metrics: Metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "load": self.load,
+            "strategy": self.strategy,
+            "assess_s": self.assess_s,
+            **self.metrics.to_json(),
+        }
+
+
+def assessment_periods(
+    loads: Sequence[PastAndPresent],
+    profile: Profile,
+    *,
+    workers: int | None = None,
+    on_done: Callable[[], None] = lambda: None,
+) -> list[PeriodResult]:
+    """Every load, strategy and period once."""
+    items = [
+        (load, name, assess_s)
+        for load in loads
+        for name in (PROACTIVE, REACTIVE)
+        for assess_s in ASSESSED_EVERY_S
+    ]
+    with parallel_map(profile, workers=min(len(items), workers or cores())) as work:
+        found = work(_assessed, items, lambda *_: on_done())
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return list(found)
+
+
+def _assessed(profile: Profile, item: tuple[PastAndPresent, str, float]) -> PeriodResult:
+    load, name, assess_s = item
+    metrics, _ = run_load(load, strategy_for(name, load, profile, assess_s=assess_s))
+    return PeriodResult(load=load.name, strategy=name, assess_s=assess_s, metrics=metrics)
+
+
+# -- all studies -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studies:
+    """The results of all studies."""
+
+    imbalance: Imbalance
+    estimator: EstimatorAccuracy
+    forecasts: Sequence[ForecastAccuracy]
+    reconfigurations: Sequence[ReconfigurationCost]
+    periods: Sequence[PeriodResult]
+
+    @classmethod
+    def run(
+        cls,
+        loads: Sequence[PastAndPresent],
+        profile: Profile,
+        *,
+        workers: int | None = None,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> Studies:
+        """Run the studies; calls ``on_done`` after each of the ``study_runs`` runs of the assessment periods."""
+        return cls(
+            imbalance=imbalance(),
+            estimator=estimator_accuracy(profile),
+            forecasts=[forecast_accuracy(load) for load in loads],
+            reconfigurations=reconfiguration_costs(),
+            periods=assessment_periods(loads, profile, workers=workers, on_done=on_done),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "imbalance": self.imbalance.to_json(),
+            "estimator": self.estimator.to_json(),
+            "forecasts": [each.to_json() for each in self.forecasts],
+            "reconfigurations": [each.to_json() for each in self.reconfigurations],
+            "assessment_periods": [each.to_json() for each in self.periods],
+        }
+
+
+def study_runs(loads: Sequence[PastAndPresent]) -> int:
+    """Runs of the assessment periods."""
+    return 2 * len(ASSESSED_EVERY_S) * len(loads)
