@@ -73,13 +73,15 @@ def _compared(proactive: Result, reactive: Result) -> Comparison:
         text=(
             f"{share(ours.nodes_saved)} of the nodes saved at {1000 * ours.latency_mean_s:.0f} ms, reactive "
             f"{share(theirs.nodes_saved)} at {1000 * theirs.latency_mean_s:.0f} ms; "
-            f"{_percent(ours.failed)} and {_percent(theirs.failed)} of the tuples failed."
+            f"{_failed(ours.failed, theirs.failed)}."
         ),
     )
 
 
-def _percent(part: float) -> str:
-    return f"{100 * part:.2f} %" if part else "none"
+def _failed(ours: float, theirs: float) -> str:
+    if not ours and not theirs:
+        return "no tuple failed"
+    return f"{100 * ours:.2f} % of the tuples failed, reactive {100 * theirs:.2f} %"
 
 
 def headline(comparisons: Sequence[Comparison]) -> str:

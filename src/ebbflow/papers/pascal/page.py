@@ -290,7 +290,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
             x_title="assessment period, s",
             panels=[
                 Panel(
-                    title="throughput degradation",
+                    title="throughput degradation, second by second",
                     lines=[
                         PanelLine(
                             name="ours",

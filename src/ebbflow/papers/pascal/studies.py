@@ -26,7 +26,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.placement import even
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.papers.elysium.calibration import LIMITS
-from ebbflow.papers.elysium.run import Points
+from ebbflow.papers.elysium.run import Points, unsmoothed_degradation
 from ebbflow.papers.elysium.studies import Restless, mean_error
 from ebbflow.papers.pascal.calibration import PARALLELISM, PIPELINE, scenario
 from ebbflow.papers.pascal.loads import PastAndPresent
@@ -220,6 +220,7 @@ class ReconfigurationCost:
 
     period_s: float | None
     throughput_degradation: float
+    """Second by second: in windows of a minute a pause of a few seconds nearly vanishes."""
     latency_mean_s: float
 
     def to_json(self) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def reconfiguration_costs(periods_s: Sequence[float] = PERIODS_S) -> list[Reconf
         costs.append(
             ReconfigurationCost(
                 period_s=period_s,
-                throughput_degradation=metrics.throughput_degradation,
+                throughput_degradation=unsmoothed_degradation(run) or 0.0,
                 latency_mean_s=metrics.latency_mean_s,
             )
         )
