@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ebbflow.forecasting.port import Forecast, Forecaster
 from ebbflow.forecasting.steps import Steps
 
@@ -49,9 +51,17 @@ class LoadForecast:
         return self.forecaster.forecast(min(max(1, steps), MOST_STEPS), levels)
 
 
-def highest(ahead: Forecast, level: float, *, since_s: float, until_s: float) -> float:
-    """The highest value of a quantile in the steps between two times; at least that of one step."""
+def highest(ahead: Forecast, level: float, *, since_s: float, until_s: float, over_s: float = 0.0) -> float:
+    """The highest value of a quantile in the steps between two times, as the mean over ``over_s``; at least one step.
+
+    >>> loads = np.array([[10.0, 90.0, 20.0, 40.0]])
+    >>> ahead = Forecast(start_s=0.0, step_s=10.0, levels=(0.5,), values=loads, basis="an example")
+    >>> [highest(ahead, 0.5, since_s=0.0, until_s=40.0, over_s=seconds) for seconds in (0.0, 20.0, 900.0)]
+    [90.0, 55.0, 40.0]
+    """
     values = ahead.at(level)
     first = min(max(0, math.floor((since_s - ahead.start_s) / ahead.step_s + 1e-9)), len(values) - 1)
     last = max(first + 1, math.ceil((until_s - ahead.start_s) / ahead.step_s - 1e-9))
-    return float(values[first:last].max())
+    within = values[first:last]
+    steps = min(max(1, round(over_s / ahead.step_s)), len(within))
+    return float(np.convolve(within, np.full(steps, 1.0 / steps), "valid").max())

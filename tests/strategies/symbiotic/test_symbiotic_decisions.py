@@ -16,7 +16,9 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision, LedgerEntry, Outcome
 from ebbflow.core.layout import Layout
 from ebbflow.core.limits import Limits
+from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Operator, Pipeline
+from ebbflow.core.readings import Reading
 from ebbflow.core.run import Run
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import InputError, TargetError
@@ -242,18 +244,20 @@ def foreseen(*loads_per_s: float) -> dict[str, Estimator]:
 
 
 @pytest.mark.parametrize("kind", [SymbioticProactive, partial(Symbiotic, proactive=True)])
-def test_proactive_sizes_for_the_highest_load_until_the_next_assessment(kind: Any) -> None:
-    """The seventh step is after the next assessment, and counts only if a node takes that long to arrive."""
+def test_proactive_sizes_for_the_highest_minute_until_a_later_decision_could_help(kind: Any) -> None:
+    """The load rises after the next assessment. That counts only if a node takes so long to arrive: then the minute
+    from 10 s to 70 s after now has a mean of (5 · 100 + 6,100) / 6 = 1,100 rows/s."""
     layout = Layout.of(1, a=1, b=1)
-    within = foreseen(100.0, 800.0, 300.0, 100.0)
-    decision = assessed(kind(within), layout, 100.0)
-    assert decision.wanted == Layout.of(2, a=3, b=4)
-    assert decision.inputs["app rate_per_s"] == 800.0
+    soon = foreseen(1100.0)
+    decision = assessed(kind(soon), layout, 100.0)
+    assert decision.wanted.main_nodes == 2
+    assert decision.inputs["app rate_per_s"] == 1100.0
     assert decision.inputs["app forecast"] == "an oracle"
-    later = [100.0] * 6 + [800.0]
+    later = [100.0] * 6 + [6100.0]
     assert assessed(kind(foreseen(*later)), layout, 100.0).wanted == layout
-    assert assessed(kind(foreseen(*later)), layout, 100.0, lead_time_s=10.0).wanted.main_nodes == 2
-    assert assessed(Symbiotic(within), layout, 100.0).wanted == layout
+    slow = assessed(kind(foreseen(*later)), layout, 100.0, lead_time_s=10.0)
+    assert slow.inputs["app rate_per_s"] == 1100.0
+    assert assessed(Symbiotic(soon), layout, 100.0).wanted == layout
 
 
 def test_proactive_never_sizes_for_less_than_arrives_now() -> None:
@@ -261,14 +265,16 @@ def test_proactive_never_sizes_for_less_than_arrives_now() -> None:
     assert assessed(SymbioticProactive(foreseen(1.0)), layout, 800.0).wanted == layout
 
 
-def test_proactive_assesses_at_once_if_the_present_load_is_too_high() -> None:
+@pytest.mark.parametrize(("burst_only", "nodes"), [(True, 1), (False, 2)])
+def test_proactive_assesses_at_once_if_two_readings_are_too_high(burst_only: bool, nodes: int) -> None:
     """The forecast missed a jump 20 s after an assessment. Reactive scaling waits for the next assessment."""
-    layout, found = Layout.of(1, a=1, b=1), {}
+    layout = Layout.of(1, a=1, b=1)
     for strategy in (SymbioticProactive(foreseen(100.0)), Symbiotic(ASK)):
         assert assessed(strategy, layout, 100.0).wanted == layout
-        found[strategy.name] = strategy.decide(flow_snapshot(140.0, PIPELINE, layout, {"app": 800.0}))
-    assert found["symbiotic-proactive"].wanted == Layout.of(2, a=3, b=4)
-    assert found["symbiotic"].wanted == layout
+        later = flow_snapshot(140.0, PIPELINE, layout, {"app": 100.0 if burst_only else 800.0})
+        later.windows.add([Reading(141.0, "app", Metric.ARRIVAL_RATE, 800.0)])
+        wanted = strategy.decide(later).wanted.main_nodes
+        assert wanted == (nodes if strategy.name == "symbiotic-proactive" else 1)
 
 
 @pytest.mark.parametrize("bad", [{"assess_s": 0.0}, {"tolerance": -1.0}])

@@ -160,6 +160,20 @@ def test_without_a_profile_the_measured_range_is_that_of_the_run(monkeypatch: py
     assert ahead.inputs["extrapolated"] == "a batch of q of 1500 rows (measured: 500 to 510)"
 
 
+def test_proactive_assesses_at_once_if_the_present_load_is_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forecast misses a jump right after an assessment. Reactive scaling waits for the next one."""
+    made = "ebbflow.strategies.symbiotic.strategy.make_forecaster"
+    monkeypatch.setattr(made, lambda name, step_s: Foreseen(100.0, step_s=step_s))
+    steady = [made_batch(number, 100.0 + number % 3, [12], slots=3) for number in range(1, 14)]
+    found = {}
+    for strategy in (SymbioticProactive(), Symbiotic()):
+        before = assessed(strategy, *steady, nodes=3)
+        assert before.wanted.main_nodes <= 3
+        found[strategy.name] = decide(strategy, made_batch(14, 900.0, [12], slots=3))
+    assert found["symbiotic-proactive"].wanted.main_nodes > 3
+    assert found["symbiotic"].reason == "waiting for the next assessment"
+
+
 # -- drift -----------------------------------------------------------------------------------------------
 
 

@@ -186,6 +186,12 @@ class Knowledge:
             return {name: rate for name, (_, rate, _) in self._batches.known().items()}
         return {name: each.level_per_s for name, each in self._arrivals.items() if each.last}
 
+    def lasting_loads(self) -> dict[str, float]:
+        """The present loads without bursts: where every change stops the stream, the lower of the last two readings."""
+        if self.in_batches:
+            return self.loads()
+        return {name: min(list(each.last)[-2:]) for name, each in self._arrivals.items() if each.last}
+
     def last_loads(self) -> dict[str, float]:
         """The last reading of each load, by application."""
         if self.in_batches:

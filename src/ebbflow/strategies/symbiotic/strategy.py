@@ -3,7 +3,9 @@
 Once per assessment period (a minute, Elysium §5.2), Algorithm 1 computes the layout that the load needs, for all
 applications that share the nodes together. The reactive variant sizes for the present arrival rate. The proactive one
 sizes for the highest load forecast until the next assessment (§3.2), and as long after it as a node needs to arrive,
-but never for less than arrives now. It also assesses at once if the present load exceeds what the layout holds.
+but never for less than arrives now. Where every change stops the stream, that is the highest mean of an assessment
+period: a burst of seconds costs less than a stop. On batches it is the highest of 10 s. If the present load exceeds
+what the layout holds, it assesses at once; where a change stops the stream, after two readings that agree.
 
     planned layout stressed → the layout with the fewest nodes that is not, whatever the change costs;
                               if all are, one with no more nodes only if it is better by a twentieth
@@ -174,7 +176,7 @@ class Symbiotic(Strategy):
         if not self._proactive or snapshot.under_way:
             return False
         self._known.prepare(snapshot, self._refusals.fixed(snapshot.now_s))
-        evaluator = self._known.evaluator(snapshot, self._known.loads())
+        evaluator = self._known.evaluator(snapshot, self._known.lasting_loads())
         return evaluator is not None and evaluator.evaluate(snapshot.planned).stress > 1 + self._tolerance
 
     def _loads(self, snapshot: Snapshot) -> dict[str, float]:
@@ -185,9 +187,13 @@ class Symbiotic(Strategy):
             return present
         until_s = snapshot.now_s + self._every.left_s(snapshot.now_s) + snapshot.lead_time_s
         self._forecasts = self._known.forecasts(until_s, (self._level,))
+        over_s = 0.0 if self._known.in_batches else self._assess_s
         return {
             name: max(
-                rate, highest(self._forecasts[name], self._level, since_s=snapshot.now_s, until_s=until_s)
+                rate,
+                highest(
+                    self._forecasts[name], self._level, since_s=snapshot.now_s, until_s=until_s, over_s=over_s
+                ),
             )
             if name in self._forecasts
             else rate
