@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from ebbflow.cli.simulation import (
     takes_simulated_configuration,
 )
 from ebbflow.core.duration import format_duration
+from ebbflow.core.expression import Call
 from ebbflow.core.folders import replace_file
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError
@@ -36,11 +38,12 @@ from ebbflow.papers.learner.page import (
     training_page,
     write_page,
 )
-from ebbflow.papers.learner.training import Training, check_learner, runs_of, train
+from ebbflow.papers.learner.training import TRAINED, Training, check_learner, runs_of, train
 from ebbflow.report.wording import share, whole
 from ebbflow.runs.loads import read_loads, split_loads
 from ebbflow.runs.sweep import SweepCase
-from ebbflow.strategies.learner import table_file
+from ebbflow.strategies import read_strategy
+from ebbflow.strategies.learner import Learner, table_file
 from ebbflow.strategies.learner.q_table import Entry
 from ebbflow.strategies.learner.state import Action, Direction, Region
 from ebbflow.strategies.learner.table_file import StoredTable
@@ -66,12 +69,17 @@ def train_command(
             metavar="A,B,…",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File for the table of the best agent.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File for the table or weights of the best agent.")
+    ],
     episodes: Annotated[int, typer.Option(help="Runs of each agent.")] = 20,
     seeds: Annotated[int, typer.Option(help="Agents, each with a seed of its own.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the first agent.")] = 1,
     strategy: Annotated[
-        str, typer.Option(help="The learner with its parameters, like 'learner(learning=q-learning)'.")
+        str,
+        typer.Option(
+            help="The agent with its parameters, like 'learner(learning=q-learning)' or 'deep-learner'."
+        ),
     ] = "learner",
     seconds: Annotated[
         str | None,
@@ -92,7 +100,7 @@ def train_command(
 
     Every agent goes through its episodes with exploration and keeps its table from one to the next. Then each runs once
     on every load without exploring; the cheapest of those that keep the SLO is written. Use it with
-    `--strategy 'learner(table=FILE)'`.
+    `--strategy 'learner(table=FILE)'`, the weights of a deep agent with `--strategy 'deep-learner(weights=FILE)'`.
     """
     for name, value in (("--episodes", episodes), ("--seeds", seeds)):
         if value < 1:
@@ -123,7 +131,8 @@ def train_command(
         )
     best = training.best
     replace_file(output, best.table)
-    table = table_file.from_text(best.table, str(output))
+    call = read_strategy(expression)
+    table = table_file.from_text(best.table, str(output)) if call.name == Learner.name else None
     if report is not None:
         write_page(report, training_page(training, table, [case.load for case in cases]))
     if json:
@@ -131,12 +140,21 @@ def train_command(
         return
     _tell(training)
     errors.print(
-        f"\n[bold]{escape(str(output))}[/bold] has the table of seed {best.seed}: "
-        f"{counted(len(table.entries), 'state')}, {training.simulated_s / 3600:.0f} simulated hours. Use it with "
-        f"--strategy {escape(repr(f'learner(table={output})'))}.",
+        f"\n[bold]{escape(str(output))}[/bold] has {_what(table)} of seed {best.seed}: "
+        f"{training.simulated_s / 3600:.0f} simulated hours. Use it with "
+        f"--strategy {escape(repr(_use(call, output)))}.",
         soft_wrap=True,
     )
     print_files(report)
+
+
+def _what(table: StoredTable | None) -> str:
+    return "the weights" if table is None else f"the table ({counted(len(table.entries), 'state')})"
+
+
+def _use(call: Call, output: Path) -> str:
+    """The expression that uses a trained file."""
+    return str(replace(call, arguments={**call.arguments, TRAINED[call.name].file: str(output)}))
 
 
 def show(

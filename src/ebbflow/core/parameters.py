@@ -293,8 +293,8 @@ class File(Kind):
 
     type_name = "file"
 
-    def __init__(self, meaning: str, *objects: type, what: str = "file") -> None:
-        super().__init__(meaning)
+    def __init__(self, meaning: str, *objects: type, what: str = "file", unset: str = "") -> None:
+        super().__init__(meaning, unset=unset)
         self._objects = objects
         self._what = what
 

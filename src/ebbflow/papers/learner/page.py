@@ -79,11 +79,11 @@ def table_page(table: StoredTable, name: str) -> str:
     )
 
 
-def training_page(training: Training, table: StoredTable, loads: Sequence[str]) -> str:
-    """The page of a training: learning curves, then the table of the best agent."""
+def training_page(training: Training, table: StoredTable | None, loads: Sequence[str]) -> str:
+    """The page of a training: learning curves, then the table of the best agent if it has one."""
     best = training.best
     curves = _curves(training, loads)
-    data, sections = _table_sections(table)
+    data, sections = ({}, []) if table is None else _table_sections(table)
     hours = training.simulated_s / 3600
     return render(
         "figures.html.j2",
@@ -108,7 +108,7 @@ def training_page(training: Training, table: StoredTable, loads: Sequence[str]) 
             "ebbflow-data": {
                 "episodes": [run.to_json() for run in training.episodes],
                 "evaluation": [run.to_json() for agent in training.agents for run in agent.evaluation],
-                "table": table_json(table),
+                "table": None if table is None else table_json(table),
             },
         },
     )

@@ -10,8 +10,8 @@ average; if none does, the one that is late least. The same seeds give the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebbflow.core.expression import Call
@@ -24,8 +24,26 @@ from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.sweep import GuardsOf, SweepCase, kept_slo, mean
 from ebbflow.strategies import make_strategy, read_strategy
+from ebbflow.strategies.deep_learner import DeepLearner
 from ebbflow.strategies.learner import Learner
 from ebbflow.targets.simulator import MicroBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """How a strategy is trained."""
+
+    file: str
+    """The parameter for the file that training writes."""
+    training: Mapping[str, str] = field(default_factory=dict)
+    """Parameters while it is trained."""
+
+
+TRAINED: Mapping[str, Trained] = {
+    Learner.name: Trained(file="table"),
+    DeepLearner.name: Trained(file="weights", training={"policy": "explore"}),
+}
+"""Strategies that can be trained, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +76,7 @@ class TrainedAgent:
 
     seed: int
     table: str
-    """The text of its table file."""
+    """The text of its table, or of its weights."""
     evaluation: Sequence[EpisodeResult]
     """Its runs without exploring, one per load."""
 
@@ -96,10 +114,12 @@ class Training:
 
 
 def check_learner(expression: str) -> Call:
-    """The call of an expression of ``learner``. Raises ``InputError`` for another strategy or invalid parameters."""
+    """The call of an expression of ``TRAINED``. Raises ``InputError`` for another strategy or invalid parameters."""
     call = read_strategy(expression)
-    if call.name != Learner.name:
-        raise InputError(f"strategy {call.name} has no table to train; name learner, like 'learner(seed=2)'")
+    if call.name not in TRAINED:
+        raise InputError(
+            f"strategy {call.name} has no table to train; name {' or '.join(TRAINED)}, like 'learner(seed=2)'"
+        )
     make_strategy(expression)
     return call
 
@@ -205,11 +225,11 @@ def _run(shared: _Shared, job: _Job) -> _Ran | Exception:
 
 
 def _agent(call: Call, job: _Job) -> Strategy:
-    given = {**call.arguments, "seed": str(job.seed + 7919 * job.episode)}
+    given = {**call.arguments, **TRAINED[call.name].training, "seed": str(job.seed + 7919 * job.episode)}
     if job.episode == 0:
         given["policy"] = "greedy"
     if job.table is not None:
-        given.pop("table", None)
+        given.pop(TRAINED[call.name].file, None)
     agent = make_strategy(str(replace(call, arguments=given)))
     if job.table is not None:
         agent.restore(job.table)
