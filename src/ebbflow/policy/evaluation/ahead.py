@@ -27,7 +27,7 @@ from ebbflow.policy.values import MeasureKind
 LOADS = frozenset({Metric.ARRIVAL_RATE.key})
 """Metrics that scaling does not change."""
 MEDIAN = 0.5
-STEPS_AHEAD = 8
+STEPS_AHEAD = 30
 """Steps between now and the forecast time, unless readings are further apart. The mixture judges its experts at this
 horizon, among others."""
 
@@ -42,7 +42,7 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
 class ConditionForecast:
     """The median of the forecast of one load, ``ahead_s`` from its last reading.
 
-    It learns the means of even steps: an eighth of ``ahead_s``, or the interval of the readings if that is longer. It
+    It learns the means of even steps: a thirtieth of ``ahead_s``, or the interval of the readings if that is longer. It
     starts when readings span ``ahead_s``.
 
     >>> soon = ConditionForecast(80.0)
