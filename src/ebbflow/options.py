@@ -47,6 +47,7 @@ from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError
 from ebbflow.guards import BUILT_IN, guards_for, installed_guards, make_guard
+from ebbflow.monitoring.addresses import is_local
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Profile
@@ -162,6 +163,12 @@ class Address(Kind):
     type_name = "address"
     must = "an address like tcp://HOST:PORT"
 
+    def accept(self, value: Any) -> str:
+        """The address."""
+        address = str(super().accept(value))
+        is_local(address)  # raises if it is not an address
+        return address
+
 
 class GuardChoice(Kind):
     """The name of an installed guard, or an expression; in Python also an object."""
@@ -223,14 +230,13 @@ class Option:
         return SPARK_PREFIX + self.key
 
     @property
-    def spark_keys(self) -> tuple[str, ...]:
-        """All its keys in the Spark configuration.
+    def spark_published(self) -> str | None:
+        """Its published key in the Spark configuration, read only if its strategy decides; None if it has none.
 
-        >>> options()["strategy.learner.maxLatency"].spark_keys
-        ('spark.ebbflow.strategy.learner.maxLatency', 'spark.streaming.dynamicAllocation.maxLatency')
+        >>> options()["strategy.learner.maxLatency"].spark_published
+        'spark.streaming.dynamicAllocation.maxLatency'
         """
-        other = f"{self.spark_prefix}{self.key.rpartition('.')[2]}"
-        return (self.spark, other) if self.spark_prefix else (self.spark,)
+        return f"{self.spark_prefix}{self.key.rpartition('.')[2]}" if self.spark_prefix else None
 
     @property
     def toml(self) -> str:
@@ -477,13 +483,16 @@ def from_command_line(
     return source.checked()
 
 
-def from_spark(settings: Mapping[str, str]) -> Source:
-    """``spark.ebbflow.*`` keys of a Spark configuration, and those of a strategy with a prefix of its own.
+def from_spark(settings: Mapping[str, str], strategy: str | None = None) -> Source:
+    """``spark.ebbflow.*`` keys of a Spark configuration, and the published keys of the strategy with this name.
 
-    Other keys are not ours; under a strategy's own prefix they may be Spark's.
+    Other keys are not ours; under the prefix of a strategy's published keys they may be Spark's.
     """
     source, known = Source(Rank.SPARK), options()
-    keys = {name: option.key for option in known.values() for name in option.spark_keys}
+    keys = {option.spark: option.key for option in known.values()}
+    for option in known.values():
+        if option.spark_published and option.key.startswith(f"strategy.{strategy}."):
+            keys[option.spark_published] = option.key
     for name, text in settings.items():
         if name in keys:
             source.set(keys[name], text, name, from_text=True, known=known)
@@ -568,6 +577,20 @@ class Configuration:
     def plus(self, *sources: Source) -> Configuration:
         """With more sources."""
         return Configuration([*self._sources, *sources])
+
+    def with_spark(self, settings: Mapping[str, str]) -> Configuration:
+        """With the Spark configuration of a job; published keys of a strategy count only if that strategy decides.
+
+        >>> settings = {"spark.streaming.dynamicAllocation.maxLatency": "9s"}
+        >>> Configuration().with_spark(settings).given("strategy.learner.maxLatency") is None
+        True
+        >>> settings["spark.ebbflow.strategy"] = "learner"
+        >>> Configuration().with_spark(settings)["strategy.learner.maxLatency"]
+        9.0
+        """
+        known = self.plus(from_spark(settings))
+        chosen = None if known.policy is not None else known["strategy"]
+        return self.plus(from_spark(settings, chosen)) if isinstance(chosen, str) else known
 
     def given(self, key: str) -> Setting | None:
         """The setting of the strongest source that has one, or of all if they add up; None if there is none.
@@ -665,6 +688,25 @@ class Configuration:
         except InputError as error:
             where = self.sources_of(chosen)
             raise InputError(f"{where}: {error}" if where else str(error)) from error
+
+    def check_others(self, *chosen: str) -> None:
+        """Raise ``InputError`` if parameters of a strategy other than the chosen ones are invalid together.
+
+        Their files are not read: the job does not need them.
+        """
+        known = options()
+        for name in STRATEGIES.usable():
+            values = {
+                key: value
+                for key, value in self.section(f"strategy.{name}").items()
+                if not isinstance(known[f"strategy.{name}.{key}"].kind, File)
+            }
+            if not values or name in chosen:
+                continue
+            try:
+                STRATEGIES[name](**arguments(STRATEGIES[name], values))
+            except InputError as error:
+                raise InputError(f"{self.sources_of(name, '')}: strategy {name}: {error}") from error
 
     def sources_of(self, strategy: str, where: str | None = None) -> str:
         """Where a strategy and its parameters are set, for errors; empty if nowhere.

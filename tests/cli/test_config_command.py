@@ -44,6 +44,81 @@ def test_every_option_is_shown_with_its_value_and_source(monkeypatch, capsys, fo
     assert "EBBFLOW_CYCLE" in out
 
 
+def test_for_a_command_its_own_options_and_defaults_are_shown(monkeypatch, capsys, folder) -> None:
+    def shown(*arguments: str) -> dict[str, dict]:
+        code, out, err = ebbflow(monkeypatch, capsys, "config", "show", "--json", *arguments)
+        assert code == 0, err
+        return {row["key"]: row for row in json.loads(out)}
+
+    submit, simulate = shown("--executors", "2:4"), shown("--for", "simulate", "--slo", "freshness <= 9s")
+    assert (submit["executors"]["value"], submit["executors"]["where"]) == ("2:4", "--executors")
+    assert (submit["cycle"]["value"], simulate["cycle"]["value"]) == ("1s", "10s")
+    assert (simulate["executors"]["value"], simulate["executors"]["source"]) == ("1:16", "default")
+    assert simulate["executors"]["command_line"] == "--nodes"
+    assert (simulate["slo"]["value"], simulate["slo"]["where"]) == ("freshness max <= 9s", "--slo")
+    assert {"store", "shrink.deadline"} <= set(submit) - set(simulate)
+    (folder / "ebbflow.toml").write_text(f"executors = '3:3'\npolicy = '{OFFICE}'\n")
+    assert shown("--for", "bench leaderboard")["executors"]["value"] == "3:3"
+    assert shown("--for", "replay")["policy"]["value"] == str(OFFICE)
+    assert shown("--for", "replay")["slo"]["value"].startswith("as recorded, else ")
+
+
+def test_published_spark_keys_count_only_for_their_strategy(monkeypatch, capsys, folder) -> None:
+    """They share their prefix with Spark's own dynamic allocation."""
+
+    def shown(*arguments: str) -> dict[str, dict]:
+        code, out, err = ebbflow(monkeypatch, capsys, "config", "show", "--json", *arguments)
+        assert code == 0, err
+        return {row["key"]: row for row in json.loads(out)}
+
+    key, published = "strategy.learner.minExecutors", "spark.streaming.dynamicAllocation.minExecutors"
+    two = ("--conf", f"{published}=2")
+    assert shown(*two)[key]["source"] == "default"
+    assert shown("--conf", f"{published}=0")[key]["source"] == "default"  # valid for Spark
+    for learner in (("--strategy", "learner"), ("--conf", "spark.ebbflow.strategy=learner")):
+        assert (shown(*two, *learner)[key]["value"], shown(*two, *learner)[key]["where"]) == ("2", published)
+    assert shown()[key]["spark_published"] == published
+    assert shown()["slo"]["spark_published"] is None
+    for more in (("--conf", f"{published}=0"), (*two, "--conf", f"spark.ebbflow.{key}=3")):
+        code, out, err = ebbflow(monkeypatch, capsys, "config", "show", "--strategy", "learner", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert published in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "agents=foo"), "--set agents: 'foo' is not an address"),
+        (("--agent", "tcp://10.0.0.1:7788"), "needs keys"),
+        (("--set", "policy=nope.toml"), "nope.toml:1:1: cannot be read"),
+        (("--set", "strategy.learner.epsilonByRegion=foo"), "must be four numbers from 0 to 1"),
+        (("--set", "strategy.elastic-scaling.low=2"), "low is 2 and high is 1; low must be at most high"),
+        (("--set", "strategy.learner.targetLatency=60s"), "targetLatency must be at most maxLatency"),
+        (("--set", "strategy.learner.teacher=foo"), "strategy.learner.teacher: strategy learner: unknown"),
+        (("--set", "store="), "--set store: '' is invalid; it must be the name of a file"),
+        (("--for", "simulat"), "did you mean 'simulate'?"),
+        (("--for", "simulate", "--store", "run.sqlite"), "--store does not apply here"),
+        (
+            ("--for", "simulate", "--conf", "spark.ebbflow.slo=freshness <= 9s"),
+            "reads no Spark configuration",
+        ),
+    ],
+)
+def test_what_is_invalid_is_one_line_even_if_it_is_not_in_force(
+    monkeypatch, capsys, folder, arguments, words
+) -> None:
+    code, out, err = ebbflow(monkeypatch, capsys, "config", "show", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_of_a_strategy_that_does_not_decide_is_not_read(monkeypatch, capsys, folder) -> None:
+    table = ("--set", "strategy.learner.table=nowhere/table.json")
+    assert ebbflow(monkeypatch, capsys, "config", "show", *table)[0] == 0
+    assert ebbflow(monkeypatch, capsys, "config", "show", *table, "--strategy", "learner")[0] == 2
+
+
 def test_the_reference_page_is_printed(monkeypatch, capsys, folder) -> None:
     code, out, _ = ebbflow(monkeypatch, capsys, "config", "reference")
     assert (code, out) == (0, reference_page())
@@ -204,6 +279,14 @@ def test_a_parameter_of_a_guard_reaches_the_simulated_loop(monkeypatch, capsys, 
             ("--strategy", "joint(core_min=0.9,core_max=0.3)"),
             "--strategy: strategy joint: core_min 0.9 and core",
         ),
+        (
+            ("--set", "strategy.elastic-scaling.low=2"),
+            "--set strategy.elastic-scaling.low: strategy elastic-scaling: low is 2",
+        ),
+        (
+            ("--strategy", "hpa", "--set", "policy=night.toml"),
+            "--set policy and --strategy contradict each other",
+        ),
         (("--config", "none.toml"), "cannot read the configuration none.toml"),
     ],
 )
@@ -250,11 +333,11 @@ def test_of_policy_and_strategy_the_overridden_one_is_marked(monkeypatch, capsys
         rows = json.loads(ebbflow(monkeypatch, capsys, "config", "show", "--json", *arguments)[1])
         return out, {row["key"]: row["overridden_by"] for row in rows if row["overridden_by"]}
 
-    (folder / "ebbflow.toml").write_text("policy = 'night.toml'\n")
+    (folder / "ebbflow.toml").write_text(f"policy = '{OFFICE}'\n")
     assert shown()[1] == {"strategy": "ebbflow.toml, policy"}
     out, overridden = shown("--set", "strategy=hpa")
     assert overridden == {"policy": "--set strategy"}
     assert "ebbflow.toml, overridden by --set strategy" in out
     (folder / "ebbflow.toml").write_text("strategy = 'hpa'\n")
-    assert shown("--set", "policy=night.toml")[1] == {"strategy": "--set policy"}
+    assert shown("--set", f"policy={OFFICE}")[1] == {"strategy": "--set policy"}
     assert shown()[1] == {}

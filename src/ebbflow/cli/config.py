@@ -10,19 +10,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.cli.options import ConfigFile, SetOption, spark_conf
+from ebbflow.cli.options import Taken, spark_conf, takes_configuration
 from ebbflow.cli.output import Json, print_json
+from ebbflow.cli.simulation import choose
+from ebbflow.control.attach import check_agents, decider
 from ebbflow.core.parameters import declared
-from ebbflow.options import (
-    GENERAL,
-    Configuration,
-    Option,
-    Rank,
-    Setting,
-    from_command_line,
-    from_spark,
-    sections,
-)
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.options import GENERAL, Configuration, Option, Rank, Setting, sections
+
+_ON_SPARK = ("submit", "demo")
 
 app = typer.Typer(help="Show the options in force.", no_args_is_help=True)
 
@@ -33,34 +29,52 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command("show")
+@takes_configuration()
 def show(
-    set: SetOption = None,
+    context: typer.Context,
+    *,
+    configured: Configuration,
+    command: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="Command whose options to show, like simulate or 'bench leaderboard'.",
+            metavar="COMMAND",
+        ),
+    ] = "submit",
     conf: Annotated[
         list[str] | None,
         typer.Option(help="Spark setting, like spark.ebbflow.slo=…; repeatable.", metavar="KEY=VALUE"),
     ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Leave out defaults.")] = False,
-    config: ConfigFile = None,
     json: Json = False,
 ) -> None:
     """Print every option with its value and where it comes from: command line, Spark, environment, file, default."""
-    line, of_spark = from_command_line({}, set or ()), from_spark(spark_conf(conf or []))
-    configured = Configuration.read(config).plus(line, of_spark)
-    if configured.policy is None:
-        configured.make_strategy({})  # raises if parameters contradict each other
+    taken = _commands(context.find_root().command)
+    if command not in taken:
+        raise UnknownNameError("command with options", command, taken)
+    reads = taken[command]
+    if conf and command not in _ON_SPARK:
+        raise InputError(f"--conf is for commands that run on Spark; {command} reads no Spark configuration")
+    configured = configured.with_spark(spark_conf(conf or []))
+    in_force = configured.in_force()
+    reads.check({option.key: at for option, at in in_force if at.rank is Rank.COMMAND_LINE})
+    _check(configured, on_spark=command in _ON_SPARK)
     overridden = configured.overridden()
     rows = [
-        (option, at) for option, at in configured.in_force() if not changed or at.rank is not Rank.DEFAULT
+        (option, at)
+        for option, at in in_force
+        if reads.reads(option.key) and not (changed and at.rank is Rank.DEFAULT)
     ]
     if json:
-        print_json([_document(option, setting, overridden.get(option.key)) for option, setting in rows])
+        print_json([_document(option, at, reads, overridden.get(option.key)) for option, at in rows])
         return
     table = Table("option", "value", "from", box=None, pad_edge=False, header_style="dim")
     for option, setting in rows:
         by = overridden.get(option.key)
         set_here = setting.rank is not Rank.DEFAULT
         place = escape(_place(setting)) if set_here else "[dim]default[/dim]"
-        value = escape(option.written(setting.value)) or "–"
+        value = escape(_value(option, setting, reads)) or "–"
         table.add_row(
             escape(option.key),
             f"[bold]{value}[/bold]" if set_here and by is None else value,
@@ -80,34 +94,63 @@ def reference(json: Json = False) -> None:
         typer.echo(reference_page(), nl=False)
 
 
+def _check(configured: Configuration, *, on_spark: bool) -> None:
+    """Raise for what is invalid together or cannot be read: parameters, policy, profiles, keys of agents."""
+    if on_spark:
+        decider(configured)
+        check_agents(configured["agents"], configured["agent_keys"])
+    else:
+        choose(configured).check()
+
+
+def _commands(command: Any, under: str = "") -> dict[str, Taken]:
+    """What each command reads, by the name of the command; itself and commands without options left out."""
+    found: dict[str, Taken] = {}
+    for name, each in getattr(command, "commands", {}).items():
+        found |= _commands(each, f"{under}{name} ")
+        if (
+            each.callback is not None
+            and each.callback.__module__ != __name__
+            and hasattr(each.callback, "taken")
+        ):
+            found[f"{under}{name}"] = each.callback.taken
+    return found
+
+
+def _value(option: Option, setting: Setting, reads: Taken) -> str:
+    return reads.default_text(option) if setting.rank is Rank.DEFAULT else option.written(setting.value)
+
+
 def _place(setting: Setting) -> str:
     """Where a value is set; of a file without the key, which stands in the row already."""
     return setting.where.rpartition(", ")[0] if setting.rank is Rank.FILE else setting.where
 
 
-def _document(option: Option, setting: Setting, overridden_by: str | None) -> dict[str, Any]:
+def _document(option: Option, setting: Setting, reads: Taken, overridden_by: str | None) -> dict[str, Any]:
     return {
         "key": option.key,
-        "value": option.written(setting.value),
+        "value": _value(option, setting, reads),
         "source": setting.rank.label,
         "where": setting.where,
         "overridden_by": overridden_by,
-        "default": option.written(option.default),
+        "default": reads.default_text(option),
         "type": option.kind.type_name,
         "unit": option.kind.unit,
         "meaning": option.meaning,
         "argument": option.argument,
-        "command_line": option.flag,
+        "command_line": reads.flags.get(option.key),
         "toml": option.toml,
         "environment": option.environment,
         "spark": option.spark,
+        "spark_published": option.spark_published,
     }
 
 
 _INTRODUCTION = """# Options
 
 Generated by `make docs` from the declarations in the code; a test keeps it current. `ebbflow config show` prints the
-values in force and where each comes from.
+values in force and where each comes from; it takes the options of `submit`. `ebbflow config show --for simulate` prints
+those of another command, with its own defaults.
 
 ## Where to set an option
 
@@ -154,7 +197,11 @@ shrink.deadline=60s`, or `EBBFLOW_STRATEGY_CAPACITY_BUDGET_OUT=0.5`, or
 Durations are written `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds. Python arguments in seconds end in
 `_s`. Lists are written with commas, and as arrays in TOML. Relative paths in a file start at its folder. An unknown
 key, a value of the wrong type or out of bounds is one line that names source and key, and exit code 2; in Python it is
-an `InputError`.
+an `InputError`. Parameters of strategies that are not chosen are checked too, except for the files they name.
+
+The parameters of `learner` keep the names under which its thesis published them, like `maxLatency`. In the Spark
+configuration they may also have the prefix that the thesis gave them: `spark.streaming.dynamicAllocation.maxLatency`.
+Spark has keys of its own there, so that prefix is read only if `learner` is the strategy in force.
 
 The commands that simulate read the same options, with `--set` and `--config`. Their `--nodes` is `executors`. A
 scenario file counts as command line. Where nothing is set, they have their own nodes and cycle: see `--help`.
@@ -164,7 +211,10 @@ scenario file counts as command line. Where nothing is set, they have their own 
 | `simulate` | `strategy` or `policy`, parameters of strategies, `profiles` |
 | `replay` | `strategy` or `policy`, parameters of strategies. What is set nowhere comes from the recording |
 | `bench leaderboard` | parameters of strategies; `--strategies` names the strategies |
+| `learner train` | parameters of strategies |
 | `policy try` | nothing |
+
+Other commands read no options from the environment or a file: what they take is in their `--help`.
 
 A script under `ebbflow submit` that calls `attach` itself takes over: its `attach` reads the Spark configuration, the
 environment and the file, but not the command line of `submit`.

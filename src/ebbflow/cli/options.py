@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,7 +13,7 @@ import typer
 
 from ebbflow.core.parameters import Flag
 from ebbflow.errors import InputError
-from ebbflow.options import GENERAL, Configuration, Option, Several, Source, from_command_line
+from ebbflow.options import GENERAL, Configuration, Option, Setting, Several, from_command_line
 
 R = TypeVar("R")
 
@@ -35,6 +36,41 @@ SetOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """The options that a command reads."""
+
+    keys: Sequence[str]
+    tables: Sequence[str] | None
+    """Tables of which it reads all keys; None for all tables."""
+    flags: Mapping[str, str]
+    """Command-line options by key; the other options are set with --set."""
+    defaults: Mapping[str, object]
+    """Defaults of its own, as values or as text."""
+
+    def reads(self, key: str) -> bool:
+        """Whether the command reads an option."""
+        table, dot, _ = key.partition(".")
+        return key in self.keys or (bool(dot) and (self.tables is None or table in self.tables))
+
+    def check(self, line: Mapping[str, Setting]) -> None:
+        """Raise ``InputError`` if the command line sets an option that the command does not read."""
+        for key, setting in line.items():
+            if not self.reads(key):
+                usable = [
+                    *(each for each in self.keys if each not in (self.tables or ())),
+                    *(f"{each}.…" for each in self.tables or ()),
+                ]
+                raise InputError(
+                    f"{setting.where} does not apply here; these options do: {', '.join(usable)}"
+                )
+
+    def default_text(self, option: Option) -> str:
+        """The default of an option in this command, for people."""
+        default = self.defaults.get(option.key, option.default)
+        return default if isinstance(default, str) else option.written(default)
+
+
 def takes_configuration(
     *,
     only: Sequence[str] | None = None,
@@ -54,6 +90,7 @@ def takes_configuration(
     keys = [option.key for option in GENERAL] if only is None else only
     taken = [option for option in GENERAL if option.key in keys and option.key not in without]
     called = {option.key: (flags or {}).get(option.key) or option.flag or "" for option in taken}
+    read = Taken(keys=(*called, *settable), tables=tables, flags=called, defaults=defaults or {})
     names = {called[option.key].removeprefix("--").replace("-", "_"): option for option in taken}
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
@@ -64,7 +101,7 @@ def takes_configuration(
                 parameters.append(parameter)
                 continue
             added = {
-                name: _typed(option, called[option.key], (defaults or {}).get(option.key, option.default))
+                name: _typed(option, called[option.key], read.default_text(option))
                 for name, option in names.items()
             }
             for name, annotation in {**added, "set": SetOption, "config": ConfigFile}.items():
@@ -84,30 +121,18 @@ def takes_configuration(
             by_key = {option.key: given.pop(name) for name, option in names.items()}
             config, pairs = given.pop("config"), given.pop("set") or ()
             line = from_command_line(by_key, pairs, called)
-            _check_applies(line, [*called, *settable], tables)
+            read.check(line.settings)
             return command(**given, configured=Configuration.read(config).plus(line))
 
-        vars(with_configuration)["__signature__"] = shown
+        vars(with_configuration).update(__signature__=shown, taken=read)
         return with_configuration
 
     return decorate
 
 
-def _check_applies(line: Source, keys: Sequence[str], tables: Sequence[str] | None) -> None:
-    """Raise ``InputError`` if --set sets an option that the command does not use."""
-    for key, setting in line.settings.items():
-        table = key.partition(".")[0] if "." in key else None
-        if key not in keys and (table is None or (tables is not None and table not in tables)):
-            usable = [
-                *(each for each in keys if each not in (tables or ())),
-                *(f"{each}.…" for each in tables or ()),
-            ]
-            raise InputError(f"{setting.where} does not apply here; these options do: {', '.join(usable)}")
-
-
-def _typed(option: Option, flag: str, default: object) -> Any:
+def _typed(option: Option, flag: str, default: str) -> Any:
     """The annotation from which Typer makes a command-line option."""
-    shown_default = (default if isinstance(default, str) else option.written(default)) or False
+    shown_default = default or False
     several = isinstance(option.kind, Several)
     help_text = option.meaning + (" Repeatable." if several else "")
     if isinstance(option.kind, Flag):

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_simulated_configuration(
-    settable=("strategy",),
+    settable=("strategy", "policy"),
     defaults={
         "executors": f"{_RECORD}1 up to the recorded maximum",
         "slo": f"{_RECORD}{DEFAULT_SLO}",

@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
-@takes_simulated_configuration("profiles", settable=("strategy",))
+@takes_simulated_configuration("profiles", settable=("strategy", "policy"))
 @takes_description
 def simulate(
     scenario: ScenarioFile = None,

@@ -223,10 +223,13 @@ def choose(
     if option is not None:
         if on_line:
             raise InputError(f"{setting.where} and --strategy both set strategy; leave one of them out")
+        if (policy := configured.given("policy")) is not None and policy.rank <= Rank.COMMAND_LINE:
+            raise InputError(f"{policy.where} and --strategy contradict each other; leave one of them out")
         strategies, where = option, "--strategy"
     elif in_scenario is not None and not on_line:
         return complete_strategies(configured, in_scenario, f"{scenario}, strategy", policies)
     elif configured.policy is not None:
+        configured.check_others()
         return Chosen(places={}, policies=policies | read_policies([configured.policy]))
     return complete_strategies(configured, strategies, where, policies)
 
@@ -245,6 +248,7 @@ def complete_strategies(
                     f"{setting_of.where} and {where} both set strategy.{call.name}.{name}; leave one of them out"
                 )
         places[configured.expression_of(written)] = configured.sources_of(written, where)
+    configured.check_others(*(read_strategy(each).name for each in places))
     return Chosen(places=places, policies=policies)
 
 

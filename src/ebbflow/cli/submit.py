@@ -21,7 +21,7 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
-from ebbflow.options import Configuration, from_spark
+from ebbflow.options import Configuration
 from ebbflow.profiling.profile import SPARK
 from ebbflow.report.page import write_run_page
 from ebbflow.report.wording import whole
@@ -78,7 +78,7 @@ def submit(
     docs/options.md lists all options and where they can be set.
     """
     settings = spark_conf(conf or [])
-    known = configured.plus(from_spark(settings))
+    known = configured.with_spark(settings)
     decider(known)
     limits, objective, strategy = known["executors"], known["slo"], known.strategy_expression
     cores = cores_per_executor(settings)
@@ -123,7 +123,7 @@ def submit(
                 nonlocal started_s, limits, objective, strategy
                 in_force = spark_settings(spark)  # with what the script itself has set
                 try:
-                    known = configured.plus(from_spark(in_force))
+                    known = configured.with_spark(in_force)
                     limits, objective, strategy = known["executors"], known["slo"], known.strategy_expression
                 except InputError as error:
                     log.error("not scaling: %s", error)

@@ -22,7 +22,7 @@ from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.collector import Collector, WithAgents
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
-from ebbflow.options import Configuration, from_arguments, from_spark
+from ebbflow.options import Configuration, from_arguments
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator, estimators_on_spark, read_profiles
 from ebbflow.profiling.profile import SPARK, Profile
@@ -86,6 +86,10 @@ def attach(
 
     ``agents``: addresses of agents on the worker hosts. Beyond this machine they need ``agent_keys``, the folder
     ``DIR/collector`` of `ebbflow agent keys DIR`.
+
+    ``config``: a configuration file, or a ``Configuration`` that was read already. ``clock``: where the loop takes the
+    time from, for tests. ``on_cycle``: called in the thread of the loop after each cycle, with its report; it must be
+    quick. ``master_web_url``: web address of a standalone master, where it cannot be derived from the master's URL.
     """
     given = from_arguments(
         {
@@ -96,7 +100,7 @@ def attach(
         options,
     )  # fmt: skip
     configured = config if isinstance(config, Configuration) else Configuration.read(config)
-    configured = configured.plus(given, from_spark(spark_settings(spark)))
+    configured = configured.plus(given).with_spark(spark_settings(spark))
     followed, chosen = decider(configured)
     limits, objective = configured["executors"], configured["slo"]
     chosen_guards = configured.make_guards(chosen)
@@ -200,7 +204,10 @@ def decider(configured: Configuration) -> tuple[PolicyInForce | None, Strategy]:
     """The policy, if one decides, and the strategy that carries it out."""
     estimators, policy = estimators_of(configured["profiles"]), configured.policy
     if policy is None:
-        return None, configured.make_strategy(estimators)
+        made = configured.make_strategy(estimators)
+        configured.check_others(made.name)
+        return None, made
+    configured.check_others()
     if estimators:
         raise InputError("rules do not size by profiles; leave the policy or the profiles out")
     followed = PolicyInForce(policy) if isinstance(policy, Policy) else PolicyFile(policy)

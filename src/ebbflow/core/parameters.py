@@ -431,7 +431,7 @@ def convert(label: str, kind: Kind, value: Any, *, from_text: bool) -> Any:
     except InputError as error:
         raise InputError(f"{label}: {error}") from None
     except ValueError:
-        shown = value if from_text else repr(value)
+        shown = value if from_text and value.strip() else repr(value)
         raise InputError(f"{label}: {shown} is invalid; it must be {kind.must}") from None
 
 

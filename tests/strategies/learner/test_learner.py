@@ -70,7 +70,7 @@ def test_all_twenty_parameters_of_table_5_4_are_in_the_spark_configuration_under
     assert set(settings) == TABLE_5_4
     prefixed = {f"spark.streaming.dynamicAllocation.{name}": value for name, value in settings.items()}
     of_sparks_own = {"spark.streaming.dynamicAllocation.enabled": "true", "spark.ebbflow.strategy": "learner"}
-    made = Configuration([from_spark({**prefixed, **of_sparks_own})]).make_strategy({})
+    made = Configuration().with_spark({**prefixed, **of_sparks_own}).make_strategy({})
     assert isinstance(made, Learner)
     assert made._bounds == (2, 9)
     assert made._parameters == {
@@ -98,7 +98,7 @@ def test_the_same_parameter_under_both_spark_keys_is_an_error() -> None:
         "spark.ebbflow.strategy.learner.seed": "2",
     }
     with pytest.raises(InputError, match=r"both set strategy\.learner\.seed"):
-        from_spark(both)
+        from_spark(both, "learner")
 
 
 @pytest.mark.parametrize(

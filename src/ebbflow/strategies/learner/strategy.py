@@ -108,13 +108,15 @@ class Learner(Strategy):
         self,
         *,
         minExecutors: Annotated[
-            int | None, Whole("Fewest executors; the limits of the run apply too.", at_least=1)
+            int | None,
+            Whole("Fewest executors; the limits of the run apply too.", at_least=1, unit="executors"),
         ] = None,
         maxExecutors: Annotated[
-            int | None, Whole("Most executors; the limits of the run apply too.", at_least=1)
+            int | None,
+            Whole("Most executors; the limits of the run apply too.", at_least=1, unit="executors"),
         ] = None,
         executorGranularity: Annotated[
-            int, Whole("Executors to add or remove in a single step.", at_least=1)
+            int, Whole("Executors to add or remove in a single step.", at_least=1, unit="executors")
         ] = 1,
         maxLatency: Annotated[
             float, Duration("Latency up to which states differ; everything beyond is one state.", above=0)
@@ -140,7 +142,9 @@ class Learner(Strategy):
             float, Duration("Sliding window over which latency and messages are averaged.", above=0)
         ] = 10.0,
         learningFactor: Annotated[float, Share("How much a new experience weighs: α.")] = 0.03,
-        discountFactor: Annotated[float, Number("How much future rewards count: γ.", above=0, below=1)] = 0.5,
+        discountFactor: Annotated[
+            float, Number("How much future rewards count: γ.", above=0, below=1, unit="share")
+        ] = 0.5,
         initializationMode: Annotated[
             str,
             Choice(
@@ -150,14 +154,24 @@ class Learner(Strategy):
             ),
         ] = "optimal",
         epsilon: Annotated[
-            float, Number("Share of random actions of the two policies that explore.", at_least=0, at_most=1)
+            float,
+            Number(
+                "Share of random actions of the two policies that explore.",
+                at_least=0,
+                at_most=1,
+                unit="share",
+            ),
         ] = 0.1,
         epsilonStep: Annotated[
             float,
-            Number("By how much epsilon falls with each decision of the decreasing policy.", at_least=0),
+            Number(
+                "By how much epsilon falls with each decision of the decreasing policy.",
+                at_least=0,
+                unit="share",
+            ),
         ] = 0.0001,
         valueIterationInitializationCount: Annotated[
-            int, Whole("Most sweeps of value iteration.", at_least=1)
+            int, Whole("Most sweeps of value iteration.", at_least=1, unit="sweeps")
         ] = 1000,
         valueIterationInitializationTime: Annotated[
             float, Duration("How long to count transitions before value iteration. 0s: no value iteration.")
@@ -191,6 +205,7 @@ class Learner(Strategy):
                 "How certain it must be that an action is better than the teacher's before the agent takes it.",
                 above=0,
                 below=1,
+                unit="share",
             ),
         ] = 0.95,
         table: Annotated[
