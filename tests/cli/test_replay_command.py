@@ -160,7 +160,7 @@ def test_the_example_of_the_docs_page_runs(monkeypatch, capsys) -> None:
     ("arguments", "words"),
     [
         (["--strategy", "capasity"], "did you mean 'capacity'?"),
-        (["--strategy", ","], "unknown strategy ''"),
+        (["--strategy", ","], "strategy '', column 1: expected a name"),
         (["--strategy", "hpa,hpa"], "named twice"),
         (["--workers", "0"], "must be 1 or more"),
         (["--nodes", "0:0"], "the minimum is 1"),
