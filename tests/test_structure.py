@@ -5,37 +5,27 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from ebbflow.testing.purity import clock_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "ebbflow"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PURE = ("core", "policy", "forecasting", "strategies", "guards", "profiling", "control")
 CLOCK = SOURCE / "core" / "clock.py"
-CLOCK_CALLS = {"time", "time_ns", "monotonic", "perf_counter", "sleep", "now", "utcnow", "today"}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def label(path: Path) -> str:
     return str(path.relative_to(SOURCE))
-
-
-def clock_calls(path: Path) -> list[str]:
-    """Calls that read the wall clock, also under another name: ``from time import time as t; t()``."""
-    found, names = [], {"time": "time", "datetime": "datetime"}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names.update({a.asname: a.name for a in node.names if a.asname})
-        elif isinstance(node, ast.ImportFrom):
-            names.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
-        elif isinstance(node, ast.Call):
-            dotted = ast.unparse(node.func)
-            first, _, rest = dotted.partition(".")
-            called = f"{names.get(first, first)}.{rest}".rstrip(".")
-            if called.split(".")[0] in ("time", "datetime") and called.split(".")[-1] in CLOCK_CALLS:
-                found.append(f"{label(path)}:{node.lineno}: {dotted}()")
-    return found
 
 
 def test_imports_follow_the_declared_directions() -> None:
@@ -71,7 +61,7 @@ def test_importing_ebbflow_takes_less_than_50_ms() -> None:
 
 
 def test_every_module_has_a_docstring() -> None:
-    assert [label(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [label(path) for path in MODULES if not ast.get_docstring(parsed(path))] == []
 
 
 def test_loggers_are_named_after_their_modules() -> None:
@@ -89,7 +79,7 @@ def test_the_age_of_an_observation_is_judged_in_one_place() -> None:
     judges = {
         label(path)
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and node.attr == "data_age_s"
     }
     assert judges == {"core/snapshot.py", "guards/missing_data.py"}

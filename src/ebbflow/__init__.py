@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ebbflow.core.decision import Decision, Outcome
     from ebbflow.core.layout import Layout
     from ebbflow.core.limits import Limits
-    from ebbflow.core.ports import Guard, Observation, Strategy, Target
+    from ebbflow.core.ports import DecidesOn, Guard, Observation, Strategy, Target
     from ebbflow.core.slo import Slo
     from ebbflow.core.snapshot import ActionKind, Snapshot
     from ebbflow.policy.model import Policy
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActionKind",
     "Attached",
+    "DecidesOn",
     "Decision",
     "Guard",
     "Layout",
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "ActionKind": "ebbflow.core.snapshot",
     "Attached": "ebbflow.control.attached",
+    "DecidesOn": "ebbflow.core.ports",
     "Decision": "ebbflow.core.decision",
     "Guard": "ebbflow.core.ports",
     "Layout": "ebbflow.core.layout",

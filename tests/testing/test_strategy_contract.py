@@ -9,25 +9,15 @@ from functools import partial
 import pytest
 
 from ebbflow.core.decision import Decision
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import DecidesOn, Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies import STRATEGIES, make_strategy
-from ebbflow.testing import strategy as contract
-
-CONSTANT = ("static", "static-mean")
-"""They ignore measurements."""
+from ebbflow.testing import check_strategy
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_passes_the_contract(name: str) -> None:
-    contract.check_strategy(partial(make_strategy, name), needs_data=name not in CONSTANT)
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in STRATEGIES if n not in (*CONSTANT, "rules")]
-)  # rules read no batches
-def test_every_strategy_scales_out_under_overload(name: str) -> None:
-    contract.check_scales_out_under_overload(partial(make_strategy, name))
+    check_strategy(partial(make_strategy, name))
 
 
 def test_capacity_needs_the_guards_of_the_loop_and_baselines_bring_their_own() -> None:
@@ -40,8 +30,10 @@ class Made(Strategy):
 
     name = "made"
 
-    def __init__(self, decide: Callable[[Snapshot], Decision]) -> None:
-        self._decide = decide
+    def __init__(
+        self, decide: Callable[[Snapshot], Decision], decides_on: DecidesOn = DecidesOn.BATCHES
+    ) -> None:
+        self._decide, self.decides_on = decide, decides_on
 
     def decide(self, snapshot: Snapshot) -> Decision:
         return self._decide(snapshot)
@@ -51,23 +43,39 @@ def wanting(nodes: int, reason: str = "because", formula: str = "n") -> Strategy
     return Made(lambda seen: Decision(wanted=seen.planned.with_nodes(nodes), reason=reason, formula=formula))
 
 
+def holding(decides_on: DecidesOn = DecidesOn.BATCHES) -> Strategy:
+    return Made(lambda seen: Decision(wanted=seen.planned, reason="hold", formula="n"), decides_on)
+
+
+def last_batch(snapshot: Snapshot) -> Decision:
+    return Decision(wanted=snapshot.planned, reason=f"{snapshot.batches[-1].rows} rows", formula="n")
+
+
 COUNTER = itertools.count()
 
 
 @pytest.mark.parametrize(
-    ("check", "make", "message"),
+    ("make", "message"),
     [
-        (contract.check_decisions_are_deterministic, lambda: wanting(1, f"{next(COUNTER)}"), "two decisions"),
-        (contract.check_decisions_are_complete, lambda: wanting(51), "51 nodes wanted, 1:50 allowed"),
-        (contract.check_decisions_are_complete, lambda: wanting(0), "0 nodes wanted"),
-        (contract.check_decisions_are_complete, lambda: wanting(1, reason=""), "no reason"),
-        (contract.check_decisions_are_complete, lambda: wanting(1, formula=""), "no formula"),
-        (contract.check_holds_without_data, lambda: wanting(5), "a batch that never ends: main \\+1 node"),
-        (contract.check_scales_out_under_overload, lambda: wanting(4), "never more than 4"),
+        (
+            lambda: wanting(1, f"{next(COUNTER)}"),
+            r"two decisions at 0 s of batches: reason is '\d+' and '\d+'$",
+        ),
+        (lambda: wanting(51), "51 nodes wanted, 1:50 allowed"),
+        (lambda: wanting(0), "0 nodes wanted"),
+        (lambda: wanting(1, reason=""), "no reason"),
+        (lambda: wanting(1, formula=""), "no formula"),
+        (lambda: Made(last_batch), r"IndexError at \d+ s of batches, with 0 batches in the snapshot"),
+        (lambda: Made(lambda seen: seen.planned), "not a Decision"),  # type: ignore[arg-type, return-value]
+        (lambda: wanting(5), "a batch that never ends: main \\+1 node"),
+        (holding, "an hour of overload, and never more than 4"),
     ],
 )
-def test_a_check_fails_for_a_strategy_that_breaks_it(
-    check: Callable[[contract.Factory], None], make: contract.Factory, message: str
-) -> None:
+def test_the_check_fails_for_a_strategy_that_breaks_it(make: Callable[[], Strategy], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        check(make)
+        check_strategy(make)
+
+
+def test_the_check_follows_what_a_strategy_declares_to_decide_on() -> None:
+    check_strategy(lambda: holding(DecidesOn.READINGS))
+    check_strategy(lambda: holding(DecidesOn.NOTHING))

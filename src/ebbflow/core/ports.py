@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +64,17 @@ class BackgroundWork(Protocol):
         ...
 
 
+class DecidesOn(Enum):
+    """The measurements that a strategy decides on."""
+
+    BATCHES = "batches"
+    """Finished batches. A query whose batches fall behind gets more nodes."""
+    READINGS = "readings"
+    """Readings only, such as the load of operators and hosts."""
+    NOTHING = "nothing"
+    """No measurement: the size is constant or follows the calendar."""
+
+
 class Strategy(ABC):
     """Decides on a layout from a snapshot.
 
@@ -83,6 +95,8 @@ class Strategy(ABC):
     brings_own_guards: bool = False
     """True if the strategy has its own periods, cool-downs and step limits. The loop then applies only the guards
     for bounds and missing data."""
+    decides_on: DecidesOn = DecidesOn.BATCHES
+    """What the strategy measures. ``ebbflow.testing.check_strategy`` checks it accordingly."""
 
     @abstractmethod
     def decide(self, snapshot: Snapshot) -> Decision:

@@ -8,7 +8,7 @@ from typing import Annotated
 from ebbflow.core.decision import Decision, want
 from ebbflow.core.parameters import Whole
 from ebbflow.core.plural import counted
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import DecidesOn, Strategy
 from ebbflow.core.snapshot import Snapshot
 
 
@@ -17,6 +17,7 @@ class Static(Strategy):
 
     name = "static"
     brings_own_guards = True
+    decides_on = DecidesOn.NOTHING
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The maximum of the limits."""
@@ -32,6 +33,7 @@ class StaticMean(Strategy):
 
     name = "static-mean"
     brings_own_guards = True
+    decides_on = DecidesOn.NOTHING
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.ports import Guard
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.testing.purity import no_side_effects
+from ebbflow.testing.purity import clock_calls_of, no_side_effects
 from ebbflow.testing.strategy import continuous_run, micro_batch_run
 
 
@@ -25,15 +25,17 @@ def check_guard(make: Callable[[], Guard]) -> None:
     one, other = make(), make()
     assert isinstance(one, Guard), f"{one!r} is not an ebbflow.Guard; derive from it"
     assert getattr(one, "name", ""), "the guard has no name; set the class attribute"
-    for snapshot in (*micro_batch_run(1), *continuous_run(1)):
-        for nodes in {1, snapshot.planned.main_nodes, 2 * snapshot.planned.main_nodes + 3}:
-            wanted = snapshot.planned.with_nodes(nodes)
-            decision = Decision(wanted=wanted, reason="test", formula="n")
-            with no_side_effects():
+    calls = clock_calls_of(type(one))
+    assert not calls, f"{calls[0]} reads the clock; a guard may use only the snapshot"
+    with no_side_effects():
+        for snapshot in (*micro_batch_run(1), *continuous_run(1)):
+            for nodes in {1, snapshot.planned.main_nodes, 2 * snapshot.planned.main_nodes + 3}:
+                wanted = snapshot.planned.with_nodes(nodes)
+                decision = Decision(wanted=wanted, reason="test", formula="n")
                 result = one.restrain(snapshot, decision)
-            assert isinstance(result, Decision), f"restrain returned {result!r}, not a Decision"
-            assert result == other.restrain(snapshot, decision), f"two results at {snapshot.now_s:g} s"
-            _check_only_restrains(one.name, snapshot, decision, result)
+                assert isinstance(result, Decision), f"restrain returned {result!r}, not a Decision"
+                assert result == other.restrain(snapshot, decision), f"two results at {snapshot.now_s:g} s"
+                _check_only_restrains(one.name, snapshot, decision, result)
 
 
 def _check_only_restrains(name: str, snapshot: Snapshot, decision: Decision, result: Decision) -> None:

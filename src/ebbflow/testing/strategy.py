@@ -7,31 +7,35 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from ebbflow.core.decision import Decision
 from ebbflow.core.layout import Layout
 from ebbflow.core.plural import counted
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import DecidesOn, Strategy
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.testing.purity import no_side_effects
+from ebbflow.testing.purity import clock_calls_of, no_side_effects
 from ebbflow.testing.snapshots import OperatorReadings, make_batch, make_snapshot, make_stage
 
 Factory = Callable[[], Strategy]
 
 
-def check_strategy(make: Factory, *, needs_data: bool = True) -> None:
-    """Check that a strategy is deterministic and pure, decides completely, and holds without data.
+def check_strategy(make: Factory) -> None:
+    """Check that a strategy is deterministic and pure, decides completely, holds without data and scales out.
 
-    ``make`` is the class, or a function that returns a fresh strategy. Set ``needs_data`` to False for a strategy that
-    ignores measurements, such as one of constant size.
+    ``make`` is the class, or a function that returns a fresh strategy. The last two checks follow what the strategy
+    declares in ``decides_on``: one that ignores measurements need not hold without them, and an overload of batches is
+    for strategies that decide on batches.
 
     >>> from ebbflow.strategies.static import Static
-    >>> check_strategy(Static, needs_data=False)
+    >>> check_strategy(Static)
     """
     check_name(make)
-    check_decisions_are_deterministic(make)
     check_decisions_are_pure(make)
-    check_decisions_are_complete(make)
-    if needs_data:
+    check_decisions_are_complete_and_deterministic(make)
+    decides_on = make().decides_on
+    if decides_on is not DecidesOn.NOTHING:
         check_holds_without_data(make)
+    if decides_on is DecidesOn.BATCHES:
+        check_scales_out_under_overload(make)
 
 
 def check_name(make: Factory) -> None:
@@ -46,34 +50,30 @@ def check_name(make: Factory) -> None:
 
 
 def check_decisions_are_pure(make: Factory) -> None:
-    """Deciding reads no clock, opens no file and no socket."""
+    """Deciding reads no clock, no environment and no global random numbers, and touches no file, process or socket."""
+    calls = clock_calls_of(type(make()))
+    assert not calls, f"{calls[0]} reads the clock; a decision may use only the snapshot"
     with no_side_effects():
         strategy = make()
-        for snapshot in (*micro_batch_run(1)[:100], *continuous_run(1)[:100]):
-            strategy.decide(snapshot)
+        for what, run in (("batches", micro_batch_run(1)), ("readings", continuous_run(1))):
+            for snapshot in run[:100]:
+                _decide(strategy, snapshot, what)
 
 
-def check_decisions_are_deterministic(make: Factory) -> None:
-    """The same snapshots lead to the same decisions."""
-    for seed in (1, 2):
+def check_decisions_are_complete_and_deterministic(make: Factory) -> None:
+    """The same snapshots lead to the same decisions, within the limits, with a reason and a formula."""
+    for what, run in (("batches", micro_batch_run(1)), ("readings", continuous_run(1))):
         one, other = make(), make()
-        for snapshot in micro_batch_run(seed):
-            first, second = one.decide(snapshot), other.decide(snapshot)
-            assert first == second, f"two decisions at {snapshot.now_s:g} s: {first} and {second}"
-
-
-def check_decisions_are_complete(make: Factory) -> None:
-    """Every decision is within the limits and has a reason and a formula."""
-    for run in (micro_batch_run(3), continuous_run(3)):
-        strategy = make()
         for snapshot in run:
-            decision, limits = strategy.decide(snapshot), snapshot.limits
-            nodes = decision.wanted.main_nodes
-            assert limits.clamp(nodes) == nodes, f"{counted(nodes, 'node')} wanted, {limits} allowed"
+            decision, again = _decide(one, snapshot, what), _decide(other, snapshot, what)
+            at = f"at {snapshot.now_s:g} s of {what}"
+            assert decision == again, f"two decisions {at}: {_difference(decision, again)}"
+            nodes, limits = decision.wanted.main_nodes, snapshot.limits
+            assert limits.clamp(nodes) == nodes, f"{counted(nodes, 'node')} wanted, {limits} allowed, {at}"
             for operator, instances in decision.wanted.parallelism.items():
-                assert instances >= 1, f"{instances} instances of {operator} wanted"
-            assert decision.reason, f"no reason at {snapshot.now_s:g} s; pass reason=… to every Decision"
-            assert decision.formula, f"no formula at {snapshot.now_s:g} s; pass formula=… to every Decision"
+                assert instances >= 1, f"{counted(instances, 'instance')} of {operator} wanted {at}"
+            assert decision.reason, f"no reason {at}; pass reason=… to every Decision"
+            assert decision.formula, f"no formula {at}; pass formula=… to every Decision"
 
 
 def check_holds_without_data(make: Factory) -> None:
@@ -81,7 +81,7 @@ def check_holds_without_data(make: Factory) -> None:
     for missing, run in runs_without_data().items():
         strategy = make()
         for snapshot in run:
-            decision = strategy.decide(snapshot)
+            decision = _decide(strategy, snapshot, missing)
             change = decision.wanted.difference(snapshot.planned)
             assert not change, f"{missing}: {change} at {snapshot.now_s:g} s, because {decision.reason}"
             assert decision.reason, f"{missing}: no reason at {snapshot.now_s:g} s"
@@ -100,8 +100,30 @@ def check_scales_out_under_overload(make: Factory) -> None:
             arrival_rate_per_s=300.0,
             backlog_rows=2500.0 * k,
         )
-        most = max(most, strategy.decide(make_snapshot(25.0 * k, 4, [one])).wanted.main_nodes)
+        decision = _decide(strategy, make_snapshot(25.0 * k, 4, [one]), "overload")
+        most = max(most, decision.wanted.main_nodes)
     assert most > 4, "an hour of overload, and never more than 4 nodes wanted"
+
+
+def _decide(strategy: Strategy, snapshot: Snapshot, what: str) -> Decision:
+    """Decide; a failure says on which run and when."""
+    try:
+        decision = strategy.decide(snapshot)
+    except AssertionError:  # of no_side_effects, which says what is wrong
+        raise
+    except Exception as error:
+        raise AssertionError(
+            f"{type(error).__name__} at {snapshot.now_s:g} s of {what}, "
+            f"with {counted(len(snapshot.batches), 'batch', 'batches')} in the snapshot: {error}"
+        ) from error
+    assert isinstance(decision, Decision), f"decide returned {decision!r}, not a Decision"
+    return decision
+
+
+def _difference(one: Decision, other: Decision) -> str:
+    """The fields that differ, with both values."""
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return "; ".join(f"{name} is {a!r} and {b!r}" for name, a, b in pairs if a != b)
 
 
 @cache
@@ -149,7 +171,7 @@ def continuous_run(seed: int) -> Sequence[Snapshot]:
 @cache
 def runs_without_data() -> dict[str, Sequence[Snapshot]]:
     """Two hours each, by what is wrong."""
-    times_s = [10.0 * k for k in range(720)]
+    times_s = [20.0 * k for k in range(360)]
     return {
         "a batch that never ends": [make_snapshot(now_s, 4) for now_s in times_s],
         "no query": [make_snapshot(now_s, 4, queries={}) for now_s in times_s],

@@ -24,7 +24,7 @@ from ebbflow.core.decision import Constraint, Decision, LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import PYTHON_ONLY
-from ebbflow.core.ports import Strategy
+from ebbflow.core.ports import DecidesOn, Strategy
 from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import PolicyError
@@ -78,6 +78,7 @@ class Rules(Strategy):
 
     name = "rules"
     brings_own_guards = True
+    decides_on = DecidesOn.READINGS
 
     def __init__(
         self, policy: Policy | None = None, *, begins_at_s: Annotated[float, PYTHON_ONLY] = 0.0
