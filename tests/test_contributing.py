@@ -1,4 +1,4 @@
-"""The code in CONTRIBUTING.md runs: the strategy, its test, the guard and its test, as a contributor would add them."""
+"""The code in CONTRIBUTING.md runs: strategy, guard and target, each with its test, as a contributor would add them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ def contribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         "strategies/batch_ratio.py": block("class BatchRatio"),
         "guards/growing.py": block("class HoldWhileGrowing"),
+        "targets/pool.py": block("class PoolTarget"),
         "test_batch_ratio.py": block("test_it_grows_until_batches_fit"),
         "test_growing.py": block("check_guard(HoldWhileGrowing)"),
-        "sitecustomize.py": "import ebbflow.guards, ebbflow.strategies\n"
-        f"ebbflow.strategies.__path__.append({str(folder / 'strategies')!r})\n"
-        f"ebbflow.guards.__path__.append({str(folder / 'guards')!r})\n",
+        "test_pool.py": block("check_target(PoolTarget"),
+        "sitecustomize.py": "import ebbflow.guards, ebbflow.strategies, ebbflow.targets\n"
+        + "".join(
+            f"ebbflow.{name}.__path__.append({str(folder / name)!r})\n"
+            for name in ("strategies", "guards", "targets")
+        ),
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -51,11 +55,10 @@ def run_python(folder: Path, *arguments: str, cwd: Path | None = None) -> subpro
     )
 
 
-def test_the_strategy_and_the_guard_pass_their_own_tests(contribution: Path) -> None:
-    result = run_python(
-        contribution, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_batch_ratio.py", "test_growing.py"
-    )
-    assert "3 passed" in result.stdout, result.stdout + result.stderr
+def test_strategy_guard_and_target_pass_their_own_tests(contribution: Path) -> None:
+    tests = ("test_batch_ratio.py", "test_growing.py", "test_pool.py")
+    result = run_python(contribution, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+    assert "4 passed" in result.stdout, result.stdout + result.stderr
 
 
 def test_the_strategy_passes_the_tests_of_the_repository_without_a_third_file(contribution: Path) -> None:
@@ -70,14 +73,14 @@ def test_the_strategy_passes_the_tests_of_the_repository_without_a_third_file(co
 def test_the_strategy_can_be_named_with_its_parameter(contribution: Path) -> None:
     options = ("--load", "constant(300)", "--seconds", "10m", "--json")
     result = run_python(
-        contribution, "-m", "ebbflow", "simulate", "--strategy", "batch-ratio(share=0.5)", *options
+        contribution, "-m", "ebbflow", "simulate", "--strategy", "batch-ratio(trigger_share=0.5)", *options
     )
     assert result.returncode == 0, result.stderr
     assert "batch-ratio" in result.stdout
 
 
 def test_every_block_is_run_and_every_make_target_exists() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 6
     (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     assert tomllib.loads(toml)["project"]["entry-points"]["ebbflow.strategies"]["batch-ratio"]
     targets = set(re.findall(r"^make ([a-z-]+)", TEXT, re.MULTILINE))
