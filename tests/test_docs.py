@@ -32,6 +32,8 @@ NOT_SOURCE_PATHS = {
     "tests/strategies/test_batch_ratio.py",
     "src/ebbflow/guards/growing.py",
     "tests/guards/test_growing.py",
+    "src/ebbflow/targets/pool.py",
+    "tests/targets/test_pool.py",
 }
 MODULES_ON_PAGE = {"ebbflow.errors", "ebbflow.core.parameters"}
 
