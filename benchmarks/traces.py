@@ -6,8 +6,7 @@ nodes). ``python -m benchmarks.traces`` prints the tables of docs/leaderboard.md
 strategy on each engine, the loads on which another strategy is first, and each load for those five.
 
 The settings are those of `ebbflow bench leaderboard --loads FOLDER --seeds 1`. The traces are not part of the
-project: they are expected in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of ``shared/data`` beside the
-checkout.
+project: they are expected in the folder ``loads`` of EBBFLOW_SHARED_DATA, or of the working directory.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant
 
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-FOLDER = Path(os.environ.get("EBBFLOW_SHARED_DATA", DEFAULT_DATA)) / "loads"
+FOLDER = Path(os.environ.get("EBBFLOW_SHARED_DATA", "")) / "loads"
 MINE = "capacity"
 NO_LATER_THAN = ("spark-legacy", "elastic-scaling", "hpa")
 CHEAPER_THAN = ("spark-dra", *NO_LATER_THAN)
@@ -183,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EbbflowError as error:
         parser.error(str(error))
     if not read(options.folder):
-        parser.error(f"no *.csv.gz in {options.folder}")
+        parser.error(f"no *.csv.gz in {options.folder}; name the folder, or set EBBFLOW_SHARED_DATA")
     for engine in ENGINES if options.engine is None else [options.engine]:
         loads, chosen = read(options.folder, engine), comparable(names, engine)
         if not chosen:

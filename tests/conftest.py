@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ebbflow.targets.spark.launch.local_cluster import LocalCluster
 
 CORES = 3
-SHARED_DATA = Path(
-    os.environ.get("EBBFLOW_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 
 # The same examples at every run, so that a red run is about the change; others with EBBFLOW_RANDOM_TESTS=1.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -91,10 +88,11 @@ def queries_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real traces and tweets."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no shared data at {SHARED_DATA}")
-    return SHARED_DATA
+    """The folder of real traces and tweets that ``EBBFLOW_SHARED_DATA`` names."""
+    folder = os.environ.get("EBBFLOW_SHARED_DATA")
+    if not folder:
+        pytest.skip("set EBBFLOW_SHARED_DATA to the folder of the real data")
+    return Path(folder)
 
 
 @pytest.fixture

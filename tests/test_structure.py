@@ -37,7 +37,7 @@ def test_imports_follow_the_declared_directions() -> None:
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("ebbflow", ("pyspark", "py4j", "numpy", "gymnasium")),
+        ("ebbflow", ("pyspark", "py4j", "numpy", "pandas", "gymnasium", "msgspec", "zmq", "typer")),
         ("ebbflow.strategies", ("pyspark", "py4j")),
         ("ebbflow.control.loop", ("pyspark", "py4j")),
     ],

@@ -92,13 +92,15 @@ class UnknownNameError(InputError):
 
     >>> str(UnknownNameError("strategy", "capasity", ["capacity", "static"]))
     "unknown strategy 'capasity': did you mean 'capacity'? There are: capacity, static"
+    >>> str(UnknownNameError("strategy", "magic", ["capacity", "static"]))
+    "unknown strategy 'magic'; there are: capacity, static"
     """
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean '{close[0]}'? " if close else ""
-        super().__init__(f"unknown {what} '{name}': {hint}There are: {', '.join(names)}")
+        there = f": did you mean '{close[0]}'? There are:" if close else "; there are:"
+        super().__init__(f"unknown {what} '{name}'{there} {', '.join(names)}")
 
 
 class TooFewEventsError(InputError):

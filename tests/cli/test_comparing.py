@@ -100,7 +100,7 @@ def test_an_invalid_trace_is_a_one_line_error(
         (["--nodes", "5:2"], "did you mean 2:5?"),
         (["--slo", "soon"], "write it like 'freshness p95 <= 30s'"),
         (["--pipeline", "top-word"], "did you mean 'top-words'?"),
-        (["--engine", "storm"], "There are: continuous, micro-batch"),
+        (["--engine", "storm"], "there are: continuous, micro-batch"),
         (["--lead-time", "never"], "is not a duration"),
         (["--cycle", "0s"], "--cycle: 0s is invalid; it must be a duration at least 50ms"),
         (["--noise", "-1"], "a relative spread from 0 to 2"),

@@ -191,7 +191,7 @@ def test_a_store_of_an_older_version_is_reported_to_have_no_batches(
         (["--pipeline", "top-wrods"], "did you mean 'top-words'?"),
         (["--pipeline", "top-wrods", "--target", "spark"], "did you mean 'top-words'?"),
         (["--target", "sprak"], "did you mean 'spark'?"),
-        (["--engine", "storm"], "There are: continuous, micro-batch"),
+        (["--engine", "storm"], "there are: continuous, micro-batch"),
         (["--steps", "0"], "use 1 to 1000"),
         (["--hold", "soon"], "write it like"),
         (["--hold", "0s"], "is too short"),

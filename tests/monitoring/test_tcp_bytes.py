@@ -14,7 +14,7 @@ SENT = 50_000  # fits into the sockets' buffers
 
 def test_a_real_connection_is_counted_at_both_ends(wait) -> None:
     if tcp_sockets() is None:
-        pytest.skip("this kernel does not tell bytes per socket")
+        pytest.skip("this kernel does not report bytes per socket")
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
         socket.create_connection(door.getsockname()) as caller,

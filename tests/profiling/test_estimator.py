@@ -55,7 +55,7 @@ def test_input_rates_follow_learned_selectivities_else_those_of_the_pipeline() -
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (lambda ask: ask.input_rates({"reeder": 3.0}), "unknown source 'reeder': There are: a, p"),
+        (lambda ask: ask.input_rates({"reeder": 3.0}), "unknown source 'reeder'; there are: a, p"),
         (lambda ask: ask.input_rates({"p": math.nan}), "nan rows/s into p; a rate is a number of 0 or more"),
         (lambda ask: ask.instance_cpu("a", -1.0), "-1 rows/s into a; a rate is a number of 0 or more"),
         (

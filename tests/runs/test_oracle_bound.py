@@ -270,7 +270,7 @@ def test_following_the_cheapest_schedule_comes_close_to_it_and_not_below(engine:
 
     holds()
     assert np.median(above_the_fewest) > 1.2, "the drawn scenarios are loose"
-    assert min(ratios) < 1.1, "nobody came near the bound: it is loose, or the draws are"
+    assert min(ratios) < 1.1, "no schedule came near the bound: it is loose, or the draws are"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

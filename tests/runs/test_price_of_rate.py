@@ -52,7 +52,7 @@ def test_it_equals_the_optimum_over_all_shares_of_time(data, fewest: int, more: 
     assert cheapest is not None
     assert np.interp(rate, rates, nodes) == pytest.approx(cheapest, rel=1e-6, abs=1e-6)
     assert fewest_nodes(lines, limits, 1.001 * float(rates[-1]) + 0.001) is None, (
-        "nobody within the limits is faster"
+        "no layout within the limits is faster"
     )
 
 

@@ -123,7 +123,7 @@ def test_rows_never_processed_are_late_once_older_than_the_slo() -> None:
     scores = score(run, oracle_node_seconds=None)
     assert scores.violation == pytest.approx(0.5)
     assert (scores.rows_in, scores.rows_out, scores.rows_lost) == (100, 20, None), (
-        "nobody looked for lost ones"
+        "lost rows were not counted in this run"
     )
 
 

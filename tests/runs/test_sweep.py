@@ -125,7 +125,7 @@ def test_an_interrupted_sweep_returns_its_finished_runs(workers: int) -> None:
     done = stop.value.sweep
     assert (len(done.results), done.unfinished) == (2, 4)
     assert set(done.results) <= set(whole.results)
-    assert not active_children(), "nobody works on"
+    assert not active_children(), "no worker process is left"
 
 
 def test_an_interrupt_before_the_first_run_leaves_all_unfinished(monkeypatch) -> None:

@@ -30,6 +30,7 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
+from ebbflow.core.plural import counted
 from ebbflow.core.ports import Guard, Observation, Strategy, Target
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
@@ -257,7 +258,7 @@ class ControlLoop:
         """Stop waiting for nodes that never arrived; continue with those that did."""
         decision = Decision(
             wanted=observed.requested,
-            reason=f"gave up on {observed.given_up_nodes} requested node(s) that never arrived",
+            reason=f"gave up on {counted(observed.given_up_nodes, 'requested node')} that never arrived",
             bound_by=(Constraint(name="infeasible", why="the cluster did not deliver them in time"),),
         )
         self.ledger.open(now_s, self._strategy.name, planned, decision)

@@ -143,7 +143,7 @@ def make_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a temporary file in the same directory and rename it, so that nobody reads a partial file.
+    """Write a temporary file in the same directory and rename it, so that no reader sees a partial file.
 
     A symbolic link stays; its target is replaced. Raises ``InputError`` if the file cannot be written.
     """

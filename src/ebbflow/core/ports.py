@@ -124,8 +124,8 @@ class Strategy(ABC):
     def in_background(self) -> BackgroundWork | None:
         """Do work that takes longer than a decision may in the background from now on; None if there is none.
 
-        On Spark, the loop calls this before its first cycle. In simulations nobody does, and ``decide`` does the work
-        itself, so that runs can be repeated.
+        On Spark, the loop calls this before its first cycle. In simulations it is not called, and ``decide`` does
+        the work itself, so that runs can be repeated.
         """
         return None
 

@@ -132,7 +132,7 @@ class LiveState:
     batch_rows: int | None = None
     batch_duration_s: float | None = None
     verdict: str | None = None
-    """Of the last decision: ``act`` or ``hold``."""
+    """The last decision: ``act`` or ``hold``."""
     reason: str | None = None
     bound_by: str | None = None
     """The constraint that bound the last decision, if any."""

@@ -20,7 +20,7 @@ def _properties(css: str) -> dict[str, str]:
 _STYLE = _properties(_CSS)
 
 COLOURS = tuple(_STYLE[f"run-{number}"] for number in range(1, 7))
-"""Of the first run, the second, and so on; then again from the start, with dashed lines."""
+"""The colours of runs, in order. After the last, they start again with dashed lines."""
 INK, MUTED = _STYLE["figure-ink"], _STYLE["figure-muted"]
 GRID, AREA, SPIKE = _STYLE["figure-grid"], _STYLE["figure-area"], _STYLE["figure-spike"]
 SLO = _STYLE["slo"]

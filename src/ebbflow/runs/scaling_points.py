@@ -13,7 +13,7 @@ process if q has them alone. The backlog of work on n nodes grows by
 and n nodes are *overloaded* from s to e if X_n rises by more than F in between: the last rows would wait longer than F.
 More precisely, the curve is cut at its turning points: an overload starts at the lowest X_n before a rise of more than
 F, and ends at the highest X_n before a fall of more than F, or before the end of the run. So jitter and bursts that the
-SLO has room for are no demand, and DP is still the moment at which the load crossed the capacity.
+SLO tolerates are no demand, and DP is still the moment at which the load crossed the capacity.
 
 **Scale-out** from n₀ to n₁ nodes. DP = the start of the first overload of n₀ that ends after TP. It may lie before TP:
 the act was reactive. An overload that starts after another act took the nodes back (planned ≤ n₀) does not count.

@@ -14,7 +14,7 @@
 Importing this package loads numpy and pyarrow but never pandas: every executor of a source imports it.
 """
 
-from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.arrival_times import Arrivals
 from ebbflow.workloads.expression import SHAPES, parse_load
 from ebbflow.workloads.load import Load, Scaled, Shape, Sum
 from ebbflow.workloads.shapes import Constant, Day, Noise, Periodic, Sawtooth, Sine, Square, Stair, Step

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from console import ebbflow
 
-from ebbflow.papers.elysium.q_learning import GRIDS, TRIAL, study_thresholds
+from ebbflow.papers.elysium.threshold_learning import GRIDS, TRIAL, study_thresholds
 from ebbflow.profiling.fitting import QUICK
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,9 @@ from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, learn_profile
 from ebbflow.papers.elysium.page import elysium_page, page_data
 from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
-from ebbflow.papers.elysium.q_learning import (
+from ebbflow.papers.elysium.run import RunCurves, run_case, run_cases
+from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
+from ebbflow.papers.elysium.threshold_learning import (
     CORE_MAX,
     CORE_MIN,
     CPU_MAX,
@@ -25,8 +27,6 @@ from ebbflow.papers.elysium.q_learning import (
     study_thresholds,
     threshold_runs,
 )
-from ebbflow.papers.elysium.run import RunCurves, run_case, run_cases
-from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies.symbiotic import Thresholds
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ebbflow.errors import InputError
 from ebbflow.papers.elysium.published import TABLE_1
-from ebbflow.papers.elysium.q_learning import ThresholdLearner
+from ebbflow.papers.elysium.threshold_learning import ThresholdLearner
 
 GRID = list(TABLE_1)
 

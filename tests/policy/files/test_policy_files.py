@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_policies import policies
 
 from ebbflow.errors import PolicyError
-from ebbflow.policy.files import load_policy, parse_policy, policy_text, save_policy
+from ebbflow.policy.files import load_policy, parse_policy, policy_text
 from ebbflow.policy.files.document import read_document, write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.files.toml_format import read_toml
@@ -356,14 +356,6 @@ def test_positions_are_found_in_all_toml_syntax() -> None:
     assert positions["rule", 0, "x", "y"] == (7, 1)
     assert positions["rule", 0, "sub", "z"] == (9, 1)
     assert positions["rule", 1, "w"] == (11, 1)
-
-
-def test_saving_leaves_no_temporary_file(tmp_path) -> None:
-    policy = parse_policy(GROW, "a.toml")
-    path = tmp_path / "live.yaml"
-    save_policy(policy, path)
-    assert load_policy(path) == policy
-    assert [each.name for each in tmp_path.iterdir()] == ["live.yaml"]
 
 
 @pytest.mark.parametrize(("name", "words"), [("no-such.toml", "cannot be read"), ("x.json", "ends in .toml")])

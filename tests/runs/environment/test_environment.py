@@ -176,13 +176,13 @@ def test_render_returns_a_line_of_text() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"action": "relative"}, "There are: absolute, change"),
+        ({"action": "relative"}, "there are: absolute, change"),
         ({"most_change": 0}, "1 or more"),
         ({"late_penalty": -1.0}, "0 or more"),
         ({"load": "sinus(3)"}, "sinus"),
         ({"load": []}, "no load"),
         ({"nodes": "0:0"}, "the minimum is 1"),
-        ({"render_mode": "human"}, "There are: ansi"),
+        ({"render_mode": "human"}, "there are: ansi"),
     ],
 )
 def test_bad_settings_say_what_would_be_right(settings: dict, words: str) -> None:
@@ -194,7 +194,7 @@ def test_bad_use_says_what_would_be_right() -> None:
     env = ScalingEnv(seconds=20.0, **SHORT)
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(np.int64(0))
-    with pytest.raises(EbbflowError, match="There are: engine, load, pipeline, seconds"):
+    with pytest.raises(EbbflowError, match="there are: engine, load, pipeline, seconds"):
         env.reset(options={"speed": 2})
     env.reset(seed=1)
     with pytest.raises(gymnasium.error.InvalidAction):

@@ -113,14 +113,14 @@ def test_two_queries_in_one_store_have_separate_costs_and_operators(tmp_path: Pa
         assert direct.costs is not None
         assert profile.costs.stages == direct.costs.stages
         assert profile.costs.driver_s == direct.costs.driver_s
-        # In the names that operators have where their pipeline is alone: so a profile is given to whoever sizes.
+        # A stored profile names operators as if their pipeline ran alone, so that any strategy can use it.
         bare = {
             tuple(end.removeprefix(f"{query}/") for end in ends): s for ends, s in direct.selectivity.items()
         }
         assert set(profile.selectivity) == set(bare)
         for ends, spread in bare.items():
             assert profile.selectivity[ends].mean == pytest.approx(spread.mean, rel=1e-3)
-        # Only the first was restarted; a restart of one tells nothing of the other.
+        # Only the first was restarted; that says nothing about the other.
         assert (profile.costs.reconfiguration is not None) is (query == "top-words")
 
 
@@ -191,7 +191,7 @@ def test_two_pipelines_without_batches_have_separate_profiles_usable_alone_and_t
 
 
 def test_the_lead_time_does_not_depend_on_the_cycle(tmp_path: Path) -> None:
-    """Looks every 10 s see a node that takes 12 s at the second one."""
+    """Polled every 10 s, a node that takes 12 s appears in the second observation."""
     path = tmp_path / "run.sqlite"
     run_simulation(replace(FLOW, cycle_s=10.0), LayoutSchedule([(50.0, {}, 5)]), guards=(), store=path)
     costs = learn_from_store(path, kinds=QUICK).profile.costs

@@ -1,7 +1,7 @@
-"""A record of a real query, as a listener wrote it down: what only real ones have must not get in the way.
+"""The recording of a real query by a listener: quirks that only real ones have must not break a replay.
 
 Spark 4 on ``local[2]``: ``rate`` source rising to 4,000 rows/s, a count by key in 4 partitions, a trigger of 2 s. The
-machine was busy with other things, so batches vary for reasons that no record tells.
+machine was busy with other things, so batch times vary for reasons that the recording does not show.
 """
 
 from __future__ import annotations

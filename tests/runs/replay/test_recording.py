@@ -51,7 +51,9 @@ def test_skipped_triggers_mean_no_arrivals_unless_the_query_was_down() -> None:
     assert float(ran.interpolated(37.5)) == 250.0
     made[3] = RecordedBatch(started_s=40.0, duration_s=2.0, rows=100, left_rows=0.0, first=True)
     down = flow_of(recording(*made), 5.0).arrived
-    assert float(down.interpolated(25.0)) == 250.0  # nobody looked, so they came evenly
+    assert (
+        float(down.interpolated(25.0)) == 250.0
+    )  # arrivals during the downtime are unknown and spread evenly
 
 
 @given(

@@ -162,7 +162,7 @@ BAD = [
     ('[fault]\nkind = "node-dies"', "fault: this is a list of tables; write [[fault]] with kind ="),
     ('[[fault]]\nat = "5m"', "fault 1 has no 'kind'; choose from node-dies, slow-node, metrics-missing"),
     ('[[fault]]\nkind = "node-dead"', "fault 1 'node-dead': did you mean 'node-dies'?"),
-    ("[[fault]]\nkind = [1]", "fault 1 '[1]': There are: metrics-late"),
+    ("[[fault]]\nkind = [1]", "fault 1 '[1]'; there are: metrics-late"),
     ('[[fault]]\nkind = "node-dies"', "fault 1 has no 'at'; write it like at = \"10m\""),
     ('[[fault]]\nkind = "node-dies"\nat = "soon"', "fault 1: 'soon' is not a duration; write it like"),
     ('[[fault]]\nkind = "node-dies"\nat = true', "fault 1, at = True: expected `float | str`"),
@@ -185,7 +185,7 @@ BAD = [
     ),
     (
         '[[fault]]\nkind = "slow-node"\nfrom = 5\nuntil = 6\ndelay = 2',
-        "fault 1 'delay': There are: cluster, factor",
+        "fault 1 'delay'; there are: cluster, factor",
     ),
     (
         "node-speeds = []",

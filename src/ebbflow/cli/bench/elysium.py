@@ -23,9 +23,9 @@ from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.page import write_elysium_page
 from ebbflow.papers.elysium.published import SIMULATOR, SPARK, TARGETS
-from ebbflow.papers.elysium.q_learning import ThresholdStudy, threshold_runs
 from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
 from ebbflow.papers.elysium.studies import Studies
+from ebbflow.papers.elysium.threshold_learning import ThresholdStudy, threshold_runs
 from ebbflow.report.wording import number, seconds, share
 from ebbflow.targets.spark.launch.preflight import check_java
 

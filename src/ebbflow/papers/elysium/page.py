@@ -10,9 +10,9 @@ from ebbflow.core.plural import counted
 from ebbflow.papers.elysium.calibration import STOP_WORDS
 from ebbflow.papers.elysium.comparison import Comparison, tally
 from ebbflow.papers.elysium.published import BOTH, SIMULATOR, SPARK
-from ebbflow.papers.elysium.q_learning import TRIAL, ThresholdStudy
 from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
+from ebbflow.papers.elysium.threshold_learning import TRIAL, ThresholdStudy
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import number, share

@@ -1,6 +1,6 @@
 """The studies besides the table (Figures 6 to 8): thresholds, the cost of reconfiguring, the accuracy of the estimator.
 
-Thresholds are in ``q_learning``. The other two are here:
+Thresholds are in ``threshold_learning``. The other two are here:
 
 - *Accuracy* (§5.2). Figure 7: 25 minutes of a sine on T1, with the CPU of all instances of an operator measured and
   estimated from its input rate. Figure 8: the CPU of a node against the sum of its instances, measured and estimated.
@@ -26,8 +26,8 @@ from ebbflow.papers.elysium.calibration import STOP_WORDS, storm
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.models import Models, learn_profile
 from ebbflow.papers.elysium.published import FIGURE_6C, T1, Key
-from ebbflow.papers.elysium.q_learning import ThresholdStudy, study_thresholds
 from ebbflow.papers.elysium.run import Points, run_case
+from ebbflow.papers.elysium.threshold_learning import ThresholdStudy, study_thresholds
 from ebbflow.profiling.profile import Profile
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.static import Static

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ebbflow.core.folders import replace_file
 from ebbflow.errors import PolicyError
 from ebbflow.policy.checks import find_problems
 from ebbflow.policy.files.document import read_document, write_document
@@ -72,11 +71,6 @@ def policy_text(policy: Policy, suffix: str) -> str:
         raise PolicyError(f"unknown file type '{suffix}'; a policy file ends in {', '.join(SUFFIXES)}")
     document = write_document(policy)
     return write_toml(document) if suffix.lower() == ".toml" else write_yaml(document)
-
-
-def save_policy(policy: Policy, path: Path | str) -> None:
-    """Write a policy file atomically, so that a job watching it never reads a partial file."""
-    replace_file(Path(path), policy_text(policy, Path(path).suffix))
 
 
 def _position(path: PolicyPath, positions: Positions) -> tuple[int, int]:

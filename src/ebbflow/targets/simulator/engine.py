@@ -17,7 +17,7 @@ from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.nodes import Link, NodeKind, NodePool
-from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.arrival_times import Arrivals
 
 _CHUNK_S = 4096
 _NOISE_BLOCK = 4096

@@ -19,7 +19,7 @@ from ebbflow.targets.simulator.engine import Engine
 from ebbflow.targets.simulator.faults import Fault
 from ebbflow.targets.simulator.nodes import Cluster, Link, NodeKind
 from ebbflow.targets.simulator.target import SimulatorTarget
-from ebbflow.workloads.arrivals import HORIZON_S, Arrivals
+from ebbflow.workloads.arrival_times import HORIZON_S, Arrivals
 from ebbflow.workloads.load import Load
 
 MICRO_BATCH, CONTINUOUS = "micro-batch", "continuous"

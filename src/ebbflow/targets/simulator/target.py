@@ -23,7 +23,7 @@ from ebbflow.errors import InputError, TargetError
 from ebbflow.targets.simulator.engine import Engine, Inflow, Start, Work
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.nodes import Cluster, Link, NodeCounts, NodeKind, NodePool
-from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.arrival_times import Arrivals
 
 _SUMMED = (
     Metric.ARRIVAL_RATE, Metric.QUEUE_LENGTH, Metric.BACKLOG, Metric.BATCH_ROWS, Metric.FAILED_ROWS,

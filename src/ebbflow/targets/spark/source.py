@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from ebbflow.errors import InputError, LoadError, UnknownNameError
-from ebbflow.workloads.arrivals import Arrivals
+from ebbflow.workloads.arrival_times import Arrivals
 from ebbflow.workloads.expression import parse_load
 from ebbflow.workloads.tweets import read_labelled_tweets
 

@@ -35,5 +35,5 @@ def test_a_master_that_never_answers_is_ended_at_the_deadline(spark_class: Path)
     with pytest.raises(TargetError, match="timed out after 5 s waiting for the master to answer"):
         cluster.start()
     assert clock.now_s() == pytest.approx(105.0)
-    assert cluster.process_ids == []
+    assert cluster._processes == []
     assert cluster.folder is None

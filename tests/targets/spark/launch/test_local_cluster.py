@@ -28,7 +28,7 @@ with LocalCluster(cores=1) as cluster:
     cluster.ensure_cores(2)
     with local_session(cluster.master_url, settings, name="left") as spark:
         spark.range(10).count()
-        print(cluster.folder, *cluster.process_ids, flush=True)
+        print(cluster.folder, *(process.popen.pid for process in cluster._processes), flush=True)
         sys.stdin.read()
 """
 
@@ -52,7 +52,7 @@ def test_the_shared_cluster_answers_and_listens_on_loopback_only(cluster: LocalC
     state = cluster.state()
     assert state["status"] == "ALIVE"
     assert state["aliveworkers"] == 1
-    for process in tree(cluster.process_ids):
+    for process in tree([process.popen.pid for process in cluster._processes]):
         for connection in process.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN:
                 assert connection.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::1"), connection

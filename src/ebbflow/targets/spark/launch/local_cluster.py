@@ -31,6 +31,7 @@ from typing import Any
 
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.core.folders import scratch_folder
+from ebbflow.core.plural import counted
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.act.cluster_capacity import read_master_state
 from ebbflow.targets.spark.launch import supervisor
@@ -198,11 +199,6 @@ class LocalCluster:
         return None if self._scratch is None else Path(self._scratch.name)
 
     @property
-    def process_ids(self) -> list[int]:
-        """Ids of the supervisors of the master, each worker and the agent."""
-        return [process.popen.pid for process in self._processes]
-
-    @property
     def _folder(self) -> Path:
         assert self._scratch is not None, "the cluster is not running"
         return Path(self._scratch.name)
@@ -218,7 +214,7 @@ class LocalCluster:
 
     def _await_workers(self, deadline_s: float) -> None:
         self._await(
-            f"{self._workers} worker(s) to register",
+            f"{counted(self._workers, 'worker')} to register",
             lambda state: state["aliveworkers"] == self._workers,
             deadline_s,
         )
