@@ -24,7 +24,7 @@ from ebbflow.monitoring.agent import Agent
 from ebbflow.monitoring.collector import Collector, Series
 from ebbflow.monitoring.keys import agent_keys, collector_keys, make_keys
 from ebbflow.monitoring.messages import AGENT_METRICS
-from ebbflow.monitoring.sampling import Sampler
+from ebbflow.monitoring.sampling import HostSampler
 from ebbflow.monitoring.tcp_bytes import tcp_sockets
 
 EXECUTORS, WARM_S, SECONDS = 8, 10.0, 20.0
@@ -116,7 +116,7 @@ def _wire(*, keys: bool) -> Iterator[tuple[Agent, Collector]]:
         sides = make_keys(folder) if keys else None
         agent = Agent(
             "tcp://127.0.0.1:*",
-            Sampler(host="worker-1", elapsed_s=time.monotonic),
+            HostSampler(host="worker-1", elapsed_s=time.monotonic),
             SystemClock(),
             elapsed_s=time.monotonic,
             name="worker-1",

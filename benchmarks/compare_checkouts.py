@@ -70,7 +70,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutput:
     """What a command left."""
 
     code: int
@@ -96,7 +96,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Comparison:
     """A case on both sides."""
 
     case: str
@@ -226,7 +226,9 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def judge(case: Case, old: Outcome, new: Outcome, expected: Sequence[re.Pattern[str]] = ()) -> Verdict:
+def judge(
+    case: Case, old: CaseOutput, new: CaseOutput, expected: Sequence[re.Pattern[str]] = ()
+) -> Comparison:
     """What became of a case."""
     if old.failed or new.failed:
         found: Difference | None = Difference("exit", str(old), str(new))
@@ -237,7 +239,7 @@ def judge(case: Case, old: Outcome, new: Outcome, expected: Sequence[re.Pattern[
         status = "failed"
     elif found is not None:
         status = "expected" if any(pattern.search(case.name) for pattern in expected) else "different"
-    return Verdict(case.name, status, old.seconds, new.seconds, found)
+    return Comparison(case.name, status, old.seconds, new.seconds, found)
 
 
 # -- running ----------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ class Side:
             raise BadInputError(f"{self.checkout}: cannot list strategies: {result}")
         return sorted(row["strategy"] for row in json.loads(result.output))
 
-    def run(self, command: tuple[str, ...], prepare: tuple[str, ...] = ()) -> Outcome:
+    def run(self, command: tuple[str, ...], prepare: tuple[str, ...] = ()) -> CaseOutput:
         """Run a command in an empty folder with nothing but the examples."""
         with tempfile.TemporaryDirectory(prefix="ebbflow-compare-") as folder:
             (Path(folder) / "examples").symlink_to(self.examples)
@@ -279,7 +281,7 @@ class Side:
                     return made
             return self._python("-m", "ebbflow", *command, folder=folder)
 
-    def _python(self, *arguments: str, folder: str | None = None) -> Outcome:
+    def _python(self, *arguments: str, folder: str | None = None) -> CaseOutput:
         environment = os.environ | {
             "PYTHONPATH": str(self.checkout / "src"),
             "PYTHONIOENCODING": "utf-8",
@@ -292,20 +294,20 @@ class Side:
                 stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Outcome(-1, "", f"stopped after {TIMEOUT_S:g} s", TIMEOUT_S)
+            return CaseOutput(-1, "", f"stopped after {TIMEOUT_S:g} s", TIMEOUT_S)
         lines = result.stderr.strip().splitlines()
-        return Outcome(
+        return CaseOutput(
             result.returncode, result.stdout, lines[-1] if lines else "", time.perf_counter() - began
         )
 
 
 def run_cases(
     cases: Sequence[Case], old: Side, new: Side, *, jobs: int, expected: Sequence[re.Pattern[str]]
-) -> list[Verdict]:
+) -> list[Comparison]:
     """Run every case on both sides, ``jobs`` commands at once."""
-    verdicts: list[Verdict] = []
+    verdicts: list[Comparison] = []
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        started: list[tuple[Case, list[Future[Outcome]]]] = [
+        started: list[tuple[Case, list[Future[CaseOutput]]]] = [
             (case, [pool.submit(side.run, case.command, case.prepare) for side in (old, new)])
             for case in cases
         ]
@@ -369,7 +371,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
         raise BadInputError(f"{option} {text}: not a regular expression: {error}") from None
 
 
-def _compare(options: argparse.Namespace) -> list[Verdict]:
+def _compare(options: argparse.Namespace) -> list[Comparison]:
     if options.jobs < 1:
         raise BadInputError(f"--jobs {options.jobs}: write 1 or more")
     only = None if options.only is None else _pattern("--only", options.only)
@@ -386,7 +388,7 @@ def _short(text: str) -> str:
     return escape(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
 
 
-def _show(verdicts: Sequence[Verdict]) -> None:
+def _show(verdicts: Sequence[Comparison]) -> None:
     table = Table("case", "verdict", box=None, pad_edge=False)
     table.add_column("old s", justify="right")
     table.add_column("new s", justify="right")

@@ -25,7 +25,7 @@ from ebbflow.report.wording import whole
 from ebbflow.runs.leaderboard import COARSE, FINE, LeaderboardRow, MeanScores, rank_strategies, sampling
 from ebbflow.runs.loads import NamedLoad, read_loads
 from ebbflow.runs.spec import Spec, strategy_names
-from ebbflow.runs.sweep import Result, Sweep, SweepCase, sweep
+from ebbflow.runs.sweep import Sweep, SweepCase, SweepResult, sweep
 from ebbflow.strategies import STRATEGIES
 from ebbflow.targets.simulator.scenario import CONTINUOUS, MICRO_BATCH
 from ebbflow.workloads import Constant
@@ -85,7 +85,7 @@ def read(folder: Path, engine: str = MICRO_BATCH) -> list[NamedLoad]:
 
 def run_all(
     loads: Sequence[NamedLoad], strategies: Sequence[str], engine: str = MICRO_BATCH
-) -> tuple[Result, ...]:
+) -> tuple[SweepResult, ...]:
     """Every strategy on every load, with one seed."""
     cases = []
     for load in loads:
@@ -101,12 +101,12 @@ def comparable(strategies: Sequence[str], engine: str) -> list[str]:
     return [name for name in strategies if engine == MICRO_BATCH or name not in ONLY_BATCHES]
 
 
-def board(results: Sequence[Result]) -> list[LeaderboardRow]:
+def board(results: Sequence[SweepResult]) -> list[LeaderboardRow]:
     """The leaderboard."""
     return rank_strategies(Sweep(results=tuple(results), failures=()), quantile=Spec().objective.quantile)
 
 
-def means_table(results: Sequence[Result]) -> Iterator[str]:
+def means_table(results: Sequence[SweepResult]) -> Iterator[str]:
     """A line for each strategy: its means over all loads, the fine ones and the coarse ones."""
     loads = len({run.load for run in results})
     heads = ("all", "fine", "coarse", "changes", "SLO kept on", "first on")
@@ -125,7 +125,7 @@ def means_table(results: Sequence[Result]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def beaten_table(results: Sequence[Result]) -> Iterator[str]:
+def beaten_table(results: Sequence[SweepResult]) -> Iterator[str]:
     """A line for each load on which another strategy is first."""
     yield f"| load | first | | `{MINE}` |"
     yield "|---|---|---:|---:|"
@@ -136,7 +136,7 @@ def beaten_table(results: Sequence[Result]) -> Iterator[str]:
             yield f"| {load} | `{order[0].strategy}` | {_cell(order[0].overall)} | {_cell(mine.overall)} |"
 
 
-def loads_table(results: Sequence[Result], strategies: Sequence[str]) -> Iterator[str]:
+def loads_table(results: Sequence[SweepResult], strategies: Sequence[str]) -> Iterator[str]:
     """A line for each load, fine ones first, then the means."""
     yield f"| load | a sample every | {' | '.join(f'`{name}`' for name in strategies)} |"
     yield f"|---|---|{'---:|' * len(strategies)}"
@@ -148,15 +148,15 @@ def loads_table(results: Sequence[Result], strategies: Sequence[str]) -> Iterato
         yield f"| **{title}** | | {_cells(runs, strategies)} |"
 
 
-def _by_load(results: Sequence[Result]) -> dict[str, list[Result]]:
+def _by_load(results: Sequence[SweepResult]) -> dict[str, list[SweepResult]]:
     """Fine loads first."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[SweepResult]] = {}
     for run in sorted(results, key=lambda run: (sampling(run.step_s) == COARSE, run.load)):
         found.setdefault(run.load, []).append(run)
     return found
 
 
-def _cells(runs: Sequence[Result], strategies: Sequence[str]) -> str:
+def _cells(runs: Sequence[SweepResult], strategies: Sequence[str]) -> str:
     means = {row.strategy: row.overall for row in board(runs)}
     return " | ".join(_cell(means[name]) for name in strategies)
 

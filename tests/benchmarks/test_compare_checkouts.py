@@ -54,7 +54,10 @@ def test_machine_times_must_be_present_but_may_differ(tool) -> None:
 
 def test_a_case_that_fails_on_one_side_differs_and_on_both_sides_fails(tool) -> None:
     case = tool.Case("simulate/new", ("simulate",))
-    good, bad = tool.Outcome(0, "[]", "", 1.0), tool.Outcome(2, "", "ebbflow: unknown strategy 'new'", 1.0)
+    good, bad = (
+        tool.CaseOutput(0, "[]", "", 1.0),
+        tool.CaseOutput(2, "", "ebbflow: unknown strategy 'new'", 1.0),
+    )
     expected = [re.compile("^simulate/")]
     assert tool.judge(case, good, good).status == "same"
     assert tool.judge(case, bad, good).status == "different"

@@ -14,7 +14,7 @@ from fake_system import MAIN_CLASS, FakeProcess, FakeSystem, Ticker, executor_li
 from ebbflow.core.metrics import Metric
 from ebbflow.monitoring.messages import HOST_METRICS, NODE_METRICS
 from ebbflow.monitoring.processes import HostProbe
-from ebbflow.monitoring.sampling import Sampler
+from ebbflow.monitoring.sampling import HostSampler
 from ebbflow.monitoring.tcp_bytes import NetworkProbe, TcpSocket
 
 ALL = NODE_METRICS | HOST_METRICS
@@ -29,7 +29,7 @@ class SampledHost:
         self.host_probe = HostProbe(
             self.ticker, cpu=lambda: (0.0, 1.0), memory=lambda: 0.25, disk=lambda: None, network=lambda: None
         )
-        self.sampler = Sampler(
+        self.sampler = HostSampler(
             host="h",
             elapsed_s=self.ticker,
             system=self.system,
@@ -247,7 +247,7 @@ os.kill(pid, 9)
 
 
 def test_real_processes_are_found_and_measured(wait) -> None:
-    sampler = Sampler(host="h", elapsed_s=time.monotonic)
+    sampler = HostSampler(host="h", elapsed_s=time.monotonic)
     arguments = [MAIN_CLASS, "--executor-id", "77", "--cores", "1", "--app-id", f"app-{os.getpid()}"]
     with subprocess.Popen(
         [sys.executable, "-I", "-c", CHILD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE

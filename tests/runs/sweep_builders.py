@@ -7,7 +7,7 @@ from typing import Any
 
 from ebbflow.runs.score import Scores
 from ebbflow.runs.spec import Spec
-from ebbflow.runs.sweep import Result, SweepCase, kept_slo
+from ebbflow.runs.sweep import SweepCase, SweepResult, kept_slo
 
 SCORES = Scores(
     node_seconds=100.0, cost_ratio=1.0, violation=0.0, latency_p50_s=1.0, latency_p95_s=2.0, latency_max_s=3.0,
@@ -29,7 +29,7 @@ def result(
     load: str = "a",
     seed: int = 1,
     step_s: float = 0.0,
-) -> Result:
+) -> SweepResult:
     scores = replace(SCORES, node_seconds=node_seconds, violation=violation)
     kept = kept_slo(violation, 0.95)
-    return Result(load=load, seed=seed, strategy=strategy, scores=scores, slo_kept=kept, step_s=step_s)
+    return SweepResult(load=load, seed=seed, strategy=strategy, scores=scores, slo_kept=kept, step_s=step_s)

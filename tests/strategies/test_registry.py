@@ -12,7 +12,7 @@ import pytest
 import ebbflow.strategies
 import ebbflow.strategies.baselines
 from ebbflow.errors import InputError, UnknownNameError
-from ebbflow.strategies import STRATEGIES, Registry, make_strategy
+from ebbflow.strategies import STRATEGIES, StrategyRegistry, make_strategy
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.static import Static
 
@@ -32,7 +32,7 @@ def test_a_new_file_is_all_that_a_new_strategy_needs(tmp_path: Path, monkeypatch
     (tmp_path / "mine.py").write_text(NEW)
     package, before = ebbflow.strategies.baselines, set(STRATEGIES)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    registry = Registry()
+    registry = StrategyRegistry()
     assert set(registry) - before == {"mine"}
     assert registry["mine"]().name == "mine"
 
@@ -49,7 +49,7 @@ def test_other_distributions_add_strategies_by_entry_point(monkeypatch) -> None:
         EntryPoint("broken", "no_such_package:Strategy", group),
     ]
     monkeypatch.setattr(ebbflow.strategies, "entry_points", lambda group: installed)
-    registry = Registry()
+    registry = StrategyRegistry()
     assert registry["theirs"] is Static
     assert registry["capacity"] is not Static, "a built-in strategy was replaced"
     with pytest.raises(InputError, match="strategy 'broken' cannot be loaded from no_such_package:Strategy"):
@@ -64,7 +64,7 @@ def test_an_entry_point_of_another_kind_is_one_line_and_warned_about_once(monkey
         EntryPoint("function", "builtins:print", group),
     ]
     monkeypatch.setattr(ebbflow.strategies, "entry_points", lambda group: installed)
-    registry = Registry()
+    registry = StrategyRegistry()
     for name in ("number", "class"):
         with pytest.raises(
             InputError, match=f"strategy '{name}' cannot be loaded from .*: it must be a subclass of"

@@ -35,7 +35,7 @@ from ebbflow.runs.replay.plan import (
     replay_case,
 )
 from ebbflow.runs.replay.readers import format_utc, read_recording
-from ebbflow.runs.sweep import Result, Sweep
+from ebbflow.runs.sweep import Sweep, SweepResult
 
 _RECORD = "as recorded, else "
 
@@ -160,7 +160,7 @@ def _summary(done: Sweep) -> list[str]:
     return [_compared(result, recorded) for result in done.results if result is not recorded]
 
 
-def _compared(result: Result, recorded: Result) -> str:
+def _compared(result: SweepResult, recorded: SweepResult) -> str:
     name, mine, theirs = result.strategy, result.scores.to_json(), recorded.scores.to_json()
     text = comparison(name, mine, "you held", theirs)
     if text:

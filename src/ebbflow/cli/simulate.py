@@ -41,7 +41,7 @@ from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
 from ebbflow.runs.policy_trial import check_operators
 from ebbflow.runs.results_file import check_results_path, write_results
 from ebbflow.runs.spec import Spec
-from ebbflow.runs.sweep import Result, Sweep, SweepCase
+from ebbflow.runs.sweep import Sweep, SweepCase, SweepResult
 from ebbflow.targets.simulator import Scenario
 
 
@@ -142,7 +142,7 @@ def _check_store(store: Path | None, strategies: Sequence[str]) -> None:
         raise InputError(f"{store} exists; simulated time starts at 0, so --store needs a new file")
 
 
-def _document(result: Result, spec: Spec) -> dict[str, Any]:
+def _document(result: SweepResult, spec: Spec) -> dict[str, Any]:
     return {
         "strategy": result.strategy,
         "pipeline": spec.pipeline,

@@ -30,7 +30,7 @@ from ebbflow.errors import InputError
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.keys import AgentKeys, agent_keys
 from ebbflow.monitoring.messages import AGENT_METRICS, VERSION, Sample, Topic, encode, is_name, prefix
-from ebbflow.monitoring.sampling import Sampler
+from ebbflow.monitoring.sampling import HostSampler
 
 MOST = 1_000
 """Limit on subscriptions, far above the number of metrics and applications."""
@@ -141,7 +141,7 @@ class Agent:
     def __init__(
         self,
         address: str,
-        sampler: Sampler,
+        sampler: HostSampler,
         clock: Clock,
         *,
         elapsed_s: Callable[[], float],
@@ -272,7 +272,7 @@ def start_agent(
     name = host_name() if name is None else name
     return Agent(
         address,
-        Sampler(host=name, elapsed_s=time.monotonic),
+        HostSampler(host=name, elapsed_s=time.monotonic),
         SystemClock(),
         elapsed_s=time.monotonic,
         name=name,

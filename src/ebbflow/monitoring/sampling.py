@@ -47,7 +47,7 @@ class _Heap:
     tried_s: float
 
 
-class Sampler:
+class HostSampler:
     """Samples the executors and the host."""
 
     def __init__(

@@ -27,7 +27,7 @@ from ebbflow.policy.values import (
     Occurrences,
     Quantity,
     Span,
-    Step,
+    StepSize,
     TimeOfDay,
 )
 
@@ -55,14 +55,14 @@ class Problem(msgspec.Struct, frozen=True):
     text: str
 
 
-class Action(StrEnum):
+class RuleAction(StrEnum):
     """The direction in which a rule scales."""
 
     SCALE_OUT = "scale-out"
     SCALE_IN = "scale-in"
 
 
-class Day(StrEnum):
+class Weekday(StrEnum):
     """A day of the week; Monday is the first."""
 
     MONDAY = "monday"
@@ -75,28 +75,30 @@ class Day(StrEnum):
 
 
 DAYS = {
-    "weekdays": tuple(Day)[:5],
-    "weekends": tuple(Day)[5:],
-    **{day.value: (day,) for day in Day},
+    "weekdays": tuple(Weekday)[:5],
+    "weekends": tuple(Weekday)[5:],
+    **{day.value: (day,) for day in Weekday},
 }
 """The days by each name a policy may use."""
 
 
-def days_named(names: tuple[str, ...]) -> tuple[Day, ...]:
+def days_named(names: tuple[str, ...]) -> tuple[Weekday, ...]:
     """The named days, each once, in the order of the week.
 
     >>> [str(day) for day in days_named(("weekends", "friday"))]
     ['friday', 'saturday', 'sunday']
     """
-    chosen: set[Day] = set()
+    chosen: set[Weekday] = set()
     for name in names:
         if name not in DAYS:
             raise UnknownNameError("day", name, DAYS)
         chosen.update(DAYS[name])
-    return tuple(day for day in Day if day in chosen)
+    return tuple(day for day in Weekday if day in chosen)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.strip("_").replace("_", "-")):
+class PolicyTable(
+    msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.strip("_").replace("_", "-")
+):
     """A table of the file form. Building an invalid one raises ``PolicyError`` with all of its problems."""
 
     CHECKS: ClassVar[tuple[Callable[[Any], Iterator[KeyProblem]], ...]] = ()
@@ -111,7 +113,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: name.s
 # -- conditions ----------------------------------------------------------------------------------------
 
 
-class Trigger(Part, frozen=True, kw_only=True):
+class Trigger(PolicyTable, frozen=True, kw_only=True):
     """A metric, a threshold (above is strict, below includes equality), and for how long or how often."""
 
     metric: Annotated[str, msgspec.Meta(description="a metric of `ebbflow metrics`, or cpu")]
@@ -170,7 +172,7 @@ class Trigger(Part, frozen=True, kw_only=True):
         return self.above is not None
 
 
-class AllOf(Part, frozen=True, kw_only=True):
+class AllOf(PolicyTable, frozen=True, kw_only=True):
     """All of these conditions must hold."""
 
     all_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="conditions; all must hold")]
@@ -182,7 +184,7 @@ class AllOf(Part, frozen=True, kw_only=True):
     CHECKS = (_check_parts,)
 
 
-class AnyOf(Part, frozen=True, kw_only=True):
+class AnyOf(PolicyTable, frozen=True, kw_only=True):
     """At least one of these conditions must hold."""
 
     any_of: Annotated[tuple[Condition, ...], msgspec.Meta(description="conditions; one must hold")]
@@ -251,15 +253,15 @@ def _check_unit(key: str, measure: Measure, value: Quantity, side: str) -> Itera
 # -- rules and bounds ----------------------------------------------------------------------------------
 
 
-class Rule(Part, frozen=True, kw_only=True):
+class Rule(PolicyTable, frozen=True, kw_only=True):
     """Changes a size by a step, up to a limit, when its conditions hold and no guard time is running."""
 
     name: Annotated[str, msgspec.Meta(description="shown in the ledger when the rule fires")]
-    action: Annotated[Action, msgspec.Meta(description="scale-out or scale-in")]
+    action: Annotated[RuleAction, msgspec.Meta(description="scale-out or scale-in")]
     operator: Annotated[
         str, msgspec.Meta(description="operator to scale; * for each; leave out to scale the nodes")
     ] = NODES
-    by: Annotated[Step | None, msgspec.Meta(description="step: 1, x2 or 25%")] = None
+    by: Annotated[StepSize | None, msgspec.Meta(description="step: 1, x2 or 25%")] = None
     to: Annotated[int | None, msgspec.Meta(description="exact size, instead of a step")] = None
     never_above: Annotated[Limit | None, msgspec.Meta(description="limit of a scale-out: 8, or x2")] = None
     never_below: Annotated[Limit | None, msgspec.Meta(description="limit of a scale-in: 2, or x0.5")] = None
@@ -310,7 +312,7 @@ class Rule(Part, frozen=True, kw_only=True):
     @property
     def out(self) -> bool:
         """Whether it scales out."""
-        return self.action is Action.SCALE_OUT
+        return self.action is RuleAction.SCALE_OUT
 
     @property
     def triggers(self) -> tuple[Trigger, ...]:
@@ -318,7 +320,7 @@ class Rule(Part, frozen=True, kw_only=True):
         return tuple(trigger for condition in self.when for trigger in triggers_of(condition))
 
 
-class Bounds(Part, frozen=True, kw_only=True):
+class BoundsRule(PolicyTable, frozen=True, kw_only=True):
     """Keeps a size within bounds, always or at certain hours (the constraint rules of WASABi)."""
 
     name: Annotated[str, msgspec.Meta(description="shown in the ledger when the bounds apply")]
@@ -333,7 +335,7 @@ class Bounds(Part, frozen=True, kw_only=True):
         msgspec.Meta(description="time of day at which they end; on the next day if earlier than from"),
     ] = None
     on: Annotated[
-        tuple[Day, ...], msgspec.Meta(description="days on which the hours start; every day by default")
+        tuple[Weekday, ...], msgspec.Meta(description="days on which the hours start; every day by default")
     ] = ()
     timezone: Annotated[
         str, msgspec.Meta(description="time zone of the hours and days, such as Europe/Berlin")
@@ -416,7 +418,7 @@ class Buildable(ABC):
     """A complete phrase of the language, from which a rule or bounds can be built."""
 
     @abstractmethod
-    def build(self) -> Rule | Bounds:
+    def build(self) -> Rule | BoundsRule:
         """The rule or bounds."""
 
 
@@ -446,17 +448,17 @@ class Policy:
     __slots__ = ("bounds", "rules")
 
     rules: tuple[Rule, ...]
-    bounds: tuple[Bounds, ...]
+    bounds: tuple[BoundsRule, ...]
 
-    def __init__(self, *parts: Rule | Bounds | Buildable) -> None:
-        built: list[Rule | Bounds] = []
+    def __init__(self, *parts: Rule | BoundsRule | Buildable) -> None:
+        built: list[Rule | BoundsRule] = []
         for part in parts:
             complete = part.build() if isinstance(part, Buildable) else part
-            if not isinstance(complete, Rule | Bounds):
+            if not isinstance(complete, Rule | BoundsRule):
                 raise PolicyError(_not_a_part(complete))
             built.append(complete)
         object.__setattr__(self, "rules", tuple(part for part in built if isinstance(part, Rule)))
-        object.__setattr__(self, "bounds", tuple(part for part in built if isinstance(part, Bounds)))
+        object.__setattr__(self, "bounds", tuple(part for part in built if isinstance(part, BoundsRule)))
         duplicate = next((name for name, times in Counter(self._names()).items() if times > 1), None)
         if duplicate is not None:
             raise PolicyError(f"duplicate name '{duplicate}'; give each rule and bounds a name of its own")
@@ -467,7 +469,7 @@ class Policy:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot set {name}: a policy is immutable; create a new one")
 
-    def __reduce__(self) -> tuple[type[Policy], tuple[Rule | Bounds, ...]]:
+    def __reduce__(self) -> tuple[type[Policy], tuple[Rule | BoundsRule, ...]]:
         return (type(self), (*self.rules, *self.bounds))  # attributes cannot be set when unpickling
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,7 @@ value            in a file                                              in Pytho
 ===============  =====================================================  =====================
 ``Span``         ``30s``, ``1m30s``                                     ``seconds(30)``
 ``Quantity``     ``300 tuples``, ``80%``, ``64MB``, ``5 tuples/s``      ``tuples(300)``
-``Step``         ``1``, ``x2``, ``25%``                                 ``absolute(1)``
+``StepSize``     ``1``, ``x2``, ``25%``                                 ``absolute(1)``
 ``Limit``        ``8``, ``x2`` (times the original size)                ``nodes(8)``
 ``Measure``      ``mean over 1m``, ``p95 over 5m``                      ``mean_over(…)``
 ``Occurrences``  ``4 of 5``                                             ``in_at_least(…)``
@@ -293,15 +293,15 @@ def _rounded_to_ms(seconds: float) -> float:
 # -- sizes ---------------------------------------------------------------------------------------------
 
 
-class Step(msgspec.Struct, frozen=True):
+class StepSize(msgspec.Struct, frozen=True):
     """The size of one scaling action: ``1`` adds or removes one, ``x2`` multiplies or divides, ``25%`` of the size.
 
     A percent step is rounded towards 0, as on AWS; a division is rounded up, so that no more is removed than
     requested. Every step changes the size by at least 1.
 
-    >>> [Step.parse(s).from_size(5, out=True) for s in (1, "x2", "25%", "40%")]
+    >>> [StepSize.parse(s).from_size(5, out=True) for s in (1, "x2", "25%", "40%")]
     [6, 10, 6, 7]
-    >>> [Step.parse(s).from_size(5, out=False) for s in (1, "x2", "25%", "40%")]
+    >>> [StepSize.parse(s).from_size(5, out=False) for s in (1, "x2", "25%", "40%")]
     [4, 3, 4, 3]
     """
 
@@ -336,7 +336,7 @@ class Step(msgspec.Struct, frozen=True):
             )
 
     @classmethod
-    def parse(cls, written: object) -> Step:
+    def parse(cls, written: object) -> StepSize:
         """Read ``1``, ``x2`` or ``25%``."""
         if isinstance(written, int) and not isinstance(written, bool):
             return cls("absolute", to_float(written))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ebbflow.profiling.fitting import LEAST, LEAST_SHARE, QUICK, fit
 from ebbflow.profiling.profile import BEYOND, Fitted
-from ebbflow.profiling.samples import Sample
+from ebbflow.profiling.samples import WindowSample
 
 LEAST_SIGMA = 0.05
 """Least σ: single windows are rarely more exact, and no decision depends on less."""
@@ -115,7 +115,7 @@ class CurveLearner:
     def __init__(self, name: str, kinds: Sequence[str], base: Fitted | None = None) -> None:
         self.name = name
         self.base = base if base is not None and base.samples else None
-        self.samples: deque[Sample] = deque(maxlen=KEPT)
+        self.samples: deque[WindowSample] = deque(maxlen=KEPT)
         self._kinds = tuple(kinds)
         self._fit: Fitted | None = None
         self._fitted_with = self._kinds
@@ -131,7 +131,7 @@ class CurveLearner:
         """Whether the base needs no change: no drift, and no sample far beyond its range."""
         return self.base is not None and not any(s.x > BEYOND * self.base.high for s in self.samples)
 
-    def add(self, sample: Sample) -> Drift | None:
+    def add(self, sample: WindowSample) -> Drift | None:
         """Add a sample; return the drift it reveals, if any."""
         self.samples.append(sample)
         self._new += 1

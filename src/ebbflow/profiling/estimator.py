@@ -16,7 +16,7 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError, ProfileError, UnknownNameError
 from ebbflow.profiling.fitting import relative_errors
 from ebbflow.profiling.profile import SIMULATOR, Estimate, Fitted, Profile
-from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
+from ebbflow.profiling.samples import WINDOW_S, Sampler, WindowSample
 
 if TYPE_CHECKING:
     from ebbflow.core.placement import Placement
@@ -186,7 +186,7 @@ def _check_operators(file: str, profile: Profile, pipeline: Pipeline) -> None:
 # -- accuracy --------------------------------------------------------------------------------------------
 
 
-class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """Mean relative errors of a profile on a load that it was not learned from (see ``fitting``)."""
 
     cpu: Mapping[str, float]
@@ -208,7 +208,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
 
 def accuracy(
     profile: Profile, pipeline: Pipeline, readings: Iterable[Reading], *, window_s: float = WINDOW_S
-) -> Accuracy:
+) -> ProfileAccuracy:
     """Compare a profile with the readings of another load."""
     sampler = Sampler(window_s=window_s)
     sampler.add(readings)
@@ -221,14 +221,14 @@ def accuracy(
     windows = [
         curve.low <= sample.x <= curve.high for curve, samples in compared.values() for sample in samples
     ]
-    return Accuracy(
+    return ProfileAccuracy(
         cpu={name: _mean_error(curve, samples) for name, (curve, samples) in compared.items()},
         node=_mean_error(profile.node, observed.node) if observed.node else None,
         outside=1 - sum(windows) / len(windows) if windows else 0.0,
     )
 
 
-def _mean_error(curve: Fitted, samples: Iterable[Sample]) -> float:
+def _mean_error(curve: Fitted, samples: Iterable[WindowSample]) -> float:
     pairs = [(curve.estimate(sample.x).value, sample.y) for sample in samples]
     estimates, measured = np.array(pairs).T
     return float(relative_errors(estimates, measured).mean())

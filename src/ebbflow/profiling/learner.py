@@ -19,7 +19,7 @@ from ebbflow.profiling.costs import CostLearner, RunningSpread
 from ebbflow.profiling.curve_learner import CurveLearner, Drift
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, SparkCosts, Spread
-from ebbflow.profiling.samples import WINDOW_S, Sample, Sampler
+from ebbflow.profiling.samples import WINDOW_S, Sampler, WindowSample
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class ProfileLearner:
                 self._note(self._cpu[name].add(sample))
         for sample in found.node:
             share = sample.y * self._sampler.cores / self._node_cores
-            self._note(self._node.add(Sample(sample.time_s, sample.x, share)))
+            self._note(self._node.add(WindowSample(sample.time_s, sample.x, share)))
         for ends, streamed in found.selectivity.items():
             ratios = self._ratios.setdefault(ends, deque(maxlen=KEPT_RATIOS))
             ratios.extend((sample.x, sample.y) for sample in streamed)

@@ -128,7 +128,7 @@ FORGET_S = 3600.0
 """Readings are kept for no longer."""
 
 
-class Sample(msgspec.Struct, frozen=True, gc=False):
+class WindowSample(msgspec.Struct, frozen=True, gc=False):
     """One window of an operator or of the nodes."""
 
     time_s: float
@@ -140,9 +140,9 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of the windows that have ended."""
 
-    cpu: Mapping[str, Sequence[Sample]]
-    node: Sequence[Sample]
-    selectivity: Mapping[tuple[str, str], Sequence[Sample]]
+    cpu: Mapping[str, Sequence[WindowSample]]
+    node: Sequence[WindowSample]
+    selectivity: Mapping[tuple[str, str], Sequence[WindowSample]]
     """x: rows into the operator that the stream leaves; y: rows of the stream."""
 
 
@@ -266,7 +266,7 @@ class Sampler:
             yield start_s, end_s
         self._next[key] = number
 
-    def _cpu(self, name: str, operator: _Operator) -> list[Sample]:
+    def _cpu(self, name: str, operator: _Operator) -> list[WindowSample]:
         found = []
         for start_s, end_s in self._windows(("cpu", name, ""), (operator.rows_in, operator.cpu_s)):
             instances = operator.instances.throughout(start_s, end_s)
@@ -274,11 +274,11 @@ class Sampler:
             if instances and rows > 0:
                 rate_per_s = rows / (self._window_s * instances)
                 found.append(
-                    Sample(end_s, rate_per_s, operator.cpu_s.between(start_s, end_s) / self._window_s)
+                    WindowSample(end_s, rate_per_s, operator.cpu_s.between(start_s, end_s) / self._window_s)
                 )
         return found
 
-    def _node(self) -> list[Sample]:
+    def _node(self) -> list[WindowSample]:
         """Samples of nodes, while every operator with CPU readings has them: else the sum would lack one. One window
         later than operators, as readings of agents arrive later than those of the target."""
         operators = [
@@ -303,7 +303,7 @@ class Sampler:
                 ]
                 nodes = self._node_count.throughout(start_s, end_s)
                 if shares and nodes and cores > 0:
-                    found.append(Sample(end_s, cores / nodes, sum(shares) / len(shares)))
+                    found.append(WindowSample(end_s, cores / nodes, sum(shares) / len(shares)))
         return found
 
     def _streams(self, pipeline: Pipeline) -> dict[tuple[str, str], tuple[Track, Track]]:
@@ -329,12 +329,12 @@ class Sampler:
                 found[pipeline.name, name] = (rows, self._operators[name].rows_in)
         return found
 
-    def _stream(self, ends: tuple[str, str], into: Track, along: Track) -> list[Sample]:
+    def _stream(self, ends: tuple[str, str], into: Track, along: Track) -> list[WindowSample]:
         found = []
         for start_s, end_s in self._windows(("stream", *ends), (into, along)):
             rows = into.between(start_s, end_s)
             if rows > 0:
-                found.append(Sample(end_s, rows, along.between(start_s, end_s)))
+                found.append(WindowSample(end_s, rows, along.between(start_s, end_s)))
         return found
 
     def _forget(self) -> None:

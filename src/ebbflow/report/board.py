@@ -28,7 +28,7 @@ from ebbflow.runs.leaderboard import (
     rank_strategies,
     sampling,
 )
-from ebbflow.runs.sweep import Result, Sweep, SweepCase, kept_slo
+from ebbflow.runs.sweep import Sweep, SweepCase, SweepResult, kept_slo
 from ebbflow.targets.simulator import Scenario
 
 SHOWN_AT_FIRST = 3
@@ -438,7 +438,7 @@ def _board_load(
     results = [result for result in done.results if result.load == name]
     failures = tuple(failure for failure in done.failures if failure.load == name)
     order = rank_strategies(Sweep(results=tuple(results), failures=failures), quantile=quantile)
-    by_strategy: dict[str, list[Result]] = {}
+    by_strategy: dict[str, list[SweepResult]] = {}
     for result in results:
         by_strategy.setdefault(result.strategy, []).append(result)
     return BoardLoad(
@@ -451,7 +451,7 @@ def _board_load(
     )
 
 
-def _board_case(results: Sequence[Result], case: SweepCase, text: str, quantile: float) -> BoardCase:
+def _board_case(results: Sequence[SweepResult], case: SweepCase, text: str, quantile: float) -> BoardCase:
     seed = case.scenario.seed
     runs = {
         result.strategy: BoardRun(
@@ -464,7 +464,7 @@ def _board_case(results: Sequence[Result], case: SweepCase, text: str, quantile:
     return BoardCase(seed=seed, text=text, runs=runs)
 
 
-def _cell(results: Sequence[Result], quantile: float) -> BoardCell:
+def _cell(results: Sequence[SweepResult], quantile: float) -> BoardCell:
     scores = mean_scores(results)
     return BoardCell(
         cost_ratio=scores["cost_ratio"],

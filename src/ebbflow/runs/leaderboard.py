@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ebbflow.runs.score import Scores
-from ebbflow.runs.sweep import HINDSIGHT, Failure, Result, Sweep, kept_slo, mean
+from ebbflow.runs.sweep import HINDSIGHT, Failure, Sweep, SweepResult, kept_slo, mean
 
 RULE = (
     "Strategies that kept the SLO (mean violation ≤ 1 − quantile) come first, ordered by mean node_seconds; then those "
@@ -126,7 +126,7 @@ def rank_strategies(sweep: Sweep, *, quantile: float) -> list[LeaderboardRow]:
         failures = [failure for failure in sweep.failures if failure.load == load]
         winners[load] = _order(on_load, failures, quantile)[0]
 
-    def means(strategy: str, group: Sequence[Result]) -> MeanScores:
+    def means(strategy: str, group: Sequence[SweepResult]) -> MeanScores:
         own = [result for result in group if result.strategy == strategy]
         scores = mean_scores(own)
         return MeanScores(
@@ -154,7 +154,7 @@ def rank_strategies(sweep: Sweep, *, quantile: float) -> list[LeaderboardRow]:
     ]
 
 
-def mean_scores(results: Sequence[Result]) -> dict[str, float | None]:
+def mean_scores(results: Sequence[SweepResult]) -> dict[str, float | None]:
     """The mean of every score over the runs for which it is known.
 
     >>> mean_scores([])["node_seconds"] is None
@@ -163,14 +163,14 @@ def mean_scores(results: Sequence[Result]) -> dict[str, float | None]:
     return {name: mean([getattr(result.scores, name) for result in results]) for name in SCORE_NAMES}
 
 
-def spread_over_seeds(results: Sequence[Result], score: str) -> float | None:
+def spread_over_seeds(results: Sequence[SweepResult], score: str) -> float | None:
     """The standard deviation s over n seeds of the mean over the loads.
 
     s² = Σ (m_k − m)² / (n − 1), where m_k is the mean over the loads with seed k, and m the mean of all m_k. Seeds that
     lack a load are left out. None with fewer than two seeds.
     """
     loads = {result.load for result in results}
-    by_seed: dict[int, list[Result]] = {}
+    by_seed: dict[int, list[SweepResult]] = {}
     for result in results:
         by_seed.setdefault(result.seed, []).append(result)
     complete = [own for own in by_seed.values() if {result.load for result in own} == loads]
@@ -179,7 +179,7 @@ def spread_over_seeds(results: Sequence[Result], score: str) -> float | None:
     return statistics.stdev(known) if len(known) > 1 else None
 
 
-def _order(results: Sequence[Result], failures: Iterable[Failure], quantile: float) -> list[str]:
+def _order(results: Sequence[SweepResult], failures: Iterable[Failure], quantile: float) -> list[str]:
     """Strategy names by the rule, best first. Ties are broken by name."""
     failed = [failure.strategy for failure in failures if failure.strategy != HINDSIGHT]
     keys: dict[str, tuple[int, float, float, str]] = {}

@@ -62,7 +62,7 @@ class SweepCase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class SweepResult:
     """The scores of one run."""
 
     load: str
@@ -99,13 +99,13 @@ class Failure:
 class Sweep:
     """All results and failures, ordered by case and then by strategy."""
 
-    results: tuple[Result, ...]
+    results: tuple[SweepResult, ...]
     failures: tuple[Failure, ...]
     unfinished: int = 0
     """Runs that were not finished when the sweep was interrupted."""
 
     @property
-    def finished(self) -> tuple[Result | Failure, ...]:
+    def finished(self) -> tuple[SweepResult | Failure, ...]:
         """All runs that have ended, failed ones included."""
         return (*self.results, *self.failures)
 
@@ -117,7 +117,7 @@ class Sweep:
         """
         finished = {(run.load, run.seed, run.strategy) for run in self.finished}
 
-        def finished_by_all(run: Result | Failure) -> bool:
+        def finished_by_all(run: SweepResult | Failure) -> bool:
             return all((run.load, run.seed, name) in finished for name in strategies)
 
         if not self.unfinished or not any(finished_by_all(run) for run in self.results):
@@ -185,9 +185,9 @@ def sweep(
     )
     runs = [(i, name) for i, case in enumerate(cases) for name in case.run_names(strategies)]
     hindsights: list[_Hindsight | Exception] = []
-    answers: dict[int, Result | Exception] = {}
+    answers: dict[int, SweepResult | Exception] = {}
 
-    def take(index: int, answer: Result | Exception) -> None:
+    def take(index: int, answer: SweepResult | Exception) -> None:
         answers[index] = answer
         on_done()
 
@@ -195,7 +195,7 @@ def sweep(
         ended: list[tuple[int, str, object]] = [(i, HINDSIGHT, h) for i, h in enumerate(hindsights)]
         ended += [(*runs[index], answers[index]) for index in sorted(answers)]
         return Sweep(
-            results=tuple(answer for _, _, answer in ended if isinstance(answer, Result)),
+            results=tuple(answer for _, _, answer in ended if isinstance(answer, SweepResult)),
             failures=tuple(
                 _failure(cases[i], name, answer) for i, name, answer in ended if isinstance(answer, Exception)
             ),
@@ -255,7 +255,7 @@ def _find_hindsight(shared: _Shared, index: int) -> _Hindsight | Exception:
     )
 
 
-def _run(shared: _Shared, job: _Job) -> Result | Exception:
+def _run(shared: _Shared, job: _Job) -> SweepResult | Exception:
     case = shared.cases[job.case]
     try:
         if case.recorded is not None and job.strategy == case.recorded.strategy:
@@ -277,7 +277,7 @@ def _run(shared: _Shared, job: _Job) -> Result | Exception:
         return _as_text(error)
 
 
-def _result(case: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) -> Result:
+def _result(case: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) -> SweepResult:
     hindsight, run = job.hindsight, runs[0]
     alone = len(runs) == 1
     scores = score(run, oracle_node_seconds=hindsight.node_seconds) if alone else score_together(runs)
@@ -286,7 +286,7 @@ def _result(case: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) 
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
         capacity = case.scenario.mean_speed_rows_per_s(case.scenario.engine)
         drawing = draw(run, capacity, schedule, scaling_points(runs))
-    return Result(
+    return SweepResult(
         load=case.load,
         seed=case.scenario.seed,
         strategy=job.strategy,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ebbflow.profiling.estimator import Estimator
 
 __all__ = [
-    "STRATEGIES", "Factory", "Registry", "make_strategy", "parameters_of", "read_strategy", "takes_profiles",
+    "STRATEGIES", "Factory", "StrategyRegistry", "make_strategy", "parameters_of", "read_strategy", "takes_profiles",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ ENTRY_POINT_GROUP = "ebbflow.strategies"
 Factory = Callable[..., Strategy]
 
 
-class Registry(MutableMapping[str, Factory]):
+class StrategyRegistry(MutableMapping[str, Factory]):
     """Strategy classes by name: those of ``PACKAGES``, then those of entry points.
 
     Modules are imported on first use, and third-party classes when they are looked up. A third-party strategy cannot
@@ -99,7 +99,7 @@ class Registry(MutableMapping[str, Factory]):
         return len(self._entries)
 
 
-STRATEGIES = Registry()
+STRATEGIES = StrategyRegistry()
 """Every strategy that can be chosen by name."""
 
 

@@ -269,7 +269,7 @@ class Draws:
         return before + (after - before) * np.minimum(position * self._cells - cell, 1.0)
 
 
-def _cut(trace: Trace, samples: Samples) -> Section:
+def _cut(trace: Trace, samples: TraceSamples) -> Section:
     """The section that a trace selects, with its speed and peak applied."""
     begins_s, ends_s = samples.times_s, samples.ends_s
     rates = samples.events / (ends_s - begins_s) * trace.speed
@@ -331,7 +331,7 @@ _FORMAT = "a trace has two columns, time,events, like 60,1250"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Samples:
+class TraceSamples:
     """The content of a trace file: interval starts (ascending from 0) and the events in each interval."""
 
     times_s: Floats
@@ -355,7 +355,7 @@ class Samples:
         return np.append(np.where(gap, times_s[:-1] + step_s, times_s[1:]), times_s[-1] + step_s)
 
 
-def read_samples(file: str) -> Samples:
+def read_samples(file: str) -> TraceSamples:
     """Read a trace file; ``LoadError`` names the file and the invalid line.
 
     The file is CSV, plain or gzipped, of (time, events in the interval that starts at that time). The first column is
@@ -372,7 +372,7 @@ def read_samples(file: str) -> Samples:
 
 
 @functools.lru_cache(maxsize=8)
-def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> Samples:
+def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> TraceSamples:
     content = _content(file, Path(path)).removeprefix(b"\xef\xbb\xbf")
     if b"\0" in content[:4096]:
         raise LoadError(f"trace {file} is not UTF-8 text: it has zero bytes; save it as plain or gzipped CSV")
@@ -385,7 +385,7 @@ def _read_once(file: str, path: str, _modified_ns: int, _size: int) -> Samples:
         raise LoadError(f"trace {file} has {found}; it needs at least two rows of time,events")
     if not _is_valid(times, events):
         times, events = _read_lines(file, content)
-    samples = Samples(times_s=times - times[0], events=events, origin_s=float(times[0]))
+    samples = TraceSamples(times_s=times - times[0], events=events, origin_s=float(times[0]))
     samples.times_s.flags.writeable = samples.events.flags.writeable = False  # they are cached and shared
     return samples
 

@@ -8,12 +8,12 @@ from ebbflow.core.metrics import Metric
 from ebbflow.policy.model import (
     DAYS,
     UNIT_NAMES,
-    Action,
     AllOf,
     AnyOf,
-    Bounds,
+    BoundsRule,
     Policy,
     Rule,
+    RuleAction,
     Trigger,
     days_named,
 )
@@ -25,7 +25,7 @@ from ebbflow.policy.values import (
     Percent,
     Quantity,
     Span,
-    Step,
+    StepSize,
     TimeOfDay,
 )
 
@@ -79,9 +79,9 @@ conditions = st.recursive(
     max_leaves=5,
 )
 steps = st.one_of(
-    st.integers(1, 99).map(lambda n: Step("absolute", float(n))),
-    st.floats(1.01, 50).map(lambda f: Step("relative", f)),
-    st.floats(0.5, 300).map(lambda p: Step("percent", p)),
+    st.integers(1, 99).map(lambda n: StepSize("absolute", float(n))),
+    st.floats(1.01, 50).map(lambda f: StepSize("relative", f)),
+    st.floats(0.5, 300).map(lambda p: StepSize("percent", p)),
 )
 limits = st.one_of(
     st.integers(1, 99).map(lambda n: Limit(float(n))),
@@ -91,10 +91,10 @@ limits = st.one_of(
 
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
-    action = draw(st.sampled_from(Action))
+    action = draw(st.sampled_from(RuleAction))
     exact = draw(st.booleans())
     limit = draw(st.one_of(st.none(), limits))
-    out = action is Action.SCALE_OUT
+    out = action is RuleAction.SCALE_OUT
     return Rule(
         name=draw(names),
         action=action,
@@ -110,11 +110,11 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 @st.composite
-def bounds(draw: st.DrawFn) -> Bounds:
+def bounds(draw: st.DrawFn) -> BoundsRule:
     low = draw(st.one_of(st.none(), st.integers(1, 9)))
     start, end = draw(st.lists(st.integers(0, 1439), min_size=2, max_size=2, unique=True))
     hours = draw(st.booleans())
-    return Bounds(
+    return BoundsRule(
         name=draw(names),
         operator=draw(st.one_of(st.just(""), names)),
         at_least=low,

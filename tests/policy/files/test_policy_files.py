@@ -19,7 +19,7 @@ from ebbflow.policy.files.document import read_document, write_document
 from ebbflow.policy.files.schema import policy_schema
 from ebbflow.policy.files.toml_format import read_toml
 from ebbflow.policy.files.yaml_format import read_yaml
-from ebbflow.policy.model import Bounds, Policy, Rule, Trigger
+from ebbflow.policy.model import BoundsRule, Policy, Rule, Trigger
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "policies").iterdir())
 GROW = """\
@@ -43,7 +43,11 @@ def paths(document: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[
             yield from paths(value, (*path, key))
 
 
-KEYS = [*Rule.__struct_encode_fields__, *Bounds.__struct_encode_fields__, *Trigger.__struct_encode_fields__]
+KEYS = [
+    *Rule.__struct_encode_fields__,
+    *BoundsRule.__struct_encode_fields__,
+    *Trigger.__struct_encode_fields__,
+]
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=9),
     st.sampled_from(["30s", "300 tuples", "80%", "x2", "scale-out", "queue-length", "mean over 1m", "4 of 5",
@@ -297,7 +301,7 @@ def test_toml_local_times_are_accepted() -> None:
 @pytest.mark.parametrize("form", [".toml", ".yaml"])
 @pytest.mark.parametrize("between", ["\x85", "\u2028", "\u2029", "\r", "\n", "\t", "\x1b", "\ufeff"])
 def test_names_keep_unusual_characters(form: str, between: str) -> None:
-    policy = Policy(Bounds(name=f"a{between}b", at_least=1))
+    policy = Policy(BoundsRule(name=f"a{between}b", at_least=1))
     assert parse_policy(policy_text(policy, form), f"a{form}") == policy
 
 

@@ -16,8 +16,8 @@ import ebbflow.policy
 from ebbflow.errors import InputError, PolicyError
 from ebbflow.policy import *
 from ebbflow.policy.language.english import policy_in_english
-from ebbflow.policy.model import Action, AllOf, AnyOf, Rule, Trigger
-from ebbflow.policy.values import Limit, Occurrences, Quantity, Span, Step
+from ebbflow.policy.model import AllOf, AnyOf, Rule, RuleAction, Trigger
+from ebbflow.policy.values import Limit, Occurrences, Quantity, Span, StepSize
 
 ROOT = Path(__file__).parents[3]
 START = rule("a").scale_out(operator("e"))
@@ -34,9 +34,9 @@ def test_the_first_policy_of_the_rules_thesis_builds_its_rule() -> None:
     assert policy.rules == (
         Rule(
             name="Queue length is above 300 for 30 seconds",
-            action=Action.SCALE_OUT,
+            action=RuleAction.SCALE_OUT,
             operator="enrich",
-            by=Step("absolute", 1.0),
+            by=StepSize("absolute", 1.0),
             never_above=Limit(2.0),
             when=(
                 Trigger(metric="queue-length", above=Quantity(300.0, "tuples"), for_at_least=Span(30_000)),
@@ -65,7 +65,7 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
     assert str(second.measure) == "forecast 5m ahead"
     assert isinstance(third, Trigger)
     assert third.threshold.base == 1.0
-    assert built.by == Step("percent", 25.0)
+    assert built.by == StepSize("percent", 25.0)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from ebbflow.runs.replay.readers import read_recording
 from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.runs.spec import Spec
-from ebbflow.runs.sweep import Result, sweep
+from ebbflow.runs.sweep import SweepResult, sweep
 from ebbflow.strategies import make_strategy
 from ebbflow.targets.simulator import MicroBatch, NodeKind, Scenario, Stage, built_in_engine
 from ebbflow.workloads import parse_load
@@ -59,7 +59,7 @@ def settings(**more) -> Settings:
     return Settings(**{"slo": OBJECTIVE, "limits": LIMITS, "nodes_then": 12, "lead_time_s": 30.0, **more})
 
 
-def replayed(plan: Plan, *strategies: str) -> tuple[Result, ...]:
+def replayed(plan: Plan, *strategies: str) -> tuple[SweepResult, ...]:
     done = sweep([replay_case(plan)], strategies, workers=1)
     assert done.failures == ()
     return done.results

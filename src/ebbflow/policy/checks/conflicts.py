@@ -14,7 +14,7 @@ from ebbflow.policy.model import (
     EACH_OPERATOR,
     NODES,
     RULE,
-    Bounds,
+    BoundsRule,
     Policy,
     PolicyPath,
     Problem,
@@ -147,7 +147,7 @@ def _may_be_same(one: str, other: str) -> bool:
     return one == other or (EACH_OPERATOR in (one, other) and NODES not in (one, other))
 
 
-def _rule_within_bounds(here: PolicyPath, rule: Rule, always: list[Bounds]) -> Iterator[Problem]:
+def _rule_within_bounds(here: PolicyPath, rule: Rule, always: list[BoundsRule]) -> Iterator[Problem]:
     """Whether bounds that always apply let a rule change anything."""
     lows = [b for b in always if b.at_least is not None]
     highs = [b for b in always if b.at_most is not None]

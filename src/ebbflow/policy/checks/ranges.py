@@ -33,7 +33,7 @@ class Compared(NamedTuple):
     of: str
 
 
-class Range(NamedTuple):
+class Interval(NamedTuple):
     """A measure above ``low`` and at most ``high``, in ``times`` of the last ``of`` readings, for ``lasts_s``."""
 
     low: float
@@ -48,18 +48,18 @@ class Range(NamedTuple):
         """Whether it is about the rate of change, not the value."""
         return self.measure.kind is MeasureKind.RATE
 
-    def overlaps(self, other: Range) -> bool:
+    def overlaps(self, other: Interval) -> bool:
         """Whether some value is in both.
 
-        >>> Range(100, math.inf, 4, 5).overlaps(Range(-math.inf, 300, 4, 5))
+        >>> Interval(100, math.inf, 4, 5).overlaps(Interval(-math.inf, 300, 4, 5))
         True
         """
         return max(self.low, other.low) < min(self.high, other.high)
 
-    def excludes(self, other: Range) -> bool:
+    def excludes(self, other: Interval) -> bool:
         """Whether both can never hold at once.
 
-        >>> high, low = Range(300, math.inf, 3, 5), Range(-math.inf, 100, 3, 5)
+        >>> high, low = Interval(300, math.inf, 3, 5), Interval(-math.inf, 100, 3, 5)
         >>> high.excludes(low), high.excludes(low._replace(times=2))
         (True, False)
         """
@@ -70,13 +70,13 @@ class Range(NamedTuple):
         both = min(self.of, other.of)
         return sum(max(0, each.times - (each.of - both)) for each in (self, other)) > both
 
-    def _is_out_of_order(self, other: Range) -> bool:
+    def _is_out_of_order(self, other: Interval) -> bool:
         """Whether these are percentiles of the same readings of which the higher would have to be smaller.
 
         >>> p50, p95 = (Measure.parse(f"p{p} over 5m") for p in (50, 95))
-        >>> Range(300, math.inf, measure=p50).excludes(Range(-math.inf, 100, measure=p95))
+        >>> Interval(300, math.inf, measure=p50).excludes(Interval(-math.inf, 100, measure=p95))
         True
-        >>> Range(300, math.inf, measure=p95).excludes(Range(-math.inf, 100, measure=p50))
+        >>> Interval(300, math.inf, measure=p95).excludes(Interval(-math.inf, 100, measure=p50))
         False
         """
         kinds, spans = {self.measure.kind, other.measure.kind}, {self.measure.span, other.measure.span}
@@ -85,14 +85,14 @@ class Range(NamedTuple):
         lower, higher = sorted((self, other), key=lambda each: each.measure.percentile)
         return higher.high <= lower.low
 
-    def _determines(self, other: Range) -> bool:
+    def _determines(self, other: Interval) -> bool:
         """Whether all readings of the other measure are in this range, or in means that are.
 
         >>> minute = Measure.parse("mean over 1m")
-        >>> [Range(300, math.inf, lasts_s=s)._determines(Range(-math.inf, 100, measure=minute)) for s in (59, 60)]
+        >>> [Interval(300, math.inf, lasts_s=s)._determines(Interval(-math.inf, 100, measure=minute)) for s in (59, 60)]
         [False, True]
-        >>> means = Range(300, math.inf, measure=minute, lasts_s=600)
-        >>> [means._determines(Range(-math.inf, most, measure=Measure.parse("mean over 5m"))) for most in (240, 241)]
+        >>> means = Interval(300, math.inf, measure=minute, lasts_s=600)
+        >>> [means._determines(Interval(-math.inf, most, measure=Measure.parse("mean over 5m"))) for most in (240, 241)]
         [True, False]
         """
         is_statistic = other.measure.kind in (MeasureKind.MEAN, MeasureKind.PERCENTILE)
@@ -111,7 +111,7 @@ class Range(NamedTuple):
         return self.high * (1 + cut) <= other.low
 
 
-Way = dict[Compared, tuple[Range, ...]]
+Way = dict[Compared, tuple[Interval, ...]]
 """One way to satisfy conditions: all of these ranges hold."""
 
 
@@ -190,7 +190,7 @@ def _ways(condition: Condition, operator: str, only: Mapping[int, int]) -> list[
         "" if condition.of == operator else condition.of,
     )
     lasts_s = condition.for_at_least.seconds if condition.for_at_least is not None else 0.0
-    return [{compared: (Range(low, high, times, of, condition.measure, lasts_s),)}]
+    return [{compared: (Interval(low, high, times, of, condition.measure, lasts_s),)}]
 
 
 def _combine(a: Way, b: Way) -> Way | None:
@@ -235,7 +235,7 @@ def steady(way: Way) -> dict[Compared, SteadyRange] | None:
     return found
 
 
-def _intersection(ranges: list[Range]) -> tuple[float, float]:
+def _intersection(ranges: list[Interval]) -> tuple[float, float]:
     low = max((each.low for each in ranges), default=-math.inf)
     return low, min((each.high for each in ranges), default=math.inf)
 
@@ -246,7 +246,8 @@ def both_hold(a: Mapping[Compared, SteadyRange], b: Mapping[Compared, SteadyRang
     Rates of change are compared with rates, because a queue can grow at a constant rate under a constant load, and
     with values where the rate is 0.
 
-    >>> above_300, level = Range(300, math.inf), Range(-math.inf, 1, measure=Measure.parse("rate of change over 1m"))
+    >>> rate = Measure.parse("rate of change over 1m")
+    >>> above_300, level = Interval(300, math.inf), Interval(-math.inf, 1, measure=rate)
     >>> high, calm = (steady({Compared("backlog", ""): (each,)}) for each in (above_300, level))
     >>> both_hold(high or {}, calm or {})
     'backlog is constant and past the threshold'

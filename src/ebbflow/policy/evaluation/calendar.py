@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from ebbflow.policy.model import Bounds, Day
+from ebbflow.policy.model import BoundsRule, Weekday
 
 DAY_MIN, WEEK_MIN = 1440, 7 * 1440
-_WEEK = tuple(Day)
+_WEEK = tuple(Weekday)
 _SAMPLED_YEAR = 2026
 """The first of the two years over which the offsets of two zones are compared."""
 
 
-def applies(bounds: Bounds, now_s: float) -> bool:
+def applies(bounds: BoundsRule, now_s: float) -> bool:
     """Whether bounds apply at a time (seconds since the epoch).
 
     >>> from ebbflow.policy import bounds as named, cluster
@@ -28,7 +28,7 @@ def applies(bounds: Bounds, now_s: float) -> bool:
     return any(start <= minute < end or start <= minute + WEEK_MIN < end for start, end in _spans(bounds))
 
 
-def always_applies(bounds: Bounds) -> bool:
+def always_applies(bounds: BoundsRule) -> bool:
     """Whether bounds apply at every minute of every day.
 
     >>> from ebbflow.policy import bounds as named, cluster
@@ -45,7 +45,7 @@ def always_applies(bounds: Bounds) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
+def _spans(bounds: BoundsRule) -> tuple[tuple[int, int], ...]:
     """The minutes of the week in which bounds apply; the last span may reach into the next week."""
     start = 0 if bounds.from_ is None else bounds.from_.minute
     end = DAY_MIN if bounds.until is None else bounds.until.minute
@@ -55,7 +55,7 @@ def _spans(bounds: Bounds) -> tuple[tuple[int, int], ...]:
     return tuple((day * DAY_MIN + start, day * DAY_MIN + end) for day in days)
 
 
-def overlap(one: Bounds, other: Bounds) -> bool:
+def overlap(one: BoundsRule, other: BoundsRule) -> bool:
     """Whether both apply at some minute of the week, at any offset between their time zones over the year.
 
     >>> from ebbflow.policy import bounds as named, cluster

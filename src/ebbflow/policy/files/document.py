@@ -18,24 +18,24 @@ from ebbflow.policy.model import (
     BOUNDS,
     DAYS,
     RULE,
-    Action,
     AllOf,
     AnyOf,
-    Bounds,
+    BoundsRule,
     Condition,
-    Day,
     Policy,
     PolicyPath,
     Problem,
     Rule,
+    RuleAction,
     Trigger,
+    Weekday,
     days_named,
 )
-from ebbflow.policy.values import Limit, Measure, Occurrences, Quantity, Span, Step, TimeOfDay, quoted
+from ebbflow.policy.values import Limit, Measure, Occurrences, Quantity, Span, StepSize, TimeOfDay, quoted
 
-PART = TypeVar("PART", Rule, Bounds, Trigger, AllOf, AnyOf)
+PART = TypeVar("PART", Rule, BoundsRule, Trigger, AllOf, AnyOf)
 
-SCALARS: tuple[Any, ...] = (Span, Quantity, Step, Limit, Measure, Occurrences, TimeOfDay)
+SCALARS: tuple[Any, ...] = (Span, Quantity, StepSize, Limit, Measure, Occurrences, TimeOfDay)
 
 EXAMPLES = {
     "name": 'name = "too many rows wait"',
@@ -57,8 +57,8 @@ class _MissingValueError(Exception):
 class _Partial:
     """Stands in for a part of a policy in its own checks when only some of its values could be read.
 
-    >>> partial = _Partial(Bounds, {"name": "b", "at_least": 9, "at_most": 3})
-    >>> [key for check in (Bounds._check_at_least, Bounds._check_range) for key, _ in check(partial)]
+    >>> partial = _Partial(BoundsRule, {"name": "b", "at_least": 9, "at_most": 3})
+    >>> [key for check in (BoundsRule._check_at_least, BoundsRule._check_range) for key, _ in check(partial)]
     ['at-least']
     >>> partial.timezone
     Traceback (most recent call last):
@@ -127,8 +127,8 @@ class _Reader:
         for key in document:
             if key not in (RULE, BOUNDS):
                 self._add((key,), _unknown("key", key, (RULE, BOUNDS)))
-        parts: dict[str, Rule | Bounds] = {}
-        for key, kind in ((RULE, Rule), (BOUNDS, Bounds)):
+        parts: dict[str, Rule | BoundsRule] = {}
+        for key, kind in ((RULE, Rule), (BOUNDS, BoundsRule)):
             for index, table in self._items(document.get(key, ()), (key,), f"a list of {key} tables"):
                 part = self._attempt(self._part, kind, table, (key, index))
                 if part is not None:
@@ -229,15 +229,15 @@ class _Reader:
             if not isinstance(value, int) or isinstance(value, bool):
                 raise self._fail(path, f"expected a whole number, found {quoted(value)}")
             return value
-        if kind is Action:
-            if value not in tuple(Action):
+        if kind is RuleAction:
+            if value not in tuple(RuleAction):
                 raise self._fail(path, f"unknown action {quoted(value)}; write scale-out or scale-in")
-            return Action(str(value))
-        if kind == tuple[Day, ...]:
+            return RuleAction(str(value))
+        if kind == tuple[Weekday, ...]:
             return self._days(value, path)
         return self._conditions(value, path)
 
-    def _days(self, value: object, path: PolicyPath) -> tuple[Day, ...]:
+    def _days(self, value: object, path: PolicyPath) -> tuple[Weekday, ...]:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list | tuple) or not names:
             raise self._fail(
@@ -277,7 +277,7 @@ class _Reader:
         return self._part(Trigger, table, path)
 
 
-def _plain(part: Rule | Bounds | Condition) -> dict[str, Any]:
+def _plain(part: Rule | BoundsRule | Condition) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for field in _fields(type(part)).values():
         value = getattr(part, field.name)
@@ -289,13 +289,13 @@ def _plain(part: Rule | Bounds | Condition) -> dict[str, Any]:
             value = _plain_days(value)
         elif isinstance(value, tuple):
             value = [_plain(each) for each in value]
-        elif isinstance(value, Action):
+        elif isinstance(value, RuleAction):
             value = value.value
         written[field.encode_name] = value
     return written
 
 
-def _plain_days(days: tuple[Day, ...]) -> str | list[str]:
+def _plain_days(days: tuple[Weekday, ...]) -> str | list[str]:
     for name in ("weekdays", "weekends"):
         if days == DAYS[name]:
             return name

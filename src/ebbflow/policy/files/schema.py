@@ -12,7 +12,19 @@ import msgspec
 
 from ebbflow.core.metrics import Metric
 from ebbflow.policy.files.document import SCALARS, bare_type
-from ebbflow.policy.model import BOUNDS, CPU, DAYS, RULE, Action, AllOf, AnyOf, Bounds, Day, Rule, Trigger
+from ebbflow.policy.model import (
+    BOUNDS,
+    CPU,
+    DAYS,
+    RULE,
+    AllOf,
+    AnyOf,
+    BoundsRule,
+    Rule,
+    RuleAction,
+    Trigger,
+    Weekday,
+)
 from ebbflow.policy.values import LARGEST_SIZE
 
 
@@ -21,9 +33,9 @@ def policy_schema() -> dict[str, Any]:
 
     >>> schema = policy_schema()
     >>> sorted(schema["$defs"]), schema["$defs"]["Rule"]["required"]
-    (['AllOf', 'AnyOf', 'Bounds', 'Condition', 'Rule', 'Trigger'], ['name', 'action', 'when'])
+    (['AllOf', 'AnyOf', 'BoundsRule', 'Condition', 'Rule', 'Trigger'], ['name', 'action', 'when'])
     """
-    parts = (Rule, Bounds, Trigger, AllOf, AnyOf)
+    parts = (Rule, BoundsRule, Trigger, AllOf, AnyOf)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Ebbflow scaling policy",
@@ -31,7 +43,7 @@ def policy_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             RULE: {"type": "array", "items": _ref("Rule")},
-            BOUNDS: {"type": "array", "items": _ref("Bounds")},
+            BOUNDS: {"type": "array", "items": _ref("BoundsRule")},
         },
         "$defs": {
             **{part.__name__: _table(part) for part in parts},
@@ -60,7 +72,7 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         schema["properties"][key]["pattern"] = r"^$|\S"  # not blank
     if part is Rule:
         schema["oneOf"] = [{"required": ["by"]}, {"required": ["to"]}]
-        schema["if"] = {"properties": {"action": {"const": Action.SCALE_OUT.value}}}
+        schema["if"] = {"properties": {"action": {"const": RuleAction.SCALE_OUT.value}}}
         schema["then"] = {"not": {"required": ["never-below"]}}
         schema["else"] = {"not": {"required": ["never-above"]}}
     if part is Trigger:
@@ -69,7 +81,7 @@ def _table(part: type[msgspec.Struct]) -> dict[str, Any]:
         schema["not"] = {"required": ["for-at-least", "in-at-least"]}
         schema["anyOf"] = [{"required": [key]} for key in ("measure", "for-at-least", "in-at-least")]
         schema["properties"]["metric"]["enum"] = [CPU, *(metric.key for metric in Metric)]
-    if part is Bounds:
+    if part is BoundsRule:
         schema["anyOf"] = [{"required": ["at-least"]}, {"required": ["at-most"]}]
         schema["dependentRequired"] = {"from": ["until"], "until": ["from"]}
     return schema
@@ -90,9 +102,9 @@ def _bare_value(kind: Any) -> dict[str, Any]:
         return {"type": "string"}
     if kind is int:
         return {"type": "integer", "minimum": 1, "maximum": LARGEST_SIZE}
-    if kind is Action:
-        return {"enum": [action.value for action in Action]}
-    if kind == tuple[Day, ...]:
+    if kind is RuleAction:
+        return {"enum": [action.value for action in RuleAction]}
+    if kind == tuple[Weekday, ...]:
         names = list(DAYS)
         return {"anyOf": [{"enum": names}, {"type": "array", "minItems": 1, "items": {"enum": names}}]}
     return {"type": "array", "minItems": 1, "items": _ref("Condition")}

@@ -26,18 +26,18 @@ from typing import Any, Generic, TypeVar, overload
 from ebbflow.errors import PolicyError
 from ebbflow.policy.language.words import Scalable, Threshold, expect, expect_span
 from ebbflow.policy.model import (
-    Action,
     AllOf,
     AnyOf,
-    Bounds,
+    BoundsRule,
     Buildable,
     Condition,
     Incomplete,
     Rule,
+    RuleAction,
     Trigger,
     days_named,
 )
-from ebbflow.policy.values import Limit, Measure, MeasureKind, Occurrences, Percent, Span, Step, TimeOfDay
+from ebbflow.policy.values import Limit, Measure, MeasureKind, Occurrences, Percent, Span, StepSize, TimeOfDay
 
 T = TypeVar("T")
 """What a complete condition becomes: the trigger itself, or the rule it is part of."""
@@ -174,11 +174,11 @@ class RuleStart(_RulePhrase):
 
     def scale_out(self, what: Scalable) -> ScaleOut:
         """Make it larger."""
-        return ScaleOut(self._with(action=Action.SCALE_OUT, operator=_operator("scale_out", what)))
+        return ScaleOut(self._with(action=RuleAction.SCALE_OUT, operator=_operator("scale_out", what)))
 
     def scale_in(self, what: Scalable) -> ScaleIn:
         """Make it smaller, never below 1."""
-        return ScaleIn(self._with(action=Action.SCALE_IN, operator=_operator("scale_in", what)))
+        return ScaleIn(self._with(action=RuleAction.SCALE_IN, operator=_operator("scale_in", what)))
 
 
 class When(_RulePhrase):
@@ -221,7 +221,7 @@ class ScaleOut(_RulePhrase):
 
     continuation = ".by(…) or .to(…)"
 
-    def by(self, step: Step | Percent) -> LimitOut:
+    def by(self, step: StepSize | Percent) -> LimitOut:
         """By a step."""
         return LimitOut(self._with(by=_step(step)))
 
@@ -235,7 +235,7 @@ class ScaleIn(_RulePhrase):
 
     continuation = ".by(…) or .to(…)"
 
-    def by(self, step: Step | Percent) -> LimitIn:
+    def by(self, step: StepSize | Percent) -> LimitIn:
         """By a step."""
         return LimitIn(self._with(by=_step(step)))
 
@@ -289,9 +289,9 @@ def _limit(word: str, limit: Limit) -> Limit:
     return found
 
 
-def _step(step: Step | Percent) -> Step:
-    found = expect("by", step, Step | Percent, "by(absolute(1)), by(relative(2)) or by(percent(25))")
-    return found if isinstance(found, Step) else Step("percent", found.amount)
+def _step(step: StepSize | Percent) -> StepSize:
+    found = expect("by", step, StepSize | Percent, "by(absolute(1)), by(relative(2)) or by(percent(25))")
+    return found if isinstance(found, StepSize) else StepSize("percent", found.amount)
 
 
 def _exact_size(size: Limit) -> int:
@@ -341,9 +341,9 @@ class Within(Buildable):
         example = 'in_timezone("Europe/Berlin")'
         return Within({**self._fields, "timezone": expect("in_timezone", zone, str, example)})
 
-    def build(self) -> Bounds:
+    def build(self) -> BoundsRule:
         """The bounds; ``Policy`` calls this."""
-        return Bounds(**self._fields)
+        return BoundsRule(**self._fields)
 
 
 def bounds(name: str) -> BoundsStart:

@@ -9,14 +9,14 @@ from ebbflow.policy.model import (
     EACH_OPERATOR,
     NODES,
     AllOf,
-    Bounds,
+    BoundsRule,
     Condition,
-    Day,
     Policy,
     Rule,
     Trigger,
+    Weekday,
 )
-from ebbflow.policy.values import Limit, MeasureKind, Step, number_text
+from ebbflow.policy.values import Limit, MeasureKind, StepSize, number_text
 
 
 def policy_in_english(policy: Policy) -> str:
@@ -96,7 +96,7 @@ def _subject(operator: str) -> str:
     return "each operator" if operator == EACH_OPERATOR else f"operator {operator}"
 
 
-def _step(step: Step, operator: str) -> str:
+def _step(step: StepSize, operator: str) -> str:
     if step.kind == "relative":
         return f"a factor of {number_text(step.amount)}"
     return str(step) if step.kind == "percent" else _counted(int(step.amount), operator)
@@ -174,7 +174,7 @@ def _named(trigger: Trigger) -> str:
 # -- bounds --------------------------------------------------------------------------------------------
 
 
-def bounds_in_english(bounds: Bounds) -> str:
+def bounds_in_english(bounds: BoundsRule) -> str:
     """Bounds as one sentence."""
     what = "nodes" if bounds.operator == NODES else f"instances of {_subject(bounds.operator)}"
     if bounds.at_least is None:
@@ -190,7 +190,7 @@ def bounds_in_english(bounds: Bounds) -> str:
     return f"Keep {size} {what} {hours}{days} ({bounds.timezone})"
 
 
-def _days(days: tuple[Day, ...]) -> str:
+def _days(days: tuple[Weekday, ...]) -> str:
     for name in ("weekdays", "weekends"):
         if days == DAYS[name]:
             return name

@@ -9,13 +9,13 @@ import msgspec
 
 from ebbflow.errors import PolicyError
 from ebbflow.policy.model import EACH_OPERATOR, NODES, Incomplete
-from ebbflow.policy.values import Limit, Percent, Quantity, Span, Step, to_float
+from ebbflow.policy.values import Limit, Percent, Quantity, Span, StepSize, to_float
 
 
 def expect(word: str, value: Any, kinds: type | UnionType, example: str) -> Any:
     """The argument of a word if it has the right type; otherwise ``PolicyError`` with an example.
 
-    >>> expect("by", 1, Step, "by(absolute(1))")
+    >>> expect("by", 1, StepSize, "by(absolute(1))")
     Traceback (most recent call last):
     ...
     ebbflow.errors.PolicyError: invalid argument in by(1); write, for example, by(absolute(1))
@@ -69,14 +69,14 @@ def cluster() -> Scalable:
 # -- steps and limits ----------------------------------------------------------------------------------
 
 
-def absolute(count: int) -> Step:
+def absolute(count: int) -> StepSize:
     """Add or remove this many."""
-    return Step("absolute", _number("absolute", count))
+    return StepSize("absolute", _number("absolute", count))
 
 
-def relative(factor: float) -> Step:
+def relative(factor: float) -> StepSize:
     """Multiply or divide the current size."""
-    return Step("relative", _number("relative", factor))
+    return StepSize("relative", _number("relative", factor))
 
 
 def nodes(count: int) -> Limit:

@@ -25,9 +25,9 @@ from ebbflow.profiling.costs import batch_costs
 from ebbflow.profiling.curve_learner import MATURE, CurveLearner, Drift
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.profiling.models import Linear
+from ebbflow.profiling.models import LinearModel
 from ebbflow.profiling.profile import Fitted, Range, SparkCosts, StageCosts
-from ebbflow.profiling.samples import WINDOW_S, Sample
+from ebbflow.profiling.samples import WINDOW_S, WindowSample
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,9 @@ class _StageWatch:
         if rows_each < self._low:
             return None
         self._runs.append(runs)
-        drift = self._curve.add(Sample(time_s, rows_each, sum(run.task_time_s for _, run in runs) / tasks))
+        drift = self._curve.add(
+            WindowSample(time_s, rows_each, sum(run.task_time_s for _, run in runs) / tasks)
+        )
         if drift is None:
             return None
         last = list(self._runs)[-len(self._curve.samples) :]  # the samples that the curve has kept
@@ -208,7 +210,7 @@ def _as_curve(known: StageCosts, batch_rows: Range | None) -> Fitted:
     """Seconds of a task by its rows."""
     rows = batch_rows or Range(low=0.0, high=0.0)
     return Fitted(
-        model=Linear(fixed=known.per_task_s, per_unit=known.per_row_s),
+        model=LinearModel(fixed=known.per_task_s, per_unit=known.per_row_s),
         low=rows.low / known.tasks,
         high=rows.high / known.tasks,
         slope=known.per_row_s,

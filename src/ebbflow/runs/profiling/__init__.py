@@ -14,7 +14,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Strategy
 from ebbflow.core.readings import Series
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.profiling.estimator import Accuracy
+from ebbflow.profiling.estimator import ProfileAccuracy
 from ebbflow.profiling.profile import Fitted, Profile
 
 Progress = Callable[[float, str], None]
@@ -91,7 +91,7 @@ class ProfilingResult:
     """The result of a profiling run."""
 
     profile: Profile
-    accuracy: Accuracy | None
+    accuracy: ProfileAccuracy | None
     """Accuracy on a sine that it was not learned from; None if none was run."""
     seconds: float
     """Duration of the stairs, in the time of the target."""

@@ -17,7 +17,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.plural import counted
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.policy.language.english import bounds_in_english
-from ebbflow.policy.model import NODES, Bounds
+from ebbflow.policy.model import NODES, BoundsRule
 from ebbflow.strategies.rules.sizes import ActiveBounds
 
 
@@ -117,7 +117,7 @@ class InstanceNodes:
         return 0
 
 
-def _towards(bounds: Bounds, nodes: int, now: int) -> int:
+def _towards(bounds: BoundsRule, nodes: int, now: int) -> int:
     """The number of nodes moved towards the bounds: inside them, or at least no further outside than now."""
     nodes = max(nodes, min(now, bounds.at_least)) if bounds.at_least is not None else nodes
     return min(nodes, max(now, bounds.at_most)) if bounds.at_most is not None else nodes

@@ -14,7 +14,7 @@ from ebbflow.core.decision import Constraint, LedgerEntry
 from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.policy.model import NODES, Bounds, Rule
+from ebbflow.policy.model import NODES, BoundsRule, Rule
 
 MAX_PER_SLOT = 8
 """Instances per slot (or per instance of the original size) that no limit and no bounds may exceed. Spark's tuning
@@ -116,7 +116,7 @@ def _sizes_of(layout: Layout) -> dict[str, int]:
 class ActiveBounds(NamedTuple):
     """Bounds that apply now, and the subject they apply to."""
 
-    bounds: Bounds
+    bounds: BoundsRule
     subject: str
 
 
@@ -169,7 +169,7 @@ def within_bounds(
     return size, tightest
 
 
-def enforced(bounds: Bounds, wanted: int, subject: str, original: int, snapshot: Snapshot) -> int:
+def enforced(bounds: BoundsRule, wanted: int, subject: str, original: int, snapshot: Snapshot) -> int:
     """The wanted size, moved into the bounds."""
     size = max(wanted, min(bounds.at_least or 1, _largest(subject, original, snapshot)))
     size = min(size, bounds.at_most) if bounds.at_most is not None else size

@@ -29,10 +29,10 @@ MINUTES = 60
 """Minutes of loads to keep."""
 
 
-class Arrivals:
+class ArrivalRates:
     """The arrival rate of an application: the level to size for now, the mean of each recent minute, and a forecast.
 
-    >>> arrivals = Arrivals()
+    >>> arrivals = ArrivalRates()
     >>> for time_s, rate in ((10.0, 900.0), (20.0, 100.0), (30.0, 100.0)):
     ...     arrivals.add(time_s, rate)
     >>> arrivals.level_per_s
@@ -101,7 +101,7 @@ class Knowledge:
         self._pipeline: Pipeline | None = None
         self._parts: Sequence[Pipeline] = ()
         """The applications of ``_pipeline``."""
-        self._arrivals: dict[str, Arrivals] = {}
+        self._arrivals: dict[str, ArrivalRates] = {}
         self._profiles = UpdatedProfiles(self._given)
         self._learned: dict[str, LearnedCosts] = {}
         self._overhead = LearnedOverhead(window_s=window_s)
@@ -148,7 +148,7 @@ class Knowledge:
         if self._given:
             self._profiles.learn(snapshot, self._parts)
 
-    def _arrivals_of(self, name: str) -> Arrivals:
+    def _arrivals_of(self, name: str) -> ArrivalRates:
         if name not in self._arrivals:
             forecast = None
             if self._make_forecaster is not None:
@@ -157,7 +157,7 @@ class Knowledge:
                 forecast = LoadForecast(known or self._make_forecaster())
                 if self._trainer is not None:
                     forecast.forecaster.train_with(self._trainer)
-            self._arrivals[name] = Arrivals(forecast)
+            self._arrivals[name] = ArrivalRates(forecast)
         return self._arrivals[name]
 
     def prepare(self, snapshot: Snapshot, fixed: Collection[str]) -> None:
