@@ -39,7 +39,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     version: int
     sha256: str
-    """Of the bytes of ``model``."""
+    """The checksum of the bytes of ``model``."""
     model: msgspec.Raw
 
 

@@ -180,7 +180,7 @@ class Counts:
     garbage: int = 0
     """Not a message of an agent, of another version, or with a share above 1."""
     unwanted: int = 0
-    """Of a metric or application without subscription."""
+    """Messages of a metric or application without subscription."""
     restarts: int = 0
     """How often an agent restarted."""
 

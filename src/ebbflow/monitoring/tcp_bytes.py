@@ -41,7 +41,7 @@ class TcpSocket(NamedTuple):
 
 
 Sockets = dict[int, TcpSocket]
-"""By inode."""
+"""Sockets by inode."""
 
 
 def tcp_sockets() -> Sockets | None:

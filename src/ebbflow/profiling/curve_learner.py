@@ -28,7 +28,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """What is used: CPU, or ``task time`` on batches."""
 
     def __str__(self) -> str:
-        """In words."""
+        """The change in words."""
         more = "more" if self.change > 0 else "less"
         return (
             f"{self.operator} costs {100 * abs(self.change):.0f} % {more} {self.unit} than its profile says"

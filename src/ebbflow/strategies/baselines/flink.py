@@ -156,7 +156,7 @@ class Flink(Strategy):
         self._changed_s = 0.0
         self._deployed = False
         self._smaller: dict[str, _SmallerSizes] = {}
-        """Of the vertices that could shrink."""
+        """Recent smaller sizes of the vertices that could shrink."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """The parallelism that catches up with the lag and keeps the headroom, if a vertex has left its band."""

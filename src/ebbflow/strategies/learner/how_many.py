@@ -20,7 +20,7 @@ class HowMany(Protocol):
         ...
 
 
-class Static:
+class StaticStep:
     """A fixed number."""
 
     def __init__(self, granularity: int) -> None:
@@ -32,10 +32,10 @@ class Static:
         return 0 if action is Action.NONE else self._granularity
 
 
-class Linear:
+class LinearStep:
     """More with each repetition.
 
-    >>> ladder = Linear(1)
+    >>> ladder = LinearStep(1)
     >>> [ladder.step(Action.OUT, 0) for _ in range(5)], ladder.step(Action.IN, 0), ladder.step(Action.OUT, 0)
     ([1, 2, 4, 6, 8], 1, 1)
     """
@@ -53,10 +53,10 @@ class Linear:
         return 0 if action is Action.NONE else self._granularity * max(1, 2 * self._repeated)
 
 
-class Relative:
+class RelativeStep:
     """Out by the length of the queue, in by a fixed number.
 
-    >>> relative = Relative(2)
+    >>> relative = RelativeStep(2)
     >>> [relative.step(Action.OUT, waiting) for waiting in (0, 1, 5)], relative.step(Action.IN, 5)
     ([2, 2, 10], 2)
     """
@@ -65,7 +65,7 @@ class Relative:
         self._granularity = granularity
 
     def step(self, action: Action, waiting_batches: int) -> int:
-        """By the waiting batches."""
+        """One node for each waiting batch, times the granularity."""
         if action is Action.NONE:
             return 0
         return self._granularity * (max(1, waiting_batches) if action is Action.OUT else 1)
@@ -76,7 +76,7 @@ EXECUTOR_STRATEGIES = ("static", "linear", "relative")
 
 def make_how_many(name: str, granularity: int) -> HowMany:
     """The executor strategy of a name in ``EXECUTOR_STRATEGIES``."""
-    kinds: dict[str, type[Static | Linear | Relative]] = {
-        "static": Static, "linear": Linear, "relative": Relative,
+    kinds: dict[str, type[StaticStep | LinearStep | RelativeStep]] = {
+        "static": StaticStep, "linear": LinearStep, "relative": RelativeStep,
     }  # fmt: skip
     return kinds[name](granularity)

@@ -26,7 +26,7 @@ class Next:
     action: Action
     """The action chosen there."""
     probabilities: Probabilities
-    """Of each action there, under the policy."""
+    """The probability of each action there, under the policy."""
     feasible: tuple[Action, ...]
 
 

@@ -21,10 +21,10 @@ from typing import Protocol
 from ebbflow.strategies.learner.state import Action, Region, State
 
 TIES = (Action.NONE, Action.OUT, Action.IN)
-"""Of equal values the first of these wins."""
+"""The order in which ties are broken: among actions of equal value, the first wins."""
 
 Probabilities = tuple[float, float, float]
-"""Of out, in and none."""
+"""Probabilities of the actions out, in and none."""
 
 
 def feasible_actions(
@@ -54,7 +54,7 @@ class Situation:
     """What a policy decides on."""
 
     values: Sequence[float]
-    """Of the actions in this state."""
+    """The values of the actions in this state."""
     feasible: tuple[Action, ...]
     region: Region
     decisions: int = 0
@@ -62,11 +62,11 @@ class Situation:
     may_explore: bool = True
 
 
-class Policy(Protocol):
+class ActionPolicy(Protocol):
     """Gives each action a probability."""
 
     def probabilities(self, situation: Situation) -> Probabilities:
-        """Of out, in and none."""
+        """The probabilities of the actions out, in and none."""
         ...
 
 
@@ -95,7 +95,12 @@ class OneMinusEpsilon:
     """
 
     def __init__(
-        self, policy: Policy, epsilon: float, *, step: float = 0.0, factors: Sequence[float] = (1, 1, 1, 1)
+        self,
+        policy: ActionPolicy,
+        epsilon: float,
+        *,
+        step: float = 0.0,
+        factors: Sequence[float] = (1, 1, 1, 1),
     ) -> None:
         self._policy, self._epsilon, self._step, self._factors = policy, epsilon, step, tuple(factors)
 
@@ -145,7 +150,7 @@ def choose(probabilities: Probabilities, rng: Random) -> Action:
 POLICIES = ("greedy", "one-minus-epsilon", "decreasing-one-minus-epsilon")
 
 
-def make_policy(name: str, *, epsilon: float, step: float, factors: Sequence[float]) -> Policy:
+def make_policy(name: str, *, epsilon: float, step: float, factors: Sequence[float]) -> ActionPolicy:
     """The policy of a name in ``POLICIES``."""
     if name == "greedy":
         return Greedy()

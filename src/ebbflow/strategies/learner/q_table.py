@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ebbflow.strategies.learner.state import Action, State
 
 Values = tuple[float, float, float]
-"""Of out, in and none."""
+"""Values of the actions out, in and none."""
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ class Action(IntEnum):
 
     @property
     def label(self) -> str:
-        """For people and files."""
+        """The name in messages and files."""
         return self.name.lower()
 
 

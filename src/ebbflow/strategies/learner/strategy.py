@@ -57,7 +57,7 @@ from ebbflow.strategies.learner.rewards import REWARDS, TABLES, reward
 from ebbflow.strategies.learner.state import Action, Direction, State, StateSpace
 from ebbflow.strategies.learner.teacher import beats, quantile
 from ebbflow.strategies.learner.value_iteration import iterate_values
-from ebbflow.strategies.learner.window import LatencyWindow, Measured
+from ebbflow.strategies.learner.window import LatencyWindow, WindowMeans
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ DIGITS: dict[str, int | None] = {
     "latency_s": 2, "messages_per_s": 1, "n": 3, "q_out": 3, "q_in": 3, "q_none": 3, "freshness_s": 2,
 }  # fmt: skip
 _GAP = 2.5
-"""After this many decision intervals without a snapshot, the step is not learned from: nobody saw what happened."""
+"""After this many decision intervals without a snapshot, the step is not learned from: what happened is unknown."""
 _VERBS = {Action.OUT: "scale out", Action.IN: "scale in", Action.NONE: "no action"}
 
 
@@ -77,7 +77,7 @@ class _Step:
     state: State
     nodes: int
     """Planned before it."""
-    measured: Measured
+    measured: WindowMeans
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,7 +280,7 @@ class Learner(Strategy):
         self._due = False
         return self._decide(snapshot, measured, teachers)
 
-    def _decide(self, snapshot: Snapshot, measured: Measured, teachers: Decision | None) -> Decision:
+    def _decide(self, snapshot: Snapshot, measured: WindowMeans, teachers: Decision | None) -> Decision:
         last = self._last
         if last is None:  # nothing to compare with: above the target, the cautious guess
             direction = Direction.RISING if measured.latency_s >= self._target_s else Direction.FALLING
@@ -355,7 +355,7 @@ class Learner(Strategy):
                 return self._taught(snapshot, teachers)
         return hold(snapshot, why, FORMULA)
 
-    def _proposal(self, snapshot: Snapshot, measured: Measured, state: State, entry: Entry) -> Decision:
+    def _proposal(self, snapshot: Snapshot, measured: WindowMeans, state: State, entry: Entry) -> Decision:
         chosen, planned = self._chosen, snapshot.planned.main_nodes
         step = self._how_many.step(chosen.action, measured.waiting_batches)
         wanted = planned + (step if chosen.action is Action.OUT else -step)

@@ -31,7 +31,7 @@ _SAME_S = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class WindowMeans:
     """Means over the window."""
 
     latency_s: float
@@ -73,20 +73,20 @@ class LatencyWindow:
             while len(ended) > 1 and ended[0].batch.ended_s <= snapshot.now_s - self._span_s:
                 ended.popleft()
 
-    def measure(self, snapshot: Snapshot) -> Measured | None:
+    def measure(self, snapshot: Snapshot) -> WindowMeans | None:
         """The means now; None if no query runs, or none has ended a batch since the last change."""
         parts = [self._query(snapshot, query, ended) for query, ended in self._ended.items()]
         known = [part for part in parts if part is not None]
         if not known:
             return None
-        return Measured(
+        return WindowMeans(
             latency_s=max(part.latency_s for part in known),
             messages_per_s=sum(part.messages_per_s for part in known),
             freshness_s=max(part.freshness_s for part in known),
             waiting_batches=max(part.waiting_batches for part in known),
         )
 
-    def _query(self, snapshot: Snapshot, query: str, ended: deque[_Ended]) -> Measured | None:
+    def _query(self, snapshot: Snapshot, query: str, ended: deque[_Ended]) -> WindowMeans | None:
         running_since_s, last = snapshot.queries[query], ended[-1]
         recent = [
             each
@@ -94,7 +94,7 @@ class LatencyWindow:
             if each.batch.ended_s > snapshot.now_s - self._span_s and each.batch.started_s >= self._changed_s
         ]
         if is_idle(last.batch, running_since_s, snapshot.observed_s):
-            return Measured(latency_s=0.0, messages_per_s=0.0, freshness_s=0.0)
+            return WindowMeans(latency_s=0.0, messages_per_s=0.0, freshness_s=0.0)
         running_s = 0.0 if running_since_s is None else snapshot.observed_s - running_since_s
         if recent:
             latency_s = max(sum(each.latency_s for each in recent) / len(recent), running_s)
@@ -104,7 +104,7 @@ class LatencyWindow:
             return None
         newest_s = max(last.latency_s, running_s)
         used = recent or [last]
-        return Measured(
+        return WindowMeans(
             latency_s=latency_s,
             messages_per_s=sum(each.batch.arrival_rate_per_s for each in used) / len(used),
             freshness_s=max(each.batch.ended_s - each.batch.oldest_arrival_s for each in used),

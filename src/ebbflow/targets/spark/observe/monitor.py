@@ -45,16 +45,16 @@ class SparkMonitor:
         self._clock = clock
         self._requests = requests
         self._queries: dict[str, QueryMonitor] = {}
-        """By run id."""
+        """Monitored queries by run id."""
         self._operators = _OperatorReadings(driver.app_name, operators)
         self._has_read_limit: dict[str, bool] = {}
-        """By query name, where Spark reports it."""
+        """Whether a query has a read limit, by name, where Spark reports it."""
         self._working: set[str] = set()
         """Executors that have finished a task."""
         self._executors_changed_s = float("-inf")
         """When executors last started to work or left."""
         self._left_rows_since_s: dict[str, float] = {}
-        """Of runs that have ended, by query id."""
+        """Since when an ended run has left rows behind, by query id."""
         self._warned: set[str] = set()
         """Queries whose source does not report its latest offset."""
         self._unreported: list[PollResult] = []
