@@ -10,7 +10,7 @@ import pytest
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError, RunFailedError
-from ebbflow.forecasting.backtest import RELIABILITY_LEVELS, Accuracy, Backtest, Series, backtest
+from ebbflow.forecasting.backtest import RELIABILITY_LEVELS, Accuracy, Backtest, LoadSeries, backtest
 from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
 from ebbflow.forecasting.registry import FORECASTERS, make_forecaster
 
@@ -47,7 +47,7 @@ class Clairvoyant(Scripted):
 
     name = "clairvoyant"
 
-    def __init__(self, series: Series) -> None:
+    def __init__(self, series: LoadSeries) -> None:
         super().__init__()
         self.values = series.values
 
@@ -56,12 +56,14 @@ class Clairvoyant(Scripted):
         return np.append(after, np.zeros(steps - len(after)))
 
 
-def series_of(values: Sequence[float] | Floats, missing: Sequence[int] = ()) -> Series:
+def series_of(values: Sequence[float] | Floats, missing: Sequence[int] = ()) -> LoadSeries:
     kept = np.array([place for place in range(len(values)) if place not in missing], dtype=int)
-    return Series(step_s=STEP_S, ends_s=STEP_S * (kept + 1.0), values=np.asarray(values, dtype=float)[kept])
+    return LoadSeries(
+        step_s=STEP_S, ends_s=STEP_S * (kept + 1.0), values=np.asarray(values, dtype=float)[kept]
+    )
 
 
-def run(forecaster: Forecaster, series: Series, *leads: int) -> Backtest:
+def run(forecaster: Forecaster, series: LoadSeries, *leads: int) -> Backtest:
     ticks = count()
     return backtest(forecaster, series, leads=leads or (1,), timer=lambda: next(ticks) / 1000)
 
@@ -160,8 +162,8 @@ def test_a_constant_load_has_a_ratio_of_one_and_no_normalised_error() -> None:
 
 def test_steps_that_end_half_way_between_round_times_are_all_learned() -> None:
     values = NOISE[:40]
-    half = Series(step_s=STEP_S, ends_s=STEP_S * (np.arange(40) + 0.5), values=values)
-    round_times = Series(step_s=STEP_S, ends_s=STEP_S * np.arange(1.0, 41.0), values=values)
+    half = LoadSeries(step_s=STEP_S, ends_s=STEP_S * (np.arange(40) + 0.5), values=values)
+    round_times = LoadSeries(step_s=STEP_S, ends_s=STEP_S * np.arange(1.0, 41.0), values=values)
     one, other = (run(make_forecaster("moving-mean", STEP_S), each) for each in (half, round_times))
     assert np.array_equal(one.forecasts, other.forecasts)
 
@@ -206,4 +208,4 @@ def test_a_forecaster_without_a_valid_forecast_fails_the_backtest() -> None:
 )
 def test_a_series_refuses_what_is_not_a_load(ends_s: list[float], values: list[float], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Series(step_s=60.0, ends_s=np.array(ends_s), values=np.array(values))
+        LoadSeries(step_s=60.0, ends_s=np.array(ends_s), values=np.array(values))

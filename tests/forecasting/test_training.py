@@ -23,7 +23,7 @@ from ebbflow.forecasting.trained import Arima, Boosting, Net, Press
 from ebbflow.forecasting.trained.arima import ArimaModel
 from ebbflow.forecasting.trained.model import TrainingLoad
 from ebbflow.forecasting.trained.press import SignatureModel
-from ebbflow.forecasting.training import Background, Inline, Job, Result, Ticket, train
+from ebbflow.forecasting.training import Background, Inline, Job, Ticket, TrainingResult, train
 from ebbflow.testing import check_forecaster
 
 
@@ -58,7 +58,7 @@ def background(clock: Manual) -> Iterator[Background]:
     trainer.close()
 
 
-def finished(trainer: Background, ticket: Ticket) -> Result:
+def finished(trainer: Background, ticket: Ticket) -> TrainingResult:
     system = SystemClock()
 
     def done() -> bool:

@@ -14,7 +14,7 @@ from ebbflow.core.pipeline import Operator, Pipeline, Stream
 from ebbflow.core.placement import even
 from ebbflow.errors import InputError
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.models import Knots, LinearModel, NetModel, Proportional
+from ebbflow.profiling.models import Knots, LinearCurve, NetCurve, Proportional
 from ebbflow.profiling.profile import CpuProfile, Fitted, NodeProfile, Profile, Spread
 
 PIPELINE = Pipeline(
@@ -41,7 +41,7 @@ def profile(cores: int = 2) -> Profile:
         selectivity={("a", "b"): Spread(mean=3.0, deviation=0.1, samples=10)},
         cpu={"a": proportional(0.001), "b": proportional(0.002), "c": proportional(0.004)},
         node=NodeProfile(
-            model=LinearModel(fixed=0.1, per_unit=per_core), low=0.0, high=float(cores), slope=per_core, error=0.03,
+            model=LinearCurve(fixed=0.1, per_unit=per_core), low=0.0, high=float(cores), slope=per_core, error=0.03,
             samples=50, cores=cores,
         ),
     )  # fmt: skip
@@ -116,9 +116,9 @@ def test_nodes_together_have_the_cpu_of_all_instances(
     "model",
     [
         Proportional(per_unit=0.01),
-        LinearModel(fixed=0.1, per_unit=0.01),
+        LinearCurve(fixed=0.1, per_unit=0.01),
         Knots(x=(10.0, 100.0), y=(0.2, 1.1)),
-        NetModel(x_middle=55.0, x_scale=45.0, y_middle=0.6, y_scale=0.5, weights=(1.0,), shifts=(0.0,),
+        NetCurve(x_middle=55.0, x_scale=45.0, y_middle=0.6, y_scale=0.5, weights=(1.0,), shifts=(0.0,),
             outputs=(1.0,), output_shift=0.0),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ebbflow.profiling.fitting import ALL, FOLDS, QUICK, fit
-from ebbflow.profiling.models import Knots, LinearModel, NetModel, Proportional, fall
+from ebbflow.profiling.models import Knots, LinearCurve, NetCurve, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 X = np.linspace(5, 500, 100)
@@ -34,14 +34,14 @@ def test_if_all_rows_cost_the_same_the_simplest_model_wins_against_the_net() -> 
 
 def test_a_cost_whatever_the_load_gives_a_line() -> None:
     answer = found(noisy(0.2 + 0.001 * X))
-    assert isinstance(answer.model, LinearModel)
+    assert isinstance(answer.model, LinearCurve)
     assert answer.model.fixed == pytest.approx(0.2, rel=0.1)
 
 
 def test_a_curve_gets_a_model_that_can_bend() -> None:
     curved = 0.9 * np.tanh((X - 200) / 120) + 1.0
     answer = found(noisy(curved, 0.01))
-    assert isinstance(answer.model, NetModel | Knots)
+    assert isinstance(answer.model, NetCurve | Knots)
     assert answer.error < 0.02 < answer.tried["line"]
     assert answer.tried["net"] < 0.02
 
@@ -49,7 +49,7 @@ def test_a_curve_gets_a_model_that_can_bend() -> None:
 def test_the_net_is_that_of_elysium_and_fits_a_curve() -> None:
     curved = 0.9 * np.tanh((X - 200) / 120) + 1.0
     answer = found(noisy(curved, 0.01), kinds=("net",))
-    assert isinstance(answer.model, NetModel)
+    assert isinstance(answer.model, NetCurve)
     assert len(answer.model.weights) == 3
     estimates = np.array([answer.model.at(x) for x in X])
     assert float(np.mean(np.abs(estimates - curved) / curved)) < 0.01
@@ -89,7 +89,7 @@ def test_a_straight_model_extrapolates_with_its_own_slope(kinds: tuple[str, ...]
 
 def test_more_rows_never_cost_less() -> None:
     answer = found(noisy(0.5 - 0.0001 * X), kinds=("line",))
-    assert isinstance(answer.model, LinearModel)
+    assert isinstance(answer.model, LinearCurve)
     assert answer.model.per_unit == 0
     assert answer.slope > 0  # beyond what was seen nothing is for free
 

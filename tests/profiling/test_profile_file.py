@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbflow.errors import ProfileError
-from ebbflow.profiling.models import Knots, LinearModel, NetModel, Proportional
+from ebbflow.profiling.models import Knots, LinearCurve, NetCurve, Proportional
 from ebbflow.profiling.profile import (
     CpuProfile,
     NodeProfile,
@@ -23,13 +23,13 @@ from ebbflow.profiling.profile import (
     StageCosts,
 )
 
-NET = NetModel(
+NET = NetCurve(
     x_middle=5.0, x_scale=5.0, y_middle=0.5, y_scale=0.5, weights=(1.0, -2.0, 0.3), shifts=(0.1, 0.0, 1e-17),
     outputs=(0.5, 0.25, 3.0), output_shift=-0.1,
 )  # fmt: skip
 MODELS = [
     Proportional(per_unit=1 / 3),
-    LinearModel(fixed=-0.1, per_unit=2e-5),
+    LinearCurve(fixed=-0.1, per_unit=2e-5),
     Knots(x=(0.0, 1.5), y=(0.0, 2.0)),
     NET,
 ]
@@ -82,7 +82,7 @@ def test_an_older_file_without_errors_and_ranges_is_read() -> None:
 )
 def test_any_name_and_any_number_survive_the_file(names: list[str], numbers: list[float]) -> None:
     low, wider, slope, error = numbers
-    curve = cpu(LinearModel(fixed=slope, per_unit=error), low=low, high=low + wider, error=error)
+    curve = cpu(LinearCurve(fixed=slope, per_unit=error), low=low, high=low + wider, error=error)
     profile = Profile(
         pipeline=names[0],
         cpu=dict.fromkeys(names, curve),

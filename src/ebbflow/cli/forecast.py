@@ -31,7 +31,7 @@ from ebbflow.report.wording import number
 from ebbflow.runs.load_forecast import (
     BAND,
     LEARNED_STEPS,
-    LoadForecast,
+    ScoredForecast,
     forecast_load,
     moment,
     read_samples_or_store,
@@ -131,7 +131,7 @@ def forecast(
     print_files(report)
 
 
-def _print(made: LoadForecast) -> None:
+def _print(made: ScoredForecast) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     ahead = made.forecast
     console.print(f"[bold]{escape(forecast_headline(made))}[/bold]", soft_wrap=True)
@@ -162,7 +162,7 @@ def _print(made: LoadForecast) -> None:
         say(escape(note))
 
 
-def _steps_table(made: LoadForecast) -> Table:
+def _steps_table(made: ScoredForecast) -> Table:
     ahead = made.forecast
     table = Table(box=None, pad_edge=False, header_style="dim")
     dated = moment(ahead.start_s) is not None

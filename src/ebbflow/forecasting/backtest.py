@@ -25,10 +25,10 @@ _TIMED_FORECASTS = 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Series:
+class LoadSeries:
     """The mean load of even steps, in order. A step that is missing is left out, so its neighbours are further apart.
 
-    >>> series = Series(step_s=60.0, ends_s=np.array([60.0, 120.0, 240.0]), values=np.array([5.0, 7.0, 6.0]))
+    >>> series = LoadSeries(step_s=60.0, ends_s=np.array([60.0, 120.0, 240.0]), values=np.array([5.0, 7.0, 6.0]))
     >>> len(series), series.slots.tolist(), series.last(2).ends_s.tolist()
     (3, [0, 1, 3], [120.0, 240.0])
     """
@@ -54,14 +54,14 @@ class Series:
         first_s = self.ends_s[0] if len(self) else 0.0
         return np.rint((self.ends_s - first_s) / self.step_s).astype(np.int64)
 
-    def last(self, steps: int) -> Series:
+    def last(self, steps: int) -> LoadSeries:
         """The last steps that are not missing."""
-        return Series(step_s=self.step_s, ends_s=self.ends_s[-steps:], values=self.values[-steps:])
+        return LoadSeries(step_s=self.step_s, ends_s=self.ends_s[-steps:], values=self.values[-steps:])
 
-    def after(self, time_s: float) -> Series:
+    def after(self, time_s: float) -> LoadSeries:
         """The steps that end after a time."""
         new = self.ends_s > time_s + self.step_s / 2
-        return Series(step_s=self.step_s, ends_s=self.ends_s[new], values=self.values[new])
+        return LoadSeries(step_s=self.step_s, ends_s=self.ends_s[new], values=self.values[new])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ class Backtest:
 
 def backtest(
     forecaster: Forecaster,
-    series: Series,
+    series: LoadSeries,
     *,
     leads: Sequence[int] = (1,),
     timer: Callable[[], float],
@@ -181,7 +181,7 @@ def backtest(
     ...         values = np.full((len(levels), steps), self.value)
     ...         return Forecast(start_s=self.time_s, step_s=60.0, levels=tuple(levels), values=values, basis="last")
     >>> times_s, loads = 60.0 * np.arange(1, 5), np.array([4.0, 6.0, 5.0, 5.0])
-    >>> tried = backtest(Last(), Series(step_s=60.0, ends_s=times_s, values=loads), timer=lambda c=count(): next(c))
+    >>> tried = backtest(Last(), LoadSeries(step_s=60.0, ends_s=times_s, values=loads), timer=lambda c=count(): next(c))
     >>> (score,) = tried.accuracy
     >>> score.steps, score.error, score.error_ratio, score.coverage
     (3, 1.0, 1.0, 0.3333333333333333)
@@ -221,7 +221,7 @@ def backtest(
     )
 
 
-def _accuracy(series: Series, forecasts: Floats, lead: int) -> Accuracy | None:
+def _accuracy(series: LoadSeries, forecasts: Floats, lead: int) -> Accuracy | None:
     """Score the forecasts of one lead; None if none of their steps is in the series."""
     origins, targets = pairs(series, lead)
     if not len(origins):
@@ -247,10 +247,10 @@ def _accuracy(series: Series, forecasts: Floats, lead: int) -> Accuracy | None:
     )
 
 
-def pairs(series: Series, lead: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def pairs(series: LoadSeries, lead: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Positions of the steps from which, and of the steps for which, forecasts ``lead`` steps ahead are scored.
 
-    >>> gap = Series(step_s=1.0, ends_s=np.array([1.0, 2.0, 4.0]), values=np.zeros(3))
+    >>> gap = LoadSeries(step_s=1.0, ends_s=np.array([1.0, 2.0, 4.0]), values=np.zeros(3))
     >>> [positions.tolist() for positions in pairs(gap, 1)], [positions.tolist() for positions in pairs(gap, 2)]
     ([[0], [1]], [[1], [2]])
     """

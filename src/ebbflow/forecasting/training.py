@@ -58,7 +58,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """End of the load that the model in use was fitted to."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a job."""
 
     model: AnyModel | None
@@ -69,7 +69,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Error of the new model on the part it was not fitted to, divided by that of the last value."""
 
 
-def train(job: Job) -> Result:
+def train(job: Job) -> TrainingResult:
     """Fit, test, and fit again to everything if the test was passed.
 
     The test is on the steps after those that the model in use was fitted to, so that it knows as little about them
@@ -88,8 +88,8 @@ def train(job: Job) -> Result:
     rival = "the last value" if job.model is None else "the model in use"
     errors = f"error {error:.2f} × that of the last value on {count - cut} steps, {rival} {before:.2f}"
     if not error < before:
-        return Result(model=None, reason=f"discarded: {errors}", error_ratio=error)
-    return Result(
+        return TrainingResult(model=None, reason=f"discarded: {errors}", error_ratio=error)
+    return TrainingResult(
         model=method.refit(series, found),
         reason=f"trained on {count} steps: {errors}",
         error_ratio=error,
@@ -133,7 +133,7 @@ def bounded(model: Model, recent: Floats, end_s: float, step_s: float, steps: in
 class Ticket(Protocol):
     """A job that was submitted."""
 
-    def poll(self) -> Result | None:
+    def poll(self) -> TrainingResult | None:
         """The result, once there is one. Only looks it up."""
         ...
 
@@ -154,14 +154,14 @@ class Inline:
         try:
             return _Done(train(job))
         except InputError as error:
-            return _Done(Result(model=None, reason=f"failed: {error}"))
+            return _Done(TrainingResult(model=None, reason=f"failed: {error}"))
 
 
 class _Done:
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: TrainingResult) -> None:
         self._result = result
 
-    def poll(self) -> Result | None:
+    def poll(self) -> TrainingResult | None:
         return self._result
 
 
@@ -212,14 +212,14 @@ class _Run:
         self._limit_s, self._memory_mb, self._clock = limit_s, memory_mb, clock
         self._job: Job | None = job
         self._process: subprocess.Popen[bytes] | None = None
-        self._result: Result | None = None
+        self._result: TrainingResult | None = None
 
     @property
     def pid(self) -> int | None:
         """The process, while it runs."""
         return None if self._process is None else self._process.pid
 
-    def poll(self) -> Result | None:
+    def poll(self) -> TrainingResult | None:
         return self._result
 
     def done(self) -> bool:
@@ -235,7 +235,7 @@ class _Run:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._finish(Result(model=None, reason=reason))
+        self._finish(TrainingResult(model=None, reason=reason))
 
     def _start(self) -> None:
         assert self._job is not None
@@ -264,7 +264,9 @@ class _Run:
                     },
                 )
         except OSError as error:
-            self._finish(Result(model=None, reason=f"failed: cannot start a process: {error.strerror}"))
+            self._finish(
+                TrainingResult(model=None, reason=f"failed: cannot start a process: {error.strerror}")
+            )
             return
         self._job = None
         self._began_s = self._clock()
@@ -280,18 +282,20 @@ class _Run:
         if code == 0:
             self._output.seek(0)
             try:
-                self._finish(msgspec.json.decode(self._output.read(), type=Result))
+                self._finish(msgspec.json.decode(self._output.read(), type=TrainingResult))
             except msgspec.MsgspecError as error:
                 self._finish(
-                    Result(model=None, reason=f"failed: the training process wrote no result ({error})")
+                    TrainingResult(
+                        model=None, reason=f"failed: the training process wrote no result ({error})"
+                    )
                 )
             return
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        self._finish(Result(model=None, reason=f"failed: {said[-1] if said else how}"))
+        self._finish(TrainingResult(model=None, reason=f"failed: {said[-1] if said else how}"))
 
-    def _finish(self, result: Result) -> None:
+    def _finish(self, result: TrainingResult) -> None:
         self._result, self._job = result, None
         if self._process is not None:
             self._ended.detach()
@@ -315,7 +319,7 @@ def _main(limit_s: str, memory_mb: str) -> int:
     try:
         result = train(msgspec.json.decode(sys.stdin.buffer.read(), type=Job))
     except (InputError, MemoryError, np.linalg.LinAlgError) as error:
-        result = Result(model=None, reason=f"failed: {error or type(error).__name__}")
+        result = TrainingResult(model=None, reason=f"failed: {error or type(error).__name__}")
     sys.stdout.buffer.write(msgspec.json.encode(result))
     return 0
 

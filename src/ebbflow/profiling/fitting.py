@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
-from ebbflow.profiling.models import Knots, LinearModel, Model, NetModel, Proportional, fall
+from ebbflow.profiling.models import Knots, LinearCurve, Model, NetCurve, Proportional, fall
 from ebbflow.profiling.profile import Fitted
 
 FOLDS = 10
@@ -100,7 +100,7 @@ def relative_errors(estimates: Floats, measured: Floats) -> Floats:
 def _slope(model: Model, x: Floats, y: Floats) -> float:
     """The slope beyond the samples: that of a straight model, else of the line through all samples; if that is flat, in
     proportion."""
-    straight = model if isinstance(model, Proportional | LinearModel) else _line(x, y, _weights(y))
+    straight = model if isinstance(model, Proportional | LinearCurve) else _line(x, y, _weights(y))
     return straight.per_unit or _proportional(x, y, _weights(y)).per_unit
 
 
@@ -177,15 +177,15 @@ def _proportional(x: Floats, y: Floats, weights: Floats) -> Proportional:
     return Proportional(per_unit=float(np.sum(weights * x * y)) / squares if squares > 0 else 0.0)
 
 
-def _line(x: Floats, y: Floats, weights: Floats) -> LinearModel:
+def _line(x: Floats, y: Floats, weights: Floats) -> LinearCurve:
     total = float(weights.sum())
     mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
     spread = float(weights @ (x - mean_x) ** 2)
     if spread <= 1e-12 * total * max(mean_x * mean_x, 1e-12):
-        return LinearModel(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
+        return LinearCurve(fixed=0.0, per_unit=mean_y / mean_x if mean_x > 0 else 0.0)
     # More rows never cost less: if noise says so, the line is flat.
     slope = max(0.0, float(weights @ ((x - mean_x) * (y - mean_y))) / spread)
-    return LinearModel(fixed=mean_y - slope * mean_x, per_unit=slope)
+    return LinearCurve(fixed=mean_y - slope * mean_x, per_unit=slope)
 
 
 def _knots(x: Floats, y: Floats, weights: Floats) -> Model:
@@ -232,7 +232,7 @@ def _net(x: Floats, y: Floats, weights: Floats) -> Model:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         net.fit(z, t, sample_weight=weights / weights.mean())
-    return NetModel(
+    return NetCurve(
         x_middle=x_middle, x_scale=x_scale, y_middle=y_middle, y_scale=y_scale,
         weights=tuple(net.coefs_[0][0].tolist()),
         shifts=tuple(net.intercepts_[0].tolist()),

@@ -33,7 +33,7 @@ class Proportional(
         return self.per_unit * x
 
 
-class LinearModel(
+class LinearCurve(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -44,7 +44,7 @@ class LinearModel(
 ):
     """y = fixed + per_unit · x
 
-    >>> LinearModel(fixed=0.1, per_unit=0.002).at(100.0)
+    >>> LinearCurve(fixed=0.1, per_unit=0.002).at(100.0)
     0.30000000000000004
     """
 
@@ -86,7 +86,7 @@ class Knots(
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-class NetModel(
+class NetCurve(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="net"
 ):
     """Elysium's net (§5.1): one input, one hidden layer of tanh, one output.
@@ -95,7 +95,7 @@ class NetModel(
 
     Elysium's output is tanh too; a linear one can keep rising with the data.
 
-    >>> NetModel(x_middle=5.0, x_scale=5.0, y_middle=1.0, y_scale=2.0,
+    >>> NetCurve(x_middle=5.0, x_scale=5.0, y_middle=1.0, y_scale=2.0,
     ...     weights=(1.0,), shifts=(0.0,), outputs=(0.5,), output_shift=0.0).at(5.0)
     1.0
     """
@@ -124,7 +124,7 @@ class NetModel(
         return self.y_middle + self.y_scale * total
 
 
-Model = Proportional | LinearModel | Knots | NetModel
+Model = Proportional | LinearCurve | Knots | NetCurve
 """From the simplest to the one with the most freedom."""
 
 CHECKPOINTS = 200
@@ -140,9 +140,9 @@ def fall(model: Model, low: float, high: float) -> tuple[float, float] | None:
 
     >>> fall(Knots(x=(0.0, 1.0, 2.0), y=(0.0, 3.0, 1.0)), 0.0, 2.0)
     (1.0, 2.0)
-    >>> fall(LinearModel(fixed=1.0, per_unit=0.5), 0.0, 2.0)
+    >>> fall(LinearCurve(fixed=1.0, per_unit=0.5), 0.0, 2.0)
     """
-    if isinstance(model, Proportional | LinearModel):
+    if isinstance(model, Proportional | LinearCurve):
         return None if model.per_unit >= 0 or low >= high else (low, high)
     if isinstance(model, Knots):
         places, dip = model.x, 0.0

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ebbflow.errors import PipelineError, ProfileError
-from ebbflow.profiling.models import Knots, LinearModel, Model, Proportional, fall
+from ebbflow.profiling.models import Knots, LinearCurve, Model, Proportional, fall
 from ebbflow.profiling.profile import (
     SIMULATOR,
     SPARK,
@@ -236,7 +236,7 @@ def _profile(document: _Document) -> Profile:
 
 def _slope(fit: _Fit) -> float:
     """A straight model has its own slope: an edit of the file may have changed only one of the two."""
-    return fit.model.per_unit if isinstance(fit.model, Proportional | LinearModel) else fit.slope
+    return fit.model.per_unit if isinstance(fit.model, Proportional | LinearCurve) else fit.slope
 
 
 def _fit(fitted: CpuProfile | NodeProfile) -> _Fit:

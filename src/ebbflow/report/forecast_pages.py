@@ -15,7 +15,7 @@ from ebbflow.report.palette import AREA, COLOURS, FONT, GRID, INK, MUTED, SLO, T
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import number, share
 from ebbflow.runs.forecast_bench import ForecasterSummary, ForecastRow, geometric_mean, summarise
-from ebbflow.runs.load_forecast import BAND, LoadForecast, moment
+from ebbflow.runs.load_forecast import BAND, ScoredForecast, moment
 
 _PAST_STEPS = 600
 """Steps of a backtest that are drawn."""
@@ -27,12 +27,12 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 # -- one forecast --------------------------------------------------------------------------------
 
 
-def write_forecast_page(path: Path, made: LoadForecast) -> None:
+def write_forecast_page(path: Path, made: ScoredForecast) -> None:
     """Write the page of a forecast."""
     path.write_text(forecast_page(made), encoding="utf-8")
 
 
-def forecast_page(made: LoadForecast) -> str:
+def forecast_page(made: ScoredForecast) -> str:
     """The page as HTML text: the forecast after the last steps, and its backtest."""
     data = {
         "forecast-data": figure_json(forecast_figure(made)),
@@ -80,7 +80,7 @@ def forecast_page(made: LoadForecast) -> str:
     )
 
 
-def forecast_headline(made: LoadForecast) -> str:
+def forecast_headline(made: ScoredForecast) -> str:
     """The forecast in one sentence."""
     ahead = made.forecast
     low, median, high = (float(ahead.at(level)[-1]) for level in BAND)
@@ -105,7 +105,7 @@ def accuracy_rows(scores: Sequence[Accuracy]) -> list[list[str]]:
     return [[name, *(text(score) for score in scores)] for name, text in measures]
 
 
-def forecast_figure(made: LoadForecast) -> Any:
+def forecast_figure(made: ScoredForecast) -> Any:
     """The last steps, and the forecast with its band."""
     import plotly.graph_objects as graph
 
@@ -127,7 +127,7 @@ def forecast_figure(made: LoadForecast) -> Any:
     return figure
 
 
-def backtest_figure(made: LoadForecast) -> Any:
+def backtest_figure(made: ScoredForecast) -> Any:
     """The forecasts at the longest lead beside the load that came."""
     import plotly.graph_objects as graph
 
@@ -178,25 +178,25 @@ def _with_breaks(ends_s: Any, values: Any, step_s: float) -> tuple[Any, list[flo
     return times_s, [None if np.isnan(value) else round(float(value), 3) for value in filled]
 
 
-def _axis(times_s: Any, made: LoadForecast) -> list[Any]:
+def _axis(times_s: Any, made: ScoredForecast) -> list[Any]:
     """Dates; if the times are not dates, minutes or hours since the start."""
     unit_s, _ = _unit(made)
     return [moment(float(time_s)) or round(float(time_s) / unit_s, 3) for time_s in times_s]
 
 
-def _unit(made: LoadForecast) -> tuple[float, str]:
+def _unit(made: ScoredForecast) -> tuple[float, str]:
     """The unit of the time axis, and its title."""
     if moment(float(made.series.ends_s[0])) is not None:
         return 1.0, "time (UTC)"
     return (3600.0, "hours") if made.forecast.start_s > 36_000 else (60.0, "minutes")
 
 
-def _ends(made: LoadForecast) -> str:
+def _ends(made: ScoredForecast) -> str:
     when = moment(made.forecast.start_s)
     return f"The load is known until {when}." if when else "The load is known until the start of the band."
 
 
-def recurring_text(made: LoadForecast) -> list[str]:
+def recurring_text(made: ScoredForecast) -> list[str]:
     """The period and the jumps of the load as sentences."""
     texts = [f"The load has a period of {format_duration(made.period_s)}."] if made.period_s else []
     if made.jumps:

@@ -19,7 +19,7 @@ import numpy as np
 from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, StepError
-from ebbflow.forecasting.backtest import RELIABILITY_LEVELS, Accuracy, Backtest, Series, backtest
+from ebbflow.forecasting.backtest import RELIABILITY_LEVELS, Accuracy, Backtest, LoadSeries, backtest
 from ebbflow.forecasting.registry import make_forecaster
 from ebbflow.runs.loads import NamedLoad
 from ebbflow.runs.parallel import parallel_map
@@ -41,7 +41,7 @@ class ForecastCase:
     load: str
     horizon_s: float
     ahead: int
-    series: Series
+    series: LoadSeries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def forecast_cases(
     return cases, notes
 
 
-def _check_length(series: Series, ahead: int) -> None:
+def _check_length(series: LoadSeries, ahead: int) -> None:
     if len(series) < FEWEST_STEPS + ahead:
         raise StepError(
             f"{counted(len(series), 'step')} of {format_duration(series.step_s)} are too few; "

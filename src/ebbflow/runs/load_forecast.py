@@ -16,7 +16,7 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.metrics import Metric
 from ebbflow.core.plural import counted
 from ebbflow.errors import InputError, LoadError, StepError, UnknownNameError
-from ebbflow.forecasting.backtest import Backtest, Series, backtest
+from ebbflow.forecasting.backtest import Backtest, LoadSeries, backtest
 from ebbflow.forecasting.experts.jumps import Calendar
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.periods import SEARCHED, find_period
@@ -67,14 +67,14 @@ class Jump:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LoadForecast:
+class ScoredForecast:
     """A forecast of a load, and how good earlier forecasts of the same load were."""
 
     load: str
     forecaster: Forecaster
-    series: Series
+    series: LoadSeries
     """The last steps of the load."""
-    scored: Series
+    scored: LoadSeries
     """Those of the backtest: all, or those that a restored forecaster did not know."""
     forecast: Forecast
     tried: Backtest
@@ -191,7 +191,7 @@ def forecast_load(
     most: int = LEARNED_STEPS,
     on_step: Callable[[], None] | None = None,
     on_start: Callable[[int], None] | None = None,
-) -> LoadForecast:
+) -> ScoredForecast:
     """Learn the last steps of a load, with a backtest on the way, and forecast what follows.
 
     ``make`` creates the forecaster for a step length, or is one that has learned before: it keeps its step and learns
@@ -244,7 +244,7 @@ def forecast_load(
         notes.insert(
             0, f"the model knew the load until {when(learned.start_s)}; {counted(len(new), 'step')} are new"
         )
-    return LoadForecast(
+    return ScoredForecast(
         load=load,
         forecaster=made,
         series=series,
@@ -262,7 +262,7 @@ def when(time_s: float) -> str:
     return moment(time_s) or f"{format_duration(time_s)} after the start"
 
 
-def _recurring(series: Series) -> tuple[float | None, tuple[Jump, ...]]:
+def _recurring(series: LoadSeries) -> tuple[float | None, tuple[Jump, ...]]:
     """The period of a series, and the jumps that recur every hour or every day."""
     history = History(series.step_s)
     calendars = {
@@ -291,7 +291,7 @@ def _recurring(series: Series) -> tuple[float | None, tuple[Jump, ...]]:
     return None if found is None else found * series.step_s, tuple(jumps[:_MOST_JUMPS])
 
 
-def _notes(samples: Counted | Computed, series: Series, tried: Backtest, steps: int) -> list[str]:
+def _notes(samples: Counted | Computed, series: LoadSeries, tried: Backtest, steps: int) -> list[str]:
     notes = [samples.note] if samples.note else []
     if 0 < samples.step_s < series.step_s * (1 - 1e-6):
         apart, step = format_duration(samples.step_s), format_duration(series.step_s)

@@ -27,7 +27,7 @@ from ebbflow.runs.oracle import Oracle, cheapest_schedule
 from ebbflow.runs.stored_run import ARRIVED, CAPACITY, LOST, NODES, PROCESSED, WORKING
 from ebbflow.strategies import make_strategy, read_strategy, takes_profiles
 from ebbflow.strategies.static import StaticMean
-from ebbflow.targets.simulator.engine import Inflow, RowCounts
+from ebbflow.targets.simulator.engine import Inflow, PipelineRows
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics
 from ebbflow.targets.simulator.scenario import Scenario
 from ebbflow.targets.simulator.target import SimulatorTarget
@@ -76,7 +76,7 @@ class Simulation:
     run: Run
     runs: Sequence[Run]
     """One run for each pipeline on the nodes, ``run`` first; ``score_together`` scores them."""
-    work: RowCounts
+    work: PipelineRows
     """Where the rows of all pipelines are at the end."""
 
 

@@ -34,7 +34,7 @@ from ebbflow.core.signals import Signals
 from ebbflow.core.snapshot import STALE_AFTER_S, ActionKind, Snapshot
 from ebbflow.errors import InputError
 from ebbflow.profiling.batch.stage_match import ObservedStage, StageMatch
-from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, UsageThresholds
 
 FORMULA = "any p_i + 1 → n + 1; any p_i − 1 → n; else n ± 1 by the nodes' CPU"
 
@@ -48,7 +48,7 @@ class Joint(Strategy):
     def __init__(
         self,
         *,
-        thresholds: Annotated[Thresholds | None, Part(Thresholds)] = None,
+        thresholds: Annotated[UsageThresholds | None, Part(UsageThresholds)] = None,
         most_instances: Annotated[
             Mapping[str, int] | int | None,
             Whole(
@@ -62,7 +62,7 @@ class Joint(Strategy):
     ) -> None:
         if not assess_s > 0:
             raise InputError(f"an assessment period of {assess_s:g} s; it must be above 0")
-        self._thresholds = thresholds or Thresholds()
+        self._thresholds = thresholds or UsageThresholds()
         self._dimensions = Dimensions(most_instances=most_instances)
         self._assess_s = assess_s
         self._every = Every(assess_s, at_once=False)

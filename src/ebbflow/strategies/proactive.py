@@ -43,7 +43,7 @@ from ebbflow.forecasting.load_forecast import STEP_S, highest
 from ebbflow.forecasting.port import Forecast
 from ebbflow.forecasting.registry import make_forecaster
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, UsageThresholds
 from ebbflow.strategies.symbiotic.evaluation import Evaluator
 from ebbflow.strategies.symbiotic.knowledge import Knowledge
 from ebbflow.strategies.symbiotic.reconfiguration import LearnedStop, weigh
@@ -140,7 +140,7 @@ class Proactive(Strategy):
         given = estimators or {}
         self._known = Knowledge(
             given,
-            thresholds=Thresholds(cpu_max=max_threshold),
+            thresholds=UsageThresholds(cpu_max=max_threshold),
             dimensions=Dimensions(operators=False),
             window_s=60.0,
             forecaster=lambda: make_forecaster(forecaster, STEP_S),

@@ -15,7 +15,7 @@ from ebbflow.core.curve import Floats
 from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
 from ebbflow.errors import LoadError, StepError
-from ebbflow.forecasting.backtest import Series
+from ebbflow.forecasting.backtest import LoadSeries
 from ebbflow.workloads.load import Load
 from ebbflow.workloads.trace import Trace
 
@@ -52,7 +52,7 @@ class Counted:
     note: str = ""
     """What readers must know about the samples."""
 
-    def series(self, step_s: float, *, most: int) -> Series:
+    def series(self, step_s: float, *, most: int) -> LoadSeries:
         """The last ``most`` steps that are not missing."""
         if step_s < self.step_s * (1 - 1e-6):
             raise StepError(
@@ -73,13 +73,13 @@ class Counted:
         first = int(np.searchsorted(slots, 0))
         slots, lengths_s, rows = slots[first:], (self.ends_s - self.starts_s)[first:], self.rows[first:]
         if not len(slots):
-            return Series(step_s=step_s, ends_s=np.zeros(0), values=np.zeros(0))
+            return LoadSeries(step_s=step_s, ends_s=np.zeros(0), values=np.zeros(0))
         begins = np.concatenate(([0], np.flatnonzero(np.diff(slots)) + 1))
         covered_s, sums = np.add.reduceat(lengths_s, begins), np.add.reduceat(rows, begins)
         ends_s = base_s + step_s * (slots[begins] + 1)
         complete = (covered_s >= step_s / 2) & (ends_s <= self.ends_s[-1] + self.step_s / 2)
         values = sums[complete] / covered_s[complete]
-        return Series(step_s=step_s, ends_s=ends_s[complete][-most:], values=values[-most:])
+        return LoadSeries(step_s=step_s, ends_s=ends_s[complete][-most:], values=values[-most:])
 
     def _first_edge_s(self, step_s: float) -> float:
         """The first sample at which steps end at round times, as 12:05; the first of all if that would cost many."""
@@ -105,7 +105,7 @@ class Computed:
         """The sampling interval; 0 for a formula."""
         return self.load.sample_step_s
 
-    def series(self, step_s: float, *, most: int) -> Series:
+    def series(self, step_s: float, *, most: int) -> LoadSeries:
         """The last ``most`` steps of a load that ends, the first ones of a load that does not."""
         sample_s = self.load.sample_step_s
         if sample_s and (step_s < sample_s or abs(step_s / sample_s - round(step_s / sample_s)) > 1e-6):
@@ -124,7 +124,7 @@ class Computed:
             for begin in range(0, len(edges_s) - 1, _AT_A_TIME)
         ]
         rows = np.concatenate(parts) if parts else np.zeros(0)
-        return Series(step_s=step_s, ends_s=edges_s[1:], values=rows / step_s)
+        return LoadSeries(step_s=step_s, ends_s=edges_s[1:], values=rows / step_s)
 
 
 def samples_of(load: Load, *, keep_zeros: bool = False, keep_last_zeros: bool = False) -> Counted | Computed:

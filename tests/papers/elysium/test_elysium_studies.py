@@ -28,7 +28,7 @@ from ebbflow.papers.elysium.threshold_learning import (
     threshold_runs,
 )
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.strategies.symbiotic import Thresholds
+from ebbflow.strategies.symbiotic import UsageThresholds
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_only_the_default_trial_is_said_to_be_picked(study: dict[str, ThresholdS
 
 
 def test_each_threshold_is_tried_with_the_others_as_published() -> None:
-    published = Thresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
+    published = UsageThresholds(cpu_max=0.80, core_max=0.65, core_min=0.25)
     assert [each.name for each in GRIDS] == ["cpu_max", "core_max", "core_min"]
     for each in GRIDS:
         assert each.thresholds(THRESHOLDS[each.name]) == published

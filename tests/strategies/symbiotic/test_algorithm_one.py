@@ -20,21 +20,21 @@ from ebbflow.strategies.symbiotic import Dimensions, Symbiotic
 from ebbflow.strategies.symbiotic.algorithm_one import (
     SLACK,
     Instances,
-    Thresholds,
+    UsageThresholds,
     fewest_instances,
     fewest_nodes,
     fullest,
 )
 from ebbflow.strategies.symbiotic.evaluation import FlowEvaluator
 
-USUAL = Thresholds()
+USUAL = UsageThresholds()
 
 
 # -- the loops of the paper --------------------------------------------------------------------------
 
 
 def instances_one_by_one(
-    cores: Callable[[float], float], rate: float, most: int, thresholds: Thresholds
+    cores: Callable[[float], float], rate: float, most: int, thresholds: UsageThresholds
 ) -> int:
     """Lines 5 to 9 as published."""
     p = 1
@@ -74,9 +74,9 @@ def fullest_share(instances: Sequence[Instances], share: Callable[[float], float
 def test_core_min_up_to_half_of_core_max_removes_no_instance_if_cpu_is_proportional_to_rows(
     cost_s: float, rate: float, core_max: float, share: float, most: int
 ) -> None:
-    lowest, half = (Thresholds(core_max=core_max, core_min=low) for low in (1e-9, share * core_max))
+    lowest, half = (UsageThresholds(core_max=core_max, core_min=low) for low in (1e-9, share * core_max))
 
-    def count(thresholds: Thresholds) -> int:
+    def count(thresholds: UsageThresholds) -> int:
         return fewest_instances(lambda each: cost_s * each, rate, most, thresholds)
 
     assert count(lowest) == count(half)
@@ -84,8 +84,8 @@ def test_core_min_up_to_half_of_core_max_removes_no_instance_if_cpu_is_proportio
 
 def test_core_min_above_half_of_core_max_leaves_an_instance_over_core_max() -> None:
     """Lines 7 to 9 do not check core_max again: 2 × 0.45 of a core become 1 × 0.9."""
-    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.45)) == 2
-    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, Thresholds(core_min=0.46)) == 1
+    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, UsageThresholds(core_min=0.45)) == 2
+    assert fewest_instances(lambda rate: 0.001 * rate, 900.0, 4, UsageThresholds(core_min=0.46)) == 1
 
 
 # -- by hand ---------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_if_no_size_fits_a_smaller_one_may_have_the_less_loaded_fullest_node() -
 @pytest.mark.parametrize("bad", [{"cpu_max": 0.0}, {"cpu_max": 1.2}, {"core_max": 0.2}, {"core_min": -0.1}])
 def test_invalid_thresholds_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="must"):
-        Thresholds(**bad)
+        UsageThresholds(**bad)
 
 
 # -- the same result as the loops ---------------------------------------------------------------------

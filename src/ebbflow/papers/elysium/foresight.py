@@ -23,19 +23,24 @@ import numpy as np
 from ebbflow.core.run import Run
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.papers.elysium.calibration import COSTED, LIMITS, MOST_PARALLEL, NODES
-from ebbflow.strategies.symbiotic.algorithm_one import Instances, Thresholds, fewest_instances, fewest_nodes
+from ebbflow.strategies.symbiotic.algorithm_one import (
+    Instances,
+    UsageThresholds,
+    fewest_instances,
+    fewest_nodes,
+)
 
 _COSTED = {costed.pipeline.name: costed for costed in COSTED.values()}
 
 
-def nodes_for(rates_per_s: Mapping[str, float], thresholds: Thresholds | None = None) -> int:
+def nodes_for(rates_per_s: Mapping[str, float], thresholds: UsageThresholds | None = None) -> int:
     """Nodes that Algorithm 1 takes for these loads (by pipeline) if it knows the true cost of rows; the maximum if no
     number of nodes is enough.
 
     >>> [nodes_for({"top-words": rate}) for rate in (100.0, 300.0, 580.0, 850.0, 2000.0)]
     [1, 2, 3, 4, 4]
     """
-    limits = thresholds or Thresholds()
+    limits = thresholds or UsageThresholds()
     instances = []
     for pipeline, rate_per_s in rates_per_s.items():
         costed = _COSTED[pipeline]

@@ -39,7 +39,7 @@ from ebbflow.runs.profiling import LayoutSchedule
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.joint import Joint
 from ebbflow.strategies.static import Static
-from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive, Thresholds
+from ebbflow.strategies.symbiotic import Dimensions, Symbiotic, SymbioticProactive, UsageThresholds
 from ebbflow.workloads import Load, Noise, parse_load
 
 PROFILED_WITH = "stair(base=50, peak=850, steps=8, hold=105s)"
@@ -107,7 +107,7 @@ class Models:
         *,
         proactive: bool = False,
         dimensions: Dimensions | None = None,
-        thresholds: Thresholds | None = None,
+        thresholds: UsageThresholds | None = None,
     ) -> Symbiotic:
         """Algorithm 1 with the profiles, in one dimension or both."""
         estimators = {}

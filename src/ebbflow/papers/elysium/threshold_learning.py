@@ -34,7 +34,7 @@ from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.published import SYMBIOTIC, T1, TABLE_1, THRESHOLDS, Key
 from ebbflow.papers.elysium.run import RowMetrics, RunCurves, run_case
 from ebbflow.runs.parallel import parallel_map
-from ebbflow.strategies.symbiotic import Thresholds
+from ebbflow.strategies.symbiotic import UsageThresholds
 from ebbflow.workloads import parse_load
 
 # -- the algorithm -----------------------------------------------------------------------------------------------
@@ -156,13 +156,13 @@ class ThresholdGrid:
     """A threshold and the values to try."""
 
     name: str
-    """A field of ``Thresholds``."""
+    """A field of ``UsageThresholds``."""
     values: tuple[float, ...]
     published_rewards: Mapping[float, float] = field(default_factory=dict)
 
-    def thresholds(self, value: float) -> Thresholds:
+    def thresholds(self, value: float) -> UsageThresholds:
         """This threshold at a value, the others as published."""
-        return Thresholds(**{**THRESHOLDS, self.name: value})
+        return UsageThresholds(**{**THRESHOLDS, self.name: value})
 
 
 def _twentieths(low: int, high: int) -> tuple[float, ...]:
@@ -215,7 +215,7 @@ class ThresholdStudy:
 
     @property
     def name(self) -> str:
-        """A field of ``Thresholds``."""
+        """A field of ``UsageThresholds``."""
         return self.grid.name
 
     @property

@@ -25,7 +25,7 @@ from ebbflow.profiling.costs import batch_costs
 from ebbflow.profiling.curve_learner import MATURE, CurveLearner, Drift
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.profiling.models import LinearModel
+from ebbflow.profiling.models import LinearCurve
 from ebbflow.profiling.profile import Fitted, Range, SparkCosts, StageCosts
 from ebbflow.profiling.samples import WINDOW_S, WindowSample
 
@@ -210,7 +210,7 @@ def _as_curve(known: StageCosts, batch_rows: Range | None) -> Fitted:
     """Seconds of a task by its rows."""
     rows = batch_rows or Range(low=0.0, high=0.0)
     return Fitted(
-        model=LinearModel(fixed=known.per_task_s, per_unit=known.per_row_s),
+        model=LinearCurve(fixed=known.per_task_s, per_unit=known.per_row_s),
         low=rows.low / known.tasks,
         high=rows.high / known.tasks,
         slope=known.per_row_s,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, UsageThresholds
 from ebbflow.strategies.symbiotic.strategy import Symbiotic, SymbioticProactive
 
-__all__ = ["Dimensions", "Symbiotic", "SymbioticProactive", "Thresholds"]
+__all__ = ["Dimensions", "Symbiotic", "SymbioticProactive", "UsageThresholds"]

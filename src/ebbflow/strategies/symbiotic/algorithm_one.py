@@ -28,10 +28,10 @@ SLACK = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thresholds:
+class UsageThresholds:
     """When instances and nodes are stressed (Elysium §2). The paper found these values by Q-learning (Table 1).
 
-    >>> Thresholds(core_min=0.7)
+    >>> UsageThresholds(core_min=0.7)
     Traceback (most recent call last):
     ...
     ebbflow.errors.InputError: core_min 0.7 and core_max 0.65: they must satisfy 0 < core_min < core_max <= 1
@@ -100,15 +100,15 @@ class Fit:
 
 
 def fewest_instances(
-    cores: Callable[[float], float], rate_per_s: float, most: int, thresholds: Thresholds
+    cores: Callable[[float], float], rate_per_s: float, most: int, thresholds: UsageThresholds
 ) -> int:
     """Instances that an operator needs (lines 5 to 9).
 
     ``cores``: CPU of one instance at its input rate; must not fall as the rate rises.
 
-    >>> fewest_instances(lambda rate: 0.002 * rate, 1000.0, 8, Thresholds())  # 2 cores: 3 × 0.67, 4 × 0.5
+    >>> fewest_instances(lambda rate: 0.002 * rate, 1000.0, 8, UsageThresholds())  # 2 cores: 3 × 0.67, 4 × 0.5
     4
-    >>> fewest_instances(lambda rate: 0.002 * rate, 1000.0, 3, Thresholds())
+    >>> fewest_instances(lambda rate: 0.002 * rate, 1000.0, 3, UsageThresholds())
     3
     """
     low, high = 1, max(1, most)

@@ -21,7 +21,7 @@ from ebbflow.profiling.batch.stage_match import StageMatch
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Profile
 from ebbflow.strategies.capacity.batches import LearnedBatches
-from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, UsageThresholds
 from ebbflow.strategies.symbiotic.costs import LearnedCosts, LearnedOverhead, UpdatedProfiles
 from ebbflow.strategies.symbiotic.evaluation import BatchEvaluator, Evaluator, FlowEvaluator
 
@@ -89,7 +89,7 @@ class Knowledge:
         self,
         given: Mapping[str, Estimator],
         *,
-        thresholds: Thresholds,
+        thresholds: UsageThresholds,
         dimensions: Dimensions,
         window_s: float,
         forecaster: Callable[[], Forecaster] | None,

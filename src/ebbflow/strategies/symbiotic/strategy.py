@@ -39,7 +39,7 @@ from ebbflow.forecasting.load_forecast import STEP_S, highest
 from ebbflow.forecasting.port import Forecast
 from ebbflow.forecasting.registry import make_forecaster
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, Thresholds
+from ebbflow.strategies.symbiotic.algorithm_one import SLACK, Dimensions, UsageThresholds
 from ebbflow.strategies.symbiotic.evaluation import EQUALLY_GOOD, Evaluation, Evaluator
 from ebbflow.strategies.symbiotic.knowledge import Knowledge
 from ebbflow.strategies.symbiotic.reconfiguration import (
@@ -96,7 +96,7 @@ class Symbiotic(Strategy):
         self,
         estimators: Mapping[str, Estimator] | None = None,
         *,
-        thresholds: Annotated[Thresholds | None, Part(Thresholds)] = None,
+        thresholds: Annotated[UsageThresholds | None, Part(UsageThresholds)] = None,
         dimensions: Annotated[Dimensions | None, Part(Dimensions)] = None,
         assess_s: Annotated[float, Duration("Time between two assessments.", above=0)] = 60.0,
         tolerance: Annotated[
@@ -130,7 +130,7 @@ class Symbiotic(Strategy):
         given = estimators or {}
         self._known = Knowledge(
             given,
-            thresholds=thresholds or Thresholds(),
+            thresholds=thresholds or UsageThresholds(),
             dimensions=dimensions or Dimensions(),
             window_s=assess_s,
             forecaster=(lambda: make_forecaster(forecaster, STEP_S)) if self._proactive else None,

@@ -23,7 +23,7 @@ _CHUNK_S = 4096
 _NOISE_BLOCK = 4096
 
 
-class RowCounts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PipelineRows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rows of a pipeline, in source rows: arrived = processed + waiting + failed."""
 
     processed: float
@@ -59,7 +59,7 @@ class PipelineRun(Protocol):
     def readings(self, now_s: float, batches: Sequence[Batch], /) -> list[Reading]:
         """What a monitor would read now."""
 
-    def work(self, now_s: float) -> RowCounts:
+    def work(self, now_s: float) -> PipelineRows:
         """The current row counts."""
 
     def processed(self) -> Curve:

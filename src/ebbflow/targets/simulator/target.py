@@ -20,7 +20,7 @@ from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import InputError, TargetError
-from ebbflow.targets.simulator.engine import Engine, Inflow, RowCounts, Start
+from ebbflow.targets.simulator.engine import Engine, Inflow, PipelineRows, Start
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.nodes import Cluster, Link, NodeCounts, NodeKind, NodePool
 from ebbflow.workloads.arrival_times import Arrivals
@@ -166,11 +166,11 @@ class SimulatorTarget:
         self._world.advance(now_s)
         return now_s
 
-    def work(self, pipeline: str | None = None) -> RowCounts:
+    def work(self, pipeline: str | None = None) -> PipelineRows:
         """The row counts of a pipeline, or of all."""
         now_s = self.advance()
         works = [run.work(now_s) for name, run in self._runs.items() if pipeline in (None, name)]
-        return RowCounts(
+        return PipelineRows(
             processed=sum(work.processed for work in works),
             waiting=sum(work.waiting for work in works),
             failed=sum(work.failed for work in works),

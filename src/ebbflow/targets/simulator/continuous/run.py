@@ -14,7 +14,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.placement import even, state_moved
 from ebbflow.core.readings import Reading
 from ebbflow.targets.simulator.continuous.flow import STEP_S, BusyMeter, Flow, Instances, Wire
-from ebbflow.targets.simulator.engine import NoiseDraws, RowCounts, Start
+from ebbflow.targets.simulator.engine import NoiseDraws, PipelineRows, Start
 from ebbflow.targets.simulator.nodes import Link, Node, NodePool
 
 _ROWS_IN, _ROWS_OUT, _QUEUE = Metric.ROWS_IN, Metric.ROWS_OUT, Metric.OPERATOR_QUEUE
@@ -261,13 +261,15 @@ class ContinuousRun:
         self._last = (now_s, arrived, done, cpu_s)
         return readings
 
-    def work(self, now_s: float) -> RowCounts:
+    def work(self, now_s: float) -> PipelineRows:
         """Rows processed by all operators, waiting, and failed at any operator."""
         return self._work(self.inflow.rows_by(now_s))
 
-    def _work(self, arrived: int) -> RowCounts:
+    def _work(self, arrived: int) -> PipelineRows:
         processed, failed = self._flow.processed_and_lost(self.number)
-        return RowCounts(processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed)
+        return PipelineRows(
+            processed=processed, waiting=max(0.0, arrived - processed - failed), failed=failed
+        )
 
     def processed(self) -> Curve:
         """Processed rows at each second."""

@@ -17,7 +17,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.core.waves import waves
 from ebbflow.errors import InputError, TargetError
-from ebbflow.targets.simulator.engine import Inflow, NoiseDraws, RowCounts, Start
+from ebbflow.targets.simulator.engine import Inflow, NoiseDraws, PipelineRows, Start
 from ebbflow.targets.simulator.micro_batch.slots import RunningStage
 from ebbflow.targets.simulator.nodes import ActiveNodes, Link, NodePool
 
@@ -316,10 +316,12 @@ class MicroBatchRun:
                 readings.append(Reading(now_s, name, Metric.FRESHNESS, age_s))
         return readings
 
-    def work(self, now_s: float) -> RowCounts:
+    def work(self, now_s: float) -> PipelineRows:
         """The current row counts; no row ever fails."""
         done = self._log.committed
-        return RowCounts(processed=float(done), waiting=float(self._inflow.rows_by(now_s) - done), failed=0.0)
+        return PipelineRows(
+            processed=float(done), waiting=float(self._inflow.rows_by(now_s) - done), failed=0.0
+        )
 
     def processed(self) -> Curve:
         """Committed rows, with a step at each commit."""
