@@ -32,7 +32,7 @@ def folder(tmp_path) -> Path:
 
 def strategies_of(table: str) -> set[str]:
     """Names in the second column."""
-    return set(re.findall(r"^\| *\d+ \| `([a-z0-9-]+)` \|", table, flags=re.MULTILINE))
+    return set(re.findall(r"^\| *(?:\d+|–) \| `([a-z0-9-]+)` \|", table, flags=re.MULTILINE))
 
 
 def test_each_engine_has_a_row_per_strategy_and_five_of_them_per_load(traces, folder, capsys) -> None:
