@@ -60,6 +60,31 @@ def test_the_report_of_a_simulated_run_has_the_scores_that_simulate_printed(ebbf
     assert 'data-verdict="act"' in page
 
 
+ROUGH_DAY = Path(__file__).parents[2] / "examples" / "rough_day.toml"
+"""Faults, and two pipelines that share nodes."""
+
+
+@pytest.mark.parametrize("scenario", [None, ROUGH_DAY], ids=["one pipeline", "rough day"])
+def test_the_report_of_a_store_is_the_page_of_the_simulated_run(
+    ebbflow: Command, scenario: Path | None
+) -> None:
+    described = () if scenario is None else (str(scenario),)
+    load = ("--load", "sine(base=50, peak=600, period=5m)", "--seconds", "20m", "--cycle", "1s")
+    run = ("simulate", *described, *load, "--strategy", "capacity(budget_out=0.5)")  # 1,200 decisions
+    for arguments in (
+        (*run, "--report", "alone.html"),
+        (*run, "--report", "live.html", "--store", "run.sqlite"),
+        ("report", "run.sqlite", "-o", "stored.html"),
+    ):
+        code, _, err = ebbflow(*arguments)
+        assert code == 0, err
+    alone, live, stored = (Path(f"{name}.html").read_text() for name in ("alone", "live", "stored"))
+    assert "<title>Ebbflow simulation: top-words on sine(" in stored
+    assert "older holds are not listed" in stored
+    assert alone == live
+    assert live == stored
+
+
 def test_ledger_report_and_scores_have_the_same_points(ebbflow: Command) -> None:
     code, out, _ = ebbflow(*SIMULATE, "--store", "run.sqlite", "--json")
     (simulated,) = json.loads(out)

@@ -226,7 +226,7 @@ def test_a_policy_is_a_strategy_under_the_name_it_is_given() -> None:
 def test_pipelines_that_share_nodes_are_scored_together_and_have_no_hindsight() -> None:
     tenant = {"tenant": [TenantTable(load="constant(50)")]}
     one = case("constant(100)", drawn=True, **tenant)
-    (result,) = sweep([one], ["static"], draw=lambda run, capacity, hindsight, points: hindsight).results
+    (result,) = sweep([one], ["static"], draw=lambda runs, capacity, hindsight: hindsight).results
     assert result.scores.rows_in == 600 * 150
     assert (result.scores.cost_ratio, result.oracle_node_seconds, result.oracle_feasible) == (None,) * 3
     assert result.drawing is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -30,10 +29,9 @@ from ebbflow.errors import InputError, RunFailedError
 from ebbflow.guards import guards_for
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.report.drawing import Detail, draw
+from ebbflow.report.drawing import Detail, draw_runs
 from ebbflow.report.wording import number, seconds, share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
-from ebbflow.runs.scaling_points import ScalingPoints
 from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
 
 log = logging.getLogger(__name__)
@@ -73,7 +71,7 @@ def compare(
 ) -> Sweep:
     """Run the sweep with a progress bar, and print a line for every failed run, both on standard error.
 
-    ``keep_runs``: keep drawn runs as a ``WholeRun``, and not just what a page with many runs shows.
+    ``keep_runs``: keep drawn runs, and not just what a page with many runs shows.
     """
     runs = sum(len(case.run_names(strategies)) for case in cases)
     drawn = sum(len(case.run_names(strategies)) for case in cases if case.drawn)
@@ -87,7 +85,9 @@ def compare(
             guards=guards,
             workers=workers,
             master=master,
-            draw=(_whole if keep_runs else partial(draw, detail=Detail.of_each(drawn))) if drawn else None,
+            draw=(_whole if keep_runs else partial(draw_runs, detail=Detail.of_each(drawn)))
+            if drawn
+            else None,
             on_done=lambda: bar.advance(task),
         )
     for failure in done.failures:
@@ -96,19 +96,9 @@ def compare(
     return done
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WholeRun:
-    """A run and the points of its acts."""
-
-    run: Run
-    points: Sequence[ScalingPoints]
-
-
-def _whole(
-    run: Run, capacity_per_s: Floats, schedule: Curve | None, points: Sequence[ScalingPoints]
-) -> WholeRun:
+def _whole(runs: Sequence[Run], capacity_per_s: Floats, schedule: Curve | None) -> Sequence[Run]:
     del capacity_per_s, schedule
-    return WholeRun(run=run, points=points)
+    return runs
 
 
 def print_files(page: Path | None, results: Path | None = None) -> None:

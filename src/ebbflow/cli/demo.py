@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -159,8 +160,7 @@ def demo(
         print_json({**result.to_json(), "report": str(report)})
     else:
         print_result(result, report)
-    write_run_page(
-        report,
+    stored = replace(
         result.stored,
         title=f"Ebbflow demo: top words of tweets, a day in {format_duration(lasts_s)}",
         notes=[
@@ -168,6 +168,7 @@ def demo(
             "Lost and repeated rows are counted by comparing the source's offsets with the sink, row by row.",
         ],
     )
+    write_run_page(report, stored)
 
 
 def print_result(result: LiveResult, report: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,16 +33,19 @@ from ebbflow.cli.simulation import (
     takes_description,
     takes_simulated_configuration,
 )
+from ebbflow.core.clock import ManualClock
 from ebbflow.core.duration import format_duration
 from ebbflow.errors import InputError
+from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration
 from ebbflow.report.board import scenario_notes, sweep_board, write_board
-from ebbflow.report.page import SIMULATED, write_page
+from ebbflow.report.page import SIMULATED, write_run_page
 from ebbflow.report.wording import share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, rank_strategies
 from ebbflow.runs.policy_trial import check_operators
 from ebbflow.runs.results_file import check_results_path, write_results
 from ebbflow.runs.spec import Spec
+from ebbflow.runs.stored_run import NOTES, TITLE, simulated_run
 from ebbflow.runs.sweep import Sweep, SweepCase, SweepResult
 from ebbflow.targets.simulator import Scenario
 
@@ -100,6 +105,9 @@ def simulate(
         guards=configured.make_guards,
         keep_runs=len(names) == 1,
     )
+    if store is not None and done.results:
+        with closing(Store(store, ManualClock(made.duration_s))) as opened:
+            opened.set_terms({TITLE: _title(spec, made), NOTES: "\n".join(scenario_notes(made))})
     if target is not None:
         write_results(target, done, [case], spec, chosen.policies)
     if json:
@@ -117,14 +125,8 @@ def simulate(
         )  # fmt: skip
     elif report is not None and done.results:
         result = done.results[0]
-        write_page(
-            report,
-            title=f"Ebbflow simulation: {spec.pipeline} on {made.load}",
-            runs=[result.drawing.run],
-            points=[result.drawing.points],
-            scores=[result.scores.to_json()],
-            notes=[SIMULATED, *scenario_notes(made)],
-        )
+        stored = simulated_run(result.drawing, oracle_node_seconds=result.oracle_node_seconds)
+        write_run_page(report, replace(stored, title=_title(spec, made), notes=scenario_notes(made)))
     if not json:
         print_files(report, target)
     raise_failures(done, len(names))
@@ -154,6 +156,10 @@ def _document(result: SweepResult, spec: Spec) -> dict[str, Any]:
         "oracle_node_seconds": result.oracle_node_seconds,
         "oracle_feasible": result.oracle_feasible,
     }
+
+
+def _title(spec: Spec, made: Scenario) -> str:
+    return f"Ebbflow simulation: {spec.pipeline} on {made.load}"
 
 
 def _facts(spec: Spec, made: Scenario) -> list[str]:

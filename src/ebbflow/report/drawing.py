@@ -14,9 +14,9 @@ import numpy as np
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.decision import LedgerEntry
 from ebbflow.core.run import Run
-from ebbflow.report import series
-from ebbflow.report.wording import bound_by, change, effect, scaling_points
-from ebbflow.runs.scaling_points import ScalingPoints
+from ebbflow.report import series, wording
+from ebbflow.report.wording import bound_by, change, effect
+from ebbflow.runs.scaling_points import ScalingPoints, scaling_points
 
 FULL_RUNS = 120
 """Runs that a page holds in full detail; with more runs, each gets less."""
@@ -130,6 +130,13 @@ class Drawing:
         }
 
 
+def draw_runs(
+    runs: Sequence[Run], capacity_rows_per_s: Floats, schedule: Curve | None, *, detail: Detail = FULL
+) -> Drawing:
+    """What a page shows of a run, given with the rows of each of its pipelines: those of the first."""
+    return draw(runs[0], capacity_rows_per_s, schedule, scaling_points(runs), detail=detail)
+
+
 def draw(
     run: Run,
     capacity_rows_per_s: Floats,
@@ -173,7 +180,7 @@ def _act(entry: LedgerEntry, started_s: float, points: ScalingPoints | None) -> 
         effect=effect(entry),
         ready_s=None if ready_s is None else ready_s - started_s,
         demand_s=None if demand_s is None else demand_s - started_s,
-        points=scaling_points(points),
+        points=wording.scaling_points(points),
     )
 
 

@@ -33,17 +33,15 @@ _FIRST_DATE_S = 1e9
 """Times before 2001 are not dates but seconds of a simulation."""
 
 
-def write_run_page(
-    path: Path | str, stored: StoredRun, *, title: str | None = None, notes: Sequence[str] = ()
-) -> None:
-    """Write the report of a run that was read from its store; ``submit``, ``demo`` and ``report`` all use it."""
+def write_run_page(path: Path | str, stored: StoredRun) -> None:
+    """Write the report of a run; ``submit``, ``demo``, ``simulate`` and ``report`` all use it."""
     write_page(
         path,
-        title=title or f"Ebbflow: {stored.run.pipeline}",
+        title=stored.title or f"Ebbflow: {stored.run.pipeline}",
         runs=[stored.run],
         scores=[stored.score_values()],
         points=[stored.scaling_points()],
-        notes=[*notes, *_run_notes(stored)],
+        notes=[*stored.notes, *_run_notes(stored)],
     )
 
 
@@ -123,7 +121,7 @@ def _run_notes(stored: StoredRun) -> list[str]:
             "scores cover the rest."
         )
     if stored.holds_left_out:
-        notes.append(f"{whole(stored.holds_left_out)} older holds are not listed. The store has them.")
+        notes.append(f"{whole(stored.holds_left_out)} older holds are not listed; a store has them.")
     if stored.damaged_batches:
         notes.append(f"{counted(stored.damaged_batches, 'batch', 'batches')} of the store cannot be read.")
     return notes

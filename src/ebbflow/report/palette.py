@@ -24,6 +24,8 @@ COLOURS = tuple(_STYLE[f"run-{number}"] for number in range(1, 7))
 INK, MUTED = _STYLE["figure-ink"], _STYLE["figure-muted"]
 GRID, AREA, SPIKE = _STYLE["figure-grid"], _STYLE["figure-area"], _STYLE["figure-spike"]
 SLO = _STYLE["slo"]
+NEUTRAL = _STYLE["figure-neutral"]
+"""Of zero, between two colours."""
 MARKER_EDGE = _STYLE["marker-edge"]
 TRANSPARENT = "rgba(0,0,0,0)"
 FONT = _STYLE["font"]

@@ -31,6 +31,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, NoStoreError
 from ebbflow.monitoring.store import PRUNE_EVERY_S, Store
 from ebbflow.profiling.batch.model import BatchModel
+from ebbflow.profiling.profile import SIMULATOR
 from ebbflow.runs.scaling_points import ScalingPoints, scaling_points
 from ebbflow.runs.score import Scores, score, score_together
 from ebbflow.workloads import Arrivals, Load
@@ -46,6 +47,9 @@ ARRIVED, PROCESSED, LOST = "rows-arrived", "rows-processed", "rows-lost"
 NODES, WORKING = "nodes-held", "nodes-working"
 CAPACITY = "rows-per-second-of-nodes"
 """Quantities of the curves in a store. CAPACITY has numbers of nodes in place of times."""
+
+TITLE, NOTES = "title", "notes"
+"""Terms of a store: the title of the page, and notes on the run, one per line."""
 
 _NODE_METRICS = (Metric.NODES, Metric.NODES_REQUESTED, Metric.NODES_HELD)
 
@@ -63,13 +67,17 @@ class _BatchRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredRun:
-    """The last run of a store."""
+    """The last run of a store, or a simulated run as its store would have it."""
 
     run: Run
     """The run with the rows of all queries; of a simulation in which pipelines share nodes, those of the first."""
     queries: Sequence[Run]
     """The same run with the rows of each query, or of each simulated pipeline."""
     target: str
+    title: str = ""
+    """Title of its page; empty for the usual one."""
+    notes: Sequence[str] = ()
+    """What readers of its page must know about the run, besides what follows from the data."""
     oracle_node_seconds: float | None = None
     audited: bool = False
     """Whether the sink was compared with the source, so that repeated rows are known."""
@@ -162,12 +170,40 @@ def read_run(path: Path) -> StoredRun:
         run=known[0] if known else run,
         queries=queries,
         target=terms.get("target", ""),
+        title=terms.get(TITLE, ""),
+        notes=terms.get(NOTES, "").splitlines(),
         oracle_node_seconds=_number(terms, "oracle_node_seconds"),
         audited="rows_repeated" in terms,
         holds_left_out=max(0, Store.count_ledger(path, started_s) - len(decisions)),
         damaged_batches=damaged,
         pruned_s=pruned_s,
         ended=ended,
+    )
+
+
+def simulated_run(runs: Sequence[Run], *, oracle_node_seconds: float | None) -> StoredRun:
+    """A simulated run, with the rows of each pipeline, as ``read_run`` would read it."""
+    run = runs[0]
+    newest = max(0, len(run.decisions) - NEWEST_DECISIONS)
+    decisions = [
+        entry for place, entry in enumerate(run.decisions) if place >= newest or entry.verdict == ACT
+    ]
+    ends_s = sorted(batch.ended_s for each in runs for batch in each.batches)[-WHOLE_BATCHES:]
+    queries = [
+        replace(
+            each,
+            decisions=decisions,
+            batches=[batch for batch in each.batches if batch.ended_s >= ends_s[0]],
+        )
+        for each in runs
+    ]
+    return StoredRun(
+        run=queries[0],
+        queries=queries,
+        target=SIMULATOR,
+        oracle_node_seconds=oracle_node_seconds,
+        audited=True,
+        holds_left_out=len(run.decisions) - len(decisions),
     )
 
 
@@ -293,10 +329,11 @@ def _known(run: Run, curves: Mapping[tuple[str, str], Curve]) -> list[Run]:
             arrived=curve,
             processed=curves.get((PROCESSED, subject), run.processed),
             lost=curves.get((LOST, subject)),
+            batches=(own := _own(run.batches, subject)),
             capacity_rows_per_s=(
                 curves[CAPACITY, subject].values
                 if (CAPACITY, subject) in curves
-                else learned_capacity(_own(run.batches, subject), run.nodes_working, run.limits, run.slo)
+                else learned_capacity(own, run.nodes_working, run.limits, run.slo)
             ),
         )
         for (quantity, subject), curve in curves.items()

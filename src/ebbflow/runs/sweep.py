@@ -25,7 +25,6 @@ from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.runs.oracle import Oracle
 from ebbflow.runs.parallel import parallel_map
-from ebbflow.runs.scaling_points import ScalingPoints, scaling_points
 from ebbflow.runs.score import Scores, score, score_together
 from ebbflow.runs.simulation import oracle_of, run_simulation, strategy_for
 from ebbflow.strategies.rules import Rules
@@ -139,9 +138,9 @@ class SweepInterrupted(KeyboardInterrupt):
 
 GuardsOf = Callable[[Strategy], Sequence[Guard]]
 
-Draw = Callable[[Run, Floats, Curve | None, Sequence[ScalingPoints]], Any]
-"""Extracts from a run, the capacity of 0 … max nodes, the hindsight schedule (if any) and the points of the acts what a
-page shows. It is called in the worker: a whole run is too large to send back."""
+Draw = Callable[[Sequence[Run], Floats, Curve | None], Any]
+"""Extracts what a page shows from a run with the rows of each pipeline, the capacity of 0 … max nodes and the hindsight
+schedule (if any). It is called in the worker: a whole run is too large to send back."""
 
 
 def sweep(
@@ -285,7 +284,7 @@ def _result(case: SweepCase, job: _Job, runs: Sequence[Run], draw: Draw | None) 
     if draw is not None and case.drawn:
         schedule = None if hindsight.oracle is None else hindsight.oracle.schedule
         capacity = case.scenario.mean_speed_rows_per_s(case.scenario.engine)
-        drawing = draw(run, capacity, schedule, scaling_points(runs))
+        drawing = draw(runs, capacity, schedule)
     return SweepResult(
         load=case.load,
         seed=case.scenario.seed,

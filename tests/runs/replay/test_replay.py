@@ -14,7 +14,7 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError
-from ebbflow.report.drawing import Drawing, draw
+from ebbflow.report.drawing import Drawing, draw_runs
 from ebbflow.runs.leaderboard import rank_strategies
 from ebbflow.runs.replay.plan import (
     RECORDED,
@@ -189,8 +189,8 @@ def test_the_number_of_workers_does_not_matter(tmp_path) -> None:
     run = run_simulation(world(seconds=900.0), make_strategy("static"), guards=()).run
     case = replay_case(plan_of(read_recording(recorded(tmp_path, run)), settings()), drawn=True)
     counted: list[int] = []
-    alone = sweep([case], ["hpa", "static"], workers=1, draw=draw, on_done=lambda: counted.append(1))
-    assert sweep([case], ["hpa", "static"], workers=2, draw=draw) == alone
+    alone = sweep([case], ["hpa", "static"], workers=1, draw=draw_runs, on_done=lambda: counted.append(1))
+    assert sweep([case], ["hpa", "static"], workers=2, draw=draw_runs) == alone
     assert (
         [result.strategy for result in alone.results]
         == case.run_names(["hpa", "static"])

@@ -9,7 +9,7 @@ from typing import Any
 from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
 from ebbflow.papers.learner.training import Training
-from ebbflow.report.palette import COLOURS, FONT, GRID, TRANSPARENT
+from ebbflow.report.palette import COLOURS, FONT, GRID, INK, NEUTRAL, TRANSPARENT
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import share, whole
@@ -20,7 +20,7 @@ from ebbflow.strategies.learner.table_file import StoredTable
 
 ORDER = (Action.OUT, Action.NONE, Action.IN)
 """From left to right."""
-_DIVERGING = [[0.0, COLOURS[1]], [0.5, "#f4f4f4"], [1.0, COLOURS[0]]]
+_DIVERGING = [[0.0, COLOURS[1]], [0.5, NEUTRAL], [1.0, COLOURS[0]]]
 
 
 def greedy_action(entry: Entry, region: Region) -> Action:
@@ -205,7 +205,7 @@ def _heat_map(table: StoredTable, level: int, kind: str) -> Any:
                     x=[action.label for action in best.values()],
                     y=[step * space.granularity_s for step in best],
                     xaxis=f"x{axis}", yaxis=f"y{axis}", mode="markers", showlegend=False, hoverinfo="skip",
-                    marker={"symbol": "circle-open", "size": 7, "color": "#222", "line": {"width": 1.4}},
+                    marker={"symbol": "circle-open", "size": 7, "color": INK, "line": {"width": 1.4}},
                 )
             )  # fmt: skip
         figure.add_shape(
@@ -215,7 +215,7 @@ def _heat_map(table: StoredTable, level: int, kind: str) -> Any:
     scale: dict[str, Any] = (
         {"colorscale": _DIVERGING, "cmin": -most, "cmax": most}
         if kind == "values"
-        else {"colorscale": [[0.0, "#f4f4f4"], [1.0, COLOURS[0]]], "cmin": 0}
+        else {"colorscale": [[0.0, NEUTRAL], [1.0, COLOURS[0]]], "cmin": 0}
     )
     figure.update_layout(
         height=520, template="none", font={"family": FONT, "size": 13}, margin={"l": 60, "r": 10, "t": 30, "b": 60},
