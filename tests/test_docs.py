@@ -170,3 +170,34 @@ def test_every_public_name_is_on_the_api_page() -> None:
     for name in named:
         module, _, last = name.rpartition(".")
         assert name in MODULES_ON_PAGE or hasattr(importlib.import_module(module), last), name
+
+
+def test_code_on_the_pages_imports_what_the_api_page_calls_public() -> None:
+    api = INLINE.findall((ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
+    imported = re.compile(r"(?:from (ebbflow[\w.]*) import ([\w, ]+|\*)|import (ebbflow[\w.]*))")
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for whole, names, alone in imported.findall(page.read_text(encoding="utf-8")):
+            module = whole or alone
+            assert module in {"ebbflow", *api} or module.startswith("ebbflow.papers."), (
+                f"{page.name}: {module}"
+            )
+            found = importlib.import_module(module)
+            for name in names.split(", ") if names not in ("", "*") else ():
+                assert module != "ebbflow" or name in ebbflow.__all__, f"{page.name}: {name}"
+                assert hasattr(found, name), f"{page.name}: {module} has no {name}"
+
+
+def test_the_tutorial_explains_every_column_that_simulate_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ("simulate", "--load", "constant(10)", "--seconds", "1m", "--strategy", "static")
+    monkeypatch.setattr("sys.argv", ["ebbflow", *arguments])
+    with pytest.raises(SystemExit):
+        cli.main()
+    printed = re.split(r"\s{2,}", capsys.readouterr().out.splitlines()[0].strip())
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^#  strategy .*$", page, re.MULTILINE)
+    assert re.split(r"\s{2,}", shown) == printed
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert [*printed[:2], *INLINE.findall(" ".join(rows))] == printed

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ebbflow.core.snapshot import ActionKind, Snapshot
     from ebbflow.policy.model import Policy
     from ebbflow.targets.spark.act.restart import ManagedQuery
+    from ebbflow.targets.spark.launch.settings import scaling_settings
     from ebbflow.targets.spark.operators.operator import OperatorCounts, operator
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "attach",
     "operator",
+    "scaling_settings",
 ]
 
 __version__ = "0.1.0"
@@ -71,6 +73,7 @@ _MODULES = {
     "Target": "ebbflow.core.ports",
     "attach": "ebbflow.control.attach",
     "operator": "ebbflow.targets.spark.operators.operator",
+    "scaling_settings": "ebbflow.targets.spark.launch.settings",
 }
 
 
