@@ -135,7 +135,7 @@ def test_bad_options_are_one_line_errors_of_both_commands(
         (["simulate", *SHORT, "--strategy", "capasity"], "did you mean 'capacity'?"),
         (["simulate", *SHORT, "--strategy", "hpa,"], "expected a name"),
         (["simulate", *SHORT, "--strategy", "hpa,hpa"], "named twice"),
-        (["simulate", *SHORT, "--seed", "-1"], "it must be 0 or more"),
+        (["simulate", *SHORT, "--seed", "-1"], "Invalid value for '--seed'"),
         (["simulate", "none.toml"], "there is no scenario file none.toml"),
         (["bench", "leaderboard", "--seeds", "0"], "must be 1 or more"),
         (["bench", "leaderboard", "--loads", "none.csv.gz"], "there is no trace file 'none.csv.gz'"),

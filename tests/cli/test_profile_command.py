@@ -192,18 +192,18 @@ def test_a_store_of_an_older_version_is_reported_to_have_no_batches(
         (["--pipeline", "top-wrods", "--target", "spark"], "did you mean 'top-words'?"),
         (["--target", "sprak"], "did you mean 'spark'?"),
         (["--engine", "storm"], "there are: continuous, micro-batch"),
-        (["--steps", "0"], "use 1 to 1000"),
+        (["--steps", "0"], "Invalid value for '--steps'"),
         (["--hold", "soon"], "write it like"),
         (["--hold", "0s"], "is too short"),
         (["--pipeline", ""], "--pipeline is empty; give the name of a pipeline"),
         (["--store", "none.sqlite", "--pipeline", ""], "--pipeline is empty"),
         (["--hold", "10s"], "use 20s or more"),
         (["--steps", "1", "--hold", "1ms"], "learned from windows of 10 s; use 20s or more"),
-        (["--seed", "-1"], "use 0 or more"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
         (["--peak", "inf", "--target", "spark"], "rows per second above 0"),
         (["--master", "spark://x:1"], "--master is for --target spark; leave it out"),
         (["--agent", "tcp://127.0.0.1:1"], "--agent is for --target spark"),
-        (["--executors", "2"], "--executors is for --target spark"),
+        (["--initial-executors", "2"], "--initial-executors is for --target spark"),
         (["--peak", "100"], "--peak is for --target spark"),
         (["--no-check"], "--no-check is for --target spark"),
         (["--target", "spark", "--seed", "2"], "--seed is for --target simulator"),
@@ -213,9 +213,12 @@ def test_a_store_of_an_older_version_is_reported_to_have_no_batches(
             "--target is for a profiling phase, which --store does not run",
         ),
         (["--store", "none.sqlite", "--steps", "2"], "--steps is for a profiling phase"),
-        (["--noise", "2"], "is out of range"),
+        (["--noise", "2"], "Invalid value for '--noise'"),
         (["--peak", "-5"], "rows per second above 0"),
-        (["--executors", "0"], "the minimum is 1"),
+        (["--initial-executors", "0"], "Invalid value for '--initial-executors'"),
+        (["--agent-keys", "keys"], "--agent-keys is for --target spark"),
+        (["--target", "spark", "--agent", "tcp://10.0.0.7:7788"], "which needs keys"),
+        (["--set", "slo=freshness <= 9s"], "--set slo does not apply here"),
         (["--output", "/no/such/folder/x.toml"], "there is no folder"),
         (["--store", "none.sqlite"], "there is no store none.sqlite"),
         (["--target", "spark", "--master", "local[2]"], "has no executors to scale"),
@@ -234,3 +237,13 @@ def test_invalid_input_is_one_line_and_starts_nothing(
     assert words in err
     assert len(err.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_agents_of_the_configuration_are_for_spark_only(monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ebbflow.toml").write_text("agents = ['tcp://10.0.0.7:7788']\n")
+    code, out, err = ebbflow(monkeypatch, capsys, "profile", "--target", "spark")
+    assert (code, out) == (2, "")
+    assert "tcp://10.0.0.7:7788 can be reached from other machines, which needs keys" in err
+    code, _, err = ebbflow(monkeypatch, capsys, "profile", "--steps", "2", "--hold", "30s")
+    assert code == 0, err

@@ -214,7 +214,8 @@ scenario file counts as command line. Where nothing is set, they have their own 
 | `learner train` | parameters of strategies |
 | `policy try` | nothing |
 
-Other commands read no options from the environment or a file: what they take is in their `--help`.
+`profile` reads only `agents` and `agent_keys`. Other commands read no options from the environment or a file: what they
+take is in their `--help`.
 
 A script under `ebbflow submit` that calls `attach` itself takes over: its `attach` reads the Spark configuration, the
 environment and the file, but not the command line of `submit`.

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebbflow.cli.options import spark_conf
+from ebbflow.cli.options import Seed, spark_conf
 from ebbflow.cli.output import Json, print_json, say, standard_output_to_error
 from ebbflow.core.duration import parse_duration_s
 from ebbflow.core.folders import LOCK_FILE, make_folder
@@ -127,7 +127,7 @@ def generate(
     parts: Annotated[
         int | None, typer.Option(help="Number of files.", show_default="288,656 events each")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same files.")] = 0,
+    seed: Seed = 0,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write Parquet instead of gzip CSV; it is faster to read.")
     ] = False,

@@ -34,6 +34,10 @@ SetOption = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+_SEED = "Random seed; the same seed gives the same result."
+Seed = Annotated[int, typer.Option("--seed", min=0, help=_SEED)]
+SeedOfScenario = Annotated[int | None, typer.Option("--seed", min=0, help=_SEED, show_default="1")]
+"""Unset, the seed is that of the scenario."""
 
 
 @dataclass(frozen=True, kw_only=True)

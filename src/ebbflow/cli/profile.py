@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ebbflow.cli.options import takes_configuration
 from ebbflow.cli.output import (
     Json,
     check_writable,
@@ -23,10 +24,11 @@ from ebbflow.cli.output import (
     say,
     standard_output_to_error,
 )
+from ebbflow.control.attach import check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
-from ebbflow.core.limits import Limits
 from ebbflow.errors import InputError, TargetError, UnknownNameError
+from ebbflow.options import Configuration, Rank
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
@@ -47,6 +49,7 @@ def register(app: typer.Typer) -> None:
     app.command("profile")(profile)
 
 
+@takes_configuration(only=("agents", "agent_keys"), tables=())
 def profile(
     pipeline: Annotated[
         str | None,
@@ -81,33 +84,33 @@ def profile(
             show_default=CONTINUOUS,
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of the stair.", show_default="8")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Steps of the stair.", show_default="8")
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Length of each step.", show_default="60s; on Spark 20s", metavar="DURATION"),
     ] = None,
     noise: Annotated[
         float | None,
-        typer.Option(help="Simulator only: relative noise of the cost of rows.", show_default="0.05"),
+        typer.Option(
+            min=0, max=1, help="Simulator only: relative noise of the cost of rows.", show_default="0.05"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Simulator only: random seed.", show_default="1")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Simulator only: random seed.", show_default="1")
+    ] = None,
     peak: Annotated[
         float | None,
         typer.Option(help="Spark only: rows/s of the highest step.", show_default="depends on the pipeline"),
     ] = None,
-    executors: Annotated[
-        int | None, typer.Option(help="Spark only: initial executors.", show_default="2")
+    initial_executors: Annotated[
+        int | None, typer.Option(min=1, help="Spark only: executors at the start.", show_default="2")
     ] = None,
     master: Annotated[
         str | None,
         typer.Option(
             help="Spark only: spark://HOST:PORT, yarn or k8s://…; without it, a cluster on this machine."
-        ),
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Spark only: an agent on a worker host, tcp://HOST:PORT; repeatable.", metavar="ADDRESS"
         ),
     ] = None,
     check: Annotated[
@@ -117,6 +120,8 @@ def profile(
             show_default="check",
         ),
     ] = None,
+    *,
+    configured: Configuration,
     json: Json = False,
 ) -> None:
     """Learn the costs of a pipeline by running it on a stair of loads, and write them to a readable file.
@@ -126,10 +131,14 @@ def profile(
     """
     if pipeline == "":
         raise InputError("--pipeline is empty; give the name of a pipeline, or leave it out")
-    _check_numbers(steps, noise, seed, peak, executors)
+    if peak is not None and not 0 < peak < math.inf:
+        raise InputError(f"--peak {peak:g} is not a load; use rows per second above 0")
     hold_s = None if hold is None else _hold_s(hold)
     simulated: dict[str, object] = {"engine": engine, "noise": noise, "seed": seed}
-    real: dict[str, object] = {"peak": peak, "executors": executors, "master": master, "agent": agent}
+    real: dict[str, object] = {"peak": peak, "initial-executors": initial_executors, "master": master}
+    for key, name in (("agents", "agent"), ("agent_keys", "agent-keys")):
+        if (setting := configured.given(key)) is not None and setting.rank is Rank.COMMAND_LINE:
+            real[name] = setting.value
     real["no-check" if check is False else "check"] = check
     if store is not None:
         phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
@@ -141,7 +150,7 @@ def profile(
         name = pipeline or DEFAULT_PIPELINE
         path = _writable(output, f"{name}.spark")
         phase = _on_spark(
-            name, steps, hold_s, peak, executors or 2, master, tuple(agent or ()), check is not False
+            name, steps, hold_s, peak, initial_executors or 2, master, configured, check is not False
         )
     else:
         if target not in (None, SIMULATOR):
@@ -162,21 +171,6 @@ def profile(
     else:
         _print_phase(phase)
     say(f"profile: {escape(str(path))}")
-
-
-def _check_numbers(
-    steps: int | None, noise: float | None, seed: int | None, peak: float | None, executors: int | None
-) -> None:
-    if steps is not None and not 1 <= steps <= 1000:
-        raise InputError(f"--steps {steps} is out of range; use 1 to 1000")
-    if noise is not None and not 0 <= noise <= 1:
-        raise InputError(f"--noise {noise:g} is out of range; use 0 to 1")
-    if seed is not None and seed < 0:
-        raise InputError(f"--seed {seed} is negative; use 0 or more")
-    if peak is not None and not 0 < peak < math.inf:
-        raise InputError(f"--peak {peak:g} is not a load; use rows per second above 0")
-    if executors is not None:
-        Limits(min_nodes=executors, max_nodes=max(executors, 1))
 
 
 def _hold_s(hold: str) -> float:
@@ -216,7 +210,7 @@ def _now() -> datetime:
 
 def _on_spark(
     pipeline: str, steps: int | None, hold_s: float | None, peak: float | None, executors: int,
-    master: str | None, agents: tuple[str, ...], check: bool,
+    master: str | None, configured: Configuration, check: bool,
 ) -> ProfilingResult:  # fmt: skip
     from ebbflow.papers.elysium.profiling_on_spark import SparkPhase, application
     from ebbflow.targets.spark.launch.preflight import check_java, check_master_to_scale
@@ -224,11 +218,14 @@ def _on_spark(
     application(pipeline)
     if master is not None:
         check_master_to_scale(master)
+    agents, keys = configured["agents"], configured["agent_keys"]
+    check_agents(agents, keys)
     check_java()
     default = SparkPhase(pipeline=pipeline)
     phase = SparkPhase(
         pipeline=pipeline, executors=executors, peak_per_s=peak, steps=steps or default.steps,
         hold_s=hold_s or default.hold_s, check_s=default.check_s if check else 0.0, master=master, agents=agents,
+        agent_keys=keys,
     )  # fmt: skip
     with standard_output_to_error(), _ProgressBar() as bar:
         return phase.run(on_progress=bar.update)

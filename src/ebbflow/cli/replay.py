@@ -14,6 +14,7 @@ from ebbflow.cli.comparison import (
     print_files,
     raise_failures,
 )
+from ebbflow.cli.options import Seed
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.cli.simulation import Policies, Strategies, Workers, choose, takes_simulated_configuration
 from ebbflow.core.duration import format_duration, parse_duration_s
@@ -93,7 +94,7 @@ def replay_command(
     query: Annotated[
         str | None, typer.Option(help="Query to replay.", show_default="the one with the most rows")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    seed: Seed = 1,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,
     json: Json = False,

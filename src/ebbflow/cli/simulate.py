@@ -18,6 +18,7 @@ from ebbflow.cli.comparison import (
     print_files,
     raise_failures,
 )
+from ebbflow.cli.options import SeedOfScenario
 from ebbflow.cli.output import Json, check_writable, errors, print_json
 from ebbflow.cli.simulation import (
     Load,
@@ -65,7 +66,7 @@ def simulate(
     *,
     configured: Configuration,
     given: dict[str, Any],
-    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="1")] = None,
+    seed: SeedOfScenario = None,
     seconds: Seconds = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with charts to this file.")] = None,

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ebbflow.cli.options import Seed
 from ebbflow.cli.output import Json, check_writable, print_json, say, standard_output_to_error
 from ebbflow.core.duration import format_duration
 from ebbflow.core.folders import scratch_folder
@@ -66,7 +67,7 @@ def static(
     instances: Annotated[
         str, typer.Option(help="Instances of the machine operator, separated by commas.", metavar="N,N,…")
     ] = ",".join(str(n) for n in INSTANCES),
-    seed: Annotated[int, typer.Option(help="Random seed of the generated trace.")] = 0,
+    seed: Seed = 0,
     report: Report = None,
     json: Json = False,
 ) -> int:
@@ -92,7 +93,7 @@ def dynamic(
     minutes: Annotated[float, typer.Option(help="Length of the run.")] = 5.0,
     speed: Annotated[float, typer.Option(help="Trace seconds per second.")] = 1000.0,
     input: Input = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the generated trace.")] = 0,
+    seed: Seed = 0,
     report: Report = None,
     json: Json = False,
 ) -> int:

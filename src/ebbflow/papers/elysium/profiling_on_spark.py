@@ -119,6 +119,7 @@ class SparkPhase:
     master: str | None = None
     """An existing master; None starts a cluster on this machine."""
     agents: tuple[str, ...] = ()
+    agent_keys: Path | None = None
 
     def run(
         self, *, on_progress: Progress = lambda _, __: None, clock: Clock | None = None
@@ -282,6 +283,7 @@ class _Session:
             queries=[query],
             store=self._folder / f"run-{self._number}.sqlite",
             agents=self._agents,
+            agent_keys=self._phase.agent_keys,
             on_cycle=observe,
             master_web_url=self._web_url,
         )
