@@ -16,5 +16,5 @@ def test_the_examples_run_in_order(capsys) -> None:
         exec(compile(example, str(PAGE), "exec"), names)
     printed = capsys.readouterr().out
     assert "cost_ratio=1." in printed
-    assert "sentiment Work(processed=" in printed
+    assert "sentiment PipelineRows(processed=" in printed
     assert "rebalanced" in printed

@@ -52,7 +52,7 @@ class Continuous:
     >>> engine = Continuous(pipeline=Pipeline.chain("p", "slow"), row_cost_s={"slow": 0.2})
     >>> target = SimulatorTarget(engine, NodeKind(), Arrivals(parse_load("constant(10)")), ManualClock(60.0))
     >>> target.work()  # each second 10 rows arrive and 5 are processed
-    Work(processed=300.0, waiting=300.0, failed=0.0)
+    PipelineRows(processed=300.0, waiting=300.0, failed=0.0)
     """
 
     pipeline: Pipeline
