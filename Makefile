@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-long unit lint bench soak docs site clean
+.PHONY: help setup java demo test test-alone test-long unit lint bench soak docs site clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,8 +29,10 @@ demo: setup  ## Watch a pipeline resize itself: four minutes, ends with a report
 # with such tests are collected: importing all others takes ten seconds each time.
 SPARK_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.spark' tests)
 ALONE_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
-test: setup lint unit  ## All tests, with real Spark clusters; under ten minutes on two cores
+test: setup lint unit  ## All tests but those below, with real Spark clusters; under ten minutes on two cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "spark and not alone" $(SPARK_TESTS)
+
+test-alone: setup  ## Compare the simulator with a real cluster; nothing may run beside it
 	$(BIN)/pytest -q -m "spark and alone" $(ALONE_TESTS)
 
 test-long: setup  ## Tests that take minutes each, on real Spark clusters
