@@ -147,8 +147,15 @@ def test_an_executor_with_cached_data_stays_until_the_data_is_released(spark, qu
     target.apply(Layout.of(2))  # other tests may have left more
     observer.until(lambda o: o.layout == Layout.of(2) and not o.under_way, "two executors")
     table = spark.range(0, 80, 1, 8).mapInArrow(slowly, "id long").localCheckpoint()
+
+    def both_hold_data() -> bool:
+        """A whole job may run on one executor while the query keeps the other busy: then add another."""
+        if not all(e.rdd_blocks for e in Driver(spark).executors()):
+            spark.range(0, 80, 1, 8).mapInArrow(slowly, "id long").localCheckpoint()
+        return all(e.rdd_blocks for e in Driver(spark).executors())
+
     try:
-        wait(lambda: all(e.rdd_blocks for e in Driver(spark).executors()), "both to hold some of it", 30)
+        wait(both_hold_data, "both to hold data", 30)
         outcome = target.apply(Layout.of(1))
         assert (outcome.requested, outcome.infeasible_nodes) == (Layout.of(2), 1)
         assert re.fullmatch("executor .*, executor .* hold cached data that Spark would lose", outcome.note)
