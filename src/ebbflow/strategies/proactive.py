@@ -134,9 +134,7 @@ class Proactive(Strategy):
         self._grow_level, self._shrink_level = grow_level, shrink_level
         self._forecasts: Mapping[str, Forecast] = {}
         self._decided_s: float | None = None
-        make_forecaster(
-            forecaster, STEP_S
-        )  # an unknown name is an error now, not when the first load is read
+        make_forecaster(forecaster, STEP_S)  # fail on an unknown name now, not at the first reading
         given = estimators or {}
         self._known = Knowledge(
             given,

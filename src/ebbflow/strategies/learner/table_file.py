@@ -265,7 +265,7 @@ def _number(parameters: Parameters, name: str) -> float:
 
 
 def _check_numbers(stored: StoredTable, where: str) -> None:
-    """A checksum holds for whoever computes it: what would break the strategy is checked too."""
+    """Check the values too: an edited table can carry a valid checksum."""
     last = stored.space.last
     for state, entry in stored.entries.items():
         finite = all(map(math.isfinite, (*entry.values, *entry.variance, *entry.reward_sums)))

@@ -11,8 +11,8 @@ latency-aware: nodes held, and a price for rows later than the SLO,
     cost = mean nodes + late_price · max nodes · share of late rows
 
 in nodes. Heinze et al. also simulate scaling on the recent history at a latency-aware cost; this formula is ours. The
-engine of ``ebbflow simulate`` is of no use here: it needs to be told the costs of the job, which are learned here, and
-it takes a hundred times as long.
+engine of ``ebbflow simulate`` does not fit: it needs the true costs of the job, which are learned here, and it takes a
+hundred times as long.
 """
 
 from __future__ import annotations
