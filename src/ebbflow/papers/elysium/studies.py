@@ -85,13 +85,14 @@ class EstimatorAccuracy:
 
 
 @dataclass
-class _ReadingsRecorder:
+class ReadingsRecorder:
     """The readings of a run, one entry per observation."""
 
     readings: list[dict[tuple[str, Metric], float]] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
 
     def record(self, report: CycleReport) -> None:
+        """Keep the readings of a new observation."""
         observation = report.observation
         if observation is not None and (not self.times_s or observation.time_s > self.times_s[-1]):
             self.times_s.append(observation.time_s)
@@ -100,7 +101,7 @@ class _ReadingsRecorder:
 
 def estimator_accuracy(profile: Profile, case: Case = SINE, seed: int = 7) -> EstimatorAccuracy:
     """Run a load that the profile was not learned from, without scaling, and compare estimates with measurements."""
-    recorder = _ReadingsRecorder()
+    recorder = ReadingsRecorder()
     run_simulation(case.scenario(seed), Static(), on_cycle=recorder.record)
     parallelism = storm(T1, case.initial_parallelism).parallelism
     order = list(parallelism)

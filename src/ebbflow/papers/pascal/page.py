@@ -255,7 +255,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
         Picture(
             title="CPU of operators, measured and estimated (Figure 10)",
             caption="A sine that the profile was not learned from. Mean error "
-            f"{100 * sum(accuracy.operators.values()) / len(accuracy.operators):.1f} % over all operators, "
+            f"{100 * accuracy.mean:.1f} % over all operators, "
             f"{100 * worst:.1f} % at worst.",
             panels=[
                 Panel(

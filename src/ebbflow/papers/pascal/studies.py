@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from ebbflow.control.loop import CycleReport
 from ebbflow.core.limits import Limits
 from ebbflow.core.machine import cores
 from ebbflow.core.metrics import Metric
@@ -27,7 +26,7 @@ from ebbflow.core.placement import even
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.papers.elysium.calibration import LIMITS
 from ebbflow.papers.elysium.run import Points, unsmoothed_degradation
-from ebbflow.papers.elysium.studies import Restless, mean_error
+from ebbflow.papers.elysium.studies import EstimatorAccuracy, ReadingsRecorder, Restless, mean_error
 from ebbflow.papers.pascal.calibration import PARALLELISM, PIPELINE, scenario
 from ebbflow.papers.pascal.loads import PastAndPresent
 from ebbflow.papers.pascal.published import IMBALANCE, PROACTIVE, REACTIVE
@@ -48,27 +47,13 @@ AHEAD_STEPS = (1, 6, 30)
 """Forecasts are judged 10 s, a minute and five minutes ahead."""
 
 
-@dataclass
-class _Readings:
-    """The readings of each observation of a run."""
-
-    times_s: list[float]
-    values: list[dict[tuple[str, Metric], float]]
-
-    @classmethod
-    def of(cls, text: str, seconds: float, *, nodes: int, seed: int) -> _Readings:
-        found = cls([], [])
-
-        def record(report: CycleReport) -> None:
-            seen = report.observation
-            if seen is not None and (not found.times_s or seen.time_s > found.times_s[-1]):
-                found.times_s.append(seen.time_s)
-                found.values.append({(r.subject, r.metric): r.value for r in seen.readings})
-
-        made = scenario(parse_load(text), seconds, nodes=nodes, seed=seed)
-        fixed = replace(made, limits=Limits(min_nodes=nodes, max_nodes=nodes))
-        run_simulation(fixed, Static(), on_cycle=record)
-        return found
+def _static_readings(text: str, seconds: float, *, nodes: int, seed: int) -> ReadingsRecorder:
+    """The readings of a run without scaling."""
+    recorder = ReadingsRecorder()
+    made = scenario(parse_load(text), seconds, nodes=nodes, seed=seed)
+    fixed = replace(made, limits=Limits(min_nodes=nodes, max_nodes=nodes))
+    run_simulation(fixed, Static(), on_cycle=recorder.record)
+    return recorder
 
 
 # -- imbalance ---------------------------------------------------------------------------------------------------
@@ -92,10 +77,10 @@ class Imbalance:
 
 def imbalance(nodes: int = 3, seed: int = 7) -> Imbalance:
     """Measure how unequally nodes are loaded."""
-    readings = _Readings.of(*SINE, nodes=nodes, seed=seed)
+    readings = _static_readings(*SINE, nodes=nodes, seed=seed)
     names = [f"node-{k}" for k in range(nodes)]
     measured: dict[str, Points] = {name: [] for name in names}
-    for time_s, values in zip(readings.times_s[1:], readings.values[1:], strict=True):
+    for time_s, values in zip(readings.times_s[1:], readings.readings[1:], strict=True):
         for name in names:
             measured[name].append((time_s, round(values[name, Metric.NODE_CPU], 4)))
     means = [statistics.fmean(share for _, share in measured[name]) for name in names]
@@ -106,31 +91,9 @@ def imbalance(nodes: int = 3, seed: int = 7) -> Imbalance:
 # -- estimator ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class EstimatorAccuracy:
-    """Estimates compared with measurements."""
-
-    operators: Mapping[str, float]
-    """Mean |estimated − measured| / measured of the CPU of each operator."""
-    node: float
-    """The same for nodes."""
-    measured: Mapping[str, Points]
-    estimated: Mapping[str, Points]
-    nodes_measured: Points
-    """(cores of the instances on a node, used share of the node)."""
-    nodes_estimated: Points
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "mean_error_of_operators": {name: round(error, 4) for name, error in self.operators.items()},
-            "mean_error_of_nodes": round(self.node, 4),
-        }
-
-
 def estimator_accuracy(profile: Profile, nodes: int = 3, seed: int = 8) -> EstimatorAccuracy:
     """Compare estimates with measurements on unequally loaded nodes."""
-    readings = _Readings.of(*SINE, nodes=nodes, seed=seed)
+    readings = _static_readings(*SINE, nodes=nodes, seed=seed)
     order = PIPELINE.order
     placement = even([PARALLELISM] * len(order), nodes)
     measured: dict[str, Points] = {name: [] for name in order}
@@ -138,7 +101,7 @@ def estimator_accuracy(profile: Profile, nodes: int = 3, seed: int = 8) -> Estim
     nodes_measured: Points = []
     nodes_estimated: Points = []
     times_s = readings.times_s
-    for before_s, time_s, values in zip(times_s, times_s[1:], readings.values[1:], strict=False):
+    for before_s, time_s, values in zip(times_s, times_s[1:], readings.readings[1:], strict=False):
         guesses = []
         for name in order:
             rate_per_s = values[name, Metric.ROWS_IN] / (time_s - before_s) / PARALLELISM
