@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from ebbflow.papers import SIMULATOR
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.comparison import Comparison
 from ebbflow.papers.elysium.page import elysium_page
-from ebbflow.papers.elysium.published import JOINT, SIMULATOR, T1, Published
+from ebbflow.papers.elysium.published import JOINT, T1, Published
 from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium import comparison
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.comparison import Comparison, SortedMinutes, explain_with_sorted_minutes
 from ebbflow.papers.elysium.models import Models
-from ebbflow.papers.elysium.published import JOINT, SIMULATOR, SPARK, SYMBIOTIC, T1
+from ebbflow.papers.elysium.published import JOINT, SYMBIOTIC, T1
 from ebbflow.papers.elysium.run import Result, RowMetrics
 from ebbflow.workloads import parse_load
 

@@ -16,16 +16,9 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Observation
 from ebbflow.core.readings import Reading
 from ebbflow.errors import TargetError, UnknownNameError
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.rules.cases import CASES, QUICK, Case, Change
-from ebbflow.papers.rules.judge import (
-    SIMULATOR,
-    SPARK,
-    judge,
-    lag_s,
-    most_queued,
-    queue_slope_per_s,
-    windows_s,
-)
+from ebbflow.papers.rules.judge import judge, lag_s, most_queued, queue_slope_per_s, windows_s
 from ebbflow.papers.rules.page import CasePicture, rules_page
 from ebbflow.papers.rules.record import CaseRecorder, CaseRun, run_in_simulator
 from ebbflow.papers.rules.run import run_cases, stored_on_spark

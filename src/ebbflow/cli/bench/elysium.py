@@ -10,19 +10,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ebbflow.cli.comparison import check_workers
-from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
+from ebbflow.cli.bench.paper import check_paper_options
+from ebbflow.cli.comparison import progress_bar
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.simulation import Workers
 from ebbflow.core.plural import counted
-from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium.cases import Case, cases, spark_cases
 from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_sorted_minutes, tally
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.page import write_elysium_page
-from ebbflow.papers.elysium.published import SIMULATOR, SPARK, TARGETS
 from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
 from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.threshold_learning import ThresholdStudy, threshold_runs
@@ -81,22 +80,7 @@ def elysium(
 ) -> int:
     """Run the rows of Figure 9 of Elysium and print them beside the published ones."""
     check_writable(report)
-    check_workers(workers)
-    targets = [name.strip() for name in target.split(",")]
-    for name in targets:
-        if name not in TARGETS:
-            raise UnknownNameError("target", name, TARGETS)
-    if SIMULATOR not in targets:
-        refuse(
-            {"seeds": seeds, "no-studies" if studies is False else "studies": studies, "workers": workers},
-            "is for --target simulator; on Spark each row runs once",
-        )
-    if seeds is not None and seeds < 1:
-        raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
-    if trace is not None and not trace.is_file():
-        raise InputError(
-            f"there is no trace file {trace}; give one with tweets per second, or leave --trace out"
-        )
+    targets = check_paper_options(target, seeds=seeds, studies=studies, workers=workers, trace=trace)
     named = {"applications": application or (), "loads": load or (), "strategies": strategy or ()}
     chosen = cases(trace=None if trace is None else str(trace), **named)
     real: list[Case] = []
@@ -137,10 +121,7 @@ def _simulate(
 ) -> tuple[list[Result], list[Comparison], Studies | None]:
     runs = counted(len(chosen) * seeds, "run")
     say(f"{counted(len(chosen), 'row')} × {counted(seeds, 'seed')} = {runs}")
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=errors, transient=True, disable=not errors.is_terminal,
-    )  # fmt: skip
+    bar = progress_bar()
     with bar:
         task = bar.add_task("profiling", total=len(chosen) * seeds)
         models = Models.learned(chosen, trace=None if trace is None else str(trace), workers=workers)

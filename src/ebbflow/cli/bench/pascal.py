@@ -10,18 +10,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ebbflow.cli.comparison import check_workers
-from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
+from ebbflow.cli.bench.paper import check_paper_options
+from ebbflow.cli.comparison import progress_bar
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
 from ebbflow.cli.simulation import Workers
 from ebbflow.core.plural import counted
-from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.errors import UnknownNameError
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.pascal.comparison import compare, headline
 from ebbflow.papers.pascal.loads import PastAndPresent, paper_loads
 from ebbflow.papers.pascal.page import COLUMNS, cells, write_pascal_page
-from ebbflow.papers.pascal.published import SIMULATOR, SPARK, STRATEGIES, TARGETS
+from ebbflow.papers.pascal.published import STRATEGIES
 from ebbflow.papers.pascal.run import Result, learn_profile, run_loads
 from ebbflow.papers.pascal.studies import Studies, study_runs
 from ebbflow.targets.spark.launch.preflight import check_java
@@ -74,22 +75,7 @@ def pascal(
 ) -> int:
     """Run the loads of Pascal's evaluation on streams (§7.1) and print the results beside the published ones."""
     check_writable(report)
-    check_workers(workers)
-    targets = [name.strip() for name in target.split(",")]
-    for name in targets:
-        if name not in TARGETS:
-            raise UnknownNameError("target", name, TARGETS)
-    if SIMULATOR not in targets:
-        refuse(
-            {"seeds": seeds, "no-studies" if studies is False else "studies": studies, "workers": workers},
-            "is for --target simulator; on Spark each row runs once",
-        )
-    if seeds is not None and seeds < 1:
-        raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
-    if trace is not None and not trace.is_file():
-        raise InputError(
-            f"there is no trace file {trace}; give one with tweets per second, or leave --trace out"
-        )
+    targets = check_paper_options(target, seeds=seeds, studies=studies, workers=workers, trace=trace)
     for name in strategy or ():
         if name not in STRATEGIES:
             raise UnknownNameError("strategy", name, STRATEGIES)
@@ -134,10 +120,7 @@ def _simulate(
 ) -> tuple[list[Result], Studies | None]:
     count = len(loads) * len(strategies)
     say(f"{counted(count, 'row')} × {counted(seeds, 'seed')} = {counted(count * seeds, 'run')}")
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=errors, transient=True, disable=not errors.is_terminal,
-    )  # fmt: skip
+    bar = progress_bar()
     with bar:
         task = bar.add_task("profiling", total=count * seeds)
         profile = learn_profile()

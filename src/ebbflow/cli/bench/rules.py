@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.cli.output import Json, check_writable, print_json, say
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.rules.cases import Case, Change
-from ebbflow.papers.rules.judge import SIMULATOR, SPARK, CaseResult, queue_slope_per_s
+from ebbflow.papers.rules.judge import CaseResult, queue_slope_per_s
 from ebbflow.papers.rules.page import CasePicture, write_rules_page
 from ebbflow.papers.rules.run import StoredResult, run_cases, stored_on_spark
 from ebbflow.targets.spark.launch.preflight import check_java

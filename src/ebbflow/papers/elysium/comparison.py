@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ebbflow.core.curve import Floats
+from ebbflow.papers import SIMULATOR
 from ebbflow.papers.elysium.calibration import ASSESSED_EVERY_S, LIMITS
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.models import Models
-from ebbflow.papers.elysium.published import FIGURE_9, JOINT, PROACTIVE, SIMULATOR, SYMBIOTIC, Key
+from ebbflow.papers.elysium.published import FIGURE_9, JOINT, PROACTIVE, SYMBIOTIC, Key
 from ebbflow.papers.elysium.run import Result, RowMetrics, run_cases
 from ebbflow.workloads.load import Load, refined
 

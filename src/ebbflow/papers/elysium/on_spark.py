@@ -31,9 +31,10 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration
+from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
-from ebbflow.papers.elysium.published import JOINT, SPARK, T1
+from ebbflow.papers.elysium.published import JOINT, T1
 from ebbflow.papers.elysium.run import ParallelismRecorder, Points, Result, RowMetrics, RunCurves
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import raise_failure, wait_for_end

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.core.plural import counted
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium.calibration import STOP_WORDS
 from ebbflow.papers.elysium.comparison import Comparison, tally
-from ebbflow.papers.elysium.published import BOTH, SIMULATOR, SPARK
+from ebbflow.papers.elysium.published import BOTH
 from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
 from ebbflow.papers.elysium.threshold_learning import TRIAL, ThresholdStudy

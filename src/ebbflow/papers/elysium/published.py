@@ -21,9 +21,6 @@ STATIC, ONLY_OPERATORS, ONLY_RESOURCES = "static", "only-operators", "only-resou
 JOINT, SYMBIOTIC, PROACTIVE = "joint", "symbiotic", "symbiotic-proactive"
 STRATEGIES = (STATIC, ONLY_OPERATORS, ONLY_RESOURCES, JOINT, SYMBIOTIC, PROACTIVE)
 
-SIMULATOR, SPARK = "simulator", "spark"
-TARGETS = (SIMULATOR, SPARK)
-
 
 class Key(NamedTuple):
     """Identifies a row of Figure 9."""

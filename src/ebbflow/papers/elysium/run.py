@@ -25,11 +25,12 @@ from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError, RunFailedError
+from ebbflow.papers import SIMULATOR
 from ebbflow.papers.elysium.calibration import SAMPLED_EVERY_S
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.foresight import Foresight
 from ebbflow.papers.elysium.models import Models
-from ebbflow.papers.elysium.published import PROACTIVE, SIMULATOR
+from ebbflow.papers.elysium.published import PROACTIVE
 from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.score import by_rows, score, waits_of
 from ebbflow.runs.simulation import run_simulation

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebbflow.core.plural import counted
-from ebbflow.papers.pascal.published import PROACTIVE, REACTIVE, SIMULATOR
+from ebbflow.papers import SIMULATOR
+from ebbflow.papers.pascal.published import PROACTIVE, REACTIVE
 from ebbflow.papers.pascal.run import Result
 from ebbflow.report.wording import share
 

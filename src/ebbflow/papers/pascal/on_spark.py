@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
 from ebbflow.errors import InputError, TargetError
+from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.on_spark import LIMITS, run_application
 from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.pascal.loads import PastAndPresent
-from ebbflow.papers.pascal.published import SAWTOOTH, SPARK, SQUARE, STATIC
+from ebbflow.papers.pascal.published import SAWTOOTH, SQUARE, STATIC
 from ebbflow.papers.pascal.run import FORECASTERS, Metrics, Result
 from ebbflow.strategies.proactive import Proactive
 from ebbflow.strategies.static import Static

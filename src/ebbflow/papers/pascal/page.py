@@ -8,9 +8,10 @@ from typing import Any
 
 from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.pascal.comparison import Comparison, compare, headline
-from ebbflow.papers.pascal.published import FORECAST_ERROR, PROACTIVE, REACTIVE, SIMULATOR, SPARK, STATIC
+from ebbflow.papers.pascal.published import FORECAST_ERROR, PROACTIVE, REACTIVE, STATIC
 from ebbflow.papers.pascal.run import ASSESSED_EVERY_S, Metrics, Result
 from ebbflow.papers.pascal.studies import PeriodResult, Studies
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure

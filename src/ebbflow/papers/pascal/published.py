@@ -16,9 +16,6 @@ LOADS = (SAWTOOTH, SINE, SQUARE, TWITTER)
 PROACTIVE, REACTIVE, STATIC = "proactive", "reactive", "static"
 STRATEGIES = (PROACTIVE, REACTIVE, STATIC)
 
-SIMULATOR, SPARK = "simulator", "spark"
-TARGETS = (SIMULATOR, SPARK)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Published:

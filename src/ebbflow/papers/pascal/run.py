@@ -25,19 +25,12 @@ from ebbflow.errors import InputError, RunFailedError
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.forecasting.port import Forecaster
 from ebbflow.forecasting.registry import make_forecaster
+from ebbflow.papers import SIMULATOR
 from ebbflow.papers.elysium.calibration import LIMITS
 from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.pascal.calibration import PIPELINE, scenario
 from ebbflow.papers.pascal.loads import PastAndPresent
-from ebbflow.papers.pascal.published import (
-    PROACTIVE,
-    REACTIVE,
-    SECTION_7_1_5,
-    SIMULATOR,
-    STATIC,
-    STRATEGIES,
-    Published,
-)
+from ebbflow.papers.pascal.published import PROACTIVE, REACTIVE, SECTION_7_1_5, STATIC, STRATEGIES, Published
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from ebbflow.core.readings import slope_per_s
+from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.rules.cases import Case, Change
 from ebbflow.papers.rules.record import CaseRun, Points, run_in_simulator
 
-SIMULATOR, SPARK = "simulator", "spark"
 CYCLE_S = 1.0
 """Cycle of the control loop."""
 LAG_READINGS = 2

@@ -10,11 +10,10 @@ from importlib.resources import files
 
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.errors import TargetError, UnknownNameError
+from ebbflow.papers import SIMULATOR, SPARK, TARGETS
 from ebbflow.papers.rules.cases import CASES, QUICK, Case, Change
-from ebbflow.papers.rules.judge import SIMULATOR, SPARK, CaseResult, judge
+from ebbflow.papers.rules.judge import CaseResult, judge
 from ebbflow.papers.rules.record import CaseRun, run_in_simulator
-
-TARGETS = (SIMULATOR, SPARK)
 
 
 def run_cases(
