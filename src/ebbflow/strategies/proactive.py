@@ -143,9 +143,7 @@ class Proactive(Strategy):
             window_s=60.0,
             forecaster=lambda: make_forecaster(forecaster, STEP_S),
         )
-        costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
-        known_s = [cost.restart_s for cost in costs if cost.restart_s is not None]
-        self._stop = LearnedStop(max(known_s) if known_s else None)
+        self._stop = LearnedStop.of(given.values())
 
     def in_background(self) -> BackgroundWork | None:
         """Train forecasters between cycles."""

@@ -23,6 +23,7 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.snapshot import Snapshot
+from ebbflow.profiling.estimator import Estimator
 
 # -- cost and benefit ------------------------------------------------------------------------------
 
@@ -88,6 +89,12 @@ class LearnedStop:
     def __init__(self, known_s: float | None = None) -> None:
         self.stop_s = USUAL_STOP_S if known_s is None else known_s
         self._seen_s: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, estimators: Iterable[Estimator]) -> LearnedStop:
+        """Start with the longest restart that the profiles know."""
+        costs = [each.profile.costs for each in estimators if each.profile.costs is not None]
+        return cls(max((cost.restart_s for cost in costs if cost.restart_s is not None), default=None))
 
     def learn(self, snapshot: Snapshot, names: Iterable[str]) -> None:
         """Learn from restarts of these pipelines or queries that ended since the last call."""

@@ -139,9 +139,7 @@ class Symbiotic(Strategy):
         self._forecasts: Mapping[str, Forecast] = {}
         self._refusals = Refusals()
         self._dips = Dips()
-        costs = [each.profile.costs for each in given.values() if each.profile.costs is not None]
-        known_s = [cost.restart_s for cost in costs if cost.restart_s is not None]
-        self._stop = LearnedStop(max(known_s) if known_s else None)
+        self._stop = LearnedStop.of(given.values())
 
     def in_background(self) -> BackgroundWork | None:
         """Train forecasters between cycles."""
