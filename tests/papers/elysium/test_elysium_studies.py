@@ -12,7 +12,7 @@ from ebbflow.errors import RunFailedError
 from ebbflow.papers.elysium.calibration import NODES
 from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, learn_profile
-from ebbflow.papers.elysium.page import elysium_page, page_data
+from ebbflow.papers.elysium.page import elysium_page
 from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
 from ebbflow.papers.elysium.run import RunCurves, run_case, run_cases
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
@@ -214,7 +214,7 @@ def test_all_studies_are_on_the_page(models: Models, study: dict[str, ThresholdS
 
     monkeypatch.setattr("ebbflow.papers.elysium.studies.study_thresholds", done)
     studies = Studies.run(models, workers=1)
-    data = json.loads(json.dumps(page_data([], [], studies)))["studies"]["thresholds"]
+    data = json.loads(json.dumps(studies.to_json()))["thresholds"]
     assert {name: (each["published"], each["ends_at"], each["inside"]) for name, each in data.items()} == {
         "cpu_max": (0.80, 0.85, True), "core_max": (0.65, 1.00, False), "core_min": (0.25, 0.45, True),
     }  # fmt: skip

@@ -9,7 +9,6 @@ shorter. Assessments take place every half minute instead of every minute, so th
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,6 @@ from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
-from ebbflow.errors import TargetError
 from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration
 from ebbflow.papers import SPARK
@@ -36,6 +34,7 @@ from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, T1
 from ebbflow.papers.elysium.run import ParallelismRecorder, Points, Result, RowMetrics, RunCurves
+from ebbflow.papers.rows import run_in_process
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import raise_failure, wait_for_end
 from ebbflow.strategies.joint import Joint
@@ -95,21 +94,12 @@ def _twitter(load: Load) -> tuple[str, float]:
 
 
 def run_selection(cases: Sequence[Case], *, say: Callable[[str], None]) -> list[Result]:
-    """Run each case in a process of its own, because a JVM keeps the settings of earlier runs."""
+    """Run each case on Spark."""
     results = []
     for case in cases:
         run = spark_case(case)
         say(f"{case.key} on Spark: {run.seconds:.0f} s after the cluster has started")
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, run.load, str(run.seconds), run.strategy],
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise TargetError(
-                f"{case.key} failed on Spark (exit code {done.returncode}); its output is above"
-            )
-        answer = json.loads(done.stdout.splitlines()[-1])
+        answer = run_in_process(__name__, run.load, run.seconds, run.strategy, name=str(case.key))
         results.append(
             Result(
                 case=replace(case, seconds=run.seconds),

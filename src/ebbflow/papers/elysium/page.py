@@ -14,8 +14,9 @@ from ebbflow.papers.elysium.published import BOTH
 from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
 from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
 from ebbflow.papers.elysium.threshold_learning import TRIAL, ThresholdStudy
-from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
-from ebbflow.report.template import figure_json, render
+from ebbflow.papers.page import embedded_data, estimator_pictures
+from ebbflow.report.panels import Panel, PanelLine, Picture
+from ebbflow.report.template import render
 from ebbflow.report.wording import number, share
 
 
@@ -50,27 +51,14 @@ def elysium_page(
         learned_columns=_LEARNED_COLUMNS,
         thresholds=[_threshold_row(study) for study in thresholds],
         pictures=pictures,
-        data={
-            **{f"picture-{i}": figure_json(panels_figure(picture)) for i, picture in enumerate(pictures)},
-            "ebbflow-data": page_data(results, comparisons, studies),
-        },
+        data=embedded_data(
+            pictures,
+            rows=results,
+            comparisons=comparisons,
+            studies=studies,
+            curves={f"{result.case.key} on {result.target}": result.curves for result in results},
+        ),
     )
-
-
-def page_data(
-    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
-) -> dict[str, Any]:
-    """The data that can be saved from the page, as JSON values."""
-    return {
-        "rows": [result.to_json() for result in results],
-        "verdicts": [each.to_json() for each in comparisons],
-        "studies": None if studies is None else studies.to_json(),
-        "curves": {
-            f"{result.case.key} on {result.target}": result.curves.to_json()
-            for result in results
-            if result.curves is not None
-        },
-    }
 
 
 def _facts(results: Sequence[Result]) -> list[str]:
@@ -274,7 +262,6 @@ def _heaviest(curves: RunCurves) -> list[str]:
 def study_pictures(studies: Studies) -> list[Picture]:
     """Figures 6, 7 and 8."""
     accuracy, overheads = studies.accuracy, studies.overheads
-    worst = max(accuracy.operators.values())
     return [
         *(_threshold_picture(each) for each in studies.thresholds),
         Picture(
@@ -309,34 +296,11 @@ def study_pictures(studies: Studies) -> list[Picture]:
                 )
             ],
         ),
-        Picture(
-            title="CPU of operators, measured and estimated (Figure 7)",
-            caption=f"A sine that the profile was not learned from. Mean error {100 * accuracy.mean:.1f} % over all "
-            f"operators, {100 * worst:.1f} % at worst; the paper reports under 3 %.",
-            panels=[
-                Panel(
-                    title=f"{name}, cores of all instances",
-                    lines=[
-                        PanelLine(name="measured", points=accuracy.measured[name]),
-                        PanelLine(name="estimated", points=accuracy.estimated[name], dashed=True),
-                    ],
-                )
-                for name in accuracy.measured
-            ],
-        ),
-        Picture(
-            title="CPU of a node against the sum of its instances (Figure 8)",
-            caption=f"The part above the sum ÷ 4 is the engine's overhead. Mean error {100 * accuracy.node:.1f} %.",
-            x_title="cores of the instances on the node",
-            panels=[
-                Panel(
-                    title="share of the node in use",
-                    lines=[
-                        PanelLine(name="measured", points=accuracy.nodes_measured, dots=True),
-                        PanelLine(name="estimated", points=accuracy.nodes_estimated),
-                    ],
-                )
-            ],
+        *estimator_pictures(
+            accuracy,
+            figures=(7, 8),
+            operators_note="; the paper reports under 3 %",
+            nodes_note="The part above the sum ÷ 4 is the engine's overhead.",
         ),
     ]
 

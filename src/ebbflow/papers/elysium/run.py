@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,17 +20,15 @@ from typing import Any
 import numpy as np
 
 from ebbflow.control.loop import CycleReport
-from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
-from ebbflow.errors import InputError, RunFailedError
 from ebbflow.papers import SIMULATOR
 from ebbflow.papers.elysium.calibration import SAMPLED_EVERY_S
 from ebbflow.papers.elysium.cases import Case
 from ebbflow.papers.elysium.foresight import Foresight
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.published import PROACTIVE
-from ebbflow.runs.parallel import parallel_map
+from ebbflow.papers.rows import run_rows
 from ebbflow.runs.score import by_rows, score, waits_of
 from ebbflow.runs.simulation import run_simulation
 
@@ -274,20 +271,8 @@ def run_case(
     return metrics, RunCurves.of(runs, recorder.until(case.seconds))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Failed:
-    error: str
-
-
-_Outcome = tuple[RowMetrics, RunCurves | None] | _Failed
-
-
-def _run_item(models: Models, item: tuple[Case, int]) -> _Outcome:
-    case, seed = item
-    try:
-        return run_case(case, models.strategy(case), seed, with_curves=seed == 1)
-    except Exception as error:
-        return _Failed(error=f"{error} ({traceback.format_exc().strip().splitlines()[-2].strip()})")
+def _run_case(models: Models, case: Case, seed: int) -> tuple[RowMetrics, RunCurves | None]:
+    return run_case(case, models.strategy(case), seed, with_curves=seed == 1)
 
 
 def run_cases(
@@ -299,21 +284,16 @@ def run_cases(
     on_done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Run every case with every seed, on all cores by default. Calls ``on_done`` after each run."""
-    if seeds < 1:
-        raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
-    items = [(case, seed) for case in cases for seed in range(1, seeds + 1)]
-    with parallel_map(models, workers=min(len(items), workers or cores())) as work:
-        outcomes: list[_Outcome | BaseException] = work(_run_item, items, lambda *_: on_done())
-    results = []
-    for index, case in enumerate(cases):
-        metrics, curves = [], None
-        for outcome in outcomes[index * seeds : (index + 1) * seeds]:
-            if not isinstance(outcome, tuple):
-                why = outcome.error if isinstance(outcome, _Failed) else outcome
-                raise RunFailedError(f"{case.key} failed: {why}")
-            metrics.append(outcome[0])
-            curves = curves or outcome[1]
-        results.append(
-            Result(case=case, target=SIMULATOR, metrics=RowMetrics.mean(metrics), runs=seeds, curves=curves)
-        )
-    return results
+    found = run_rows(
+        _run_case,
+        models,
+        cases,
+        name=lambda case: str(case.key),
+        seeds=seeds,
+        workers=workers,
+        on_done=on_done,
+    )
+    return [
+        Result(case=case, target=SIMULATOR, metrics=RowMetrics.mean(metrics), runs=seeds, curves=curves)
+        for case, (metrics, curves) in zip(cases, found, strict=True)
+    ]

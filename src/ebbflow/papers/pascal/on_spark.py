@@ -8,19 +8,19 @@ run: the forecaster starts with the first reading. Assessments take place every 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
-from ebbflow.errors import InputError, TargetError
+from ebbflow.errors import InputError
 from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.on_spark import LIMITS, run_application
 from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.pascal.loads import PastAndPresent
 from ebbflow.papers.pascal.published import SAWTOOTH, SQUARE, STATIC
 from ebbflow.papers.pascal.run import FORECASTERS, Metrics, Result
+from ebbflow.papers.rows import run_in_process
 from ebbflow.strategies.proactive import Proactive
 from ebbflow.strategies.static import Static
 
@@ -48,22 +48,13 @@ def spark_loads(loads: Sequence[PastAndPresent], *, named: bool) -> list[PastAnd
 def run_selection(
     loads: Sequence[PastAndPresent], strategies: Sequence[str], *, say: Callable[[str], None]
 ) -> list[Result]:
-    """Run each load under each strategy in a process of its own, because a JVM keeps the settings of earlier runs."""
+    """Run each load under each strategy on Spark."""
     results = []
     for load in loads:
         text, seconds = SHAPES[load.name]
         for name in strategies:
             say(f"{load.name} {name} on Spark: {seconds:.0f} s after the cluster has started")
-            done = subprocess.run(
-                [sys.executable, "-m", __name__, load.name, text, str(seconds), name],
-                stdout=subprocess.PIPE,
-                check=False,
-            )
-            if done.returncode != 0:
-                raise TargetError(
-                    f"{load.name} {name} failed on Spark (exit code {done.returncode}); its output is above"
-                )
-            answer = json.loads(done.stdout.splitlines()[-1])
+            answer = run_in_process(__name__, load.name, text, seconds, name, name=f"{load.name} {name}")
             results.append(
                 Result(
                     load=load.name,

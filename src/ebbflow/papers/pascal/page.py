@@ -10,12 +10,13 @@ from ebbflow.core.duration import format_duration
 from ebbflow.core.plural import counted
 from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium.run import RunCurves
-from ebbflow.papers.pascal.comparison import Comparison, compare, headline
+from ebbflow.papers.page import embedded_data, estimator_pictures
+from ebbflow.papers.pascal.comparison import compare, headline
 from ebbflow.papers.pascal.published import FORECAST_ERROR, PROACTIVE, REACTIVE, STATIC
 from ebbflow.papers.pascal.run import ASSESSED_EVERY_S, Metrics, Result
 from ebbflow.papers.pascal.studies import PeriodResult, Studies
-from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
-from ebbflow.report.template import figure_json, render
+from ebbflow.report.panels import Panel, PanelLine, Picture
+from ebbflow.report.template import render
 from ebbflow.report.wording import number, share
 
 COLUMNS = (
@@ -55,27 +56,14 @@ def pascal_page(results: Sequence[Result], studies: Studies | None) -> str:
         comparisons=comparisons,
         periods=_periods(studies.periods) if studies is not None else [],
         pictures=pictures,
-        data={
-            **{f"picture-{i}": figure_json(panels_figure(picture)) for i, picture in enumerate(pictures)},
-            "ebbflow-data": page_data(results, comparisons, studies),
-        },
+        data=embedded_data(
+            pictures,
+            rows=results,
+            comparisons=comparisons,
+            studies=studies,
+            curves={f"{each.load} {each.strategy} on {each.target}": each.curves for each in results},
+        ),
     )
-
-
-def page_data(
-    results: Sequence[Result], comparisons: Sequence[Comparison], studies: Studies | None
-) -> dict[str, Any]:
-    """The data that can be saved from the page, as JSON values."""
-    return {
-        "rows": [result.to_json() for result in results],
-        "verdicts": [each.to_json() for each in comparisons],
-        "studies": None if studies is None else studies.to_json(),
-        "curves": {
-            f"{each.load} {each.strategy} on {each.target}": each.curves.to_json()
-            for each in results
-            if each.curves is not None
-        },
-    }
 
 
 def _facts(results: Sequence[Result]) -> list[str]:
@@ -221,7 +209,6 @@ def _overall(results: Sequence[Result]) -> Iterator[Picture]:
 def study_pictures(studies: Studies) -> list[Picture]:
     """Figures 7 and 9 to 12."""
     accuracy, uneven = studies.estimator, studies.imbalance
-    worst = max(accuracy.operators.values())
     spouts = ", ".join(map(str, uneven.spouts))
     return [
         Picture(
@@ -253,35 +240,11 @@ def study_pictures(studies: Studies) -> list[Picture]:
                 )
             ],
         ),
-        Picture(
-            title="CPU of operators, measured and estimated (Figure 10)",
-            caption="A sine that the profile was not learned from. Mean error "
-            f"{100 * accuracy.mean:.1f} % over all operators, "
-            f"{100 * worst:.1f} % at worst.",
-            panels=[
-                Panel(
-                    title=f"{name}, cores of all instances",
-                    lines=[
-                        PanelLine(name="measured", points=accuracy.measured[name]),
-                        PanelLine(name="estimated", points=accuracy.estimated[name], dashed=True),
-                    ],
-                )
-                for name in accuracy.measured
-            ],
-        ),
-        Picture(
-            title="CPU of a node against the sum of its instances (Figure 11)",
-            caption=f"Estimated from rates alone, on unequally loaded nodes. Mean error {100 * accuracy.node:.1f} %.",
-            x_title="cores of the instances on the node",
-            panels=[
-                Panel(
-                    title="share of the node in use",
-                    lines=[
-                        PanelLine(name="measured", points=accuracy.nodes_measured, dots=True),
-                        PanelLine(name="estimated", points=accuracy.nodes_estimated),
-                    ],
-                )
-            ],
+        *estimator_pictures(
+            accuracy,
+            figures=(10, 11),
+            operators_note="",
+            nodes_note="Estimated from rates alone, on unequally loaded nodes.",
         ),
         Picture(
             title="Cost of reconfiguring, by assessment period (Figure 12)",

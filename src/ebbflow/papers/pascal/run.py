@@ -12,16 +12,13 @@ a stair (§7), and the workload model, from the past of the load. Metrics, as me
 from __future__ import annotations
 
 import statistics
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ebbflow.control.loop import CycleReport
-from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
-from ebbflow.errors import InputError, RunFailedError
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.forecasting.port import Forecaster
 from ebbflow.forecasting.registry import make_forecaster
@@ -31,11 +28,11 @@ from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.pascal.calibration import PIPELINE, scenario
 from ebbflow.papers.pascal.loads import PastAndPresent
 from ebbflow.papers.pascal.published import PROACTIVE, REACTIVE, SECTION_7_1_5, STATIC, STRATEGIES, Published
+from ebbflow.papers.rows import run_rows
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import ALL
 from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile
-from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.score import score, waits_of
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.proactive import Proactive
@@ -154,14 +151,6 @@ class Result:
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Failed:
-    error: str
-
-
-_Outcome = tuple[Metrics, RunCurves | None] | _Failed
-
-
 def run_load(
     load: PastAndPresent, strategy: Strategy, *, seed: int = 1, with_curves: bool = False
 ) -> tuple[Metrics, RunCurves | None]:
@@ -171,12 +160,11 @@ def run_load(
     return Metrics.of(run), RunCurves.of({load.name: run}, {}) if with_curves else None
 
 
-def _run_item(profile: Profile, item: tuple[PastAndPresent, str, int]) -> _Outcome:
-    load, name, seed = item
-    try:
-        return run_load(load, strategy_for(name, load, profile), seed=seed, with_curves=seed == 1)
-    except Exception as error:
-        return _Failed(error=f"{error} ({traceback.format_exc().strip().splitlines()[-2].strip()})")
+def _run_row(
+    profile: Profile, row: tuple[PastAndPresent, str], seed: int
+) -> tuple[Metrics, RunCurves | None]:
+    load, name = row
+    return run_load(load, strategy_for(name, load, profile), seed=seed, with_curves=seed == 1)
 
 
 def run_loads(
@@ -189,29 +177,24 @@ def run_loads(
     on_done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Run every load under every strategy with every seed, on all cores by default."""
-    if seeds < 1:
-        raise InputError(f"--seeds {seeds} leaves nothing to compare; the minimum is 1")
     rows = [(load, name) for load in loads for name in strategies]
-    items = [(load, name, seed) for load, name in rows for seed in range(1, seeds + 1)]
-    with parallel_map(profile, workers=min(len(items), workers or cores())) as work:
-        outcomes: list[_Outcome | BaseException] = work(_run_item, items, lambda *_: on_done())
-    results = []
-    for index, (load, name) in enumerate(rows):
-        metrics, curves = [], None
-        for outcome in outcomes[index * seeds : (index + 1) * seeds]:
-            if not isinstance(outcome, tuple):
-                why = outcome.error if isinstance(outcome, _Failed) else outcome
-                raise RunFailedError(f"{name} on {load.name} failed: {why}")
-            metrics.append(outcome[0])
-            curves = curves or outcome[1]
-        results.append(
-            Result(
-                load=load.name,
-                strategy=name,
-                metrics=Metrics.mean(metrics),
-                runs=seeds,
-                note=load.note,
-                curves=curves,
-            )
+    found = run_rows(
+        _run_row,
+        profile,
+        rows,
+        name=lambda row: f"{row[1]} on {row[0].name}",
+        seeds=seeds,
+        workers=workers,
+        on_done=on_done,
+    )
+    return [
+        Result(
+            load=load.name,
+            strategy=name,
+            metrics=Metrics.mean(metrics),
+            runs=seeds,
+            note=load.note,
+            curves=curves,
         )
-    return results
+        for (load, name), (metrics, curves) in zip(rows, found, strict=True)
+    ]

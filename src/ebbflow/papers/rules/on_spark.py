@@ -13,7 +13,6 @@ source has a read limit, the ``queue-length`` of an operator is what the batches
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from ebbflow.control.attach import attach
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.errors import TargetError
 from ebbflow.options import Configuration
+from ebbflow.papers.rows import run_in_process
 from ebbflow.papers.rules import paced
 from ebbflow.papers.rules.cases import CASES, QUICK, Case
 from ebbflow.papers.rules.record import CaseRecorder, CaseRun
@@ -178,17 +178,8 @@ def run_on_spark(case: Case, clock: Clock | None = None) -> CaseRun:
 
 
 def run_in_a_process(case: Case) -> CaseRun:
-    """Run the case in a process of its own, because a JVM keeps the settings of the case before."""
-    finished = subprocess.run(
-        [sys.executable, "-m", "ebbflow.papers.rules.on_spark", case.name],
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    if finished.returncode != 0:
-        raise TargetError(
-            f"case {case.name} failed on Spark (exit code {finished.returncode}); see its output above"
-        )
-    return CaseRun.from_json(json.loads(finished.stdout.splitlines()[-1]))
+    """Run the case in a process of its own."""
+    return CaseRun.from_json(run_in_process(__name__, case.name, name=f"case {case.name}"))
 
 
 def main() -> None:

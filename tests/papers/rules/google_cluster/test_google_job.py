@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,9 +154,8 @@ def test_executors_on_this_machine_get_the_python_that_has_ebbflow(
 
 @pytest.mark.parametrize(("is_input", "kind"), [(True, InputError), (False, TargetError)])
 def test_an_error_in_the_process_is_raised_here(monkeypatch, is_input, kind) -> None:
-    printed = json.dumps({"error": "cannot read a.csv.gz", "is_input_error": is_input}).encode()
-    answer = subprocess.CompletedProcess([], 0, stdout=b"noise\n" + printed + b"\n")
-    monkeypatch.setattr(job.subprocess, "run", lambda *_, **__: answer)
+    answer = {"error": "cannot read a.csv.gz", "is_input_error": is_input}
+    monkeypatch.setattr(job, "run_in_process", lambda *_, **__: answer)
     with pytest.raises(kind, match=r"^cannot read a\.csv\.gz$"):
         run_in_a_process(input=Path("a"), instances=1)
 

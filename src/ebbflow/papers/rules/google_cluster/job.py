@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ import numpy as np
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.machine import cores as cores_here
 from ebbflow.errors import EbbflowError, InputError, TargetError
+from ebbflow.papers.rows import run_in_process
 from ebbflow.papers.rules.google_cluster import sink
 from ebbflow.papers.rules.google_cluster.folder import fingerprint, part_files
 from ebbflow.papers.rules.google_cluster.generator import CSV, PARQUET, ClusterTrace, TraceSpec
@@ -244,12 +244,7 @@ def make_trace_in_a_process(spec: TraceSpec, folder: Path) -> int:
 
 
 def _in_a_process(*arguments: str) -> dict[str, Any]:
-    finished = subprocess.run(
-        [sys.executable, "-m", __name__, *arguments], stdout=subprocess.PIPE, check=False
-    )
-    if finished.returncode != 0:
-        raise TargetError(f"the Spark process failed (exit code {finished.returncode}); see its output above")
-    answer: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    answer = run_in_process(__name__, *arguments, name="the query")
     if "error" in answer:
         raise (InputError if answer["is_input_error"] else TargetError)(answer["error"])
     return answer
