@@ -329,6 +329,7 @@ class ControlLoop:
             read_limited=observed.read_limited,
             last_out_s=self._last_out_s,
             last_in_s=self._last_in_s,
+            topology=observed.topology,
         )
 
     # -- acting --------------------------------------------------------------------------------

@@ -84,6 +84,14 @@ def scratch_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
+def cache_folder() -> Path | None:
+    """Folder for files that are made or fetched once, whether or not it exists; None without a home folder."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebbflow"
+    except RuntimeError:
+        return None
+
+
 def sweep() -> None:
     """Remove temporary folders whose process has ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

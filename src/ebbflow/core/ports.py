@@ -16,6 +16,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Series
 from ebbflow.core.snapshot import ActionUnderWay, Snapshot
+from ebbflow.core.topology import Topology
 from ebbflow.errors import InputError
 
 DEFAULT_LEAD_TIME_S = 12.0
@@ -48,6 +49,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes paid for: running, leaving, or requested and not started yet. None means the running nodes."""
     given_up_nodes: int = 0
     """Requested nodes that were cancelled because they did not arrive in time."""
+    topology: Topology | None = None
+    """The nodes of a datastore, for its guards; None for targets whose nodes hold no data."""
     active: bool = True
     """False while no query runs, so there is nothing to scale."""
 

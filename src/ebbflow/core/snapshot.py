@@ -15,6 +15,7 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Windows
 from ebbflow.core.slo import Slo
+from ebbflow.core.topology import Topology
 
 STALE_AFTER_S = 15.0
 """Observations older than this are too old to decide on."""
@@ -71,6 +72,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last scale-out."""
     last_in_s: float | None = None
     """Time of the last scale-in."""
+
+    topology: Topology | None = None
+    """The nodes of a datastore; None for targets whose nodes hold no data."""
 
     clock_offset_s: float = 0.0
     """``now_s`` minus the wall time; above 0 once the wall clock was set back."""

@@ -24,6 +24,7 @@ from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog
 from ebbflow.guards.limits import Bounds, CoolDown, StepCap
 from ebbflow.guards.missing_data import HoldOnMissingData
+from ebbflow.guards.topology import TopologyGuard, topology_guards
 
 __all__ = [
     "Bounds",
@@ -31,10 +32,12 @@ __all__ = [
     "FreezeScaleInOnBacklog",
     "HoldOnMissingData",
     "StepCap",
+    "TopologyGuard",
     "default_guards",
     "guards_for",
     "installed_guards",
     "make_guard",
+    "topology_guards",
 ]
 
 ENTRY_POINT_GROUP = "ebbflow.guards"

@@ -30,12 +30,13 @@ from types import TracebackType
 from typing import Any
 
 from ebbflow.core.clock import Clock, SystemClock, wait_until
-from ebbflow.core.folders import scratch_folder
+from ebbflow.core.folders import cache_folder, scratch_folder
 from ebbflow.core.plural import counted
 from ebbflow.errors import TargetError
+from ebbflow.targets import supervisor
+from ebbflow.targets.java import find_java
 from ebbflow.targets.spark.act.cluster_capacity import read_master_state
-from ebbflow.targets.spark.launch import supervisor
-from ebbflow.targets.spark.launch.preflight import find_java, spark_home
+from ebbflow.targets.spark.launch.preflight import spark_home
 
 log = logging.getLogger(__name__)
 
@@ -273,15 +274,14 @@ def _last_line(log: Path) -> str:
 
 def archive_path() -> Path | None:
     """Path of the archive for this Spark and Java, whether or not it exists; None without a home folder."""
-    try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # no home folder
+    cache = cache_folder()
+    if cache is None:
         return None
     java = find_java()
     version = subprocess.run([java, "-version"], capture_output=True, check=False).stderr if java else b""
     jars = sorted(path.name for path in (spark_home() / "jars").glob("*.jar"))
     identity = hashlib.sha256(version + str(spark_home()).encode() + "".join(jars).encode()).hexdigest()
-    path = caches / "ebbflow" / f"executor-{identity[:16]}.jsa"
+    path = cache / f"executor-{identity[:16]}.jsa"
     return None if " " in str(path) else path  # Spark splits Java options at blanks
 
 
