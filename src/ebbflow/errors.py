@@ -13,12 +13,14 @@
     │   ├── ProfileError       a profile of a newer version, a model without numbers
     │   ├── TableError         a table of learner that was cut off, or learned with other parameters
     │   ├── PolicyError        a rule without a trigger, rules that contradict each other
+    │   ├── FleetError         a fleet file with a cycle, a stream with two writers
     │   ├── UnknownNameError   a strategy, option or load shape that does not exist
     │   └── TooFewEventsError  a generated trace with fewer events than its machines need
     ├── TargetError            the target does not answer as expected
     │   ├── UnreachableError   no Spark master at that address
-    │   └── TargetGoneError    the target has ended
-    ├── MessageError           an invalid message from an agent
+    │   ├── TargetGoneError    the target has ended
+    │   └── OutdatedError      someone else changed the record of a query first
+    ├── MessageError           an invalid message from an agent or a host
     ├── RunFailedError         a run of a comparison failed
     └── StoreError             readings or ledger cannot be read or written
         └── NoStoreError       the file is not a store, or a damaged one (also an InputError)
@@ -87,6 +89,19 @@ class PolicyError(InputError):
         """The key of the table that each problem is about; empty if it is about none."""
 
 
+class FleetError(InputError):
+    """An invalid fleet file. ``problems`` has one line for each problem.
+
+    >>> str(FleetError("a.toml:3: no master", "a.toml:9: no application"))
+    'a.toml:3: no master (and 1 more)'
+    """
+
+    def __init__(self, *problems: str) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+        self.problems = problems
+
+
 class UnknownNameError(InputError):
     """A name that does not exist. The message suggests a similar one.
 
@@ -129,8 +144,12 @@ class TargetGoneError(TargetError):
     """The target has ended."""
 
 
+class OutdatedError(TargetError):
+    """The record of a query was changed by someone else in the meantime."""
+
+
 class MessageError(EbbflowError):
-    """An invalid message from an agent."""
+    """An invalid message from an agent or a host."""
 
 
 class RunFailedError(EbbflowError):

@@ -20,6 +20,7 @@ from ebbflow.cli import (
     bench,
     config,
     demo,
+    fleet,
     forecast,
     google_cluster,
     learner,
@@ -49,6 +50,7 @@ app = typer.Typer(
 )
 demo.register(app)
 submit.register(app)
+fleet.register(app)
 simulate.register(app)
 replay.register(app)
 profile.register(app)

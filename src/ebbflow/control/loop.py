@@ -89,6 +89,7 @@ class ControlLoop:
         clock: Clock,
         limits: Limits,
         slo: Slo,
+        cluster_limits: Mapping[str, Limits] | None = None,
         cycle_s: float = 1.0,
         decide_at_least_every_s: float = 5.0,
         dry_run: bool = False,
@@ -98,6 +99,7 @@ class ControlLoop:
     ) -> None:
         """Set up a loop; ``run`` or ``cycle`` starts it.
 
+        ``cluster_limits``: limits of clusters with limits of their own.
         ``dry_run``: decide and record, but apply nothing. ``remember_decisions``: how many ledger entries stay in
         memory; the store keeps all of them. ``before_cycle`` runs before each cycle, for changes that must not
         happen during one; a note it returns goes to the ledger.
@@ -110,6 +112,7 @@ class ControlLoop:
         self._wall_clock = clock
         self._clock = LoopClock(clock, cycle_s=cycle_s)
         self._limits = limits
+        self._cluster_limits = dict(cluster_limits or {})
         self._slo = slo
         self._cycle_s = cycle_s
         self._decide_every_s = decide_at_least_every_s
@@ -245,7 +248,7 @@ class ControlLoop:
             self._planned = observed.layout  # something else controls the size
         elif self._applied_s is None:
             self._planned = observed.requested  # until our first request, adopt what others requested
-        if observed.given_up_nodes and self._planned is not None:
+        if (observed.given_up_nodes or observed.given_up_moves) and self._planned is not None:
             self._give_up(now_s, observed, self._planned)
         return bool(observed.batches) or before is None or before.layout != observed.layout
 
@@ -255,11 +258,17 @@ class ControlLoop:
         self._store.add(readings, observed.batches, observed.first_batches)
 
     def _give_up(self, now_s: float, observed: Observation, planned: Layout) -> None:
-        """Stop waiting for nodes that never arrived; continue with those that did."""
+        """Stop waiting for nodes that never arrived and moves that failed; continue with what the target has."""
+        reasons = [f"gave up on moving {name}: {why}" for name, why in observed.given_up_moves.items()]
+        why = "the operator is back where it was"
+        if observed.given_up_nodes:
+            nodes = counted(observed.given_up_nodes, "requested node")
+            reasons.insert(0, f"gave up on {nodes} that never arrived")
+            why = "the cluster did not deliver them in time"
         decision = Decision(
             wanted=observed.requested,
-            reason=f"gave up on {counted(observed.given_up_nodes, 'requested node')} that never arrived",
-            bound_by=(Constraint(name="infeasible", why="the cluster did not deliver them in time"),),
+            reason="; ".join(reasons),
+            bound_by=(Constraint(name="infeasible", why=why),),
         )
         self.ledger.open(now_s, self._strategy.name, planned, decision)
         self._planned = observed.requested
@@ -321,6 +330,7 @@ class ControlLoop:
             batches=tuple(self._undecided),
             under_way=tuple(observed.under_way),
             limits=self._limits,
+            cluster_limits=self._cluster_limits,
             slo=self._slo,
             slots_per_node=observed.slots_per_node,
             lead_time_s=observed.lead_time_s,

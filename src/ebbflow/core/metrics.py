@@ -130,6 +130,14 @@ class Metric(Enum):
         "share of the time since the last observation in which an instance of the operator was processing rows, "
         "waiting for a core included, mean of its instances",
     )  # fmt: skip
+    EVENT_RATE = (
+        "event-rate", Unit.ROWS_PER_S, SubjectKind.OPERATOR,
+        "events that arrive at an operator of a fleet per second (λ)",
+    )  # fmt: skip
+    TIME_PER_EVENT = (
+        "time-per-event", Unit.SECONDS, SubjectKind.OPERATOR,
+        "node seconds that an operator of a fleet takes for an event (p): task time of a batch ÷ rows ÷ slots a node",
+    )  # fmt: skip
     FAILED_ROWS = (
         "failed-rows", Unit.ROWS, SubjectKind.PIPELINE,
         "source rows dropped so far because a queue between operators was full",
@@ -144,6 +152,10 @@ class Metric(Enum):
     NODES_HELD = (
         "nodes-held", Unit.COUNT, SubjectKind.CLUSTER,
         "nodes that are paid for: from the request until they are gone, those of all clusters together",
+    )  # fmt: skip
+    LOAD = (
+        "load", Unit.SHARE, SubjectKind.CLUSTER,
+        "load of a cluster of a fleet: Σ over its operators of event rate × time per event, ÷ nodes",
     )  # fmt: skip
     SLOTS = ("slots", Unit.COUNT, SubjectKind.CLUSTER, "tasks that can run at the same time")
     LEAD_TIME = (

@@ -21,6 +21,8 @@ class Operator:
     query: str = ""
     """The query that runs it, if an application has several. Operators of one query run batch by batch; those of
     different queries run concurrently."""
+    may_move: bool = True
+    """Whether it may move to another cluster, in a fleet."""
 
 
 @dataclass(frozen=True, kw_only=True)

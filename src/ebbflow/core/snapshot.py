@@ -76,8 +76,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology | None = None
     """The nodes of a datastore; None for targets whose nodes hold no data."""
 
+    cluster_limits: Mapping[str, Limits] = msgspec.field(default_factory=dict)
+    """Limits of clusters with limits of their own."""
     clock_offset_s: float = 0.0
     """``now_s`` minus the wall time; above 0 once the wall clock was set back."""
+
+    def limits_of(self, cluster: str) -> Limits:
+        """Limits of a cluster: its own, or those of all."""
+        return self.cluster_limits.get(cluster, self.limits)
 
     @property
     def wall_s(self) -> float:

@@ -110,7 +110,7 @@ class Bounds(Guard):
     def restrain(self, snapshot: Snapshot, decision: Decision) -> Decision:
         """Use the nearest allowed size."""
         for cluster, nodes in decision.wanted.nodes.items():
-            allowed = snapshot.limits.clamp(nodes)
+            allowed = snapshot.limits_of(cluster).clamp(nodes)
             if allowed != nodes:
                 side = "at most" if nodes > allowed else "at least"
                 decision = decision.bound(

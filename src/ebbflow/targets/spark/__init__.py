@@ -1,4 +1,4 @@
-"""Spark Structured Streaming as a target. Only this package and the pipelines in ``papers`` import pyspark.
+"""Spark Structured Streaming as a target. Only this package, ``fleet`` and the pipelines in ``papers`` import pyspark.
 
 ============== =============================================================================
 ``target``     a Spark application behind the target port
