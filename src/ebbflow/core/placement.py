@@ -29,12 +29,3 @@ def even(parallelism: Sequence[int], nodes: int, assigned: int = 0) -> Placement
             assigned += instances
         placement.append(tuple(counts))
     return tuple(placement)
-
-
-def state_moved(before: int, after: int) -> float:
-    """Share of the keys that move to another instance when a hash ring grows or shrinks: 1 − min/max.
-
-    >>> state_moved(3, 4), state_moved(4, 2)
-    (0.25, 0.5)
-    """
-    return 1.0 - min(before, after) / max(before, after) if max(before, after) else 0.0

@@ -11,8 +11,9 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
-from ebbflow.core.placement import even, state_moved
+from ebbflow.core.placement import even
 from ebbflow.core.readings import Reading
+from ebbflow.core.ring import state_moved
 from ebbflow.targets.simulator.continuous.flow import STEP_S, BusyMeter, Flow, Instances, Wire
 from ebbflow.targets.simulator.engine import NoiseDraws, PipelineRows, Start
 from ebbflow.targets.simulator.nodes import Link, Node, NodePool
