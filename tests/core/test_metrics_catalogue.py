@@ -13,7 +13,7 @@ from ebbflow.errors import UnknownNameError
 def test_keys_are_unique_and_formatted_alike() -> None:
     keys = [metric.key for metric in Metric]
     assert len(set(keys)) == len(keys) == len(Metric.__members__)
-    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", key) for key in keys)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", key) for key in keys)
 
 
 @pytest.mark.parametrize("metric", Metric, ids=lambda m: m.key)

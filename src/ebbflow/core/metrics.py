@@ -15,6 +15,7 @@ class Unit(StrEnum):
 
     ROWS = "rows"
     ROWS_PER_S = "rows/s"
+    REQUESTS_PER_S = "requests/s"
     SECONDS = "s"
     COUNT = "count"
     SHARE = "share of 1"
@@ -57,7 +58,28 @@ class Metric(Enum):
 
     ARRIVAL_RATE = (
         "arrival-rate", Unit.ROWS_PER_S, SubjectKind.PIPELINE,
-        "rows arriving at the sources per second, whether or not a batch has read them yet",
+        "rows arriving at the sources per second, whether or not a batch has read them yet; of a datastore, requests "
+        "offered per second",
+    )  # fmt: skip
+    THROUGHPUT = (
+        "throughput", Unit.REQUESTS_PER_S, SubjectKind.PIPELINE,
+        "requests that a datastore answered per second, counted at the clients",
+    )  # fmt: skip
+    RESPONSE_TIME = (
+        "response-time", Unit.SECONDS, SubjectKind.PIPELINE,
+        "mean time from when a request to a datastore was due to its answer, since the last observation",
+    )  # fmt: skip
+    RESPONSE_TIME_P95 = (
+        "response-time-p95", Unit.SECONDS, SubjectKind.PIPELINE,
+        "95th percentile of the same",
+    )  # fmt: skip
+    RESPONSE_TIME_P99 = (
+        "response-time-p99", Unit.SECONDS, SubjectKind.PIPELINE,
+        "99th percentile of the same",
+    )  # fmt: skip
+    DATA_SIZE = (
+        "data-size", Unit.BYTES, SubjectKind.PIPELINE,
+        "data in a datastore, one replica of each row",
     )  # fmt: skip
     QUEUE_LENGTH = (
         "queue-length", Unit.ROWS, SubjectKind.PIPELINE,

@@ -7,6 +7,7 @@
 ``engine``        what the engines share: protocols, arrived rows, noise
 ``micro_batch``   Spark's engine: triggers, stages, waves of tasks, restarts
 ``continuous``    Storm's engine: queues, shared cores, stop-the-world rebalances
+``datastore``     a datastore such as Cassandra: throughput by size, nodes that join and leave with their data
 ``nodes``         clusters of nodes that join late, differ in speed, slow down and die
 ``faults``        node failures, slow nodes, missing and late metrics
 ================  =====================================================================================
@@ -17,6 +18,7 @@ scenario.
 """
 
 from ebbflow.targets.simulator.continuous import Continuous
+from ebbflow.targets.simulator.datastore import DataNodes, Datastore
 from ebbflow.targets.simulator.faults import LateMetrics, MissingMetrics, NodeDies, SlowNode
 from ebbflow.targets.simulator.micro_batch import MicroBatch, Stage
 from ebbflow.targets.simulator.nodes import Cluster, EngineOverhead, Link, NodeKind
@@ -26,6 +28,8 @@ from ebbflow.targets.simulator.target import SimulatorTarget
 __all__ = [
     "Cluster",
     "Continuous",
+    "DataNodes",
+    "Datastore",
     "EngineOverhead",
     "LateMetrics",
     "Link",

@@ -100,6 +100,12 @@ class NodeKind:
         """Cores of a node that its instances can use."""
         return self.overhead.instance_cores(self.slots)
 
+    def pool(
+        self, initial: int, rng: np.random.Generator, faults: Sequence[Fault] = (), *, step_s: float = 0.0
+    ) -> NodePool:
+        """The nodes of one cluster, ``initial`` of which have joined."""
+        return NodePool(self, initial, rng, faults, step_s=step_s)
+
     def cpu_share(self, instances_cores: float) -> float:
         """The CPU utilisation of a node whose instances use a number of cores."""
         return min(1.0, self.overhead.used_cores(instances_cores) / self.slots)

@@ -22,7 +22,7 @@ from ebbflow.core.snapshot import ActionKind, ActionUnderWay
 from ebbflow.errors import InputError, TargetError
 from ebbflow.targets.simulator.engine import Engine, Inflow, PipelineRows, Start
 from ebbflow.targets.simulator.faults import Fault, LateMetrics, MissingMetrics, NodeDies, SlowNode
-from ebbflow.targets.simulator.nodes import Cluster, Link, NodeCounts, NodeKind, NodePool
+from ebbflow.targets.simulator.nodes import Cluster, Link, NodeCounts, NodeKind
 from ebbflow.workloads.arrival_times import Arrivals
 
 _SUMMED = (
@@ -77,8 +77,8 @@ class SimulatorTarget:
         generators = iter(root.spawn(len(others) + len(all_clusters) - 1))
         self._clock = clock
         self._pools = {
-            name: NodePool(
-                cluster.nodes, cluster.initial_nodes, for_nodes if name == MAIN else next(generators),
+            name: cluster.nodes.pool(
+                cluster.initial_nodes, for_nodes if name == MAIN else next(generators),
                 [f for f in faults if isinstance(f, NodeDies | SlowNode) and f.cluster == name],
                 step_s=engine.step_s,
             )
