@@ -22,6 +22,7 @@
     │   └── OutdatedError      someone else changed the record of a query first
     ├── MessageError           an invalid message from an agent or a host
     ├── RunFailedError         a run of a comparison failed
+    ├── StrategyError          a strategy wants 2.5 nodes, or does not decide in time
     └── StoreError             readings or ledger cannot be read or written
         └── NoStoreError       the file is not a store, or a damaged one (also an InputError)
 
@@ -154,6 +155,10 @@ class MessageError(EbbflowError):
 
 class RunFailedError(EbbflowError):
     """A run of a comparison failed."""
+
+
+class StrategyError(EbbflowError):
+    """A strategy failed: its decision cannot be carried out, or it took too long."""
 
 
 class StoreError(EbbflowError):

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from ebbflow.core.expression import split_list
+from ebbflow.core.failures import FailureLimits
 from ebbflow.core.limits import Limits
 from ebbflow.core.parameters import (
     Duration,
@@ -263,6 +264,11 @@ GENERAL = (
         kind=StrategyChoice("Scaling strategy, like capacity or 'capacity(budget_out=0.5)'."),
     ),
     Option(
+        key="fallback", argument="fallback", flag="--fallback", default="capacity",
+        kind=StrategyChoice("Strategy that decides after repeated failures of the chosen one; static if it is the "
+                            "same."),
+    ),
+    Option(
         key="policy", argument="policy", flag="--policy", default=None,
         kind=File("Policy file, TOML or YAML. Its rules decide in place of a strategy; changes apply while the job "
                   "runs.", Policy),
@@ -318,6 +324,7 @@ def options() -> dict[str, Option]:
 
 def sections() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Tables of the configuration, each with the class whose parameters it holds."""
+    yield "decide", FailureLimits
     yield "grow", GrowTimes
     yield "shrink", ShrinkTimes
     for name, kind in BUILT_IN.items():
@@ -740,6 +747,20 @@ class Configuration:
         settings = self.guard_settings
         added = [make_guard(each, settings) if isinstance(each, str) else each for each in self["guards.add"]]
         return guards_for(strategy, settings, added)
+
+    @property
+    def failure_limits(self) -> FailureLimits:
+        """When the strategy has failed."""
+        return FailureLimits(**arguments(FailureLimits, self.section("decide")))
+
+    def make_fallback(self, strategy: Strategy) -> Strategy:
+        """The strategy that decides when ``strategy`` keeps failing."""
+        chosen = self["fallback"]
+        if not isinstance(chosen, str):
+            fallback: Strategy = chosen
+        else:
+            fallback = make_strategy(self.expression_of(chosen))
+        return make_strategy("static") if fallback.name == strategy.name else fallback
 
     @property
     def grow_times(self) -> GrowTimes:

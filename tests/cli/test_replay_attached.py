@@ -117,7 +117,7 @@ class Application:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.world: SimulatorTarget = WAS.target(clock)
-        self._requests = ExecutorRequests(DEFAULT_LEAD_TIME_S)
+        self._requests = ExecutorRequests(self._clock, DEFAULT_LEAD_TIME_S)
         self._driver: Any = Driver()
         self._monitor = SparkMonitor(self._driver, clock, self._requests)
         self._requested = WAS.first_nodes
@@ -138,7 +138,7 @@ class Application:
     def apply(self, planned: Layout) -> Outcome:
         outcome = self.world.apply(planned)
         requested = outcome.requested.main_nodes
-        self._requests.add(self._clock.now_s(), max(0, requested - self._requested))
+        self._requests.add(max(0, requested - self._requested))
         self._requests.withdraw_newest(max(0, self._requested - requested))
         self._requested = requested
         return outcome

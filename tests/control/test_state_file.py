@@ -116,7 +116,7 @@ def test_attach_continues_from_the_table_and_keeps_it(
     )
     assert cycled.wait(10)
     loop: Any = attached._loop
-    loop._strategy._changed = True  # as after a decision
+    loop._decider._strategy._changed = True  # as after a decision
     attached.stop()
     assert json.loads(table.read_text())["format"] == "ebbflow learner table"
     assert "there is no table" in caplog.text

@@ -37,8 +37,8 @@ def test_a_wait_is_cut_short_by_its_event() -> None:
 
 def test_a_condition_is_checked_even_after_the_deadline() -> None:
     clock = ManualClock(10.0)
-    assert wait_until(lambda: True, clock, 5.0)
-    assert not wait_until(lambda: False, clock, 5.0)
+    assert wait_until(lambda: True, clock, within_s=-5.0)
+    assert not wait_until(lambda: False, clock, within_s=-5.0)
     assert clock.now_s() == 10.0
 
 
@@ -52,6 +52,6 @@ def test_waiting_for_a_condition_ends_when_stopped() -> None:
             stop.set()
         return False
 
-    assert not wait_until(check, clock, 99.0, every_s=1.0, stop=stop)
+    assert not wait_until(check, clock, within_s=99.0, every_s=1.0, stop=stop)
     assert checks == [10.0, 11.0, 12.0]
-    assert not wait_until(lambda: True, clock, 99.0, stop=stop)
+    assert not wait_until(lambda: True, clock, within_s=99.0, stop=stop)

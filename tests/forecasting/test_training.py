@@ -65,7 +65,7 @@ def finished(trainer: Background, ticket: Ticket) -> TrainingResult:
         trainer.step()
         return ticket.poll() is not None
 
-    assert wait_until(done, system, system.now_s() + 60.0)
+    assert wait_until(done, system, within_s=60.0)
     result = ticket.poll()
     assert result is not None
     return result
@@ -193,7 +193,7 @@ def test_learning_and_forecasting_go_on_while_a_training_runs(background: Backgr
         background.step()
         return expert.model is not None
 
-    assert wait_until(learned, system, system.now_s() + 60.0)
+    assert wait_until(learned, system, within_s=60.0)
 
 
 def test_training_is_due_when_the_history_has_doubled_and_then_once_a_day() -> None:

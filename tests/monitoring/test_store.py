@@ -126,16 +126,20 @@ def in_store(store: Store) -> list[tuple[float, float]]:
         return other.execute("SELECT time_s, value FROM readings ORDER BY time_s").fetchall()
 
 
-def test_readings_are_on_disk_when_the_clock_was_set_back(tmp_path: Path) -> None:
-    now_s = [7200.0]
-    clock = ManualClock()
-    clock.now_s = lambda: now_s[0]  # type: ignore[method-assign]
-    store = Store(tmp_path / "back.sqlite", clock)
-    for now_s[0] in (7200.0, 3600.0, 3600.5):
-        store.add([Reading(now_s[0], "q", Metric.BACKLOG, 1.0)])
-    with sqlite3.connect(store.path) as other:
-        assert other.execute("SELECT count(*) FROM readings").fetchone() == (2,)
-    store.close()
+@pytest.mark.parametrize("step_s", [-3600.0, 86400.0 * 365])
+def test_a_step_of_the_clock_neither_delays_writing_nor_deletes_anything(
+    store: Store, clock: ManualClock, step_s: float
+) -> None:
+    time_s = clock.now_s()
+    store.append_ledger(time_s, "hold", {"reason": "before"})
+    store.add([nodes(time_s, 1.0)])
+    clock.set(time_s + step_s)
+    for second in range(1, 4000, 2):  # more than an hour: it deletes old rows meanwhile
+        clock.advance(2.0)
+        store.add([nodes(time_s + second, 2.0)])
+    assert store.readings("main", Metric.NODES)[0] == (time_s, 1.0)
+    assert len(store.readings("main", Metric.NODES)) == 2001
+    assert [row["reason"] for row in store.ledger()] == ["before"]
 
 
 def test_adding_nothing_still_writes_buffered_rows(store: Store, clock: ManualClock) -> None:
@@ -272,7 +276,7 @@ def test_old_batches_are_deleted_with_the_readings_of_their_time(tmp_path: Path,
         clock.advance(DAY_S / 2)
     store.flush()
     kept_s = [time_s for time_s, _ in store.readings("main", Metric.NODES)]
-    assert len(kept_s) == 2
+    assert len(kept_s) == 3, "the newest, and those up to a day older"
     assert [batch.ended_s for batch in batches_in(store)] == kept_s
     store.close()
 

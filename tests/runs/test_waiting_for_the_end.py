@@ -23,6 +23,9 @@ class World:
     def now_s(self) -> float:
         return self.time_s
 
+    def monotonic_s(self) -> float:
+        return self.time_s
+
     def wait(self, seconds: float, stop: threading.Event | None = None) -> bool:
         self.time_s += seconds
         return stop is not None and stop.is_set()

@@ -221,7 +221,13 @@ A script under `ebbflow submit` that calls `attach` itself takes over: its `atta
 environment and the file, but not the command line of `submit`.
 """
 
-_TITLES = {"grow": "Scale-out", "shrink": "Scale-in", "guards": "Guards", "strategy": "Strategies"}
+_TITLES = {
+    "decide": "Failing strategies",
+    "grow": "Scale-out",
+    "shrink": "Scale-in",
+    "guards": "Guards",
+    "strategy": "Strategies",
+}
 
 
 def reference_page() -> str:

@@ -44,6 +44,7 @@ def attach(
     executors: tuple[int, int] | str | Limits | None = None,
     slo: str | Slo | None = None,
     strategy: str | Strategy | None = None,
+    fallback: str | Strategy | None = None,
     policy: str | Path | Policy | None = None,
     profiles: str | Path | Profile | Sequence[str | Path | Profile] | None = None,
     queries: Sequence[ManagedQuery] = (),
@@ -71,6 +72,8 @@ def attach(
     ``strategy``: a name, an expression like ``"capacity(budget_out=0.5)"`` or a ``Strategy``. With a ``policy`` its
     rules decide instead. A policy file is watched: a valid change applies from the next cycle on.
 
+    ``fallback``: the strategy that decides after repeated failures of the chosen one (``decide.fallback_after``).
+
     ``guards``: guards of your own, applied besides the built-in ones and those that ``guards.add`` names elsewhere.
 
     ``profiles``: from `ebbflow profile`, for proactive, symbiotic and symbiotic-proactive; each is for the query of
@@ -93,7 +96,8 @@ def attach(
     """
     given = from_arguments(
         {
-            "executors": executors, "slo": slo, "strategy": strategy, "policy": policy, "profiles": profiles,
+            "executors": executors, "slo": slo, "strategy": strategy, "fallback": fallback, "policy": policy,
+            "profiles": profiles,
             "guards": guards, "store": store, "dry_run": dry_run, "agents": agents, "agent_keys": agent_keys,
             "cycle_s": cycle_s,
         },
@@ -103,7 +107,7 @@ def attach(
     configured = configured.plus(given).with_spark(spark_settings(spark))
     followed, chosen = decider(configured)
     limits, objective = configured["executors"], configured["slo"]
-    chosen_guards = configured.make_guards(chosen)
+    chosen_guards, instead = configured.make_guards(chosen), configured.make_fallback(chosen)
     check_queries(queries)
     addresses, stored = configured["agents"], configured["store"]
     keys = check_agents(addresses, configured["agent_keys"])
@@ -156,7 +160,7 @@ def attach(
     kept = None if chosen.state_file is None else StateFile(chosen, chosen.state_file)
     if kept is not None:
         opened.callback(kept.close)
-        on_cycle = _first(lambda: kept.after_cycle(time.now_s()), on_cycle)
+        on_cycle = _first(lambda: None if loop.deciding else kept.after_cycle(time.now_s()), on_cycle)
     work = chosen.in_background()
     if work is not None:
         opened.callback(work.close)
@@ -171,6 +175,8 @@ def attach(
         slo=objective,
         cycle_s=configured["cycle"],
         dry_run=configured["dry_run"],
+        failures=configured.failure_limits,
+        fallback=instead,
         on_cycle=on_cycle,
         before_cycle=followed.refresh if followed is not None else None,
     )

@@ -21,12 +21,14 @@ from typing import Protocol
 
 import msgspec
 
+from ebbflow.control.deciding import Decider
 from ebbflow.control.ledger import ACT, Ledger, LedgerStore
 from ebbflow.control.loop_clock import LoopClock
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.decision import Constraint, Decision, LedgerEntry, Outcome
 from ebbflow.core.duration import format_duration
+from ebbflow.core.failures import FailureLimits, LogLimit
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
@@ -93,6 +95,8 @@ class ControlLoop:
         cycle_s: float = 1.0,
         decide_at_least_every_s: float = 5.0,
         dry_run: bool = False,
+        failures: FailureLimits | None = None,
+        fallback: Strategy | None = None,
         remember_decisions: int = 1_000,
         on_cycle: Callable[[CycleReport], None] | None = None,
         before_cycle: Callable[[], Note | None] | None = None,
@@ -100,17 +104,17 @@ class ControlLoop:
         """Set up a loop; ``run`` or ``cycle`` starts it.
 
         ``cluster_limits``: limits of clusters with limits of their own.
-        ``dry_run``: decide and record, but apply nothing. ``remember_decisions``: how many ledger entries stay in
+        ``dry_run``: decide and record, but apply nothing. ``failures``: when the strategy has failed and the
+        ``fallback`` decides; None to raise its errors. ``remember_decisions``: how many ledger entries stay in
         memory; the store keeps all of them. ``before_cycle`` runs before each cycle, for changes that must not
         happen during one; a note it returns goes to the ledger.
         """
         self._dry_run = dry_run
         self._target = target
-        self._strategy = strategy
-        self._guards = tuple(guards)
+        self._decider = Decider(strategy, guards, clock, failures=failures, fallback=fallback)
         self._store = store
         self._wall_clock = clock
-        self._clock = LoopClock(clock, cycle_s=cycle_s)
+        self._clock = LoopClock(clock)
         self._limits = limits
         self._cluster_limits = dict(cluster_limits or {})
         self._slo = slo
@@ -134,6 +138,7 @@ class ControlLoop:
         self._last_in_s: float | None = None
         self._applied_s: float | None = None
         self._failed_cycles = 0
+        self._cycle_log, self._observe_log = LogLimit(), LogLimit()
         self._failed_observations = 0
         """Failed observations in a row."""
         self._observe_error = ""
@@ -145,7 +150,7 @@ class ControlLoop:
     def run(self, stop: threading.Event) -> None:
         """Cycle until ``stop`` is set or the target has ended. Errors are logged and never stop the loop or the job."""
         while not stop.is_set():
-            started_s = self._wall_clock.now_s()
+            started_s = self._wall_clock.monotonic_s()
             try:
                 report = self.cycle()
                 self._failed_cycles = 0
@@ -156,10 +161,13 @@ class ControlLoop:
                 return
             except Exception:
                 self._failed_cycles += 1
-                if self._failed_cycles in (1, 10, 100) or self._failed_cycles % 1000 == 0:
-                    log.exception("cycle failed (%d in a row); the job is not affected", self._failed_cycles)
-            took_s = max(0.0, self._wall_clock.now_s() - started_s)  # negative if the clock was set back
-            self._wall_clock.wait(self._cycle_s - took_s, stop)
+                if self._cycle_log.allows(self._wall_clock.monotonic_s()):
+                    log.exception(
+                        "cycle failed (%d in a row)%s; the job is not affected",
+                        self._failed_cycles,
+                        self._cycle_log.note(),
+                    )
+            self._wall_clock.wait(self._cycle_s - (self._wall_clock.monotonic_s() - started_s), stop)
 
     def cycle(self) -> CycleReport:
         """Observe once; decide and act if there is a reason to."""
@@ -167,8 +175,8 @@ class ControlLoop:
             self._notes.append(note)
         observed = self._observe()
         now_s = self._clock.tick()  # after observing, which may take a while
-        if self._clock.set_back_s:
-            self._note_set_back(self._clock.set_back_s)
+        if self._clock.stepped_s:
+            self._note_step(self._clock.stepped_s)
         news = observed is not None and self._take_in(now_s, observed)
         self._write_notes(now_s)
         last = self._last
@@ -192,14 +200,21 @@ class ControlLoop:
             entry = self._decide(now_s, last)
         return self._report(entry)
 
+    @property
+    def deciding(self) -> bool:
+        """Whether the strategy is still deciding, after the loop stopped waiting for it."""
+        return self._decider.is_late
+
     def _report(self, entry: LedgerEntry | None) -> CycleReport:
         return CycleReport(observation=self._last, entry=entry, planned=self._planned)
 
-    def _note_set_back(self, back_s: float) -> None:
-        ahead_s = round(self._clock.offset_s)
+    def _note_step(self, stepped_s: float) -> None:
+        how = "was set back" if stepped_s < 0 else "leapt forward"
+        offset_s = round(self._clock.offset_s)
         text = (
-            f"the clock was set back by {format_duration(round(back_s))}; waiting times are not affected, "
-            f"and times are recorded {format_duration(ahead_s)} ahead of the clock from here on"
+            f"the clock {how} by {format_duration(abs(round(stepped_s)))}; waiting times are not affected, and times "
+            f"are recorded {format_duration(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} the clock from "
+            "here on"
         )
         log.warning("%s", text)
         self._notes.append(Note(text=text))
@@ -210,7 +225,7 @@ class ControlLoop:
             return
         for note in self._notes:
             decision = Decision(wanted=self._planned, reason=note.text, inputs=note.inputs)
-            self.ledger.open(now_s, self._strategy.name, self._planned, decision)
+            self.ledger.open(now_s, self._decider.name, self._planned, decision)
         self._notes.clear()
 
     def _grew_recently(self, now_s: float) -> bool:
@@ -228,8 +243,13 @@ class ControlLoop:
         except TargetError as error:
             self._failed_observations += 1
             self._observe_error = str(error) or type(error).__name__
-            if self._failed_observations in (1, 10) or self._failed_observations % 100 == 0:
-                log.warning("cannot observe the target (%d in a row): %s", self._failed_observations, error)
+            if self._observe_log.allows(self._wall_clock.monotonic_s()):
+                log.warning(
+                    "cannot observe the target (%d in a row)%s: %s",
+                    self._failed_observations,
+                    self._observe_log.note(),
+                    error,
+                )
             self._store.add(())  # so that it writes what it has buffered
             return None
         self._failed_observations, self._observe_error = 0, ""
@@ -270,7 +290,7 @@ class ControlLoop:
             reason="; ".join(reasons),
             bound_by=(Constraint(name="infeasible", why=why),),
         )
-        self.ledger.open(now_s, self._strategy.name, planned, decision)
+        self.ledger.open(now_s, self._decider.name, planned, decision)
         self._planned = observed.requested
 
     # -- deciding ------------------------------------------------------------------------------
@@ -292,7 +312,7 @@ class ControlLoop:
             inputs={"data_age_s": round(now_s - last.time_s, 3)},
             bound_by=(Constraint(name=MISSING_DATA, why=why),),
         )
-        return self.ledger.open(now_s, self._strategy.name, self._planned, decision)
+        return self.ledger.open(now_s, self._decider.name, self._planned, decision)
 
     def _decide(self, now_s: float, observed: Observation) -> LedgerEntry:
         """Let the strategy decide and the guards restrain; record the decision and apply it if it changes anything."""
@@ -302,13 +322,11 @@ class ControlLoop:
             self._dropped_s = now_s
         self._undecided.clear()
         self._decided_s = now_s
-        decision = self._strategy.decide(snapshot)
-        for guard in self._guards:
-            decision = guard.restrain(snapshot, decision)
+        name, decision = self._decider.name, self._decider.decide(snapshot)
         change = decision.wanted.difference(snapshot.planned)
         if self._dry_run and change:
             decision = decision.bound(snapshot.planned, "dry run", f"recommended only: {change}")
-        entry = self.ledger.open(now_s, self._strategy.name, snapshot.planned, decision)
+        entry = self.ledger.open(now_s, name, snapshot.planned, decision)
         if entry.verdict == ACT:
             self._note_direction(now_s, decision.wanted, entry.before)
             self._planned = decision.wanted

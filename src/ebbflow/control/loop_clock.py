@@ -1,19 +1,22 @@
-"""The loop's own time: the wall clock, without its steps back.
+"""The loop's own time: it passes evenly, whatever happens to the wall clock.
 
-A machine's clock may be set back while a job runs. If the loop used wall time, readings from before the step would
-look newer than all that follow, and a cool-down could last an hour too long. So the loop runs on a time of its own,
+A machine's clock may be set back or leap forward while a job runs. If the loop used wall time, readings from before a
+step back would look newer than all that follow, and a leap forward would make everything old at once. So the loop runs
+on a time of its own,
 
     loop time = wall time + offset,
 
-and the offset grows by every step back. Observations are shifted to loop time as they enter the loop (``date``), and
-everything behind it is on loop time: windows, strategies, guards, the ledger and the store. So the times of a stored
-run never overlap. Calendar rules ask for the wall time (``Snapshot.wall_s``).
+and the offset changes with every step, so that loop time follows the monotonic clock. Observations are shifted to loop
+time as they enter the loop (``date``), and everything behind it is on loop time: windows, strategies, guards, the
+ledger and the store. So the times of a stored run never overlap. Calendar rules ask for the wall time
+(``Snapshot.wall_s``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 
 import msgspec
@@ -22,54 +25,66 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.clock import Clock
 from ebbflow.core.ports import Observation
 
-SET_BACK_S = 5.0
-"""Smaller steps back, as time servers make them, do not change the offset; loop time stands still meanwhile."""
+STEP_S = 5.0
+"""Smaller steps, as time servers make them, do not change the offset; after one back, loop time stands still."""
 _TOLERANCE_S = 1.0
 
 
+@dataclass(frozen=True)
+class _Era:
+    """A time without steps of the wall clock."""
+
+    from_s: float
+    """Wall time at its start, if the clock leapt forward then. After a step back its times may be from before it."""
+    offset_s: float
+
+
 class LoopClock:
-    """Turns wall time into a time that never goes backwards.
+    """Turns wall time into a time that passes evenly.
 
     >>> from ebbflow.core.clock import ManualClock
     >>> wall = ManualClock(100.0)
-    >>> clock = LoopClock(wall, cycle_s=1.0)
-    >>> clock.tick(), clock.set_back_s
+    >>> clock = LoopClock(wall)
+    >>> clock.tick(), clock.stepped_s
     (100.0, 0.0)
-    >>> wall.advance(-3599.0)
-    >>> clock.tick(), clock.set_back_s, clock.offset_s
-    (101.0, 3600.0, 3600.0)
+    >>> wall.advance(1.0)
+    >>> wall.set(wall.now_s() - 3600.0)
+    >>> clock.tick(), clock.stepped_s, clock.offset_s
+    (101.0, -3600.0, 3600.0)
     """
 
-    def __init__(self, clock: Clock, *, cycle_s: float) -> None:
-        """``cycle_s`` is the time assumed to pass in the cycle in which the clock is set back."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._cycle_s = cycle_s
-        self._offsets_s = [0.0]
-        """The offset at the start, and after each step back."""
+        self._eras = [_Era(-math.inf, 0.0)]
         self.now_s = -math.inf
         """Loop time at the last ``tick``."""
-        self.set_back_s = 0.0
-        """How far the clock was set back before the last ``tick``; 0 if it was not."""
+        self._monotonic_s = 0.0
+        """Monotonic time at the last ``tick``."""
+        self.stepped_s = 0.0
+        """How far the wall clock stepped before the last ``tick``; negative if it was set back."""
 
     @property
     def offset_s(self) -> float:
         """Loop time minus wall time."""
-        return self._offsets_s[-1]
+        return self._eras[-1].offset_s
 
     def tick(self) -> float:
-        """Read the wall clock, once per cycle, and return the loop time."""
-        loop_s = self._clock.now_s() + self._offsets_s[-1]
-        self.set_back_s = 0.0
-        if self.now_s - loop_s > SET_BACK_S:
-            self.set_back_s = self.now_s + self._cycle_s - loop_s
-            self._offsets_s.append(self._offsets_s[-1] + self.set_back_s)
-            loop_s = self.now_s + self._cycle_s
-        self.now_s = max(self.now_s, loop_s)
+        """Read the clocks, once per cycle, and return the loop time."""
+        wall_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
+        loop_s, self.stepped_s = wall_s + self.offset_s, 0.0
+        if self.now_s > -math.inf:
+            expected_s = self.now_s + (monotonic_s - self._monotonic_s)
+            if abs(loop_s - expected_s) > STEP_S:
+                self.stepped_s = loop_s - expected_s
+                from_s = wall_s if self.stepped_s > 0 else -math.inf
+                self._eras.append(_Era(from_s, self.offset_s - self.stepped_s))
+                loop_s = expected_s
+        self.now_s, self._monotonic_s = max(self.now_s, loop_s), monotonic_s
         return self.now_s
 
     def date(self, observation: Observation) -> Observation:
         """Shift every time of an observation from wall time to loop time."""
-        if len(self._offsets_s) == 1:
+        if len(self._eras) == 1:
             if observation.time_s <= self.now_s:
                 return observation
             return msgspec.structs.replace(observation, time_s=self.now_s)
@@ -104,8 +119,8 @@ class LoopClock:
         return min(wall_s + self._offset_s_at(wall_s), self.now_s)
 
     def _offset_s_at(self, wall_s: float) -> float:
-        """The offset at a wall time that has been. A time still to come was taken before the last step back."""
-        for offset_s in reversed(self._offsets_s):
-            if wall_s + offset_s <= self.now_s + _TOLERANCE_S:
-                return offset_s
-        return 0.0
+        """The offset at a wall time, by the newest era that it fits in: not before its start, and not in the future."""
+        for era in reversed(self._eras):
+            if wall_s >= era.from_s - _TOLERANCE_S and wall_s + era.offset_s <= self.now_s + _TOLERANCE_S:
+                return era.offset_s
+        return self._eras[0].offset_s

@@ -164,11 +164,11 @@ def digest_of(content: bytes) -> str:
 
 def answer_of_ledger(store: Path, digest: str, since_id: int, within_s: float, clock: Clock) -> str | None:
     """What the ledger of a running job says about a policy file; None if nothing in time."""
-    deadline_s, never = clock.now_s() + within_s, threading.Event()
+    deadline_s, never = clock.monotonic_s() + within_s, threading.Event()
     while True:
         for row in Store.read_ledger(store, since_id):
             if row["inputs"].get("sha256") == digest:
                 return str(row["reason"])
-        if clock.now_s() >= deadline_s:
+        if clock.monotonic_s() >= deadline_s:
             return None
         clock.wait(0.2, never)

@@ -232,8 +232,10 @@ class Store:
         self._buffer: list[tuple[int, float, float]] = []
         self._batches: list[tuple[float, str, str]] = []
         self._first_batches: list[tuple[float, str, str]] = []
-        self._flushed_s = clock.now_s()
+        self._flushed_s = clock.monotonic_s()
         self._prune_at_s = self._flushed_s + FIRST_PRUNE_S
+        self._newest_s = float("-inf")
+        """Time of the newest row written, from which the age of others counts: the wall clock may leap."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fast = _connect(path, synchronous="NORMAL")
@@ -263,14 +265,13 @@ class Store:
                 for r in readings
                 if r.value == r.value
             ]
-            age_s = self._clock.now_s() - self._flushed_s
-            if not 0.0 <= age_s < FLUSH_EVERY_S:  # negative if the clock was set back
+            if self._clock.monotonic_s() - self._flushed_s >= FLUSH_EVERY_S:
                 self.flush()
 
     def flush(self) -> None:
         """Write buffered rows, and delete old rows from time to time."""
         with self._lock, _as_store_error(self.path):
-            now_s = self._clock.now_s()
+            now_s = self._clock.monotonic_s()
             if self._buffer or self._batches or self._first_batches:
                 try:
                     with self._fast:
@@ -288,12 +289,15 @@ class Store:
                     del self._batches[:-MOST_BATCHES_WAITING]
                     del self._first_batches[:-MOST_BATCHES_WAITING]
                     raise
+                times_s = (row[1] for row in self._buffer), (row[0] for row in self._batches)
+                self._newest_s = max(self._newest_s, *(max(each, default=self._newest_s) for each in times_s))
                 self._buffer.clear()
                 self._batches.clear()
                 self._first_batches.clear()
             self._flushed_s = now_s
-            if not 0.0 < self._prune_at_s - now_s <= PRUNE_EVERY_S:
-                self._prune(now_s)
+            if now_s >= self._prune_at_s:
+                self._prune(self._newest_s)
+                self._prune_at_s = now_s + PRUNE_EVERY_S
 
     def readings(
         self, subject: str, metric: Metric, since_s: float = float("-inf")
@@ -338,7 +342,6 @@ class Store:
                 "DELETE FROM ledger WHERE verdict = 'hold' AND time_s < ?", (now_s - self._keep_holds_s,)
             )
         self._series = {series: known for series, known in self._series.items() if known in left}
-        self._prune_at_s = now_s + PRUNE_EVERY_S
 
     # -- terms and curves ----------------------------------------------------------------------
 
@@ -392,6 +395,7 @@ class Store:
                 (time_s, verdict, _encode(body).decode()),
             )
             assert cursor.lastrowid is not None
+            self._newest_s = max(self._newest_s, time_s)
             return cursor.lastrowid
 
     def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:

@@ -55,7 +55,7 @@ def source_start_s(query: Any, clock: Clock, stop: threading.Event, *, within_s:
         raise_failure(query.exception)
         return query.lastProgress is not None
 
-    if not wait_until(has_progress, clock, clock.now_s() + within_s, every_s=0.1, stop=stop):
+    if not wait_until(has_progress, clock, within_s=within_s, every_s=0.1, stop=stop):
         raise TargetError(f"the query did not finish its first batch within {within_s:g} s")
     return int(end_offset(query.lastProgress)["startMs"]) / 1000
 

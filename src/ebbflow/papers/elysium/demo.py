@@ -220,12 +220,12 @@ def prepare(say: Callable[[str], None]) -> None:
                 wait_until(
                     lambda: query_failure(query) is not None or len(query.recentProgress) >= 4,
                     clock,
-                    clock.now_s() + 90,
+                    within_s=90.0,
                     every_s=0.2,
                 )
                 stop_between_batches(query)
                 raise_failure(lambda: query_failure(query))
-            wait_until(written, clock, clock.now_s() + 30, every_s=0.2)
+            wait_until(written, clock, within_s=30.0, every_s=0.2)
 
     record_archive(run_executor)
 

@@ -239,7 +239,7 @@ class _Session:
         wait_until(
             lambda: running.exception() is not None or warm(_batch_times_s(running)),
             self._clock,
-            self._clock.now_s() + LONGEST_WARM_UP_S,
+            within_s=LONGEST_WARM_UP_S,
             every_s=0.5,
         )
         query.stop()

@@ -121,7 +121,7 @@ def warm_up(spark: SparkSession, name: str, folder: Path, *, instances: int, clo
     warming = WaitingOperator(
         name=name, load="constant(40)", rate_per_s=40.0, start_ms=round(began_s * 1000), batch_s=0.2
     ).managed(spark, folder, instances)
-    warm = wait_until(lambda: _is_warm(warming.query), clock, began_s + WARM_WITHIN_S, every_s=0.2)
+    warm = wait_until(lambda: _is_warm(warming.query), clock, within_s=WARM_WITHIN_S, every_s=0.2)
     warming.stop()
     if not warm:
         raise TargetError(f"operator {name!r} was not warm after {WARM_WITHIN_S:g} s; is the machine busy?")

@@ -60,7 +60,7 @@ class SparkTarget:
         self._managed = managed
         self._restart_readings: list[Reading] = []
         """Durations of restarts since the last observation."""
-        self._requests = ExecutorRequests(DEFAULT_LEAD_TIME_S)
+        self._requests = ExecutorRequests(clock, DEFAULT_LEAD_TIME_S)
         operators = {name: query.name for query in managed for name in query.parallelism}
         self._monitor = SparkMonitor(self._driver, clock, self._requests, operators)
         self._actuator = SparkActuator(

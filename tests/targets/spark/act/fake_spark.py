@@ -79,7 +79,7 @@ class Scene:
     def __init__(self, *, min_nodes: int = 1, **spark: Any) -> None:
         self.clock = ManualClock(1000.0)
         self.spark = FakeSpark(self.clock, **spark)
-        self.requests = ExecutorRequests(12.0)
+        self.requests = ExecutorRequests(self.clock, 12.0)
         fake: Any = self.spark
         self.actuator = SparkActuator(
             fake, self.clock, fake, self.requests, fake, min_nodes=min_nodes,
@@ -91,7 +91,7 @@ class Scene:
     def poll(self) -> None:
         if self.spark.last_poll is not None:
             self.spark.last_poll = self.spark.executors()
-        self.requests.update(self.clock.now_s(), self.spark.live_executors)
+        self.requests.update(self.spark.live_executors)
         if self.actuator.in_control:
             self.actuator.reconcile()
 

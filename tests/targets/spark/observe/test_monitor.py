@@ -110,7 +110,7 @@ class Scene:
     def __init__(self, *queries: FakeQuery) -> None:
         self.clock = ManualClock(1000.0)
         self.driver: Any = FakeDriver(*queries)
-        self.monitor = SparkMonitor(self.driver, self.clock, ExecutorRequests(12.0))
+        self.monitor = SparkMonitor(self.driver, self.clock, ExecutorRequests(self.clock, 12.0))
 
     def poll(self, at_s: float) -> dict[tuple[str, Metric], float]:
         self.clock.advance(at_s - self.clock.now_s())

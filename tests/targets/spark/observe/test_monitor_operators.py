@@ -85,7 +85,7 @@ def polled(
 ) -> SparkMonitor:
     clock = ManualClock(100.0)
     driver: Any = FakeDriver(clock, limits, **options)
-    monitor = SparkMonitor(driver, clock, ExecutorRequests(12.0), operators or {})
+    monitor = SparkMonitor(driver, clock, ExecutorRequests(clock, 12.0), operators or {})
     for _ in range(3):
         clock.advance(1.0)
         monitor.poll()

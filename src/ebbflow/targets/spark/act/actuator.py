@@ -73,7 +73,7 @@ class SparkActuator:
     def leaving(self) -> frozenset[str]:
         """Executors that are being drained, until a poll no longer shows them."""
         drain = self._drain
-        if drain is None or self._clock.now_s() > drain.ends_by_s:
+        if drain is None or self._clock.monotonic_s() > drain.ends_by_s:
             return frozenset()
         if drain.is_alive():
             return drain.victims
@@ -114,7 +114,7 @@ class SparkActuator:
         granted = self.requested + fit
         if fit > 0:
             self._driver.request_total(granted)
-            self._requests.add(self._clock.now_s(), fit)
+            self._requests.add(fit)
             self.requested = granted
         return SetNodesResult(granted, missing - fit, limit)
 
@@ -179,7 +179,7 @@ class SparkActuator:
         self._adopt_surplus()
         missing = self.requested - len(self.staying()) - len(self._requests.pending_since_s)
         if missing > 0 and not self.leaving:
-            self._requests.add(self._clock.now_s(), missing)
+            self._requests.add(missing)
 
     def _adopt_surplus(self) -> None:
         """Count executors beyond the requested number as requested, also with Spark.
@@ -194,9 +194,7 @@ class SparkActuator:
 
     def withdraw_overdue(self) -> int:
         """Withdraw requests that were not met in time, but keep the minimum; returns how many."""
-        pending = self._requests.pending_since_s
-        now_s = self._clock.now_s()
-        overdue = sum(now_s - t > self._grow_times.withdraw_after_s for t in pending)
+        overdue = sum(age_s > self._grow_times.withdraw_after_s for age_s in self._requests.pending_ages_s)
         withdrawn = min(overdue, max(0, self.requested - self._min_nodes))
         if withdrawn:
             self._requests.withdraw_oldest(withdrawn)

@@ -92,7 +92,7 @@ class Drain(threading.Thread):
         self.since_s = clock.now_s()
         self.decommissioned = False
         self.ends_by_s = float("inf")
-        """Executors that are still live after this time have not left after all."""
+        """Monotonic time. Executors that are still live after it have not left after all."""
         self._signalled: set[str] = set()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class Drain(threading.Thread):
             log.warning("scale-in failed: %s", error)
             self.victims = frozenset(self._signalled)
         finally:
-            self.ends_by_s = self._clock.now_s() + self._times.deadline_s
+            self.ends_by_s = self._clock.monotonic_s() + self._times.deadline_s
 
     def _spare_holders(self) -> None:
         """Keep the executors that have got cached data meanwhile."""
@@ -148,5 +148,4 @@ class Drain(threading.Thread):
         return self.victims & {e.id for e in self._driver.executors() if e.is_active}
 
     def _wait_until(self, condition: Callable[[], bool], within_s: float, every_s: float) -> bool:
-        deadline_s = self._clock.now_s() + within_s
-        return wait_until(condition, self._clock, deadline_s, every_s=every_s, stop=self._cancelled)
+        return wait_until(condition, self._clock, within_s=within_s, every_s=every_s, stop=self._cancelled)

@@ -290,16 +290,16 @@ def stop_between_batches(
     the query cannot be terminated without an interrupt and shows no pause, raise ``TargetError`` and let it run.
     """
     clock = clock or SystemClock()
-    deadline_s = clock.now_s() + within_s
-    if _terminate_after_batch(query, clock, clock.now_s() + min(within_s, LONGEST_PLANNING_S)):
+    deadline_s = clock.monotonic_s() + within_s
+    if _terminate_after_batch(query, clock, min(within_s, LONGEST_PLANNING_S)):
         ended = False
-        while not ended and (clock.now_s() < deadline_s or not interrupt):
-            left_s = deadline_s - clock.now_s() if interrupt else within_s
+        while not ended and (clock.monotonic_s() < deadline_s or not interrupt):
+            left_s = deadline_s - clock.monotonic_s() if interrupt else within_s
             ended = _has_ended(query, max(1, math.ceil(left_s)))
             if not ended and not interrupt:
                 log.warning("query %s will stop after its current batch; waiting for it", query.name)
     else:
-        ended = wait_until(lambda: not query.isActive or not _in_a_batch(query), clock, deadline_s)
+        ended = wait_until(lambda: not query.isActive or not _in_a_batch(query), clock, within_s=within_s)
         if not ended and not interrupt:
             raise TargetError(
                 f"query {query.name} had no pause between two batches for {within_s:g} s and was not stopped: within a "
@@ -336,7 +336,7 @@ def await_batch(query: StreamingQuery, batch: int, within_s: float, clock: Clock
         last: Any = query.lastProgress
         return not query.isActive or (last is not None and last["batchId"] >= batch)
 
-    return wait_until(reported, clock, clock.now_s() + within_s)
+    return wait_until(reported, clock, within_s=within_s)
 
 
 def _latest(batch_log: Any) -> int:
@@ -344,14 +344,14 @@ def _latest(batch_log: Any) -> int:
     return int(latest.get()) if latest.isDefined() else -1
 
 
-def _terminate_after_batch(query: StreamingQuery, clock: Clock, planned_by_s: float) -> bool:
+def _terminate_after_batch(query: StreamingQuery, clock: Clock, planned_within_s: float) -> bool:
     try:
         execution: Any = query._jsq.streamingQuery()
         jvm: Any = SparkContext._jvm
         package = jvm.org.apache.spark.sql.execution.streaming.runtime
         ended: Any = getattr(getattr(package, "TERMINATED$"), "MODULE$")
         state: Any = execution.state()
-        wait_until(lambda: not _in_a_batch(query) or _has_a_job(query), clock, planned_by_s)
+        wait_until(lambda: not _in_a_batch(query) or _has_a_job(query), clock, within_s=planned_within_s)
         state.set(ended)
     except (Py4JError, AttributeError, TypeError) as error:
         log.info("this Spark cannot end a query after its current batch (%s)", type(error).__name__)

@@ -122,7 +122,7 @@ class LocalCluster:
         """Start everything and return when all workers have registered."""
         self._scratch = scratch_folder("cluster")  # private to this user
         self.settings_file.write_text("".join(f"{k} {v}\n" for k, v in self.settings.items()))
-        deadline_s = self._clock.now_s() + self._start_within_s
+        deadline_s = self._clock.monotonic_s() + self._start_within_s
         try:
             port, web_port = _free_port(), _free_port()
             self.master_url = f"spark://{LOOPBACK}:{port}"
@@ -150,7 +150,7 @@ class LocalCluster:
         self._cores = cores
         self._workers += 1
         self._spawn_worker(self._workers - 1)
-        self._await_workers(self._clock.now_s() + self._start_within_s)
+        self._await_workers(self._clock.monotonic_s() + self._start_within_s)
 
     def stop(self) -> None:
         """End all processes, workers before the master, and remove their files."""
@@ -254,7 +254,7 @@ class LocalCluster:
             except (OSError, ValueError, KeyError):
                 return False  # not up yet
 
-        if not wait_until(holds, self._clock, deadline_s):
+        if not wait_until(holds, self._clock, within_s=deadline_s - self._clock.monotonic_s()):
             raise TargetError(f"timed out after {self._start_within_s:g} s waiting for {what}")
 
 

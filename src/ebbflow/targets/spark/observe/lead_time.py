@@ -6,23 +6,40 @@ The first finished task counts, not the registration: in between, an executor lo
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
+from ebbflow.core.clock import Clock
 from ebbflow.targets.spark.driver import ExecutorInfo
 
 LONGEST_WARM_UP_S = 15.0
 """An executor without work counts as ready this long after it registered."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    wall_s: float
+    monotonic_s: float
+
+
+@dataclass(kw_only=True)
+class _Registered:
+    """An executor that has registered and finished no task."""
+
+    request: _Request
+    since_s: float
+    """Monotonic time of the first poll that showed it."""
+
+
 class ExecutorRequests:
     """Requests for executors: which are pending, and how long each took to be met."""
 
-    def __init__(self, default_lead_time_s: float) -> None:
+    def __init__(self, clock: Clock, default_lead_time_s: float) -> None:
+        self._clock = clock
         self._default_lead_time_s = default_lead_time_s
         self._estimate_s: float | None = None
-        self._pending: deque[float] = deque()
-        """When each missing executor was requested, oldest first."""
-        self._without_work: dict[str, float] = {}
-        """Executors that have registered but finished no task, and when they were requested."""
+        self._pending: deque[_Request] = deque()
+        """A request for each missing executor, oldest first."""
+        self._without_work: dict[str, _Registered] = {}
         self._known: set[str] = set()
 
     @property
@@ -32,12 +49,19 @@ class ExecutorRequests:
 
     @property
     def pending_since_s(self) -> list[float]:
-        """When each executor that has not registered yet was requested, oldest first."""
-        return list(self._pending)
+        """Wall time at which each executor that has not registered yet was requested, oldest first."""
+        return [request.wall_s for request in self._pending]
 
-    def add(self, now_s: float, count: int) -> None:
+    @property
+    def pending_ages_s(self) -> list[float]:
+        """How long ago each of them was requested."""
+        now_s = self._clock.monotonic_s()
+        return [now_s - request.monotonic_s for request in self._pending]
+
+    def add(self, count: int) -> None:
         """``count`` more executors were requested."""
-        self._pending.extend([now_s] * count)
+        request = _Request(wall_s=self._clock.now_s(), monotonic_s=self._clock.monotonic_s())
+        self._pending.extend([request] * count)
 
     def withdraw_newest(self, count: int) -> None:
         """The newest ``count`` requests were withdrawn."""
@@ -49,17 +73,20 @@ class ExecutorRequests:
         for _ in range(min(count, len(self._pending))):
             self._pending.popleft()
 
-    def update(self, now_s: float, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
+    def update(self, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
         """Match live executors with requests; returns (executor, lead time) of those that finished their first task."""
-        measured = []
+        measured, now_s = [], self._clock.monotonic_s()
         for executor in executors:
             if executor.id not in self._known:
                 self._known.add(executor.id)
                 if self._pending:
-                    self._without_work[executor.id] = self._pending.popleft()
+                    self._without_work[executor.id] = _Registered(
+                        request=self._pending.popleft(), since_s=now_s
+                    )
             if executor.id in self._without_work and executor.completed_tasks > 0:
-                ready_s = min(now_s, executor.add_time / 1000 + LONGEST_WARM_UP_S)
-                lead_s = max(0.0, ready_s - self._without_work.pop(executor.id))
+                registered = self._without_work.pop(executor.id)
+                ready_s = min(now_s, registered.since_s + LONGEST_WARM_UP_S)
+                lead_s = ready_s - registered.request.monotonic_s
                 measured.append((executor.id, lead_s))
                 old = self._estimate_s
                 self._estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s

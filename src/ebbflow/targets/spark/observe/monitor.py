@@ -160,7 +160,7 @@ class SparkMonitor:
             subject = f"executor-{executor.id}"
             readings.append(Reading(now_s, subject, Metric.ACTIVE_TASKS, float(executor.active_tasks)))
             readings.append(Reading(now_s, subject, Metric.TASK_TIME, executor.total_duration / 1000))
-        for executor_id, lead_s in self._requests.update(now_s, self.live_executors):
+        for executor_id, lead_s in self._requests.update(self.live_executors):
             readings.append(Reading(now_s, f"executor-{executor_id}", Metric.LEAD_TIME, lead_s))
         return readings
 

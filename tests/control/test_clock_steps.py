@@ -1,4 +1,4 @@
-"""The machine's clock is set back while a job runs: the loop decides as if it had not been."""
+"""The machine's clock is set back or leaps forward while a job runs: the loop decides as if it had not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from fake_target import FakeTarget, ScriptedStrategy, a_batch
 
 from ebbflow.control.loop import ControlLoop, LoopStore
-from ebbflow.control.loop_clock import SET_BACK_S, LoopClock
+from ebbflow.control.loop_clock import STEP_S, LoopClock
 from ebbflow.core.batches import Batch
 from ebbflow.core.clock import ManualClock
 from ebbflow.core.decision import Decision, Effect, Outcome
@@ -41,12 +41,12 @@ GROW = rule("grow").scale_out(cluster()).by(absolute(1)).when(HIGH)
 
 # -- every strategy --------------------------------------------------------------------------------
 
-SET_BACK_AT_S = 200.0
+STEP_AT_S = 200.0
 LOAD = "square(base=100, peak=700, period=5m)"
 
 
 class WallClock:
-    """Shows the true time until it is set back, and less from then on."""
+    """Shows the true time until it is set back, and less from then on; more if ``back_s`` is negative."""
 
     def __init__(self, true_time: ManualClock, back_s: float) -> None:
         self._true_time = true_time
@@ -54,10 +54,13 @@ class WallClock:
 
     def of(self, true_s: float) -> float:
         """The time it showed at a true time."""
-        return true_s - self._back_s if true_s >= SET_BACK_AT_S else true_s
+        return true_s - self._back_s if true_s >= STEP_AT_S else true_s
 
     def now_s(self) -> float:
         return self.of(self._true_time.now_s())
+
+    def monotonic_s(self) -> float:
+        return self._true_time.monotonic_s()
 
     def wait(self, seconds_: float, stop: threading.Event) -> bool:
         return self._true_time.wait(seconds_, stop)
@@ -122,9 +125,11 @@ def applied(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_strategies_act_as_if_the_clock_had_not_been_set_back(strategy: str) -> None:
+def test_strategies_act_as_if_the_clock_had_not_stepped(strategy: str) -> None:
     """On the engine with more kinds of times: batches, triggers and readings."""
-    assert applied(strategy, "micro-batch", HOUR_S) == applied(strategy, "micro-batch", back_s=0.0)
+    undisturbed = applied(strategy, "micro-batch", back_s=0.0)
+    assert applied(strategy, "micro-batch", HOUR_S) == undisturbed
+    assert applied(strategy, "micro-batch", -HOUR_S) == undisturbed
 
 
 @pytest.mark.parametrize("strategy", ["capacity", "flink", "rules"])
@@ -141,12 +146,12 @@ def test_without_loop_time_strategies_stop_acting(strategy: str, monkeypatch: py
     on_wall_time = applied(strategy, "micro-batch", HOUR_S)
 
     def later(acts: list[tuple[float, Layout]]) -> int:
-        return sum(at_s > SET_BACK_AT_S for at_s, _ in acts)
+        return sum(at_s > STEP_AT_S for at_s, _ in acts)
 
     assert later(on_wall_time) < later(undisturbed)
 
 
-def test_a_stored_run_is_scored_as_if_the_clock_had_not_been_set_back(tmp_path: Path) -> None:
+def test_a_stored_run_is_scored_as_if_the_clock_had_not_stepped(tmp_path: Path) -> None:
     def scores(back_s: float) -> dict[str, Any]:
         path = tmp_path / f"back-{back_s:g}.sqlite"
         with contextlib.closing(Store(path, ManualClock(0.0))) as store:
@@ -157,6 +162,7 @@ def test_a_stored_run_is_scored_as_if_the_clock_had_not_been_set_back(tmp_path: 
     undisturbed = scores(0.0)
     assert undisturbed["reconfigurations"] > 0
     assert scores(HOUR_S) == pytest.approx(undisturbed)
+    assert scores(-30 * 86400.0) == pytest.approx(undisturbed)
 
 
 # -- a queue under rules ---------------------------------------------------------------------------
@@ -204,7 +210,7 @@ class World:
 def test_readings_from_before_the_set_back_fire_nothing(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     assert world.run(10, queue=301) == []
-    world.clock.advance(-back_s)
+    world.clock.set(world.clock.now_s() - back_s)
     assert world.run(100, queue=0) == []
 
 
@@ -212,7 +218,7 @@ def test_readings_from_before_the_set_back_fire_nothing(back_s: float) -> None:
 def test_the_period_of_a_condition_continues(back_s: float) -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
-    world.clock.advance(-back_s)
+    world.clock.set(world.clock.now_s() - back_s)
     (first, *_) = world.run(15, queue=301)
     assert first == (2, 2)
 
@@ -220,7 +226,7 @@ def test_the_period_of_a_condition_continues(back_s: float) -> None:
 def test_a_small_step_back_is_not_a_set_back() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
-    world.clock.advance(-0.9 * SET_BACK_S)
+    world.clock.set(world.clock.now_s() - 0.9 * STEP_S)
     (first, *_) = world.run(15, queue=301)
     assert first[0] < 10
     assert not any("set back" in reason for reason in world.reasons)
@@ -230,7 +236,7 @@ def test_guard_times_count_as_before() -> None:
     guarded = GROW.with_no_scale_out_since(minutes(1))
     world = World(Rules(Policy(guarded)), decide_at_least_every_s=1.0)
     assert world.run(11, queue=301) == [(10, 2)]
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     (first, *_) = world.run(100, queue=301)
     assert first[0] == pytest.approx(60, abs=2)
     assert not any("was -" in reason for reason in world.reasons)
@@ -240,7 +246,7 @@ def test_bounds_of_the_calendar_follow_the_wall_clock() -> None:
     by_night = bounds("night").keep(cluster(), at_least=3).between("02:00", "03:00").in_timezone("UTC")
     world = World(Rules(Policy(by_night)), decide_at_least_every_s=1.0)
     assert world.run(2, queue=0) == []  # 100,000 s after the epoch it is 03:46
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     assert world.run(2, queue=0) == [(0, 3)]
 
 
@@ -250,13 +256,41 @@ def test_bounds_of_the_calendar_follow_the_wall_clock() -> None:
 def test_the_ledger_says_that_the_clock_was_set_back() -> None:
     world = World()
     world.run(3, queue=0)
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     world.run(3, queue=0)
     reported = [reason for reason in world.reasons if "set back" in reason]
     assert reported == [
         "the clock was set back by 1h; waiting times are not affected, and times are recorded 1h ahead of the clock "
         "from here on"
     ]
+
+
+def test_the_ledger_says_that_the_clock_leapt_forward() -> None:
+    world = World()
+    world.run(3, queue=0)
+    world.clock.set(world.clock.now_s() + HOUR_S)
+    world.run(3, queue=0)
+    world.clock.set(world.clock.now_s() - 2 * HOUR_S)
+    world.run(3, queue=0)
+    assert [reason for reason in world.reasons if "the clock" in reason] == [
+        "the clock leapt forward by 1h; waiting times are not affected, and times are recorded 1h behind the clock "
+        "from here on",
+        "the clock was set back by 2h; waiting times are not affected, and times are recorded 1h ahead of the clock "
+        "from here on",
+    ]
+
+
+def test_readings_from_before_a_leap_keep_their_age() -> None:
+    world = World(decide_at_least_every_s=1.0)
+    world.run(8, queue=301)
+    late = Reading(world.clock.now_s() - 1.0, "words", Metric.QUEUE_LENGTH, 301.0)
+    world.clock.set(world.clock.now_s() + HOUR_S)
+    world.target.show(readings=[late])
+    world.loop.cycle()
+    assert world.loop.windows.of("words", Metric.QUEUE_LENGTH).last_time_s == 100_007.0
+    world.clock.advance(1.0)
+    (first, *_) = world.run(15, queue=301)
+    assert first == (1, 2), "the condition has held for ten seconds in all"
 
 
 def test_the_ledger_and_the_store_continue_on_loop_time() -> None:
@@ -267,7 +301,7 @@ def test_the_ledger_and_the_store_continue_on_loop_time() -> None:
 
     world = World(Expecting(), decide_at_least_every_s=1.0)
     world.run(3, queue=7)
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     world.run(4, queue=9)
     decided = [row for row in world.rows if row["expected"]]
     times_s = [100_000.0 + passed for passed in range(7)]
@@ -286,7 +320,7 @@ def test_a_reading_from_before_the_set_back_does_not_hide_later_ones() -> None:
     world = World(decide_at_least_every_s=1.0)
     world.run(8, queue=301)
     late = Reading(world.clock.now_s() - 1.0, "words", Metric.QUEUE_LENGTH, 301.0)
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     world.target.show(readings=[late])
     world.loop.cycle()
     assert world.loop.windows.of("words", Metric.QUEUE_LENGTH).last_time_s == 100_007.0
@@ -299,7 +333,7 @@ def test_a_batch_that_started_before_the_set_back_keeps_its_times() -> None:
     strategy = ScriptedStrategy()
     world = World(strategy, decide_at_least_every_s=1.0)
     world.run(8, queue=0)
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     world.target.show(batches=[a_batch(1, started_s=100_004.0), a_batch(2, started_s=96_406.0)])
     world.loop.cycle()
     assert [batch.started_s for batch in strategy.snapshots[-1].batches] == [100_004.0, 100_006.0]
@@ -310,7 +344,7 @@ def test_an_observation_from_before_the_set_back_is_not_fresh() -> None:
     strategy = ScriptedStrategy()
     world = World(strategy, decide_at_least_every_s=1.0)
     world.run(3, queue=0)
-    world.clock.advance(-HOUR_S)
+    world.clock.set(world.clock.now_s() - HOUR_S)
     world.target.error = TargetError("no answer")
     shown = len(strategy.snapshots)
     world.run(20, queue=0)
@@ -327,7 +361,7 @@ def test_an_observation_during_the_set_back_is_not_dated_in_the_future() -> None
 
     def set_back() -> Any:
         seen = observe()
-        world.clock.advance(-HOUR_S)
+        world.clock.set(world.clock.now_s() - HOUR_S)
         return seen
 
     world.target.observe = set_back  # type: ignore[method-assign]
@@ -351,7 +385,7 @@ def test_a_set_back_during_a_cycle_does_not_delay_the_next_one() -> None:
 
     def set_back() -> Any:
         seen = observe()
-        world.clock.advance(-HOUR_S)
+        world.clock.set(world.clock.now_s() - HOUR_S)
         return seen
 
     world.target.observe = set_back  # type: ignore[method-assign]
