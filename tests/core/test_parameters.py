@@ -99,3 +99,13 @@ def test_fields_of_a_nested_struct_are_set_like_arguments() -> None:
     assert set(declared(mine)) == {"high", "low", "on"}
     assert arguments(mine, {"high": 0.9, "on": False}) == {"limit": Limit(high=0.9), "on": False}
     assert arguments(mine, {}) == {}
+
+
+def test_two_parameters_of_one_key_are_refused_because_one_could_never_be_set() -> None:
+    class Thresholds:
+        def __init__(
+            self, *, upper: Annotated[float, Number("")] = 0.8, upper_s: Annotated[float, Duration("")] = 30.0
+        ) -> None: ...
+
+    with pytest.raises(TypeError, match="declares the parameter upper twice"):
+        declared(Thresholds)

@@ -371,6 +371,8 @@ def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
                     found[key] = dataclasses.replace(field, part=(argument.name, note.of))
             elif isinstance(note, Kind):
                 parameter = _parameter(argument, note)
+                if parameter.key in found:  # upper and upper_s, say: one of them could never be set
+                    raise TypeError(f"{factory.__qualname__} declares the parameter {parameter.key} twice")
                 found[parameter.key] = parameter
         kind = _inferred(argument)
         if not notes and kind is not None:

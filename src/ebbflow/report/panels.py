@@ -23,6 +23,8 @@ class PanelLine:
     name: str
     points: Sequence[tuple[float | str, float]]
     """(x, y); x may be text for bars."""
+    errors: Sequence[float | None] = ()
+    """Half the height of an error bar at each point; empty for none."""
     steps: bool = False
     dots: bool = False
     """Points without a line."""
@@ -40,6 +42,8 @@ class Panel:
     lines: Sequence[PanelLine]
     whole: bool = False
     """Whether its values are small integers."""
+    most: float | None = None
+    """The axis ends here if values go beyond; None shows all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +77,7 @@ def panels_figure(picture: Picture) -> Any:
             shown.add(line.name)
         layout[f"yaxis{number}"] = {
             "domain": [bottom, top], "anchor": "x", "gridcolor": GRID, "zeroline": False,
-            "rangemode": "tozero", "nticks": 5, **(_whole(panel) if panel.whole else {}),
+            "rangemode": "tozero", "nticks": 5, **(_whole(panel) if panel.whole else {}), **_cut(panel),
         }  # fmt: skip
         figure.add_annotation(
             xref="paper", x=0, xanchor="left", yref="paper", y=top, yanchor="bottom", yshift=3, showarrow=False,
@@ -103,6 +107,12 @@ def _whole(panel: Panel) -> dict[str, Any]:
     return {"dtick": 1, "range": [0.0, most + 0.3]}
 
 
+def _cut(panel: Panel) -> dict[str, Any]:
+    """The end of the axis, if values go beyond it."""
+    beyond = panel.most is not None and any(y > panel.most for line in panel.lines for _, y in line.points)
+    return {"range": [0.0, panel.most]} if beyond else {}
+
+
 def _legend_lines(names: Sequence[str]) -> int:
     """Number of legend lines in a narrow window; each entry is as wide as the widest.
 
@@ -118,6 +128,8 @@ def _trace(graph: Any, line: PanelLine, axis: str, names: Sequence[str], *, firs
         "x": [x for x, _ in line.points], "y": [y for _, y in line.points], "yaxis": axis, "name": line.name,
         "legendgroup": line.name, "showlegend": first,
     }  # fmt: skip
+    if line.errors:
+        points["error_y"] = {"array": list(line.errors), "thickness": 1.2, "width": 2, "color": MUTED}
     if line.bars:
         return graph.Bar(marker={"color": COLOURS[names.index(line.name) % len(COLOURS)]}, **points)
     if line.behind:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from ebbflow.cli.bench import elysium, forecast, google_cluster, leaderboard, pascal, rules, sentiment
+from ebbflow.cli.bench import (
+    elysium,
+    forecast,
+    google_cluster,
+    leaderboard,
+    learner,
+    pascal,
+    rules,
+    sentiment,
+)
 
 app = typer.Typer(
     help="Compare strategies and forecasters, and reproduce the tests of the papers.", no_args_is_help=True
@@ -15,6 +24,7 @@ google_cluster.register(app)
 sentiment.register(app)
 elysium.register(app)
 pascal.register(app)
+learner.register(app)
 forecast.register(app)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ebbflow.core.expression import Call
 from ebbflow.core.machine import cores
 from ebbflow.core.ports import Strategy
+from ebbflow.core.run import Run
 from ebbflow.errors import InputError, RunFailedError
 from ebbflow.guards import guards_for
 from ebbflow.runs.parallel import parallel_map
@@ -26,7 +27,7 @@ from ebbflow.runs.sweep import GuardsOf, SweepCase, kept_slo, mean
 from ebbflow.strategies import make_strategy, read_strategy
 from ebbflow.strategies.deep_learner import DeepLearner
 from ebbflow.strategies.learner import Learner
-from ebbflow.targets.simulator import MicroBatch
+from ebbflow.targets.simulator import MicroBatch, Scenario
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,10 +206,15 @@ class _Ran:
 def _run(shared: _Shared, job: _Job) -> _Ran | Exception:
     case = shared.cases[job.case]
     try:
-        agent = _agent(shared.call, job)
-        # Every episode has noise of its own, and the evaluation another one.
-        scenario = replace(case.scenario, seed=1_000_003 * job.seed + job.episode)
-        scores = score(run_simulation(scenario, agent, shared.guards(agent)).run, oracle_node_seconds=None)
+        run, table = run_episode(
+            shared.call,
+            case.scenario,
+            seed=job.seed,
+            episode=job.episode,
+            state=job.table,
+            guards=shared.guards,
+        )
+        scores = score(run, oracle_node_seconds=None)
     except Exception as error:
         return RuntimeError(f"{case.load}, seed {job.seed}: {type(error).__name__}: {error}")
     return _Ran(
@@ -220,19 +226,42 @@ def _run(shared: _Shared, job: _Job) -> _Ran | Exception:
             violation=scores.violation or 0.0,
             reconfigurations=scores.reconfigurations or 0,
         ),
-        table=agent.state() or job.table,
+        table=table,
     )
 
 
-def _agent(call: Call, job: _Job) -> Strategy:
-    given = {**call.arguments, **TRAINED[call.name].training, "seed": str(job.seed + 7919 * job.episode)}
-    if job.episode == 0:
+def run_episode(
+    call: Call,
+    scenario: Scenario,
+    *,
+    seed: int,
+    episode: int,
+    state: str | None,
+    guards: GuardsOf = guards_for,
+) -> tuple[Run, str | None]:
+    """One episode of an agent of ``TRAINED`` that continues from ``state``; returns the run and the state after it.
+
+    Episode 0 is an evaluation: without exploring. Every episode has noise of its own.
+    """
+    agent = _agent(call, seed, episode, state)
+    run = run_simulation(replace(scenario, seed=episode_seed(seed, episode)), agent, guards(agent)).run
+    return run, agent.state() or state
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """The seed of an episode's noise."""
+    return 1_000_003 * seed + episode
+
+
+def _agent(call: Call, seed: int, episode: int, state: str | None) -> Strategy:
+    given = {**call.arguments, **TRAINED[call.name].training, "seed": str(seed + 7919 * episode)}
+    if episode == 0:
         given["policy"] = "greedy"
-    if job.table is not None:
+    if state is not None:
         given.pop(TRAINED[call.name].file, None)
     agent = make_strategy(str(replace(call, arguments=given)))
-    if job.table is not None:
-        agent.restore(job.table)
+    if state is not None:
+        agent.restore(state)
     return agent
 
 

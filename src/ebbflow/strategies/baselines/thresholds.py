@@ -123,8 +123,8 @@ class FourThresholds(Strategy):
                 unset="5/4 of lower",
             ),
         ] = None,
-        upper_s: Annotated[float, Duration("DurU: scale out after a period this long.")] = 30.0,
-        lower_s: Annotated[float, Duration("DurL: scale in after a period this long.")] = 300.0,
+        out_after_s: Annotated[float, Duration("DurU: scale out after a period this long.")] = 30.0,
+        in_after_s: Annotated[float, Duration("DurL: scale in after a period this long.")] = 300.0,
         grace_s: Annotated[float, Duration("No action for this time after one.")] = 60.0,
         step_out: Annotated[int, Whole("Nodes to add.", at_least=1)] = 1,
         step_in: Annotated[int, Whole("Nodes to remove.", at_least=1)] = 1,
@@ -140,8 +140,8 @@ class FourThresholds(Strategy):
                 below_upper=below_upper,
                 lower=lower,
                 above_lower=above_lower,
-                upper_s=upper_s,
-                lower_s=lower_s,
+                upper_s=out_after_s,
+                lower_s=in_after_s,
                 grace_s=grace_s,
             )
         )
