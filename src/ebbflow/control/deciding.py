@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from ebbflow.core.clock import Clock
-from ebbflow.core.decision import Constraint, Decision
+from ebbflow.core.decision import Constraint, Decision, hold
 from ebbflow.core.duration import format_duration
 from ebbflow.core.failures import FailureLimits, LogLimit
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.plural import counted
-from ebbflow.core.ports import Guard, Strategy
+from ebbflow.core.ports import DecidesOn, Guard, Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import StrategyError
 
@@ -59,6 +59,11 @@ class Decider:
         return self._strategy.name
 
     @property
+    def handles_clusters(self) -> bool:
+        """Whether the strategy decides on all clusters."""
+        return self._strategy.handles_clusters
+
+    @property
     def failed_in_a_row(self) -> int:
         """Failures since the last decision that was valid."""
         return self._in_a_row
@@ -82,7 +87,7 @@ class Decider:
         return decision
 
     def _decide(self, snapshot: Snapshot) -> Decision:
-        decision = checked(self._strategy.decide(snapshot), snapshot)
+        decision = checked(_asked(self._strategy, snapshot), snapshot)
         for guard in self._guards:
             decision = guard.restrain(snapshot, decision)
         return checked(decision, snapshot, least_nodes=0)
@@ -105,6 +110,17 @@ class Decider:
             # A new worker: the old one may never come back.
             self._strategy, self._fallback, self._worker, self._in_a_row = self._fallback, None, None, 0
         return Decision(wanted=snapshot.planned, reason=reason, bound_by=(Constraint(name=FAILED, why=why),))
+
+
+def _asked(strategy: Strategy, snapshot: Snapshot) -> Decision:
+    """The decision of a strategy; on the cluster ``main`` alone if it does not handle several."""
+    if strategy.handles_clusters or strategy.decides_on is DecidesOn.NOTHING:
+        return strategy.decide(snapshot)
+    main = snapshot.of_main
+    if MAIN in snapshot.planned.nodes and main.pipeline.operators:
+        return strategy.decide(main)
+    why = f"strategy {strategy.name} sizes only the cluster {MAIN}, which has no operators here"
+    return hold(snapshot, why, f"{MAIN} only")
 
 
 class _Worker:

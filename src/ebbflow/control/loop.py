@@ -32,7 +32,7 @@ from ebbflow.core.failures import FailureLimits, LogLimit
 from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
-from ebbflow.core.plural import counted
+from ebbflow.core.plural import counted, listed
 from ebbflow.core.ports import Guard, Observation, Strategy, Target
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
@@ -177,6 +177,8 @@ class ControlLoop:
         now_s = self._clock.tick()  # after observing, which may take a while
         if self._clock.stepped_s:
             self._note_step(self._clock.stepped_s)
+        if observed is not None and self._last is None:
+            self._note_clusters(observed.layout)
         news = observed is not None and self._take_in(now_s, observed)
         self._write_notes(now_s)
         last = self._last
@@ -218,6 +220,17 @@ class ControlLoop:
         )
         log.warning("%s", text)
         self._notes.append(Note(text=text))
+
+    def _note_clusters(self, layout: Layout) -> None:
+        """Say which clusters a strategy for one cluster leaves alone."""
+        others = [name for name in layout.nodes if name != MAIN]
+        if others and not self._decider.handles_clusters:
+            text = (
+                f"strategy {self._decider.name} sizes only the cluster {MAIN}; "
+                f"{listed(others)} and placements stay as they are"
+            )
+            log.warning("%s", text)
+            self._notes.append(Note(text=text))
 
     def _write_notes(self, now_s: float) -> None:
         """Write notes to the ledger as holds, once there is a layout to hold."""

@@ -102,6 +102,9 @@ class Strategy(ABC):
     for bounds and missing data."""
     decides_on: DecidesOn = DecidesOn.BATCHES
     """What the strategy measures. ``ebbflow.testing.check_strategy`` checks it accordingly."""
+    handles_clusters: bool = False
+    """True if the strategy decides on all clusters. Others see only the operators and batches of the cluster ``main``
+    and decide on its size; the ledger says so."""
 
     @abstractmethod
     def decide(self, snapshot: Snapshot) -> Decision:

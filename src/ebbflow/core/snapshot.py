@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
@@ -99,6 +99,26 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def slots(self) -> int:
         """Slots of the observed nodes; at least 1."""
         return max(1, self.observed.main_nodes * self.slots_per_node)
+
+    @property
+    def of_main(self) -> Snapshot:
+        """The same without the operators and batches of other clusters, for strategies that size only ``main``."""
+        placement = self.planned.placement
+        elsewhere = {o.name for o in self.pipeline.operators if placement.get(o.name, MAIN) != MAIN}
+        if not elsewhere:
+            return self
+        here = tuple(o for o in self.pipeline.operators if o.name not in elsewhere)
+        queries = {o.query for o in self.pipeline.operators} - {o.query for o in here}
+        return msgspec.structs.replace(
+            self,
+            pipeline=replace(
+                self.pipeline,
+                operators=here,
+                streams=tuple(s for s in self.pipeline.streams if not elsewhere & {s.source, s.target}),
+            ),
+            batches=[batch for batch in self.batches if batch.query not in queries],
+            queries={name: since_s for name, since_s in self.queries.items() if name not in queries},
+        )
 
     @property
     def in_batches(self) -> bool:

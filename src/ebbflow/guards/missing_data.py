@@ -38,9 +38,9 @@ class HoldOnMissingData(Guard):
         held = snapshot.planned
         why = too_old(snapshot.data_age_s, self._stale_after_s)
         if not why:
-            if snapshot.observed.main_nodes:
+            if any(snapshot.observed.nodes.values()):
                 return decision
             why = "no node runs yet, so there are no measurements to size by"
             for cluster, nodes in snapshot.planned.nodes.items():
-                held = held.with_nodes(snapshot.limits.clamp(nodes), cluster)
+                held = held.with_nodes(snapshot.limits_of(cluster).clamp(nodes), cluster)
         return decision.bound(held, self.name, why) if decision.wanted.difference(held) else decision

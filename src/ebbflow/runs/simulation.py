@@ -47,7 +47,7 @@ def pipeline_term(pipeline: Pipeline) -> str:
     """Encode a pipeline as JSON.
 
     >>> pipeline_term(Pipeline(name="p", operators=(Operator(name="read", query="p"),)))
-    '{"name":"p","operators":[{"name":"read","stateful":false,"boundary":false,"query":"p"}],"streams":[]}'
+    '{"name":"p","operators":[{"name":"read","stateful":false,"boundary":false,"query":"p","may_move":true}],"streams":[]}'
     """
     stored = _StoredPipeline(name=pipeline.name, operators=pipeline.operators, streams=pipeline.streams)
     return msgspec.json.encode(stored).decode()

@@ -92,32 +92,60 @@ def test_moving_an_operator_stops_the_pipeline_for_the_transfer_of_its_state() -
     assert stop_s(True) == pytest.approx(5.0 + 125.0 / 12.5)
 
 
-def test_the_extreme_case_of_dodo() -> None:
-    """DoDo §6.4: extractor on 6 nodes, count and top-N on one, which handles 16,000 tweets/s. With the count on the
-    six nodes it handles 30,037: +87.73 %. With the extractor moved to the one node the throughput collapses."""
-    top_n_s = 1 / 30_037
-    count_s = 1 / 16_000 - top_n_s
-    engine = Continuous(
-        pipeline=Pipeline.chain("tweets", "extractor", "count", "top-n"),
-        row_cost_s={"extractor": 1.2e-4, "count": count_s, "top-n": top_n_s},
-        parallelism={"extractor": 6, "count": 6},
-        max_pending_rows=100_000.0,
-        row_kb=0.2,
-    )
+def test_with_an_instance_on_every_node_an_operator_follows_the_nodes_of_its_cluster() -> None:
+    """S4 (DoDo, §6.2). One node does 10 rows/s; six do 60, and three after a resize 30."""
+    engine = chain(0.001, 0.1, on_every_node=True)
     target, clock = world(
-        engine, "constant(40000)", 6, clusters={"small": Cluster()}, placement={"count": "small", "top-n": "small"},
+        engine, "constant(100)", 6, clusters={"small": Cluster()}, placement={"b": "small"}, link=WIDE,
+        kind=NodeKind(slots=2),
+    )  # fmt: skip
+    clock.advance(20.0)
+    assert rate(target, clock) == pytest.approx(10.0)
+    for nodes, placement, expected in ((6, {}, 60.0), (3, {}, 30.0)):
+        target.apply(Layout(nodes={"main": nodes}, placement=placement))
+        clock.advance(30.0)
+        assert rate(target, clock) == pytest.approx(expected)
+    assert dict(target.observe().layout.parallelism) == {}
+
+
+def test_overload_slows_an_operator_down_until_its_queue_is_gone_but_not_a_source() -> None:
+    """100 rows/s at most; 50 arrive, but 150 from 480 s to 600 s. At 80 % of the speed, 80 rows/s are left."""
+    load = "square(base=50, peak=150, period=600s, duty=0.2)"
+    for costs, overloaded in (((0.001, 0.01), 80.0), ((0.01, 0.001), 100.0)):
+        target, clock = world(chain(*costs, overload_speed=0.8), load, kind=NodeKind(slots=2))
+        clock.advance(500.0)
+        assert rate(target, clock, 50.0) == pytest.approx(overloaded, rel=0.01)
+        target.observe()
+        clock.advance(10.0)
+        busy = {r.subject: r.value for r in target.observe().readings if r.metric is Metric.INSTANCE_CPU}
+        assert max(busy.values()) == pytest.approx(1.0), "it is busy all the same"
+        clock.advance(440.0)
+        assert rate(target, clock) == pytest.approx(50.0)
+    with pytest.raises(InputError, match="an overload speed of 0; it must be above 0"):
+        chain(0.1, overload_speed=0.0)
+
+
+def test_operators_report_the_rate_and_cost_of_events_where_they_may_move() -> None:
+    """200 rows/s arrive at a, which passes 100 on: half of what arrives waits."""
+    target, clock = world(
+        chain(0.01, 0.002, state_mb={"b": 3.0}), "constant(200)", clusters={"west": Cluster()}, placement={"b": "west"},
         link=WIDE,
     )  # fmt: skip
-    clock.advance(100.0)
-    before = rate(target, clock)
-    target.apply(Layout(nodes={"main": 6}, placement={"top-n": "small"}))
-    clock.advance(200.0)
-    after = rate(target, clock)
-    assert before == pytest.approx(16_000, rel=0.01)
-    assert after / before - 1 == pytest.approx(0.8773, abs=0.01)
-    target.apply(Layout(nodes={"main": 6}, placement={"top-n": "small", "extractor": "small"}))
-    clock.advance(200.0)
-    assert rate(target, clock) < 0.5 * before
+    clock.advance(60.0)
+    target.observe()
+    clock.advance(10.0)
+    wanted = (Metric.EVENT_RATE, Metric.TIME_PER_EVENT, Metric.STATE_SIZE)
+    readings = {(r.subject, r.metric): r.value for r in target.observe().readings if r.metric in wanted}
+    assert readings == {
+        ("a", Metric.EVENT_RATE): pytest.approx(200.0),
+        ("a", Metric.TIME_PER_EVENT): pytest.approx(0.01),
+        ("b", Metric.EVENT_RATE): pytest.approx(100.0),
+        ("b", Metric.TIME_PER_EVENT): pytest.approx(0.002),
+        ("b", Metric.STATE_SIZE): 3e6,
+    }
+    alone, clock = world(chain(0.01, 0.002), "constant(200)")
+    clock.advance(60.0)
+    assert not [r for r in alone.observe().readings if r.metric in wanted], "one cluster: nothing can move"
 
 
 def test_nodes_are_requested_and_paid_by_cluster() -> None:

@@ -16,6 +16,11 @@ then everything stands still for 5–8 s (Elysium) plus the transfer of state.
 Several pipelines share the cores of their nodes: the sums over i include the operators of all of them. Each has its own
 source and rebalances on its own. Instances are assigned round-robin, continuing after those of the previous pipeline.
 
+With ``on_every_node`` an operator has one instance on each node of its cluster, as on S4 (DoDo, §6.2). With
+``overload_speed`` v < 1, an operator before which more than a second of work is queued runs at v times its speed until
+the queue is gone: S4 lost throughput that way (DoDo, §6.4 and §7.3). Rows that wait for a source wait outside the nodes
+and slow nothing down.
+
 Operators may be in different clusters. A stream between two clusters is limited by the link's bandwidth and delayed by
 its latency; rows wait before the link without a bound. Moving an operator is a rebalance that transfers all its state.
 
@@ -60,6 +65,10 @@ class Continuous:
     """CPU seconds per input row of each operator; an instance serves 1/cost rows per second."""
     parallelism: Mapping[str, int] = field(default_factory=dict)
     """Initial instances of each operator; 1 by default."""
+    on_every_node: bool = False
+    """Whether each operator has one instance on each node of its cluster, whatever ``parallelism`` says."""
+    overload_speed: float = 1.0
+    """Share of its speed at which an operator works while more than a second of work is queued before it."""
     queue_bound_rows: float | None = None
     """Maximum rows waiting per instance; sources have no bound. None: no bound at all."""
     max_pending_rows: float | None = None
@@ -78,6 +87,10 @@ class Continuous:
         missing = [name for name in self.pipeline.order if not self.row_cost_s.get(name, 0.0) > 0]
         if missing:
             raise InputError(f"operator '{missing[0]}' has no cost; a row must take some CPU time")
+        if not 0 < self.overload_speed <= 1:
+            raise InputError(
+                f"an overload speed of {self.overload_speed:g}; it must be above 0 and at most 1"
+            )
 
     @cached_property
     def per_source_row(self) -> Mapping[str, float]:

@@ -35,6 +35,7 @@ class FlowVertex:
     service_per_s: float
     per_source_row: float
     queue_bound_rows: float | None
+    overload_speed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Flow:
         """The stream of an operator with exactly one, the usual case."""
         self._rate = [v.per_source_row for v in vertices]
         self._service = [v.service_per_s for v in vertices]
+        self._slows_down = any(v.overload_speed < 1.0 for v in vertices)
         self._max_pending = max_pending
         self._final = final_operators(vertices, len(max_pending))
 
@@ -185,11 +187,26 @@ class Flow:
         capacity = self._capacity
         if factors is not None:
             factors = [factors[pipeline] for pipeline in self._pipeline_of]
+        if self._slows_down:
+            factors = self._with_overload(factors)
+        if factors is not None:
             capacity = [rows * factor for rows, factor in zip(capacity, factors, strict=True)]
         present, outs = self._outs(new_rows, capacity)
         if self._is_saturated(outs, factors):
             present, outs = self._outs(new_rows, self._shared_capacity(outs, factors))
         self._commit(present, outs, factors)
+
+    def _with_overload(self, factors: Sequence[float] | None) -> Sequence[float] | None:
+        """The factors on service rates, lower for operators with more than a second of work queued before them."""
+        slow = {
+            i: vertex.overload_speed
+            for i, vertex in enumerate(self.vertices)
+            if vertex.overload_speed < 1.0 and vertex.streams and self.queue[i] > self._capacity[i] * STEP_S
+        }
+        if not slow:
+            return factors
+        before = [1.0] * len(self.vertices) if factors is None else factors
+        return [factor * slow.get(i, 1.0) for i, factor in enumerate(before)]
 
     def _outs(self, new_rows: Sequence[float], capacity: Sequence[float]) -> tuple[list[float], list[float]]:
         """(rows present, rows finished) of each operator in the step for a given capacity."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -63,8 +63,8 @@ class ContinuousRun:
             for name in self._names
         ]
         zeros = [0.0] * len(self._names)
-        self._last = (0.0, 0, zeros, zeros)
-        """Time, arrived rows, done rows and CPU of the last observation."""
+        self._last = (0.0, 0, zeros, zeros, zeros)
+        """Time, arrived rows, done rows, CPU and queues of the last observation."""
 
     # -- placement -----------------------------------------------------------------------------
 
@@ -75,6 +75,9 @@ class ContinuousRun:
         for cluster in dict.fromkeys(self._clusters):
             nodes = tuple(self._pools[cluster].working(now_s))
             here = [k for k, c in enumerate(self._clusters) if c == cluster]
+            if self.engine.on_every_node:
+                for k in here:
+                    self._instances[k] = max(1, len(nodes))
             before = sum(run._instances_in(cluster) for run in self._previous)
             rows = even([self._instances[k] for k in here], len(nodes), before)
             self._placed[cluster] = nodes
@@ -113,7 +116,9 @@ class ContinuousRun:
 
     @property
     def parallelism(self) -> Mapping[str, int]:
-        """The requested instances of each operator."""
+        """The requested instances of each operator; none if they follow the nodes."""
+        if self.engine.on_every_node:
+            return {}
         return dict(zip(self._names, self._wanted[0], strict=True))
 
     @property
@@ -180,9 +185,9 @@ class ContinuousRun:
                 continue
             nodes_before = len(self.placed(cluster))
             nodes_after = len(self._pools[cluster].working(now_s))
-            share = max(
-                state_moved(self._instances[k], self._wanted[0][k]), state_moved(nodes_before, nodes_after)
-            )
+            share = state_moved(nodes_before, nodes_after)
+            if not self.engine.on_every_node:
+                share = max(share, state_moved(self._instances[k], self._wanted[0][k]))
             seconds += state_mb * share / self.engine.transfer_mb_per_s
         return seconds
 
@@ -232,7 +237,7 @@ class ContinuousRun:
         flow, name, mine = self._flow, self.engine.pipeline.name, self._mine
         arrived = self.inflow.rows_by(now_s)
         work = self._work(arrived)
-        since_s, arrived_then, done_then, cpu_then = self._last
+        since_s, arrived_then, done_then, cpu_then, queue_then = self._last
         done, cpu_s, queue = flow.done[mine], flow.cpu_s[mine], flow.queue[mine]
         span_s = max(now_s - since_s, STEP_S)
         settled = int(work.processed + work.failed + 1e-6)
@@ -259,8 +264,25 @@ class ContinuousRun:
                 Reading(now_s, operator, _BUSY, busy[k] if busy[k] > least else least),
                 Reading(now_s, operator, _INSTANCES, float(instances)),
             )
-        self._last = (now_s, arrived, done, cpu_s)
+            if len(self._pools) > 1:
+                came = rows + queue[k] - queue_then[k]
+                readings += self._event_readings(now_s, k, came / span_s, cpu * span_s * instances, rows)
+        self._last = (now_s, arrived, done, cpu_s, queue)
         return readings
+
+    def _event_readings(
+        self, now_s: float, k: int, came_per_s: float, cpu_s: float, rows: float
+    ) -> Iterator[Reading]:
+        """Rate and cost of events, and the state, of an operator that may move; none while it is stopped."""
+        name = self._names[k]
+        if self.stopping_since_s is not None:
+            return
+        yield Reading(now_s, name, Metric.EVENT_RATE, max(0.0, came_per_s))
+        if rows > 0:
+            slots = self._pools[self._clusters[k]].kind.slots
+            yield Reading(now_s, name, Metric.TIME_PER_EVENT, cpu_s / rows / slots)
+        if name in self.engine.state_mb:
+            yield Reading(now_s, name, Metric.STATE_SIZE, self.engine.state_mb[name] * 1e6)
 
     def work(self, now_s: float) -> PipelineRows:
         """Rows processed by all operators, waiting, and failed at any operator."""

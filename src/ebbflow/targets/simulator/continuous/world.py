@@ -261,6 +261,7 @@ def _vertices(starts: Sequence[Start]) -> list[FlowVertex]:
                     service_per_s=1.0 / engine.row_cost_s[name],
                     per_source_row=engine.per_source_row[name],
                     queue_bound_rows=engine.queue_bound_rows,
+                    overload_speed=engine.overload_speed,
                 )
             )
     return vertices

@@ -297,6 +297,8 @@ class MicroBatchRun:
                     Reading(at_s, run.name, _ROWS_IN, float(run.rows_in)),
                     Reading(at_s, run.name, _ROWS_OUT, float(run.rows_out)),
                 )
+            if len(self._pools) > 1:
+                readings += self._event_readings(batch)
         if self._restart_readings and self._restart_readings[0].time_s <= now_s:
             readings += [r for r in self._restart_readings if r.time_s <= now_s]
             self._restart_readings = [r for r in self._restart_readings if r.time_s > now_s]
@@ -304,6 +306,8 @@ class MicroBatchRun:
             self._rate_per_s = 0.0  # well past its trigger without a batch: nothing arrives
             if self.query.read_limit_rows is not None and not self._backlog_rows:
                 readings.append(Reading(now_s, name, Metric.BACKLOG, 0.0))
+            if len(self._pools) > 1:
+                readings.append(Reading(now_s, self.query.pipeline.order[0], Metric.EVENT_RATE, 0.0))
         since_s = max(0.0, now_s - self._last_start_s)
         queue_rows = self._backlog_rows + self._rate_per_s * since_s
         if self.batch is not None:
@@ -315,6 +319,16 @@ class MicroBatchRun:
             if age_s > 2 * interval_s + 2.0:  # a long batch is known to be late before it ends
                 readings.append(Reading(now_s, name, Metric.FRESHNESS, age_s))
         return readings
+
+    def _event_readings(self, batch: Batch) -> Iterator[Reading]:
+        """Rate and cost of events of a query that may move, at its first operator: the others move with it."""
+        first, at_s = self.query.pipeline.order[0], batch.ended_s
+        yield Reading(at_s, first, Metric.EVENT_RATE, batch.arrival_rate_per_s)
+        if batch.rows:
+            busy_s = sum(stage.task_time_s for stage in batch.stages)
+            yield Reading(at_s, first, Metric.TIME_PER_EVENT, busy_s / batch.rows / self.pool.kind.slots)
+        if self.query.state_mb:
+            yield Reading(at_s, first, Metric.STATE_SIZE, self.query.state_mb * 1e6)
 
     def work(self, now_s: float) -> PipelineRows:
         """The current row counts; no row ever fails."""
