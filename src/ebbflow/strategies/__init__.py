@@ -83,6 +83,10 @@ class StrategyRegistry(MutableMapping[str, Factory]):
                 names.append(name)
         return names
 
+    def comparable(self, *, clusters: bool) -> list[str]:
+        """The usable strategies for one cluster; with ``clusters`` also those that need several."""
+        return [name for name in self.usable() if clusters or not _handles_clusters(self[name])]
+
     def __setitem__(self, name: str, factory: Factory) -> None:
         self._entries[name] = factory
 
@@ -175,6 +179,10 @@ def _strategies_in(module: ModuleType) -> dict[str, Factory]:
         and f"{each.__module__}.".startswith(f"{module.__name__}.")
         and "name" in vars(each)
     }
+
+
+def _handles_clusters(factory: Factory) -> bool:
+    return inspect.isclass(factory) and issubclass(factory, Strategy) and factory.handles_clusters
 
 
 def _load(entry_point: EntryPoint) -> Factory:

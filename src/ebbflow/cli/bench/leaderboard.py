@@ -124,7 +124,7 @@ def leaderboard_command(
     in_file = "" if spec.strategy is None else f"{scenario}, strategy"
     chosen = complete_strategies(
         configured,
-        strategies or spec.strategy or STRATEGIES.usable(),
+        strategies or spec.strategy or STRATEGIES.comparable(clusters=bool(spec.cluster)),
         in_file if strategies is None else "--strategies",
         read_policies(policy or ()),
     )

@@ -26,7 +26,7 @@ from typing import Annotated, Protocol
 
 from ebbflow.core.decision import Constraint, Decision, Effect, Rounded
 from ebbflow.core.metrics import Metric
-from ebbflow.core.parameters import Duration, Number, Share, in_order
+from ebbflow.core.parameters import PYTHON_ONLY, Duration, Number, Share, in_order
 from ebbflow.core.ports import Strategy
 from ebbflow.core.signals import flows
 from ebbflow.core.snapshot import Snapshot
@@ -140,7 +140,9 @@ class Capacity(Strategy):
         rate_window_s: Annotated[
             float, Duration("Window over which the slope of the arrival rate is estimated.", above=0)
         ] = 30.0,
+        learned: Annotated[Learned | None, PYTHON_ONLY] = None,
     ) -> None:
+        """``learned``: a model that learns from the snapshots; by default the one for the engine."""
         self.budget_in, most = in_order("budget_in", budget_in, "budget_out", budget_out, defaults=BUDGETS)
         self.budget_out = min(1.0, most)
         self.busy_limit_in, self.busy_limit = in_order(
@@ -148,7 +150,7 @@ class Capacity(Strategy):
         )
         self._hold_in_s = hold_in_s
         self._rate_window_s = rate_window_s
-        self._learned: Learned = LearnedBatches(rate_window_s=rate_window_s)
+        self._learned: Learned = learned or LearnedBatches(rate_window_s=rate_window_s)
         self._enough: deque[tuple[float, int]] = deque()
         """(time, nodes) of the latest consecutive decisions that found fewer nodes enough."""
 
