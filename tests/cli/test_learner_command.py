@@ -125,5 +125,5 @@ def test_a_broken_table_is_refused_and_untouched(
     name = str(cut) if command[-1] == "show" else f"learner(table={cut})"
     code, _, errors = run(*command, name)
     assert (code, len(errors.splitlines())) == (2, 1)
-    assert "is not a whole table" in errors
+    assert "is not a whole learner table" in errors
     assert cut.read_text() == trained.read_text()[:300]

@@ -129,7 +129,7 @@ def test_attach_continues_from_the_table_and_keeps_it(
 def test_a_table_that_was_cut_off_is_an_error_before_anything_starts(tmp_path: Path) -> None:
     table = tmp_path / "t.json"
     table.write_text('{"format": "ebbflow learner table", "vers')
-    with pytest.raises(InputError, match="not a whole table") as caught:
+    with pytest.raises(InputError, match="not a whole learner table") as caught:
         module.attach(SESSION, strategy=f"learner(table={table})")
     assert isinstance(caught.value.__cause__, InputError | TableError)
     assert table.read_text() == '{"format": "ebbflow learner table", "vers', "untouched"

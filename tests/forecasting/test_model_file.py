@@ -45,7 +45,7 @@ def test_a_saved_model_continues_where_it_was(name: str, tmp_path: Path) -> None
 def test_the_file_is_plain_json_and_leaves_no_temporary_file(saved: Path) -> None:
     document = msgspec.json.decode(saved.read_bytes())
     assert document["format"] == "ebbflow workload model"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["model"]["forecaster"] == "press"
     assert [path.name for path in saved.parent.iterdir()] == ["model.json"]
 
@@ -55,7 +55,7 @@ def test_a_file_cut_off_anywhere_is_refused(saved: Path) -> None:
     for length in (0, 1, 40, len(text) // 2, len(text) - 1):
         saved.write_bytes(text[:length])
         with pytest.raises(
-            InputError, match=r"model\.json: not a whole workload model.*learn it again"
+            InputError, match=r"model\.json is not a whole workload model.*learn it again"
         ) as caught:
             load_model(saved)
         assert "\n" not in str(caught.value)
@@ -67,21 +67,21 @@ def test_an_edited_file_is_refused(saved: Path) -> None:
     assert changed != text
     saved.write_text(changed)
     with pytest.raises(
-        InputError, match=r"model\.json: the model was edited or damaged; restore a copy, or learn"
+        InputError, match=r"model\.json was edited or damaged: .*; use a copy, or learn it again"
     ):
         load_model(saved)
 
 
 def test_another_version_and_another_file_are_refused(saved: Path) -> None:
     text = saved.read_text()
-    saved.write_text(text.replace('"version":1', '"version":9', 1))
+    saved.write_text(text.replace('"version":2', '"version":9', 1))
     with pytest.raises(
-        InputError, match="this model has version 9, but this Ebbflow reads version 1; use the"
+        InputError, match=r"model.json has version 9, but this Ebbflow reads version 2; use the"
     ):
         load_model(saved)
     for other in ('{"a": 1}', "[1, 2]", text.replace("workload model", "recording", 1)):
         saved.write_text(other)
-        with pytest.raises(InputError, match="not a workload model; give the file"):
+        with pytest.raises(InputError, match="is not a workload model; use a file"):
             load_model(saved)
 
 

@@ -63,9 +63,9 @@ def test_weights_that_were_cut_off_edited_or_of_another_agent_are_refused(tmp_pa
     text, file = trained("dqn", steps=5).state() or "", tmp_path / "w.json"
     edited = json.dumps(json.loads(text) | {"steps": 99})
     for content, message in (
-        (text[: len(text) // 2], "has no whole weights"),
-        (edited, "was edited after it was written"),
-        ('{"format": "other"}', "has no whole weights"),
+        (text[: len(text) // 2], "is not a whole file with weights"),
+        (edited, "was edited or damaged"),
+        ('{"format": "other"}', "is not a file with weights of deep-learner"),
     ):
         file.write_text(content)
         with pytest.raises(InputError, match=message):
@@ -73,7 +73,7 @@ def test_weights_that_were_cut_off_edited_or_of_another_agent_are_refused(tmp_pa
     file.write_text(text)
     with pytest.raises(InputError, match=r"has weights of dqn; set agent=dqn, or train ppo"):
         DeepLearner(agent="ppo", weights=file)
-    with pytest.raises(InputError, match="cannot read the weights"):
+    with pytest.raises(InputError, match="cannot read the file with weights"):
         DeepLearner(weights=tmp_path / "none.json")
 
 

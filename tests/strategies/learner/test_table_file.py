@@ -52,7 +52,7 @@ def test_a_file_has_one_state_per_line_with_what_a_reader_wants() -> None:
 
 @pytest.mark.parametrize("cut", [1, 50, 400, -2, -40])
 def test_a_file_that_was_cut_off_is_noticed(cut: int) -> None:
-    with pytest.raises(TableError, match=r"t\.json is not a whole table"):
+    with pytest.raises(TableError, match=r"t\.json is not a whole learner table"):
         table_file.from_text(text()[:cut], "t.json")
 
 
@@ -61,22 +61,22 @@ def test_an_edited_file_is_noticed_and_white_space_is_no_edit() -> None:
     table_file.from_text(json.dumps(json.loads(whole), indent=3), "t.json")
     plain = json.loads(whole)
     plain["states"][3]["out"]["value"] += 0.25
-    with pytest.raises(TableError, match="edited after it was written: its checksum does not match"):
+    with pytest.raises(TableError, match="edited or damaged: its checksum does not match"):
         table_file.from_text(json.dumps(plain), "t.json")
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("[1, 2]", "not a table of learner"),
-        ('{"format": "something"}', "not a table of learner"),
+        ("[1, 2]", "not a learner table"),
+        ('{"format": "something"}', "not a learner table"),
         (
             '{"format": "ebbflow learner table", "version": 9}',
             "has version 9, but this Ebbflow reads version 1",
         ),
         (
             '{"format": "ebbflow learner table", "version": 1}',
-            "not a whole table: Object missing required field",
+            "not a whole learner table: Object missing required field",
         ),
     ],
 )

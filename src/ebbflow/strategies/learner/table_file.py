@@ -10,8 +10,7 @@
        "out": {"value": 0.31, "visits": 12, "variance": 0.02, "reward_sum": 3.9, "next": {"5 rising 0": 12}}, …},
       …
 
-``region`` and ``latency_s`` are for readers. The checksum is over the document without itself, whatever the white
-space; so an edit is noticed, and a file that was cut off is not JSON.
+``region`` and ``latency_s`` are for readers. The checksum notices an edit (``core.checked_file``).
 
 A table is for one set of ``parameters``: those that say what its states, actions, rewards and values mean. Another set
 is refused. One change is exact and therefore allowed: another ``maxLatency``, if no state was met at the steps that it
@@ -20,7 +19,6 @@ adds, merges or splits.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +26,10 @@ from pathlib import Path
 
 import msgspec
 
+from ebbflow.core.checked_file import Document, FileFormat
 from ebbflow.errors import TableError
 from ebbflow.strategies.learner.q_table import Entry, QTable
 from ebbflow.strategies.learner.state import Action, Direction, State, StateSpace
-
-FORMAT = "ebbflow learner table"
-VERSION = 1
-LARGEST = 200_000_000
-"""Most characters of a file."""
 
 Parameters = Mapping[str, float | int | str | None]
 """By their names in Table 5.4."""
@@ -60,20 +54,21 @@ class _State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     none: _Action
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What says which kind of file it is."""
-
-    format: object = None
-    version: object = None
-
-
-class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    format: str
-    version: int
-    sha256: str
+class _Document(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parameters: dict[str, float | int | str | None]
     decisions: int
     states: list[_State]
+
+
+FORMAT = FileFormat(
+    content=_Document,
+    format="ebbflow learner table",
+    version=1,
+    noun="learner table",
+    again="train it again with `ebbflow learner train`",
+    largest_bytes=200_000_000,
+    error=TableError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,32 +94,23 @@ class StoredTable:
 
 def to_text(table: QTable, space: StateSpace, parameters: Parameters, decisions: int) -> str:
     """A table as the text of a file."""
-    document = _Document(
-        format=FORMAT,
-        version=VERSION,
-        sha256="",
-        parameters=dict(parameters),
-        decisions=decisions,
-        states=[_encoded(state, table[state], space) for state in sorted(table)],
+    document = FORMAT.signed(
+        _Document(
+            parameters=dict(parameters),
+            decisions=decisions,
+            states=[_encoded(state, table[state], space) for state in sorted(table)],
+        )
     )
     head = msgspec.json.encode(
-        {
-            "format": FORMAT, "version": VERSION, "sha256": _checksum(document), "parameters": dict(parameters),
-            "decisions": decisions,
-        }
-    ).decode()  # fmt: skip
+        {name: value for name, value in msgspec.structs.asdict(document).items() if name != "states"}
+    ).decode()
     states = ",\n".join(msgspec.json.encode(state).decode() for state in document.states)
     return f'{head[:-1]},"states":[\n{states}\n]}}\n'
 
 
 def read(path: Path) -> StoredTable:
     """Read a file. Raises ``TableError`` if that is not possible, or if the file was changed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not text"
-        raise TableError(f"cannot read the table {path}: {why}") from None
-    return from_text(text, str(path))
+    return _stored(FORMAT.read(path), str(path))
 
 
 def from_text(text: str, where: str) -> StoredTable:
@@ -133,40 +119,20 @@ def from_text(text: str, where: str) -> StoredTable:
     >>> from_text('{"format": "ebbflow learner table", "version": 1, "sha', "t.json")
     Traceback (most recent call last):
     ...
-    ebbflow.errors.TableError: t.json is not a whole table: Input data was truncated; it was cut off or edited; \
-use a copy, or train it again with `ebbflow learner train`
+    ebbflow.errors.TableError: t.json is not a whole learner table: Input data was truncated; it was cut off or \
+edited; use a copy, or train it again with `ebbflow learner train`
     """
-    again = "use a copy, or train it again with `ebbflow learner train`"
-    if len(text) > LARGEST:
-        raise TableError(f"{where} is too large for a table; the most is {LARGEST} characters")
-    try:
-        head = msgspec.json.decode(text, type=_Head)
-    except (msgspec.ValidationError, RecursionError):
-        head = _Head()
-    except msgspec.DecodeError as error:
-        raise TableError(
-            f"{where} is not a whole table: {error}; it was cut off or edited; {again}"
-        ) from None
-    if head.format != FORMAT:
-        raise TableError(f"{where} is not a table of learner; make one with `ebbflow learner train`")
-    if head.version != VERSION:
-        raise TableError(
-            f"{where} has version {head.version}, but this Ebbflow reads version {VERSION}; use the Ebbflow that wrote "
-            "it, or train it again with `ebbflow learner train`"
-        )
-    try:
-        document = msgspec.json.decode(text, type=_Document)
-    except msgspec.ValidationError as error:
-        raise TableError(
-            f"{where} is not a whole table: {error}; it was cut off or edited; {again}"
-        ) from None
-    if document.sha256 != _checksum(document):
-        raise TableError(f"{where} was edited after it was written: its checksum does not match; {again}")
+    return _stored(FORMAT.decode(text, where), where)
+
+
+def _stored(document: _Document, where: str) -> StoredTable:
     met = _States()
     try:
         entries = {State(s.latency, s.direction, s.messages): _entry(s, met) for s in document.states}
     except ValueError as error:
-        raise TableError(f"{where} has a next state that cannot be read: {error}; {again}") from None
+        raise TableError(
+            f"{where} has a next state that cannot be read: {error}; use a copy, or {FORMAT.again}"
+        ) from None
     stored = StoredTable(parameters=document.parameters, decisions=document.decisions, entries=entries)
     _check_numbers(stored, where)
     return stored
@@ -245,11 +211,6 @@ class _States(dict[str, State]):
         latency, direction, messages = key.split(" ")
         state = self[key] = State(int(latency), Direction(direction), int(messages))
         return state
-
-
-def _checksum(document: _Document) -> str:
-    plain = msgspec.structs.replace(document, sha256="")
-    return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def _number(parameters: Parameters, name: str) -> float:
