@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from ebbflow.core.duration import format_duration
-from ebbflow.forecasting.line import RunningLine
 from ebbflow.policy.evaluation.ahead import ConditionForecast
+from ebbflow.policy.evaluation.line import RunningLine
 from ebbflow.policy.model import Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -224,7 +224,7 @@ class Percentile(_Sliding):
 
 
 class Trend(_Sliding):
-    """The least-squares line (``forecasting.line``): its slope, or its value ``ahead_s`` from now.
+    """The least-squares line (``policy.evaluation.line``): its slope, or its value ``ahead_s`` from now.
 
     >>> rise = Trend(1.5, True, 3.0, ahead_s=None)
     >>> [rise.add(float(t), 2.0 * t) for t in range(4)], rise.value()
