@@ -8,7 +8,7 @@ from attach_parts import parts_of
 from ebbflow.core.decision import Decision, hold
 from ebbflow.core.ports import BackgroundWork, Strategy
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.forecasting.experts.trained import Trained
+from ebbflow.forecasting.experts.trained import TrainedExpert
 from ebbflow.forecasting.single import Single
 from ebbflow.forecasting.training import Background
 from ebbflow.strategies import make_strategy
@@ -56,7 +56,7 @@ def test_forecasters_are_trained_in_the_background_only_if_the_loop_says_so() ->
         forecast = strategy._known._arrivals_of("app").forecast
         assert forecast is not None
         assert isinstance(forecast.forecaster, Single)
-        assert isinstance(forecast.forecaster._expert, Trained)
+        assert isinstance(forecast.forecaster._expert, TrainedExpert)
         return forecast.forecaster._expert._trainer
 
     assert not isinstance(trainer(), Background)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
-from ebbflow.forecasting import LEVELS, Forecast, Forecaster, make_forecaster
+from ebbflow.forecasting import LEVELS, Forecast, Forecaster, experts, make_forecaster
+from ebbflow.forecasting.experts.last_value import LastValue
 from ebbflow.forecasting.mixture import Mixture
 from ebbflow.forecasting.registry import FORECASTERS, Registry
+from ebbflow.forecasting.single import Single
 
 STEP_S = 60.0
 
@@ -56,7 +59,7 @@ def test_it_beats_the_last_value_on_noise_and_covers_nine_tenths() -> None:
     made = Backtest(Mixture(STEP_S), noisy_day(900))
     assert made.ratio < 0.85
     assert 0.87 <= made.coverage <= 0.93
-    assert made.bases[0] == "last value: nothing to compare forecasts with yet"
+    assert made.bases[0] == "last value, because there is nothing to compare forecasts with yet"
     assert made.bases[-1].startswith("mixture (")
 
 
@@ -64,7 +67,7 @@ def test_on_a_random_walk_it_is_hardly_worse_than_the_last_value() -> None:
     walk = 1000.0 + np.cumsum(np.random.default_rng(2).normal(0.0, 5.0, 900))
     made = Backtest(Mixture(STEP_S), walk)
     assert made.ratio <= 1.02
-    assert any(basis.startswith("last value: the mixture's error was") for basis in made.bases)
+    assert any(basis.startswith("last value, because the mixture's error was") for basis in made.bases)
 
 
 def test_without_the_fallback_bad_experts_would_be_used() -> None:
@@ -199,6 +202,10 @@ def test_a_restored_mixture_is_as_fast_and_small_as_promised() -> None:
     assert min(forecasts) < 2 * 0.005
 
 
+def its_own(step_s: float, _seed: int) -> Forecaster:
+    return Single("last-value", LastValue(), step_s)
+
+
 def test_third_parties_add_forecasters_but_cannot_replace_built_in_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -206,8 +213,8 @@ def test_third_parties_add_forecasters_but_cannot_replace_built_in_ones(
 
     group = "ebbflow.forecasters"
     found = [
-        EntryPoint("mine", "ebbflow.forecasting.cheap:last_value", group),
-        EntryPoint("mixture", "ebbflow.forecasting.cheap:last_value", group),
+        EntryPoint("mine", f"{__name__}:its_own", group),
+        EntryPoint("mixture", f"{__name__}:its_own", group),
         EntryPoint("broken", "no_such_module:make", group),
     ]
     monkeypatch.setattr("ebbflow.forecasting.registry.entry_points", lambda group: found)
@@ -216,6 +223,26 @@ def test_third_parties_add_forecasters_but_cannot_replace_built_in_ones(
     assert registry["mixture"](STEP_S, 0).name == "mixture"
     with pytest.raises(InputError, match="'broken' cannot be loaded from no_such"):
         registry["broken"]
+
+
+def test_a_module_of_experts_is_all_that_a_forecaster_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "half.py").write_text(
+        "import numpy as np\n"
+        "from ebbflow.forecasting.experts.expert import Expert\n"
+        "class Half(Expert):\n"
+        "    names = ('half',)\n"
+        "    def ahead(self, history, horizons):\n"
+        "        return np.full(len(horizons), history.values[-1] / 2)\n"
+        "FORECASTERS = {'half': lambda step_s: Half()}\n"
+    )
+    monkeypatch.setattr(experts, "__path__", [*experts.__path__, str(tmp_path)])
+    forecaster = Registry()["half"](STEP_S, 0)
+    forecaster.learn(STEP_S, 10.0)
+    ahead = forecaster.forecast(1)
+    assert ahead is not None
+    assert (forecaster.name, ahead.at(0.5)[0]) == ("half", 5.0)
 
 
 def test_an_unknown_forecaster_is_named_with_those_there_are() -> None:

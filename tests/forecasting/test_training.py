@@ -16,7 +16,7 @@ from ebbflow.core.clock import SystemClock, wait_until
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
 from ebbflow.forecasting import make_forecaster
-from ebbflow.forecasting.experts.trained import Trained
+from ebbflow.forecasting.experts.trained import TrainedExpert
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.single import Single
 from ebbflow.forecasting.trained import Arima, Boosting, Net, Press
@@ -110,7 +110,7 @@ def test_a_killed_training_leaves_the_model_in_use(
     background: Background, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Net(epochs=100_000, patience=100_000, most_work=10**9)
-    expert, history = Trained("net", slow), History(60.0)
+    expert, history = TrainedExpert("net", slow), History(60.0)
     in_use = ArimaModel(differences=1, constant=0.0, ar=(0.5,), ma=())
     expert.restore({"model": {"type": "arima", "differences": 1, "constant": 0.0, "ar": [0.5], "ma": []},
                     "trained_until_s": 0.0, "trained": "", "next": 300, "outcome": ""})  # fmt: skip
@@ -170,12 +170,12 @@ def test_closing_ends_the_process(background: Background) -> None:
 
 
 def test_learning_and_forecasting_go_on_while_a_training_runs(background: Background) -> None:
-    forecaster = Single("boosting", Trained("boosting", Boosting(trees=40)), 60.0)
+    forecaster = Single("boosting", TrainedExpert("boosting", Boosting(trees=40)), 60.0)
     forecaster.train_with(background)
     values = daily(1)
     longest_s = 0.0
     expert = forecaster._expert
-    assert isinstance(expert, Trained)
+    assert isinstance(expert, TrainedExpert)
     for minute, value in enumerate(values, start=1):
         began_s = time.thread_time()  # other processes of this machine do not count
         forecaster.learn(60.0 * minute, float(value))
@@ -206,7 +206,7 @@ def test_training_is_due_when_the_history_has_doubled_and_then_once_a_day() -> N
             return Inline().submit(Job(method=Press(), series=load(np.ones(100))))
 
     counting, history = Counting(), History(60.0)
-    expert = Trained("press", Press(), counting)
+    expert = TrainedExpert("press", Press(), counting)
     for minute in range(1, 5000):
         history.push(60.0 * minute, 5.0)
         expert.update(history)
@@ -214,7 +214,7 @@ def test_training_is_due_when_the_history_has_doubled_and_then_once_a_day() -> N
 
 
 def test_the_basis_says_what_was_trained_or_why_nothing_is() -> None:
-    forecaster = Single("press", Trained("press", Press()), 60.0)
+    forecaster = Single("press", TrainedExpert("press", Press()), 60.0)
 
     def basis(until: int, values: Floats) -> str:
         for minute in range(until - len(values) + 1, until + 1):
@@ -224,7 +224,7 @@ def test_the_basis_says_what_was_trained_or_why_nothing_is() -> None:
         return made.basis
 
     waves = np.tile(np.arange(10.0), 40) + 50.0
-    assert basis(79, waves[:79]) == "last value: press is not trained yet"
+    assert basis(79, waves[:79]) == "last value, because press is not trained yet"
     assert basis(80, waves[79:80]) == (
         "press, trained on 80 steps: error 0.00 × that of the last value on 50 steps, the last value 1.00"
     )
@@ -237,5 +237,5 @@ def test_the_basis_says_what_was_trained_or_why_nothing_is() -> None:
 )
 def test_trained_forecasters_keep_the_contract(method: Arima | Boosting | Net | Press) -> None:
     name = type(method).__name__.lower()
-    check_forecaster(lambda step_s: Single(name, Trained(name, method), step_s))
+    check_forecaster(lambda step_s: Single(name, TrainedExpert(name, method), step_s))
     assert make_forecaster(name, 60.0).name == name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,23 @@ def default_experts(step_s: float) -> list[Expert]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Mixed:
+    """What was forecast at a step, one row per horizon of the grid."""
+
+    experts: Floats
+    parts: Floats
+    """The two mixtures that are blended."""
+    blend: Floats
+    known: Floats
+    """Input of the correction."""
+    corrected: Floats
+    """The blend, corrected."""
+    used: Floats
+    """The corrected blend, or the last value where that is better."""
+    limits: Floats
+
+
 class Mixture(Forecaster):
     """Weighs experts by their recent errors at each horizon, with conformal bands.
 
@@ -97,9 +115,16 @@ class Mixture(Forecaster):
         """Mean absolute error of the last value; the next two are capped at ``CAPPED`` times this."""
         self._error = np.zeros(grid)
         self._last_error = np.zeros(grid)
-        # Forecasts of the experts, their two mixtures, the blend, the correction's input, the corrected blend, what was
-        # used, and its limits.
-        self._made = Made((count,), (2,), (), (), (), (), (len(TRACKED),))
+        self._made = Made(
+            _Mixed,
+            experts=(count,),
+            parts=(2,),
+            blend=(),
+            known=(),
+            corrected=(),
+            used=(),
+            limits=(len(TRACKED),),
+        )
 
     def learn(self, time_s: float, value: float) -> None:
         """Learn the mean load of the step that ends at ``time_s``."""
@@ -117,7 +142,16 @@ class Mixture(Forecaster):
         corrected = np.maximum(mixed + self._correction.offsets(), 0.0)
         used = np.where(self.is_better, corrected, value)
         limits = self._bands.limits(used)
-        self._made.keep(history.index, rows, parts, mixed, self._correction.last, corrected, used, limits)
+        made = _Mixed(
+            experts=rows,
+            parts=parts,
+            blend=mixed,
+            known=np.full(len(GRID), self._correction.last),
+            corrected=corrected,
+            used=used,
+            limits=limits,
+        )
+        self._made.keep(history.index, made)
 
     def train_with(self, trainer: Trainer) -> None:
         """Train with this trainer from now on."""
@@ -172,23 +206,24 @@ class Mixture(Forecaster):
 
     def _judge(self, index: int, value: float) -> None:
         """Compare the step with what was forecast for it."""
-        valid, forecasts, parts, mixed, known, corrected, used, limits = self._made.due(index)
-        if valid[0] and self._change.add(float(value - used[0])):
+        due = self._made.due(index)
+        valid, made = due.valid, due.tables
+        if valid[0] and self._change.add(float(value - made.used[0])):
             self._changed = index
         self._seen += valid
         share = valid * np.maximum(1.0 / self._judged, 1.0 / np.maximum(self._seen, 1.0))
-        last_error = np.abs(value - forecasts[:, 0])
+        last_error = np.abs(value - made.experts[:, 0])
         self._usual += share * (last_error - self._usual)
         most = CAPPED * self._usual
-        self._error += share * (np.minimum(np.abs(value - corrected), most) - self._error)
+        self._error += share * (np.minimum(np.abs(value - made.corrected), most) - self._error)
         self._last_error += share * (np.minimum(last_error, most) - self._last_error)
-        self._weights.learn(value, parts, forecasts, self._usual, valid)
-        self._correction.learn(value - mixed, known, valid)
-        self._bands.learn(value, used, limits, valid)
+        self._weights.learn(value, made.parts, made.experts, self._usual, valid)
+        self._correction.learn(value - made.blend, made.known, valid)
+        self._bands.learn(value, made.used, made.limits, valid)
 
     def _basis(self, weights: Floats, better: Bools, steps: int) -> str:
         if not self._seen[0]:
-            return "last value: nothing to compare forecasts with yet"
+            return "last value, because there is nothing to compare forecasts with yet"
         text = self._compared(weights, better, steps)
         if self._changed is not None and self._history.index - self._changed < self._judged:
             ago_s = (self._history.index - self._changed) * self._step_s
@@ -199,11 +234,13 @@ class Mixture(Forecaster):
         window = format_duration(min(float(self._seen[0]), self._judged) * self._step_s)
         ratio = between(np.minimum(self.error_ratio, 99.0), np.arange(1, steps + 1))
         if not better.any():
-            return f"last value: the mixture's error was {ratio[0]:.2f} of it in the last {window}"
+            compared = f"{ratio[0]:.2f} × that of the last value in the last {window}"
+            return f"last value, because the mixture's error was {compared}"
         used = weights[better].mean(axis=0)
         best = np.argsort(-used)[:SHOWN]
         named = ", ".join(f"{self.names[k]} {used[k]:.0%}" for k in best)
-        text = f"mixture ({named}); its error was {ratio[better].mean():.2f} of the last value's in the last {window}"
+        compared = f"{ratio[better].mean():.2f} × that of the last value in the last {window}"
+        text = f"mixture ({named}); its error was {compared}"
         if not better.all():
             text += f"; last value for {int((~better).sum())} of {steps} steps, where it is better"
         return text

@@ -1,7 +1,9 @@
 """Forecasters by name.
 
-A factory takes the length of a step in seconds and a random seed, and returns a ``Forecaster``. Slow libraries are
-imported only when a factory that needs them is called. Other distributions add theirs by entry point:
+A factory takes the length of a step in seconds and a random seed, and returns a ``Forecaster``. To add one, write a
+module in ``experts/`` that names it in ``FORECASTERS``, or one in ``trained/`` that names it in ``METHODS``. There is
+no list to edit. Slow libraries are imported when a forecaster that needs them is trained. Other distributions add
+theirs by entry point:
 
     [project.entry-points."ebbflow.forecasters"]
     mine = "my_package:make_mine"
@@ -9,55 +11,41 @@ imported only when a factory that needs them is called. Other distributions add 
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.forecasting.port import Forecaster
+
+if TYPE_CHECKING:
+    from ebbflow.forecasting.experts.expert import Expert
+    from ebbflow.forecasting.trained import AnyMethod
 
 ENTRY_POINT_GROUP = "ebbflow.forecasters"
 DEFAULT = "mixture"
 
 Factory = Callable[[float, int], Forecaster]
 
-BUILT_IN: dict[str, str] = {
-    "mixture": "ebbflow.forecasting.cheap:mixture",
-    "last-value": "ebbflow.forecasting.cheap:last_value",
-    "moving-mean": "ebbflow.forecasting.cheap:moving_mean",
-    "moving-maximum": "ebbflow.forecasting.cheap:moving_maximum",
-    "damped-trend": "ebbflow.forecasting.cheap:damped_trend",
-    "smoothing": "ebbflow.forecasting.cheap:smoothing",
-    "holt-winters": "ebbflow.forecasting.cheap:holt_winters",
-    "seasonal-naive": "ebbflow.forecasting.cheap:seasonal_naive",
-    "jumps": "ebbflow.forecasting.cheap:jumps",
-    "autoregression": "ebbflow.forecasting.cheap:autoregression",
-    "arima": "ebbflow.forecasting.trained.factories:arima",
-    "boosting": "ebbflow.forecasting.trained.factories:boosting",
-    "net": "ebbflow.forecasting.trained.factories:pascal_net",
-    "elysium-net": "ebbflow.forecasting.trained.factories:elysium_net",
-    "press": "ebbflow.forecasting.trained.factories:press",
-}
-"""Where each factory is: ``module:function(step_s, seed)``. To add a forecaster, add its line."""
-
 
 class Registry(Mapping[str, Factory]):
     """Factories by name: built-in ones, then those of entry points, which cannot replace a built-in one."""
 
     @cached_property
-    def _entries(self) -> dict[str, str | EntryPoint]:
-        entries: dict[str, str | EntryPoint] = dict(BUILT_IN)
+    def _entries(self) -> dict[str, Factory | EntryPoint]:
+        entries: dict[str, Factory | EntryPoint] = {**_built_in()}
         for entry_point in entry_points(group=ENTRY_POINT_GROUP):
             entries.setdefault(entry_point.name, entry_point)
         return entries
 
     def __getitem__(self, name: str) -> Factory:
         entry = self._entries[name]
-        if isinstance(entry, str):
-            module, _, function = entry.partition(":")
-            factory: Factory = getattr(import_module(module), function)
-            return factory
+        if not isinstance(entry, EntryPoint):
+            return entry
         try:
             loaded: Factory = entry.load()
         except Exception as error:
@@ -69,6 +57,44 @@ class Registry(Mapping[str, Factory]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _built_in() -> dict[str, Factory]:
+    """The mixture, then the experts and the trained methods. They are imported on first use."""
+    found: dict[str, Factory] = {DEFAULT: _mixture}
+    for module in _modules("ebbflow.forecasting.experts"):
+        found |= {
+            name: partial(_expert, name, make) for name, make in getattr(module, "FORECASTERS", {}).items()
+        }
+    for module in _modules("ebbflow.forecasting.trained"):
+        found |= {
+            name: partial(_trained, name, make) for name, make in getattr(module, "METHODS", {}).items()
+        }
+    return found
+
+
+def _modules(package: str) -> Iterator[ModuleType]:
+    for info in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
+        yield import_module(info.name)
+
+
+def _mixture(step_s: float, _seed: int) -> Forecaster:
+    from ebbflow.forecasting.mixture import Mixture
+
+    return Mixture(step_s)
+
+
+def _expert(name: str, make: Callable[[float], Expert], step_s: float, _seed: int) -> Forecaster:
+    from ebbflow.forecasting.single import Single
+
+    return Single(name, make(step_s), step_s)
+
+
+def _trained(name: str, make: Callable[[int], AnyMethod], step_s: float, seed: int) -> Forecaster:
+    from ebbflow.forecasting.experts.trained import TrainedExpert
+    from ebbflow.forecasting.single import Single
+
+    return Single(name, TrainedExpert(name, make(seed)), step_s)
 
 
 FORECASTERS = Registry()

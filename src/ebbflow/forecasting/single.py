@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ebbflow.core.curve import Floats
 from ebbflow.forecasting.bands import TRACKED, Bands
 from ebbflow.forecasting.experts.expert import Expert
 from ebbflow.forecasting.grid import GRID
@@ -16,6 +18,14 @@ from ebbflow.forecasting.port import LEVELS, Forecast, Forecaster
 
 if TYPE_CHECKING:
     from ebbflow.forecasting.training import Trainer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Points:
+    """Points and the limits of their bands, one row per horizon of the grid."""
+
+    points: Floats
+    limits: Floats
 
 
 class Single(Forecaster):
@@ -37,7 +47,7 @@ class Single(Forecaster):
         self._expert = expert
         self._history = History(step_s)
         self._bands = Bands()
-        self._made = Made((), (len(TRACKED),))
+        self._made = Made(_Points, points=(), limits=(len(TRACKED),))
 
     def learn(self, time_s: float, value: float) -> None:
         """Learn the mean load of the step that ends at ``time_s``."""
@@ -47,11 +57,11 @@ class Single(Forecaster):
         if history.seen == 1:
             self._bands.start(value)
         else:
-            valid, points, limits = self._made.due(history.index)
-            self._bands.learn(value, points, limits, valid)
+            due = self._made.due(history.index)
+            self._bands.learn(value, due.tables.points, due.tables.limits, due.valid)
         self._expert.update(history)
         points = np.maximum(self._expert.ahead(history, GRID).ravel(), 0.0)
-        self._made.keep(history.index, points, self._bands.limits(points))
+        self._made.keep(history.index, _Points(points=points, limits=self._bands.limits(points)))
 
     def train_with(self, trainer: Trainer) -> None:
         """Train with this trainer from now on."""

@@ -24,7 +24,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import IO, Protocol
+from typing import IO, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -75,7 +75,8 @@ def train(job: Job) -> TrainingResult:
     The test is on the steps after those that the model in use was fitted to, so that it knows as little about them
     as the new one; on at most 30 % and at least ``LEAST_TESTED`` steps.
     """
-    method: Method = job.method
+    # The model in use was fitted by this method, so the two fit together.
+    method = cast("Method[AnyModel]", job.method)
     series = job.series
     count = len(series)
     known = count - round((series.end_s - job.trained_until_s) / series.step_s) if job.model else 0

@@ -101,7 +101,7 @@ def test_the_forecast_of_a_load_describes_what_it_is_based_on() -> None:
         f"the forecast of arrival-rate in 10s is 310 tuples/s ({forecast.expected.basis}), past the threshold for 10s "
         "(11 readings, 310 tuples/s to 310 tuples/s)"
     )
-    assert forecast.expected.basis.startswith("last value: ")
+    assert forecast.expected.basis.startswith("last value, because ")
     assert state.evidence_since_s == 0
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.experts.profile import Profiles
 from ebbflow.forecasting.grid import GRID, Ints, between
 from ebbflow.forecasting.history import DAY_S, History
@@ -21,6 +22,15 @@ FEW = 50
 """Up to this many samples the next step's weights are fitted at each step; later all horizons take turns."""
 OFFSET = 0.02
 """Share of the mean load added before taking the logarithm, so that zeros are allowed."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Regressed:
+    """What a forecast was computed from, one row per horizon of the grid."""
+
+    features: Floats
+    before: Floats
+    """The load at the time."""
 
 
 class Autoregression(Expert):
@@ -59,7 +69,7 @@ class Autoregression(Expert):
         """Mean absolute change by horizon."""
         self._largest = np.zeros(grid)
         """Largest absolute change by horizon, slowly forgotten."""
-        self._made = Made((size,), ())
+        self._made = Made(_Regressed, features=(size,), before=())
         self._now = np.zeros((grid, size))
         self._prior = _prior(lags, size)
         self._turn = 0
@@ -79,7 +89,8 @@ class Autoregression(Expert):
         for slot in self._profiles.follow(followed, history.index, z):
             self._forget(slot)
         self._now = self._features(history, GRID, z)
-        self._made.keep(history.index, self._now, value)
+        before = np.full(len(GRID), value)
+        self._made.keep(history.index, _Regressed(features=self._now, before=before))
 
     def ahead(self, history: History, horizons: Ints) -> Floats:
         """One row per fit."""
@@ -128,7 +139,8 @@ class Autoregression(Expert):
         return rows
 
     def _learn(self, index: int, z: float) -> None:
-        valid, features, before = self._made.due(index)
+        due = self._made.due(index)
+        valid, features, before = due.valid, due.tables.features, due.tables.before
         if not valid.any():
             return
         target = z - (np.log(before + OFFSET * self._mean + 1e-300) if self._log else before)
@@ -176,3 +188,6 @@ def _prior(lags: int, size: int) -> Floats:
     prior[:lags] = np.arange(1, lags + 1) ** 2
     prior[lags + len(EMAS) :: PERIODS][:PER_PERIOD] = 4.0
     return prior
+
+
+FORECASTERS: Named = {"autoregression": Autoregression}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import LONGEST, Ints
 from ebbflow.forecasting.history import History
 
@@ -36,3 +36,6 @@ class DampedTrend(Expert):
     def ahead(self, _history: History, horizons: Ints) -> Floats:
         """Level plus the damped sum of slopes."""
         return np.asarray(self._level + self._slope * self._sums[np.minimum(horizons, LONGEST) - 1])
+
+
+FORECASTERS: Named = {"damped-trend": lambda _step_s: DampedTrend()}

@@ -1,8 +1,13 @@
-"""What a point forecaster has to provide. The mixture weights several; ``Single`` makes a forecaster of one."""
+"""What a point forecaster has to provide. The mixture weights several; ``Single`` makes a forecaster of one.
+
+A module of this package names the experts that can be selected alone: ``FORECASTERS = {"last-value": lambda step_s:
+LastValue()}``. The registry finds them; there is no list to edit.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ebbflow.core.curve import Floats
@@ -37,3 +42,7 @@ class Expert(Stateful, ABC):
 
         Forecasts below 0 are set to 0 by the caller.
         """
+
+
+Named = Mapping[str, Callable[[float], Expert]]
+"""Experts that can be selected alone, by name: functions of the length of a step in seconds."""

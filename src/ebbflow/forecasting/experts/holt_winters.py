@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 
@@ -58,3 +58,6 @@ class HoltWinters(Expert):
         trend = self._slope * damping * (1.0 - damping**horizons) / (1.0 - damping)
         season = self._season[(history.index + horizons) % len(self._season)]
         return np.asarray(self._level + trend + season)
+
+
+FORECASTERS: Named = {"holt-winters": lambda _step_s: HoltWinters()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.state import Stateful
@@ -97,3 +97,6 @@ class Jumps(Expert):
         changes = self._calendars[int(np.argmin(self._errors))].ahead(history.index, steps)
         sums = np.cumsum(changes) * self._mean
         return np.asarray(history.values[-1] + sums[horizons - 1])
+
+
+FORECASTERS: Named = {"jumps": lambda _step_s: Jumps()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 
@@ -18,3 +18,6 @@ class LastValue(Expert):
     def ahead(self, history: History, horizons: Ints) -> Floats:
         """The last value at every horizon."""
         return np.full(len(horizons), history.values[-1])
+
+
+FORECASTERS: Named = {"last-value": lambda _step_s: LastValue()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 
@@ -34,3 +34,9 @@ class MovingMaximum(Expert):
     def ahead(self, history: History, horizons: Ints) -> Floats:
         """The maximum of the window."""
         return np.full(len(horizons), history.values[-self._window :].max())
+
+
+FORECASTERS: Named = {
+    "moving-mean": lambda _step_s: MovingMean(),
+    "moving-maximum": lambda _step_s: MovingMaximum(),
+}

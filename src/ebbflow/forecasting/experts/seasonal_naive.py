@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 from ebbflow.forecasting.periods import SLOTS
@@ -38,3 +38,6 @@ class LastPeriod(Expert):
         """The values one period ago."""
         slot = FOUND if history.periods.steps[FOUND] else DAY
         return np.asarray(history.context(horizons).back[slot])
+
+
+FORECASTERS: Named = {"seasonal-naive": lambda _step_s: LastPeriod()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ebbflow.core.curve import Floats
-from ebbflow.forecasting.experts.expert import Expert
+from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
 
@@ -30,3 +30,6 @@ class Smoothing(Expert):
     def ahead(self, _history: History, horizons: Ints) -> Floats:
         """The levels at every horizon."""
         return np.repeat(self._levels[:, None], len(horizons), axis=1)
+
+
+FORECASTERS: Named = {"smoothing": lambda _step_s: Smoothing(0.3)}

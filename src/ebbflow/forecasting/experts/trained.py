@@ -25,7 +25,7 @@ MOST_STEPS = 43_200
 """Steps that a model is trained on, at most: 30 days of minutes."""
 
 
-class Trained(Expert):
+class TrainedExpert(Expert):
     """Forecasts with the model in use; before the first one, the last value.
 
     Training starts when there is enough history, again when that has doubled, and then once a day, by the times of
@@ -55,7 +55,7 @@ class Trained(Expert):
     def basis(self) -> str:
         """The model in use, or why there is none."""
         if self._model is None:
-            return f"last value: {self.names[0]} is {self.outcome}"
+            return f"last value, because {self.names[0]} is {self.outcome}"
         return f"{self.names[0]}, {self._trained}"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
@@ -181,3 +182,6 @@ def _dies_away(coefficients: Floats) -> bool:
     companion = np.diag(np.ones(len(coefficients) - 1), -1)
     companion[0] = coefficients
     return bool(np.abs(np.linalg.eigvals(companion)).max() < 0.9999)
+
+
+METHODS: Mapping[str, Callable[[int], Arima]] = {"arima": lambda _seed: Arima()}

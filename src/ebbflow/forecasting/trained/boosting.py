@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -282,3 +283,6 @@ def _seasons(values: Floats, step_s: float) -> tuple[int, ...]:
     ):
         known.append(found)
     return tuple(known)
+
+
+METHODS: Mapping[str, Callable[[int], Boosting]] = {"boosting": lambda seed: Boosting(seed=seed)}

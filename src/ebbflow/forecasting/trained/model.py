@@ -1,12 +1,13 @@
 """What trained forecasters share: the series they are fitted to, and what a method and its model look like.
 
 Loads, methods and models are msgspec structs of plain numbers. So they cross a process boundary and go into a
-model file as JSON.
+model file as JSON. To add a method, write its module, which names it in ``METHODS`` (functions of a random seed), and
+list method and model in ``AnyMethod`` and ``AnyModel``, the types that a process boundary lets pass.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -76,7 +77,11 @@ class Model(Protocol):
         ...
 
 
-class Method(Protocol):
+Fitted = TypeVar("Fitted", bound=Model)
+"""The kind of model that a method fits."""
+
+
+class Method(Protocol[Fitted]):
     """A way to fit a model; its fields are its options."""
 
     @property
@@ -84,11 +89,11 @@ class Method(Protocol):
         """Shortest series that can be fitted."""
         ...
 
-    def fit(self, series: TrainingLoad) -> Any:
+    def fit(self, series: TrainingLoad) -> Fitted:
         """A model; ``InputError`` if none can be fitted."""
         ...
 
-    def refit(self, series: TrainingLoad, model: Any) -> Any:
+    def refit(self, series: TrainingLoad, model: Fitted) -> Fitted:
         """A model for a longer series, with the choices of ``model`` (orders, epochs, number of trees)."""
         ...
 

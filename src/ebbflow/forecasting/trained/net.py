@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -250,3 +251,9 @@ def gradients(
         (hidden.transpose(0, 2, 1) @ delta2, delta2.sum(axis=1, keepdims=True)), axis=1
     )
     return missed, inputs.T @ delta1, gradient2
+
+
+METHODS: Mapping[str, Callable[[int], Net]] = {
+    "net": lambda seed: Net(seed=seed),
+    "elysium-net": lambda seed: Net(features=ELYSIUM, lag_steps=1, seed=seed),
+}

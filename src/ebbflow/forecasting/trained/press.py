@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -168,3 +169,6 @@ def dominant_period(values: Floats) -> int | None:
 def _correlation(one: Floats, other: Floats) -> float:
     spread = float(one.std() * other.std())
     return float(((one - one.mean()) * (other - other.mean())).mean()) / spread if spread > 0 else 0.0
+
+
+METHODS: Mapping[str, Callable[[int], Press]] = {"press": lambda _seed: Press()}
