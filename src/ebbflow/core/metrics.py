@@ -219,6 +219,28 @@ class Metric(Enum):
         "node-network-out", Unit.BYTES_PER_S, SubjectKind.NODE,
         "TCP payload sent by the node's processes and acknowledged since the last observation, except to each other",
     )  # fmt: skip
+    NODE_REQUESTS = (
+        "node-requests", Unit.REQUESTS_PER_S, SubjectKind.NODE,
+        "requests that a node of a datastore coordinated per second since the last observation",
+    )  # fmt: skip
+    PENDING_TASKS = (
+        "pending-tasks", Unit.COUNT, SubjectKind.NODE,
+        "tasks that wait for a thread of a node of a datastore now",
+    )  # fmt: skip
+    STREAMS = ("streams", Unit.COUNT, SubjectKind.NODE, "transfers of data that run from or to the node now")
+    NODE_DATA = ("node-data", Unit.BYTES, SubjectKind.NODE, "data that a node of a datastore stores")
+    JOIN_TIME = (
+        "join-time", Unit.SECONDS, SubjectKind.NODE,
+        "from the request for a node of a datastore until it is active",
+    )  # fmt: skip
+    LEAVE_TIME = (
+        "leave-time", Unit.SECONDS, SubjectKind.NODE,
+        "from the request to remove a node of a datastore until its data has moved",
+    )  # fmt: skip
+    CLEANUP_TIME = (
+        "cleanup-time", Unit.SECONDS, SubjectKind.NODE,
+        "how long a node took to drop the data that it handed over",
+    )  # fmt: skip
     HOST_CPU = (
         "host-cpu",
         Unit.SHARE,

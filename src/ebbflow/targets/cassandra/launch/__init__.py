@@ -1,0 +1,1 @@
+"""Cassandra nodes on this machine."""
