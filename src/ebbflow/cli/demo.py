@@ -88,6 +88,7 @@ class LiveFeed:
             else "; ".join(f"{c.name}: {c.why}" for c in entry.decision.bound_by),
             decision_age_s=None if entry is None else now_s - entry.time_s,
             top_items=() if self._rankings is None else tuple(self._rankings.top()),
+            message=cycle.alarm or None,
         )
 
     def _add(self, observed: Observation) -> None:

@@ -19,6 +19,7 @@ from ebbflow.core.ports import Guard, Strategy, Target
 from ebbflow.core.slo import Slo
 from ebbflow.errors import EbbflowError, InputError
 from ebbflow.monitoring.addresses import check
+from ebbflow.monitoring.buffered_store import BufferedStore
 from ebbflow.monitoring.collector import Collector, WithAgents
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.monitoring.store import Store
@@ -169,7 +170,7 @@ def attach(
         target=target,
         strategy=chosen,
         guards=chosen_guards,
-        store=ledger,
+        store=BufferedStore(ledger, time),
         clock=time,
         limits=limits,
         slo=objective,

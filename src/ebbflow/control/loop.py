@@ -49,7 +49,12 @@ DROP_EVERY_S = 60.0
 
 
 class LoopStore(LedgerStore, Protocol):
-    """Stores what the loop observes and decides: ``monitoring.store.Store``, or ``MemoryStore``."""
+    """Stores what the loop observes and decides: ``BufferedStore``, ``Store`` or ``MemoryStore`` of ``monitoring``."""
+
+    @property
+    def alarm(self) -> str:
+        """What is wrong with it, for people; empty if nothing is."""
+        ...
 
     def add(
         self,
@@ -68,6 +73,8 @@ class CycleReport(msgspec.Struct, frozen=True, kw_only=True):
     """The newest observation, in loop time; from an earlier cycle if this one's failed."""
     entry: LedgerEntry | None
     planned: Layout | None
+    alarm: str = ""
+    """What needs attention, such as a store that cannot be written; empty if nothing does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +215,8 @@ class ControlLoop:
         return self._decider.is_late
 
     def _report(self, entry: LedgerEntry | None) -> CycleReport:
-        return CycleReport(observation=self._last, entry=entry, planned=self._planned)
+        alarm = f"store: {self._store.alarm}" if self._store.alarm else ""
+        return CycleReport(observation=self._last, entry=entry, planned=self._planned, alarm=alarm)
 
     def _note_step(self, stepped_s: float) -> None:
         how = "was set back" if stepped_s < 0 else "leapt forward"

@@ -54,6 +54,8 @@ class MemoryStore:
     [{'id': 1}, {'reason': 'more rows', 'id': 2}]
     """
 
+    alarm = ""
+
     def __init__(self, *, keep: bool = False) -> None:
         self.keeps = keep
         self.readings: list[Reading] = []
@@ -179,6 +181,17 @@ _encode = msgspec.json.Encoder().encode
 _decode_batch = msgspec.json.Decoder(Batch).decode
 
 
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A row of the ledger as it is stored."""
+
+    time_s: float
+    verdict: str
+    body: str
+    """JSON."""
+    entry_id: int | None = None
+    """None for the next one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredReadings:
     """The readings of some metrics in a store."""
@@ -214,6 +227,7 @@ class Store:
     """
 
     keeps = True
+    alarm = ""
 
     def __init__(
         self,
@@ -229,20 +243,52 @@ class Store:
         self._keep_holds_s = keep_holds_s
         self._lock = threading.RLock()
         self._series: dict[tuple[str, Metric], int] = {}
-        self._buffer: list[tuple[int, float, float]] = []
+        self._buffer: list[Reading] = []
         self._batches: list[tuple[float, str, str]] = []
         self._first_batches: list[tuple[float, str, str]] = []
         self._flushed_s = clock.monotonic_s()
         self._prune_at_s = self._flushed_s + FIRST_PRUNE_S
         self._newest_s = float("-inf")
         """Time of the newest row written, from which the age of others counts: the wall clock may leap."""
+        self._terms: dict[str, str] = {}
+        """The terms of the run, for a file that replaces a deleted one."""
+        self._wait_s = 10.0
+        self._open()
+
+    def _open(self) -> None:
+        path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fast = _connect(path, synchronous="NORMAL")
+            self._fast = _connect(path, synchronous="NORMAL", wait_s=self._wait_s)
             self._fast.executescript(_SCHEMA)
-            self._safe = _connect(path, synchronous="FULL")
+            self._safe = _connect(path, synchronous="FULL", wait_s=self._wait_s)
+            self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait no longer than this for a lock that another process holds."""
+        self._wait_s = seconds
+        with self._lock, _as_store_error(self.path):
+            for connection in (self._fast, self._safe):
+                connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+
+    def file_is_there(self) -> bool:
+        """Whether the file that is open is still the one at the path."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def open_again(self) -> None:
+        """Open the file at the path, or a new one, with the terms of the run and what is still to be written."""
+        with self._lock:
+            for connection in (self._fast, self._safe):
+                with contextlib.suppress(sqlite3.Error):
+                    connection.close()
+            self._series.clear()
+            self._open()
+            self.set_terms(self._terms)
 
     # -- readings and batches ------------------------------------------------------------------
 
@@ -257,40 +303,55 @@ class Store:
         NaN values are dropped. A batch that is added twice is stored once.
         """
         with self._lock:
+            self.buffer(readings, batches, first_batches)
+            if self.is_due:
+                self.flush()
+
+    def buffer(
+        self,
+        readings: Iterable[Reading],
+        batches: Iterable[Batch] = (),
+        first_batches: Iterable[Batch] = (),
+    ) -> None:
+        """Keep readings and finished batches for the next ``flush``; the oldest are dropped if there are too many."""
+        with self._lock:
             self._batches += map(_batch_row, batches)
             self._first_batches += map(_batch_row, first_batches)
-            series = self._series
-            self._buffer += [
-                (series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric), r.time_s, r.value)
-                for r in readings
-                if r.value == r.value
-            ]
-            if self._clock.monotonic_s() - self._flushed_s >= FLUSH_EVERY_S:
-                self.flush()
+            self._buffer += [reading for reading in readings if reading.value == reading.value]
+            for waiting, most in (
+                (self._buffer, MOST_WAITING),
+                (self._batches, MOST_BATCHES_WAITING),
+                (self._first_batches, MOST_BATCHES_WAITING),
+            ):
+                del waiting[:-most]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to ``flush``."""
+        return self._clock.monotonic_s() - self._flushed_s >= FLUSH_EVERY_S
 
     def flush(self) -> None:
         """Write buffered rows, and delete old rows from time to time."""
         with self._lock, _as_store_error(self.path):
             now_s = self._clock.monotonic_s()
             if self._buffer or self._batches or self._first_batches:
-                try:
-                    with self._fast:
-                        self._fast.executemany(
-                            "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", self._buffer
-                        )
-                        self._fast.executemany(
-                            "INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", self._batches
-                        )
-                        self._fast.executemany(
-                            "INSERT OR REPLACE INTO first_batches VALUES (?, ?, ?)", self._first_batches
-                        )
-                except sqlite3.Error:
-                    del self._buffer[:-MOST_WAITING]
-                    del self._batches[:-MOST_BATCHES_WAITING]
-                    del self._first_batches[:-MOST_BATCHES_WAITING]
-                    raise
-                times_s = (row[1] for row in self._buffer), (row[0] for row in self._batches)
-                self._newest_s = max(self._newest_s, *(max(each, default=self._newest_s) for each in times_s))
+                series = self._series
+                rows = [
+                    (
+                        series.get((r.subject, r.metric)) or self._series_id(r.subject, r.metric),
+                        r.time_s,
+                        r.value,
+                    )
+                    for r in self._buffer
+                ]
+                with self._fast:
+                    self._fast.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", rows)
+                    self._fast.executemany("INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", self._batches)
+                    self._fast.executemany(
+                        "INSERT OR REPLACE INTO first_batches VALUES (?, ?, ?)", self._first_batches
+                    )
+                times_s = [*(row[1] for row in rows), *(row[0] for row in self._batches)]
+                self._newest_s = max(self._newest_s, *times_s) if times_s else self._newest_s
                 self._buffer.clear()
                 self._batches.clear()
                 self._first_batches.clear()
@@ -351,11 +412,13 @@ class Store:
             self._safe.execute("DELETE FROM terms")
             self._safe.execute("DELETE FROM curves")
             self._safe.executemany("INSERT INTO terms VALUES (?, ?)", list(terms.items()))
+        self._terms = dict(terms)
 
     def set_terms(self, terms: Mapping[str, str]) -> None:
         """Add terms to those of the current run, or replace them."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany("INSERT OR REPLACE INTO terms VALUES (?, ?)", list(terms.items()))
+        self._terms.update(terms)
 
     def set_curves(self, curves: Mapping[tuple[str, str], Curve]) -> None:
         """Store what is known exactly once the run is over, by quantity and subject; replaces earlier curves."""
@@ -389,21 +452,35 @@ class Store:
 
     def append_ledger(self, time_s: float, verdict: str, body: Mapping[str, object]) -> int:
         """Write a ledger row, synced to disk, and return its id."""
+        (entry_id,) = self.append_rows(
+            [LedgerRow(time_s=time_s, verdict=verdict, body=_encode(body).decode())]
+        )
+        return entry_id
+
+    def append_rows(self, rows: Sequence[LedgerRow]) -> list[int]:
+        """Write ledger rows in one transaction, synced to disk, and return their ids."""
+        ids = []
         with self._lock, _as_store_error(self.path), self._safe:
-            cursor = self._safe.execute(
-                "INSERT INTO ledger(time_s, verdict, body) VALUES (?, ?, ?)",
-                (time_s, verdict, _encode(body).decode()),
-            )
-            assert cursor.lastrowid is not None
-            self._newest_s = max(self._newest_s, time_s)
-            return cursor.lastrowid
+            for row in rows:
+                cursor = self._safe.execute(
+                    "INSERT INTO ledger(id, time_s, verdict, body) VALUES (?, ?, ?, ?)",
+                    (row.entry_id, row.time_s, row.verdict, row.body),
+                )
+                assert cursor.lastrowid is not None
+                ids.append(cursor.lastrowid)
+                self._newest_s = max(self._newest_s, row.time_s)
+        return ids
 
     def amend_ledger(self, bodies: Mapping[int, Mapping[str, object]]) -> None:
         """Replace the bodies of ledger rows, by id, in one transaction."""
+        self.amend_rows({entry_id: _encode(body).decode() for entry_id, body in bodies.items()})
+
+    def amend_rows(self, bodies: Mapping[int, str]) -> None:
+        """Replace the bodies of ledger rows by JSON text, by id, in one transaction."""
         with self._lock, _as_store_error(self.path), self._safe:
             self._safe.executemany(
                 "UPDATE ledger SET body = ? WHERE id = ?",
-                [(_encode(body).decode(), entry_id) for entry_id, body in bodies.items()],
+                [(body, entry_id) for entry_id, body in bodies.items()],
             )
 
     def ledger(self, since_id: int = 0, *, verdict: str | None = None) -> list[dict[str, Any]]:
@@ -549,8 +626,8 @@ def _ledger_rows(
     return [{**msgspec.json.decode(body), "id": entry_id} for entry_id, body in reversed(rows)]
 
 
-def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, check_same_thread=False, timeout=10.0)
+def _connect(path: Path, *, synchronous: str, wait_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     return connection
