@@ -177,7 +177,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, help="engine (default: both)")
     options = parser.parse_args(arguments)
     try:
-        names = list(STRATEGIES) if options.strategies is None else strategy_names(options.strategies)
+        names = (
+            STRATEGIES.comparable(clusters=False)
+            if options.strategies is None
+            else strategy_names(options.strategies)
+        )
     except EbbflowError as error:
         parser.error(str(error))
     if not read(options.folder):

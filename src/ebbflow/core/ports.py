@@ -105,6 +105,8 @@ class Strategy(ABC):
     handles_clusters: bool = False
     """True if the strategy decides on all clusters. Others see only the operators and batches of the cluster ``main``
     and decide on its size; the ledger says so."""
+    for_datastores: bool = False
+    """True if it scales datastores only. Comparisons on pipelines leave it out."""
 
     @abstractmethod
     def decide(self, snapshot: Snapshot) -> Decision:

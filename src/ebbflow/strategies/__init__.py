@@ -84,8 +84,13 @@ class StrategyRegistry(MutableMapping[str, Factory]):
         return names
 
     def comparable(self, *, clusters: bool) -> list[str]:
-        """The usable strategies for one cluster; with ``clusters`` also those that need several."""
-        return [name for name in self.usable() if clusters or not _handles_clusters(self[name])]
+        """The usable strategies for pipelines on one cluster; with ``clusters`` also those that need several."""
+        kinds = {name: _strategy_class(self[name]) for name in self.usable()}
+        return [
+            name
+            for name, kind in kinds.items()
+            if (clusters or not kind.handles_clusters) and not kind.for_datastores
+        ]
 
     def __setitem__(self, name: str, factory: Factory) -> None:
         self._entries[name] = factory
@@ -181,8 +186,9 @@ def _strategies_in(module: ModuleType) -> dict[str, Factory]:
     }
 
 
-def _handles_clusters(factory: Factory) -> bool:
-    return inspect.isclass(factory) and issubclass(factory, Strategy) and factory.handles_clusters
+def _strategy_class(factory: Factory) -> type[Strategy]:
+    """The class that a factory is; ``Strategy`` itself, with its defaults, for a function."""
+    return factory if inspect.isclass(factory) and issubclass(factory, Strategy) else Strategy
 
 
 def _load(entry_point: EntryPoint) -> Factory:

@@ -16,6 +16,7 @@ from ebbflow.core.batches import Batch
 from ebbflow.core.curve import Curve, Floats
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
+from ebbflow.core.topology import Topology
 from ebbflow.targets.simulator.nodes import Link, NodeKind, NodePool
 from ebbflow.workloads.arrival_times import Arrivals
 
@@ -94,6 +95,9 @@ class World(Protocol):
 
     def node_readings(self, now_s: float) -> list[Reading]:
         """What a monitor would read of the nodes now."""
+
+    def topology(self, now_s: float) -> Topology | None:
+        """The nodes of a datastore; None for engines whose nodes hold no data."""
 
 
 class Engine(Protocol):

@@ -245,6 +245,7 @@ class SimulatorTarget:
             queries={name: since_s for run in self._world.runs for name, since_s in run.running().items()},
             read_limited=self._read_limited,
             held_nodes=sum([count.held for count in counts.values()]),
+            topology=self._world.topology(now_s),
         )
 
     def _note_parallelism(self, planned: Mapping[str, int]) -> None:

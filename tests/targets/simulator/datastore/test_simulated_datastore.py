@@ -13,6 +13,7 @@ from ebbflow.core.layout import Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.ports import Observation
 from ebbflow.core.snapshot import ActionKind
+from ebbflow.core.topology import NodeState, objection, safety_rules
 from ebbflow.errors import InputError
 from ebbflow.profiling.datastore import DatastoreProfile, DatastoreProfiling
 from ebbflow.profiling.datastore.profile import paper_profile
@@ -80,6 +81,23 @@ def test_a_leaving_node_serves_until_it_is_gone_and_waits_for_the_cleanup() -> N
     assert cluster.target.at_work().stepped(np.array([160.0, 274.0, 276.0])).tolist() == [4.0, 4.0, 3.0]
 
 
+def test_the_topology_shows_what_guards_need() -> None:
+    cluster = Cluster()
+    cluster.target.apply(Layout.of(4))
+    joining, cleaning, quiet = (cluster.after(seconds).topology for seconds in (50.0, 60.0, 60.0))
+    assert joining is not None
+    assert cleaning is not None
+    assert quiet is not None
+    rules = safety_rules()
+    assert "node-3 is joining" in objection(rules, joining, +1)
+    assert "cleanup" in objection(rules, cleaning, +1)
+    assert objection(rules, quiet, +1) == objection(rules, quiet, -1) == ""
+    cluster.target.apply(Layout.of(3))
+    leaving = cluster.after(10.0).topology
+    assert leaving is not None
+    assert [node.state for node in leaving.changing] == [NodeState.DECOMMISSIONING]
+
+
 def test_a_step_that_has_not_begun_can_be_withdrawn_and_one_that_has_ends() -> None:
     cluster = Cluster()
     cluster.target.apply(Layout.of(6))
@@ -141,13 +159,13 @@ def test_profiling_the_simulated_store_finds_what_it_was_made_of() -> None:
 
 def test_steps_are_in_order_and_never_overlap() -> None:
     kind = DataNodes.of(PROFILE, noise=0.2)
-    ring = kind.pool(3, np.random.default_rng(3))
+    pool = kind.pool(3, np.random.default_rng(3))
     rng = np.random.default_rng(4)
     for k in range(200):
-        ring.set_nodes(60.0 * k, int(rng.integers(3, 7)), busy=True)
-        ring.advance(60.0 * k + 59.0)
-        ring.release(60.0 * k + 59.0, between_batches=False)
-    steps = ring.steps
+        pool.set_nodes(60.0 * k, int(rng.integers(3, 7)), busy=True)
+        pool.advance(60.0 * k + 59.0)
+        pool.release(60.0 * k + 59.0, between_batches=False)
+    steps = pool.steps
     assert {step.kind for step in steps} == set(StepKind)
     assert all(a.until_s <= b.from_s for a, b in itertools.pairwise(steps))
 

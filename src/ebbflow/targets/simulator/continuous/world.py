@@ -227,6 +227,9 @@ class ContinuousWorld:
         """True: nodes have instances on them."""
         return True
 
+    def topology(self, _now_s: float) -> None:
+        """None: nodes hold no data of their own."""
+
     def node_readings(self, now_s: float) -> list[Reading]:
         """CPU of each node since the last call: that of its instances plus the engine's own."""
         since_s, cpu_then = self._last_cpu

@@ -31,7 +31,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class RingStep:
+class DataStep:
     """A step of a change, from its begin to its end."""
 
     kind: StepKind
@@ -77,9 +77,9 @@ class DataNodes(NodeKind):
 
     def pool(
         self, initial: int, rng: np.random.Generator, faults: Sequence[Fault] = (), *, step_s: float = 0.0
-    ) -> Ring:
+    ) -> DataPool:
         """The nodes of one cluster."""
-        return Ring(self, initial, rng, faults, step_s=step_s)
+        return DataPool(self, initial, rng, faults, step_s=step_s)
 
     def seconds(self, kind: StepKind, nodes: int) -> float:
         """How long a step takes on average; that of the nearest number of nodes if it is not known."""
@@ -89,14 +89,14 @@ class DataNodes(NodeKind):
         return table[min(table, key=lambda size: (abs(size - nodes), size))]
 
 
-class Ring(NodePool):
+class DataPool(NodePool):
     """The nodes of a datastore."""
 
     kind: DataNodes
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.steps: list[RingStep] = []
+        self.steps: list[DataStep] = []
         """Every step so far; the last one may still run."""
         self._wanted = len(self._alive)
         self._at_s = 0.0
@@ -113,7 +113,7 @@ class Ring(NodePool):
         """A decaying mean of the observed times to join; that of the kind before the first."""
         return self.kind.lead_time_s if self._lead_estimate_s is None else self._lead_estimate_s
 
-    def step_at(self, time_s: float) -> RingStep | None:
+    def step_at(self, time_s: float) -> DataStep | None:
         """The step that runs at a time."""
         for step in reversed(self.steps):
             if step.from_s <= time_s < step.until_s:
@@ -185,7 +185,7 @@ class Ring(NodePool):
     def _step(self, kind: StepKind, now_s: float, size: int) -> float:
         noise = self.kind.lead_noise
         factor = math.exp(noise * self._rng.standard_normal()) if noise else 1.0
-        step = RingStep(kind, now_s, now_s + factor * self.kind.seconds(kind, size))
+        step = DataStep(kind, now_s, now_s + factor * self.kind.seconds(kind, size))
         self.steps.append(step)
         return step.until_s
 

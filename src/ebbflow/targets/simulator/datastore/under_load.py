@@ -91,10 +91,10 @@ class SimulatedStore:
         before, self.nodes = self.nodes, nodes
         self._calls += 1
         engine, kind = self._engine(), self._kind()
-        ring = kind.pool(before, np.random.default_rng((self.seed, self._calls)))
-        ring.set_nodes(0.0, nodes, busy=True)
-        ring.advance(math.inf)
-        change, *after = ring.steps
+        pool = kind.pool(before, np.random.default_rng((self.seed, self._calls)))
+        pool.set_nodes(0.0, nodes, busy=True)
+        pool.advance(math.inf)
+        change, *after = pool.steps
         busy = rate_per_s / engine.capacity_rows_per_s(kind, before)[before]
         quiet_s = engine.response_s(before, busy)
         return ResizeTime(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,7 +12,9 @@ from ebbflow.core.curve import Curve
 from ebbflow.core.layout import MAIN
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
-from ebbflow.targets.simulator.datastore.nodes import Ring, StepKind
+from ebbflow.core.topology import NodeState, StoreNode, Topology
+from ebbflow.errors import InputError
+from ebbflow.targets.simulator.datastore.nodes import DataPool, StepKind
 from ebbflow.targets.simulator.engine import NoiseDraws, PipelineRows, Start
 from ebbflow.targets.simulator.nodes import NodePool
 
@@ -19,15 +22,18 @@ STEP_S = 1.0
 P95, P99 = 2.01, 2.82
 """Quantiles of response times ÷ their mean: lognormal with σ = 0.5, about that of reads by key."""
 GB = 1e9
+DISK_BYTES = 1e15
+"""Free space of a simulated node: it never runs out."""
 
 
 class DatastoreWorld:
     """A datastore on its cluster."""
 
     def __init__(self, start: Start, pools: Mapping[str, NodePool]) -> None:
-        ring = pools[MAIN]
-        assert isinstance(ring, Ring), "a datastore runs on DataNodes"
-        self._run = DatastoreRun(start, ring)
+        pool = pools[MAIN]
+        if not isinstance(pool, DataPool):
+            raise InputError("a datastore needs nodes that hold data; use DataNodes")
+        self._run = DatastoreRun(start, pool)
 
     @property
     def runs(self) -> Sequence[DatastoreRun]:
@@ -46,13 +52,17 @@ class DatastoreWorld:
         """CPU of each node since the last call."""
         return self._run.node_readings(now_s)
 
+    def topology(self, now_s: float) -> Topology:
+        """The nodes with their states and data."""
+        return self._run.topology(now_s)
+
 
 class DatastoreRun:
     """A running datastore."""
 
-    def __init__(self, start: Start, ring: Ring) -> None:
+    def __init__(self, start: Start, pool: DataPool) -> None:
         self.engine = start.engine
-        self._inflow, self._ring = start.inflow, ring
+        self._inflow, self._pool = start.inflow, pool
         self._noise = NoiseDraws(start.engine.noise, start.rng.spawn(1)[0])
         self._now = 0
         self._waiting = self._processed = self._failed = 0.0
@@ -64,21 +74,21 @@ class DatastoreRun:
         """(answered requests, their mean response time) of each second since the last observation."""
         self._busy: list[float] = []
         """Share of the capacity in use, of each second since the last reading of the nodes."""
-        self._capacities = start.engine.capacity_rows_per_s(ring.kind, 64).tolist()
+        self._capacities = start.engine.capacity_rows_per_s(pool.kind, 64).tolist()
 
     # -- time ----------------------------------------------------------------------------------
 
     def advance(self, until_s: float) -> None:
         """Simulate whole seconds up to a time."""
-        engine, ring = self.engine, self._ring
+        engine, pool = self.engine, self._pool
         lost = {
             StepKind.JOIN: engine.streaming_share,
             StepKind.LEAVE: engine.streaming_share,
             StepKind.CLEANUP: engine.cleanup_share,
         }
         while self._now + STEP_S <= until_s + 1e-9:
-            active = ring.active(float(self._now))
-            step = ring.step_at(float(self._now))
+            active = pool.active(float(self._now))
+            step = pool.step_at(float(self._now))
             size = len(active.nodes)
             capacity = self._capacities[min(size, len(self._capacities) - 1)]
             if step is not None:
@@ -86,7 +96,7 @@ class DatastoreRun:
             if engine.noise:
                 capacity *= self._noise.next()
             self._second(size, capacity)
-        ring.release(until_s, between_batches=False)
+        pool.release(until_s, between_batches=False)
 
     def _second(self, nodes: int, capacity: float) -> None:
         offered = self._inflow.rows_by_second(self._now + 1) - self._inflow.rows_by_second(self._now)
@@ -169,8 +179,38 @@ class DatastoreRun:
             return []
         busy = sum(self._busy) / len(self._busy)
         self._busy = []
-        nodes = self._ring.active(now_s).nodes
+        nodes = self._pool.active(now_s).nodes
         return [Reading(now_s, f"node-{node.number}", Metric.NODE_CPU, min(1.0, busy)) for node in nodes]
+
+    def topology(self, now_s: float) -> Topology:
+        """The nodes with their states and data, which is spread evenly."""
+        engine, pool = self.engine, self._pool
+        step = pool.step_at(now_s)
+        serving = pool.active(now_s).nodes
+        bytes_per_node = GB * engine.data_gb * engine.replication / max(1, len(serving))
+        nodes = []
+        for node in pool.alive:
+            joining, leaving = node.join_s > now_s, now_s < node.stop_s < math.inf and not node.died
+            if joining or node in serving:
+                nodes.append(
+                    StoreNode(
+                        address=f"node-{node.number}",
+                        state=NodeState.JOINING
+                        if joining
+                        else NodeState.DECOMMISSIONING
+                        if leaving
+                        else NodeState.ACTIVE,
+                        data_bytes=0.0 if joining else bytes_per_node,
+                        disk_free_bytes=DISK_BYTES,
+                        streams=int(joining or leaving),
+                        cleanups=int(step is not None and step.kind is StepKind.CLEANUP),
+                    )
+                )
+        return Topology(
+            nodes=tuple(nodes),
+            replication_factor=engine.replication,
+            steps_left=abs(pool.requested - len(pool.working(now_s))),
+        )
 
     def work(self, now_s: float) -> PipelineRows:
         """The current request counts."""

@@ -63,6 +63,9 @@ class MicroBatchWorld:
         """Whether a batch runs in a cluster."""
         return any(run.batch is not None and run.cluster == cluster for run in self.runs)
 
+    def topology(self, _now_s: float) -> None:
+        """None: nodes hold no data of their own."""
+
     def node_readings(self, _now_s: float) -> list[Reading]:
         """None: Spark's monitor has no node readings."""
         return []
