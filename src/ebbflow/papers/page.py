@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ebbflow.papers.elysium.studies import EstimatorAccuracy
+from ebbflow.papers.studies import EstimatorAccuracy
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json
 

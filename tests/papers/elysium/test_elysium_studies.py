@@ -15,7 +15,7 @@ from ebbflow.papers.elysium.models import HISTORY_MINUTES, Models, history, lear
 from ebbflow.papers.elysium.page import elysium_page
 from ebbflow.papers.elysium.published import PROACTIVE, STATIC, SYMBIOTIC, T1, T2, THRESHOLDS
 from ebbflow.papers.elysium.run import RunCurves, run_case, run_cases
-from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies, estimator_accuracy
+from ebbflow.papers.elysium.studies import Studies, estimator_accuracy
 from ebbflow.papers.elysium.threshold_learning import (
     CORE_MAX,
     CORE_MIN,
@@ -27,6 +27,7 @@ from ebbflow.papers.elysium.threshold_learning import (
     study_thresholds,
     threshold_runs,
 )
+from ebbflow.papers.studies import ReconfigurationCost
 from ebbflow.profiling.fitting import QUICK
 from ebbflow.strategies.symbiotic import UsageThresholds
 
@@ -138,6 +139,7 @@ def test_only_the_default_trial_is_said_to_be_picked(study: dict[str, ThresholdS
                 period_s=60.0,
                 throughput_degradation=0.01,
                 throughput_degradation_unsmoothed=0.3,
+                latency_mean_s=1.0,
                 published=None,
             )
         ],

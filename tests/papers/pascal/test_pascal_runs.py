@@ -172,7 +172,8 @@ def test_nodes_are_unequally_loaded_and_changes_cost_throughput() -> None:
     assert sorted(uneven.spouts) == [1, 1, 2]
     assert 1.0 < uneven.ratio < 2.0
     never, often, seldom = reconfiguration_costs((60.0, 300.0))
-    assert never.throughput_degradation < seldom.throughput_degradation < often.throughput_degradation
+    costs = [each.throughput_degradation_unsmoothed for each in (never, seldom, often)]
+    assert costs == sorted(set(costs))
 
 
 def test_proactive_is_ahead_of_reactive_on_the_square(profile: Profile) -> None:

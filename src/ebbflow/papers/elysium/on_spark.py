@@ -33,8 +33,9 @@ from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.cases import TWITTER_DAY, TWITTER_SPEED, Case
 from ebbflow.papers.elysium.pipelines.top_words import TopWords
 from ebbflow.papers.elysium.published import JOINT, T1
-from ebbflow.papers.elysium.run import ParallelismRecorder, Points, Result, RowMetrics, RunCurves
+from ebbflow.papers.elysium.run import ParallelismRecorder, Result, RowMetrics, RunCurves
 from ebbflow.papers.rows import run_in_process
+from ebbflow.papers.studies import Points
 from ebbflow.runs.stored_run import ARRIVED, arrivals, read_run
 from ebbflow.runs.watching import raise_failure, wait_for_end
 from ebbflow.strategies.joint import Joint

@@ -12,9 +12,10 @@ from ebbflow.papers.elysium.calibration import STOP_WORDS
 from ebbflow.papers.elysium.comparison import Comparison, tally
 from ebbflow.papers.elysium.published import BOTH
 from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
-from ebbflow.papers.elysium.studies import ReconfigurationCost, Studies
+from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.threshold_learning import TRIAL, ThresholdStudy
 from ebbflow.papers.page import embedded_data, estimator_pictures
+from ebbflow.papers.studies import ReconfigurationCost
 from ebbflow.report.panels import Panel, PanelLine, Picture
 from ebbflow.report.template import render
 from ebbflow.report.wording import number, share

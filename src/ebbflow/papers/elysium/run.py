@@ -29,10 +29,10 @@ from ebbflow.papers.elysium.foresight import Foresight
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.published import PROACTIVE
 from ebbflow.papers.rows import run_rows
+from ebbflow.papers.studies import Points
 from ebbflow.runs.score import by_rows, score, waits_of
 from ebbflow.runs.simulation import run_simulation
 
-Points = list[tuple[float, float]]
 STANDS_IN = "no Twitter trace was given: a day of a web service stands in for it"
 
 

@@ -249,8 +249,8 @@ def study_pictures(studies: Studies) -> list[Picture]:
         Picture(
             title="Cost of reconfiguring, by assessment period (Figure 12)",
             caption="Over-provisioned on nine minutes of a sine, rebalanced needlessly at every assessment. Without a "
-            f"rebalance: {studies.reconfigurations[0].throughput_degradation:.3f}. The paper plots the curve without "
-            "a scale.",
+            f"rebalance: {studies.reconfigurations[0].throughput_degradation_unsmoothed:.3f}. The paper plots the "
+            "curve without a scale.",
             x_title="assessment period, s",
             panels=[
                 Panel(
@@ -259,7 +259,7 @@ def study_pictures(studies: Studies) -> list[Picture]:
                         PanelLine(
                             name="ours",
                             points=[
-                                (each.period_s, each.throughput_degradation)
+                                (each.period_s, each.throughput_degradation_unsmoothed)
                                 for each in studies.reconfigurations
                                 if each.period_s is not None
                             ],

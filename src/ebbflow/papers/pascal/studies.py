@@ -25,12 +25,12 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.placement import even
 from ebbflow.forecasting.load_forecast import STEP_S
 from ebbflow.papers.elysium.calibration import LIMITS
-from ebbflow.papers.elysium.run import Points, unsmoothed_degradation
-from ebbflow.papers.elysium.studies import EstimatorAccuracy, ReadingsRecorder, Restless, mean_error
+from ebbflow.papers.elysium.run import unsmoothed_degradation
 from ebbflow.papers.pascal.calibration import PARALLELISM, PIPELINE, scenario
 from ebbflow.papers.pascal.loads import PastAndPresent
 from ebbflow.papers.pascal.published import IMBALANCE, PROACTIVE, REACTIVE
 from ebbflow.papers.pascal.run import Metrics, learn_workload, run_load, strategy_for
+from ebbflow.papers.studies import EstimatorAccuracy, Points, ReadingsRecorder, ReconfigurationCost, Restless
 from ebbflow.profiling.profile import Profile
 from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.simulation import run_simulation
@@ -94,36 +94,8 @@ def imbalance(nodes: int = 3, seed: int = 7) -> Imbalance:
 def estimator_accuracy(profile: Profile, nodes: int = 3, seed: int = 8) -> EstimatorAccuracy:
     """Compare estimates with measurements on unequally loaded nodes."""
     readings = _static_readings(*SINE, nodes=nodes, seed=seed)
-    order = PIPELINE.order
-    placement = even([PARALLELISM] * len(order), nodes)
-    measured: dict[str, Points] = {name: [] for name in order}
-    estimated: dict[str, Points] = {name: [] for name in order}
-    nodes_measured: Points = []
-    nodes_estimated: Points = []
-    times_s = readings.times_s
-    for before_s, time_s, values in zip(times_s, times_s[1:], readings.readings[1:], strict=False):
-        guesses = []
-        for name in order:
-            rate_per_s = values[name, Metric.ROWS_IN] / (time_s - before_s) / PARALLELISM
-            guesses.append(profile.cpu[name].estimate(rate_per_s).value)
-            measured[name].append((time_s, PARALLELISM * values[name, Metric.INSTANCE_CPU]))
-            estimated[name].append((time_s, PARALLELISM * guesses[-1]))
-        for node in range(nodes):
-            total = sum(row[node] * each for row, each in zip(placement, guesses, strict=True))
-            nodes_measured.append((total, values[f"node-{node}", Metric.NODE_CPU]))
-            nodes_estimated.append((total, profile.node.estimate(total).value))
-    return EstimatorAccuracy(
-        operators={name: mean_error(estimated[name], measured[name]) for name in order},
-        node=mean_error(nodes_estimated, nodes_measured),
-        measured={name: _rounded(measured[name]) for name in DRAWN},
-        estimated={name: _rounded(estimated[name]) for name in DRAWN},
-        nodes_measured=_rounded(nodes_measured),
-        nodes_estimated=_rounded(sorted(nodes_estimated)[:: max(1, len(nodes_estimated) // 60)]),
-    )
-
-
-def _rounded(points: Sequence[tuple[float, float]]) -> Points:
-    return [(round(x, 3), round(y, 4)) for x, y in points]
+    parallelism = dict.fromkeys(PIPELINE.order, PARALLELISM)
+    return EstimatorAccuracy.of(profile, readings, parallelism, nodes=nodes, drawn=DRAWN, from_estimates=True)
 
 
 # -- forecasts ---------------------------------------------------------------------------------------------------
@@ -177,36 +149,19 @@ def forecast_accuracy(load: PastAndPresent) -> ForecastAccuracy:
 # -- reconfigurations --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReconfigurationCost:
-    """Degradation with one rebalance per period; without any if the period is None."""
-
-    period_s: float | None
-    throughput_degradation: float
-    """Second by second: in windows of a minute a pause of a few seconds nearly vanishes."""
-    latency_mean_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "period_s": self.period_s,
-            "throughput_degradation": round(self.throughput_degradation, 4),
-            "latency_mean_s": round(self.latency_mean_s, 3),
-        }
-
-
 def reconfiguration_costs(periods_s: Sequence[float] = PERIODS_S) -> list[ReconfigurationCost]:
     """The cost without a rebalance, and for each period."""
     costs = []
     text, seconds = CHANGED_SINE
     for period_s in (None, *periods_s):
         made = scenario(parse_load(text), seconds, nodes=LIMITS.max_nodes)
-        run = run_simulation(made, Restless(float("inf") if period_s is None else period_s)).run
+        run = run_simulation(made, Restless(period_s)).run
         metrics = Metrics.of(run)
         costs.append(
             ReconfigurationCost(
                 period_s=period_s,
-                throughput_degradation=unsmoothed_degradation(run) or 0.0,
+                throughput_degradation=metrics.throughput_degradation,
+                throughput_degradation_unsmoothed=unsmoothed_degradation(run) or 0.0,
                 latency_mean_s=metrics.latency_mean_s,
             )
         )

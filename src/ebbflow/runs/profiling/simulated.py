@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from ebbflow.control.loop import CycleReport
+from ebbflow.core.batches import Batch
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
@@ -85,7 +86,12 @@ class SimulatedProfiling:
         )
         on_progress(0.0, "first stair: one instance of each operator")
         self._simulate(
-            one, first.load, first.seconds, [learner], changes=(), nodes=self._nodes(one, first.peak_per_s)
+            one,
+            first.load,
+            first.seconds,
+            [learner.learn],
+            changes=(),
+            nodes=self._nodes(one, first.peak_per_s),
         )
         second = replace(first, peak_per_s=GROWTH * first.peak_per_s)
         on_progress(0.35, f"second stair: {GROWTH:g} times the load, with enough instances for it")
@@ -95,20 +101,34 @@ class SimulatedProfiling:
         nodes = self._nodes(large, second.peak_per_s)
         changes = [(second.top_s + self.hold_s / 2, more, nodes + 1)]
         self._simulate(
-            large, second.load, second.seconds, [learner], changes=changes, nodes=nodes, after_s=first.seconds
+            large,
+            second.load,
+            second.seconds,
+            [learner.learn],
+            changes=changes,
+            nodes=nodes,
+            after_s=first.seconds,
         )
         on_progress(0.7, "fitting the models")
         began_s = time.process_time()
         profile = learner.profile(learned_at)
         training_s = time.process_time() - began_s
         on_progress(0.85, "checking on a sine")
-        recorder = _ReadingsRecorder()
+        checked: list[Reading] = []
         sine = second.sine(second.seconds)
-        self._simulate(large, sine, second.seconds, [recorder], changes=(), nodes=nodes, seed=self.seed + 1)
+        self._simulate(
+            large,
+            sine,
+            second.seconds,
+            [lambda new, _: checked.extend(new)],
+            changes=(),
+            nodes=nodes,
+            seed=self.seed + 1,
+        )
         on_progress(1.0, "done")
         return ProfilingResult(
             profile=profile,
-            accuracy=accuracy(profile, costed.pipeline, recorder.readings),
+            accuracy=accuracy(profile, costed.pipeline, checked),
             seconds=first.seconds + second.seconds,
             training_s=training_s,
         )
@@ -123,7 +143,7 @@ class SimulatedProfiling:
         halves = {s.operator: max(1, s.tasks // 2) for s in query.stages if s.operator}
         on_progress(0.0, "a stair of batches")
         changes = [(stair.top_s + self.hold_s / 2, halves, nodes + 1)]
-        self._simulate(query, stair.load, stair.seconds, [learner], changes=changes, nodes=nodes)
+        self._simulate(query, stair.load, stair.seconds, [learner.learn], changes=changes, nodes=nodes)
         began_s = time.process_time()
         profile = learner.profile(learned_at)
         on_progress(1.0, "done")
@@ -145,7 +165,7 @@ class SimulatedProfiling:
         engine: Continuous | MicroBatch,
         load: str,
         seconds: float,
-        listeners: Sequence[ProfileLearner | _ReadingsRecorder],
+        listeners: Sequence[Callable[[Sequence[Reading], Sequence[Batch]], None]],
         *,
         changes: Sequence[tuple[float, Mapping[str, int], int]],
         nodes: int,
@@ -163,7 +183,7 @@ class SimulatedProfiling:
                 last_s = observation.time_s
                 readings = _noisy_readings(observation, after_s, self.noise, rng)
                 for listener in listeners:
-                    listener.learn(readings, observation.batches)
+                    listener(readings, observation.batches)
 
         scenario = Scenario(
             engine=engine,
@@ -192,17 +212,6 @@ def balanced(
         )
         for name in pipeline.order
     }
-
-
-class _ReadingsRecorder:
-    """Records readings."""
-
-    def __init__(self) -> None:
-        self.readings: list[Reading] = []
-
-    def learn(self, readings: Sequence[Reading], _batches: object = ()) -> None:
-        """Record them."""
-        self.readings += readings
 
 
 def _single_instance_rate_per_s(engine: Continuous) -> float:
