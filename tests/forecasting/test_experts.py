@@ -18,7 +18,7 @@ from ebbflow.forecasting.experts.moving import MovingMaximum, MovingMean
 from ebbflow.forecasting.experts.seasonal_naive import LastPeriod, SeasonalNaive
 from ebbflow.forecasting.experts.smoothing import Smoothing
 from ebbflow.forecasting.history import History
-from ebbflow.forecasting.periods import find_period
+from ebbflow.forecasting.load_periods import find_period
 
 NEXT = np.array([1, 2, 3])
 

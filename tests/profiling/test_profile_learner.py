@@ -13,9 +13,9 @@ from ebbflow.core.metrics import Metric
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading
 from ebbflow.profiling.curve_learner import Cusum
-from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import CpuProfile, Profile, SparkCosts, Spread
+from ebbflow.profiling.profile_learner import ProfileLearner
 
 PIPELINE = Pipeline.chain("p", "split")
 

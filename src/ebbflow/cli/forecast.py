@@ -28,7 +28,7 @@ from ebbflow.report.forecast_pages import (
 )
 from ebbflow.report.terminal_chart import forecast_chart
 from ebbflow.report.wording import number
-from ebbflow.runs.load_forecast import (
+from ebbflow.runs.scored_forecast import (
     BAND,
     LEARNED_STEPS,
     ScoredForecast,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.forecasting.grid import Ints
-from ebbflow.forecasting.periods import Periods
+from ebbflow.forecasting.load_periods import Periods
 from ebbflow.forecasting.state import State, Stateful
 
 CAPACITY = 65_536

@@ -15,7 +15,7 @@ from ebbflow.report.palette import AREA, COLOURS, FONT, GRID, INK, MUTED, SLO, T
 from ebbflow.report.template import figure_json, render
 from ebbflow.report.wording import number, share
 from ebbflow.runs.forecast_bench import ForecasterSummary, ForecastRow, geometric_mean, summarise
-from ebbflow.runs.load_forecast import BAND, ScoredForecast, moment
+from ebbflow.runs.scored_forecast import BAND, ScoredForecast, moment
 
 _PAST_STEPS = 600
 """Steps of a backtest that are drawn."""

@@ -22,8 +22,8 @@ from ebbflow.errors import InputError, ProfileError
 from ebbflow.monitoring.store import Store
 from ebbflow.profiling.estimator import Estimator, estimators_for
 from ebbflow.profiling.fitting import QUICK
-from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile, Spread
+from ebbflow.profiling.profile_learner import ProfileLearner
 from ebbflow.runs.profiling import LayoutSchedule
 from ebbflow.runs.profiling.from_store import learn_from_store
 from ebbflow.runs.profiling.simulated import SimulatedProfiling

@@ -89,7 +89,7 @@ def test_a_profile_separates_the_costs_of_tasks_and_rows_before_the_load_has_var
             batch = made_batch(number, 20.0, [12], slots=2)
             cheap = slower(batch, 0, (12 * 0.05 + 0.0005 * batch.rows) / batch.stages[0].task_time_s)
             decide(strategy, cheap)
-        (model, _, _) = strategy._known._batches.known()["q"]
+        model = strategy._known._batches.known()["q"].model
         needed[name] = model.on(2).of(500)
     assert needed["profiled"] == pytest.approx(0.3 + 6 * (0.05 + 0.0005 * 500 / 12), rel=0.01)
     assert needed["learned"] > 2 * needed["profiled"]
@@ -203,7 +203,7 @@ def test_a_restarted_query_continues_from_what_was_learned(caplog: pytest.LogCap
             decide(strategy, slower(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)
         decide(strategy, now_s=510.0, nodes=6, queries={})
         decide(strategy, slower(made_batch(103, 60.0, [12], slots=6), 0, 1.5), nodes=6)
-        (model, _, _) = strategy._known._batches.known()["q"]
+        model = strategy._known._batches.known()["q"].model
         assert model.stages[0].costs[1] == pytest.approx(0.015, rel=0.1)
         for number in range(104, 160):
             decide(strategy, slower(made_batch(number, 60.0 + number % 7, [12], slots=6), 0, 1.5), nodes=6)

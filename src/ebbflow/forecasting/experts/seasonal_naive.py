@@ -8,7 +8,7 @@ from ebbflow.core.curve import Floats
 from ebbflow.forecasting.experts.expert import Expert, Named
 from ebbflow.forecasting.grid import Ints
 from ebbflow.forecasting.history import History
-from ebbflow.forecasting.periods import SLOTS
+from ebbflow.forecasting.load_periods import SLOTS
 
 DAY, FOUND = 1, 3
 

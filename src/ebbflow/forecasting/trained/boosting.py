@@ -12,7 +12,7 @@ import numpy as np
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
 from ebbflow.forecasting.grid import GRID, Ints
-from ebbflow.forecasting.periods import SAME, SEARCHED, find_period
+from ebbflow.forecasting.load_periods import SAME, SEARCHED, find_period
 from ebbflow.forecasting.trained.model import CYCLE_S, TrainingLoad, at_least, time_features
 
 NEVER = 1e300

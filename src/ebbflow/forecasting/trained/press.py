@@ -10,7 +10,7 @@ import numpy as np
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
-from ebbflow.forecasting.periods import autocorrelation
+from ebbflow.forecasting.load_periods import autocorrelation
 from ebbflow.forecasting.trained.model import TrainingLoad
 
 

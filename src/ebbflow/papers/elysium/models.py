@@ -32,8 +32,8 @@ from ebbflow.papers.elysium.published import (
 )
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile
+from ebbflow.profiling.profile_learner import ProfileLearner
 from ebbflow.runs.parallel import parallel_map
 from ebbflow.runs.profiling import LayoutSchedule
 from ebbflow.runs.simulation import run_simulation

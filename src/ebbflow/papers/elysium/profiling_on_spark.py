@@ -29,7 +29,7 @@ from ebbflow.papers.elysium.pipelines import sentiment, top_words
 from ebbflow.profiling.batch.profiles import STILL_WARMING
 from ebbflow.profiling.estimator import accuracy
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.learner import ProfileLearner
+from ebbflow.profiling.profile_learner import ProfileLearner
 from ebbflow.runs.profiling import LayoutSchedule, ProfilingResult, ProfilingStair, Progress
 from ebbflow.runs.watching import raise_failure
 from ebbflow.targets.spark.act.restart import ManagedQuery

@@ -31,8 +31,8 @@ from ebbflow.papers.pascal.published import PROACTIVE, REACTIVE, SECTION_7_1_5, 
 from ebbflow.papers.rows import run_rows
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.profile import Profile
+from ebbflow.profiling.profile_learner import ProfileLearner
 from ebbflow.runs.score import score, waits_of
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies.proactive import Proactive

@@ -22,8 +22,8 @@ from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError
 from ebbflow.monitoring.store import Store
 from ebbflow.profiling.fitting import ALL
-from ebbflow.profiling.learner import METRICS, ProfileLearner
 from ebbflow.profiling.profile import SIMULATOR, SPARK
+from ebbflow.profiling.profile_learner import METRICS, ProfileLearner
 from ebbflow.runs.profiling import ProfilingResult
 from ebbflow.runs.simulation import pipeline_of
 

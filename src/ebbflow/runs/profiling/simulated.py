@@ -27,7 +27,7 @@ from ebbflow.core.slo import Slo
 from ebbflow.errors import UnknownNameError
 from ebbflow.profiling.estimator import Estimator, accuracy
 from ebbflow.profiling.fitting import ALL, QUICK
-from ebbflow.profiling.learner import ProfileLearner
+from ebbflow.profiling.profile_learner import ProfileLearner
 from ebbflow.runs.profiling import (
     MOST_INSTANCE_CPU,
     LayoutSchedule,

@@ -128,7 +128,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 @dataclass
-class _Query:
+class _RecordedQuery:
     """What was read about one query so far."""
 
     batches: list[RecordedBatch] = field(default_factory=list)
@@ -150,14 +150,16 @@ class _Query:
 
 def read_progress(path: Path, query: str | None = None) -> Recording:
     """The recording of one query: ``query``, or the one with the most rows."""
-    queries: dict[str, _Query] = {}
+    queries: dict[str, _RecordedQuery] = {}
     executors = _Executors()
     for file, place, document in documents(path):
         if "Event" in document:
             executors.add(document)
         progress = _progress(f"{file}, {place}", document)
         if progress is not None:
-            _add_progress(queries.setdefault(progress.query, _Query()), progress, f"{file}, {place}", place)
+            _add_progress(
+                queries.setdefault(progress.query, _RecordedQuery()), progress, f"{file}, {place}", place
+            )
     if not queries:
         raise InputError(f"{path} has no query progress; {EXPECTED}")
     if query is not None and query not in queries:
@@ -205,7 +207,7 @@ def _progress(where: str, document: dict[str, Any]) -> Progress | None:
     return progress
 
 
-def _add_progress(query: _Query, progress: Progress, where: str, place: str) -> None:
+def _add_progress(query: _RecordedQuery, progress: Progress, where: str, place: str) -> None:
     line = (progress.id, progress.run_id, progress.batch_id, progress.timestamp)
     if line in query.progress_keys:
         return

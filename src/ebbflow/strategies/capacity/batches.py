@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ebbflow.core.batches import Batch
 from ebbflow.core.decision import Decision
@@ -24,6 +25,24 @@ FIRST_BATCH_S = 15.0
 """A first batch starts Python and loads classes. Its duration up to here says nothing about the size."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class KnownQuery:
+    """A query that is known well enough to size for."""
+
+    model: BatchModel
+    rate_per_s: float
+    trigger_interval_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrivalRate:
+    """The arrival rate of a query at a time."""
+
+    query: str
+    time_s: float
+    rate_per_s: float
+
+
 class LearnedBatches:
     """The queries of an application: their models, rates and running batches."""
 
@@ -34,7 +53,7 @@ class LearnedBatches:
     def __init__(self, *, rate_window_s: float, given: BatchProfiles | None = None) -> None:
         """``given``: profiles of queries, known before their first batch."""
         self._rate_window_s, self._given = rate_window_s, given
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, _TrackedQuery] = {}
         self._active_s: dict[str, float] = {}
         """When each query was last observed at work, or first observed."""
         self._unlearned: dict[str, float | None] = {}
@@ -42,8 +61,8 @@ class LearnedBatches:
         self._unjudged = ""
         """One of them that may be at work."""
         self._first_batch = FirstBatch()
-        self.new_rates: list[tuple[str, float, float]] = []
-        """(query, time, rows per second) of the arrival rates in the last snapshot."""
+        self.new_rates: list[ArrivalRate] = []
+        """Those of the last snapshot."""
 
     def learn(self, snapshot: Snapshot) -> None:
         """Learn from finished batches, and check how long running ones take."""
@@ -51,11 +70,11 @@ class LearnedBatches:
         self.new_rates = []
         for batch in snapshot.batches:
             if batch.query in snapshot.queries:
-                self.new_rates.append((batch.query, batch.started_s, batch.arrival_rate_per_s))
+                self._add_rate(batch.query, batch.started_s, batch.arrival_rate_per_s)
                 query = self._queries.get(batch.query)
                 if query is None:
                     model = BatchModel() if self._given is None else self._given.model(batch.query)
-                    query = self._queries[batch.query] = _Query(self._rate_window_s, model)
+                    query = self._queries[batch.query] = _TrackedQuery(self._rate_window_s, model)
                 query.learn(batch, patience_s)
                 if self._given is not None:
                     self._given.learned(batch, query.model)
@@ -66,8 +85,11 @@ class LearnedBatches:
         for name, query in self._queries.items():
             query.observe(snapshot.queries[name], snapshot.observed_s, snapshot.slots, patience_s)
             if query.idle:
-                self.new_rates.append((name, snapshot.observed_s, 0.0))
+                self._add_rate(name, snapshot.observed_s, 0.0)
         self._observe_unlearned(snapshot)
+
+    def _add_rate(self, query: str, time_s: float, rate_per_s: float) -> None:
+        self.new_rates.append(ArrivalRate(query=query, time_s=time_s, rate_per_s=rate_per_s))
 
     def _observe_unlearned(self, snapshot: Snapshot) -> None:
         seen_s, at_work = snapshot.observed_s, {batch.query for batch in snapshot.batches if batch.rows}
@@ -86,10 +108,14 @@ class LearnedBatches:
         """Whether some query is known well enough to size for."""
         return any(query.model.ready for query in self._queries.values())
 
-    def known(self) -> dict[str, tuple[BatchModel, float, float]]:
-        """(model, rows per second, trigger interval in seconds) of each query that is known well enough."""
+    def known(self) -> dict[str, KnownQuery]:
+        """The queries that are known well enough."""
         return {
-            name: (query.model, query.rates.level, query.last.trigger_interval_s)
+            name: KnownQuery(
+                model=query.model,
+                rate_per_s=query.rates.level,
+                trigger_interval_s=query.last.trigger_interval_s,
+            )
             for name, query in self._queries.items()
             if query.model.ready and query.last is not None
         }
@@ -131,7 +157,7 @@ class LearnedBatches:
         )
 
 
-class _Query:
+class _TrackedQuery:
     """The model, rates and last batch of one query."""
 
     def __init__(self, window_s: float, model: BatchModel) -> None:

@@ -14,9 +14,9 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Window
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.profiling.estimator import Estimator
-from ebbflow.profiling.learner import ProfileLearner
 from ebbflow.profiling.models import Proportional
 from ebbflow.profiling.profile import CpuProfile, NodeProfile, Profile, Spread
+from ebbflow.profiling.profile_learner import ProfileLearner
 
 FADE = 0.95
 """Factor by which sums fade at each update: about the last 20 count."""

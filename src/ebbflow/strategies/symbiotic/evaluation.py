@@ -29,10 +29,10 @@ from ebbflow.core.layout import Layout, LayoutDifference
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.core.waves import waves
-from ebbflow.profiling.batch.model import BatchModel
 from ebbflow.profiling.batch.stage_match import ObservedStage, StageMatch
 from ebbflow.profiling.estimator import Estimator
 from ebbflow.profiling.profile import Range
+from ebbflow.strategies.capacity.batches import KnownQuery
 from ebbflow.strategies.symbiotic.algorithm_one import (
     SLACK,
     Dimensions,
@@ -274,14 +274,14 @@ class _QueryLoad:
 class BatchEvaluator:
     """Queries that run in batches.
 
-    ``known``: model, rate and trigger interval of each query. ``match``: which stages run which operators.
+    ``known``: the queries by name. ``match``: which stages run which operators.
     ``fixed``: operators that keep their parallelism.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
-        known: Mapping[str, tuple[BatchModel, float, float]],
+        known: Mapping[str, KnownQuery],
         loads_per_s: Mapping[str, float],
         *,
         thresholds: UsageThresholds,
@@ -298,9 +298,10 @@ class BatchEvaluator:
             if operator.name in planned:
                 by_query.setdefault(operator.query or snapshot.pipeline.name, []).append(operator.name)
         self._queries = []
-        for name, (model, _, trigger_s) in known.items():
+        for name, query in known.items():
+            model = query.model
             # Without a trigger, batches follow each other at once: half of the SLO is left for the next one.
-            interval_s = trigger_s or snapshot.slo.freshness_s / 2
+            interval_s = query.trigger_interval_s or snapshot.slo.freshness_s / 2
             observed = [ObservedStage(stage.tasks, stage.costs[1]) for stage in model.stages]
             operators = match.of(name, observed, {each: planned[each] for each in by_query.get(name, ())})
             stages = tuple(
@@ -344,7 +345,7 @@ class BatchEvaluator:
         ]
         # A batch that outlasts its interval spreads its work over that longer time.
         share = sum(q.work(own) / max(1.0, q.busy(slots, own)) for q, own in pairs) / slots
-        stress, bottleneck, longest = share / self._cpu_max, f"slots at {share:.0%} of their time", 0.0
+        stress, bottleneck, longest = share / self._cpu_max, f"slots {share:.0%} busy", 0.0
         for query, own in pairs:
             longest = max(longest, busy := query.busy(slots, own))
             if busy / BATCH_MAX > stress:

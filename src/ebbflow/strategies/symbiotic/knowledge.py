@@ -132,8 +132,8 @@ class Knowledge:
                 for run in batch.operators:
                     if run.stage is not None:
                         self._match.note(batch.query, run.name, run.stage)
-            for name, time_s, rate_per_s in self._batches.new_rates:
-                self._arrivals_of(name).add(time_s, rate_per_s)
+            for each in self._batches.new_rates:
+                self._arrivals_of(each.query).add(each.time_s, each.rate_per_s)
             return
         self._overhead.note_changes(snapshot)
         if snapshot.pipeline is not self._pipeline:
@@ -183,7 +183,7 @@ class Knowledge:
     def loads(self) -> dict[str, float]:
         """Rows per second that arrive now, by application."""
         if self.in_batches:
-            return {name: rate for name, (_, rate, _) in self._batches.known().items()}
+            return {name: query.rate_per_s for name, query in self._batches.known().items()}
         return {name: each.level_per_s for name, each in self._arrivals.items() if each.last}
 
     def lasting_loads(self) -> dict[str, float]:

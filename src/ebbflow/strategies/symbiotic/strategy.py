@@ -55,7 +55,7 @@ FORMULA = "p_i = min { p : cores_i(r_i/p) ≤ core_max }, n = min { n : share of
 
 
 @dataclass(frozen=True)
-class _Situation:
+class _Assessment:
     """What an assessment works on. ``current``: the planned layout at the load."""
 
     snapshot: Snapshot
@@ -160,7 +160,7 @@ class Symbiotic(Strategy):
         evaluator = self._known.evaluator(snapshot, loads)
         if evaluator is None:
             return hold(snapshot, "learning: too few readings yet to know what rows cost", FORMULA)
-        decision = self._assess(_Situation(snapshot, evaluator, loads, evaluator.evaluate(snapshot.planned)))
+        decision = self._assess(_Assessment(snapshot, evaluator, loads, evaluator.evaluate(snapshot.planned)))
         if not self._postponed and decision.wanted != snapshot.planned and self._half_new(snapshot, decision):
             self._postponed = True
             self._dips.drop_last()
@@ -214,7 +214,7 @@ class Symbiotic(Strategy):
 
     # -- the assessment ------------------------------------------------------------------------
 
-    def _assess(self, at: _Situation) -> Decision:
+    def _assess(self, at: _Assessment) -> Decision:
         choices = self._choices(at, at.evaluator)
         self._dips.add(min(c.layout.main_nodes for c in choices))
         no_scale_in = self._known.why_no_scale_in()
@@ -224,7 +224,7 @@ class Symbiotic(Strategy):
             return self._relieve(at, choices) if choices else self._stay(at, no_scale_in)
         return self._stay(at, no_scale_in) if no_scale_in else self._shrink(at, choices)
 
-    def _choices(self, at: _Situation, evaluator: Evaluator) -> list[_Choice]:
+    def _choices(self, at: _Assessment, evaluator: Evaluator) -> list[_Choice]:
         """The candidates of an evaluator, each with the cost of the change."""
         snapshot, found = at.snapshot, []
         for layout in evaluator.candidates():
@@ -242,7 +242,7 @@ class Symbiotic(Strategy):
             found.append(_Choice(layout, evaluation, change))
         return found
 
-    def _relieve(self, at: _Situation, choices: Sequence[_Choice]) -> Decision:
+    def _relieve(self, at: _Assessment, choices: Sequence[_Choice]) -> Decision:
         """The planned layout is stressed: change it, whatever that costs, if another one is better."""
         bottleneck = at.current.bottleneck
         best = self._best(choices)
@@ -257,7 +257,7 @@ class Symbiotic(Strategy):
             at, f"stressed, but no allowed layout helps: {bottleneck}", Constraint(name="limit", why=why)
         )
 
-    def _shrink(self, at: _Situation, choices: Sequence[_Choice]) -> Decision:
+    def _shrink(self, at: _Assessment, choices: Sequence[_Choice]) -> Decision:
         """The planned layout is not stressed: take a smaller one, if that pays off."""
         smaller = _smaller(choices, at.planned)
         if not smaller:
@@ -296,7 +296,7 @@ class Symbiotic(Strategy):
 
     # -- decisions -----------------------------------------------------------------------------
 
-    def _change(self, at: _Situation, choice: _Choice, reason: str) -> Decision:
+    def _change(self, at: _Assessment, choice: _Choice, reason: str) -> Decision:
         change, evaluation = choice.change, choice.evaluation
         extrapolated = at.evaluator.extrapolated(choice.layout)
         expected = Effect(
@@ -313,7 +313,7 @@ class Symbiotic(Strategy):
             expected=expected,
         )
 
-    def _stay(self, at: _Situation, reason: str, *bound: Constraint) -> Decision:
+    def _stay(self, at: _Assessment, reason: str, *bound: Constraint) -> Decision:
         return Decision(
             wanted=at.planned,
             reason=reason,
@@ -323,7 +323,7 @@ class Symbiotic(Strategy):
         )
 
     def _inputs(
-        self, at: _Situation, evaluation: Evaluation, change: CostBenefit | None, extrapolated: str
+        self, at: _Assessment, evaluation: Evaluation, change: CostBenefit | None, extrapolated: str
     ) -> dict[str, float | str]:
         numbers: dict[str, float | str] = {
             f"{name} rate_per_s": round(rate, 2) for name, rate in at.loads.items()

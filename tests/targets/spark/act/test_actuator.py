@@ -11,7 +11,7 @@ from ebbflow.core.clock import ManualClock
 from ebbflow.core.snapshot import ActionKind
 from ebbflow.errors import TargetError
 from ebbflow.targets.spark.driver import ExecutorInfo
-from ebbflow.targets.spark.observe.lead_time import ExecutorRequests
+from ebbflow.targets.spark.observe.lead_time import ExecutorRequests, LeadTime
 
 
 def test_growth_is_requested_once_and_under_way_until_the_executors_are_live() -> None:
@@ -233,5 +233,5 @@ def test_lead_time_counts_to_the_first_finished_task(completed: int) -> None:
     clock.advance(9.0)
     newcomer = ExecutorInfo("1", True, 1, 1, 1, 1, completed, 0, 0, 0, 104_000)
     measured = requests.update([newcomer])
-    assert measured == ([("1", 9.0)] if completed else [])
+    assert measured == ([LeadTime(executor="1", lead_time_s=9.0)] if completed else [])
     assert requests.lead_time_s == (9.0 if completed else 12.0)

@@ -30,6 +30,14 @@ class _Registered:
     """Monotonic time of the first poll that showed it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeadTime:
+    """How long an executor took from its request to its first finished task."""
+
+    executor: str
+    lead_time_s: float
+
+
 class ExecutorRequests:
     """Requests for executors: which are pending, and how long each took to be met."""
 
@@ -73,9 +81,10 @@ class ExecutorRequests:
         for _ in range(min(count, len(self._pending))):
             self._pending.popleft()
 
-    def update(self, executors: list[ExecutorInfo]) -> list[tuple[str, float]]:
-        """Match live executors with requests; returns (executor, lead time) of those that finished their first task."""
-        measured, now_s = [], self._clock.monotonic_s()
+    def update(self, executors: list[ExecutorInfo]) -> list[LeadTime]:
+        """Match live executors with requests; returns the lead times of those that finished their first task."""
+        measured: list[LeadTime] = []
+        now_s = self._clock.monotonic_s()
         for executor in executors:
             if executor.id not in self._known:
                 self._known.add(executor.id)
@@ -87,7 +96,7 @@ class ExecutorRequests:
                 registered = self._without_work.pop(executor.id)
                 ready_s = min(now_s, registered.since_s + LONGEST_WARM_UP_S)
                 lead_s = ready_s - registered.request.monotonic_s
-                measured.append((executor.id, lead_s))
+                measured.append(LeadTime(executor=executor.id, lead_time_s=lead_s))
                 old = self._estimate_s
                 self._estimate_s = lead_s if old is None else 0.7 * old + 0.3 * lead_s
         live = {executor.id for executor in executors}

@@ -160,8 +160,8 @@ class SparkMonitor:
             subject = f"executor-{executor.id}"
             readings.append(Reading(now_s, subject, Metric.ACTIVE_TASKS, float(executor.active_tasks)))
             readings.append(Reading(now_s, subject, Metric.TASK_TIME, executor.total_duration / 1000))
-        for executor_id, lead_s in self._requests.update(self.live_executors):
-            readings.append(Reading(now_s, f"executor-{executor_id}", Metric.LEAD_TIME, lead_s))
+        for each in self._requests.update(self.live_executors):
+            readings.append(Reading(now_s, f"executor-{each.executor}", Metric.LEAD_TIME, each.lead_time_s))
         return readings
 
     def _warn_of_unknown_backlog(self, query: str) -> None:

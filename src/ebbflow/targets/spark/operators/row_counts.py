@@ -33,7 +33,7 @@ _MARK = re.compile(r"= (ebbflow:[^:]+:(?:in|out))\)")
 _ROWS = "number of output rows"
 
 
-class _Metric(msgspec.Struct, frozen=True, rename="camel"):
+class _SqlMetric(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     accumulator_id: int
 
@@ -43,7 +43,7 @@ class _Node(msgspec.Struct, frozen=True, rename="camel"):
 
     simple_string: str
     children: list[_Node] = []
-    metrics: list[_Metric] = []
+    metrics: list[_SqlMetric] = []
 
 
 def marked(df: DataFrame, mark: str) -> DataFrame:

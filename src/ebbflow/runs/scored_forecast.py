@@ -19,7 +19,7 @@ from ebbflow.errors import InputError, LoadError, StepError, UnknownNameError
 from ebbflow.forecasting.backtest import Backtest, LoadSeries, backtest
 from ebbflow.forecasting.experts.jumps import Calendar
 from ebbflow.forecasting.history import History
-from ebbflow.forecasting.periods import SEARCHED, find_period
+from ebbflow.forecasting.load_periods import SEARCHED, find_period
 from ebbflow.forecasting.port import Forecast, Forecaster
 from ebbflow.monitoring.store import Store
 from ebbflow.runs.loads import read_whole_loads
