@@ -110,20 +110,61 @@ def test_a_change_that_costs_more_than_it_saves_is_not_made() -> None:
 
 
 def test_the_last_forecast_is_used_until_the_next_one() -> None:
-    """Made at 300 s: the load rises at 380 s. Decided every 10 s, with stops of 6.5 s, nodes are requested at 370 s."""
-    strategy = proactive(*[500.0] * 8, 1500.0, assess_s=300.0)
+    """Made at 290 s: the load rises at 370 s. Decided every 10 s, with stops of 6.5 s, nodes are requested at 360 s."""
+    strategy = proactive(*[500.0] * 8, 1500.0, assess_s=300.0, hold_s=90.0)
     found = {
         now_s: strategy.decide(snapshot(now_s, 1, 500.0)).wanted.main_nodes
-        for now_s in (0.0, *(290.0 + 10.0 * k for k in range(10)))
+        for now_s in (280.0 + 10.0 * k for k in range(10))
     }
-    assert [now_s for now_s, nodes in found.items() if nodes == 2] == [370.0, 380.0]
+    assert [now_s for now_s, nodes in found.items() if nodes == 2] == [360.0, 370.0]
 
 
 def test_between_forecasts_present_and_backlog_are_checked() -> None:
     strategy = proactive(500.0)
     assert decided(strategy, 1, 500.0).wanted.main_nodes == 1
     assert strategy.decide(snapshot(130.0, 1, 500.0)).wanted.main_nodes == 1
-    assert strategy.decide(snapshot(140.0, 1, 1500.0)).wanted.main_nodes == 2
+    assert strategy.decide(snapshot(140.0, 1, 1500.0, waiting=16_000.0)).wanted.main_nodes == 2
+
+
+def test_a_burst_that_passes_before_nodes_work_is_left_to_the_planned_ones() -> None:
+    """5,000 rows wait. One node works them off at 500 rows/s: 25,000 row-seconds. A stop of 6.5 s adds 3,250 rows, and
+    makes all of them wait. If the next reading is as high, the load lasts."""
+    strategy = proactive(500.0)
+    decided(strategy, 1, 500.0)
+    burst = strategy.decide(snapshot(130.0, 1, 1500.0, waiting=5000.0))
+    assert burst.wanted.main_nodes == 1
+    assert [bound.name for bound in burst.bound_by] == ["burst"]
+    assert "all rows together wait 25000 s as it is, and" in burst.bound_by[0].why
+    assert strategy.decide(snapshot(140.0, 1, 1500.0, waiting=10_000.0)).wanted.main_nodes == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"ahead_per_s": 1500.0}, id="the forecast says that it lasts"),
+        pytest.param(
+            {"waiting": 15_500.0}, id="one node needs more than half of the objective for the queue"
+        ),
+        pytest.param({"waiting": 14_000.0, "ahead_per_s": 700.0}, id="rows wait less with two nodes"),
+    ],
+)
+def test_more_nodes_come_for_a_burst_if_they_help(changes: dict[str, float]) -> None:
+    known = {"ahead_per_s": 500.0, "waiting": 5000.0} | changes
+    strategy = proactive(known["ahead_per_s"])
+    decided(strategy, 1, 500.0, limits=Limits(min_nodes=1, max_nodes=1))
+    assert strategy.decide(snapshot(130.0, 1, 1500.0, waiting=known["waiting"])).wanted.main_nodes == 2
+
+
+def test_nodes_that_work_off_a_queue_are_not_released() -> None:
+    assert decided(proactive(500.0), 2, 500.0, waiting=400.0).wanted.main_nodes == 1
+    waiting = decided(proactive(500.0), 2, 500.0, waiting=600.0)
+    assert waiting.wanted.main_nodes == 2
+    assert waiting.reason.startswith("600 rows wait")
+
+
+def test_the_first_forecast_is_made_as_soon_as_the_load_is_known() -> None:
+    """The first assessment, at 60 s, has no rate yet. The next one is due after five minutes."""
+    assert decided(proactive(500.0, 1500.0, assess_s=300.0), 1, 500.0).wanted.main_nodes == 2
 
 
 def test_a_backlog_is_worked_off_within_the_objective() -> None:

@@ -21,7 +21,7 @@ from ebbflow.forecasting.experts.expert import Expert
 from ebbflow.forecasting.experts.jumps import Jumps
 from ebbflow.forecasting.experts.last_value import LastValue
 from ebbflow.forecasting.experts.outside import Outside
-from ebbflow.forecasting.experts.seasonal_naive import SeasonalNaive
+from ebbflow.forecasting.experts.seasonal_naive import SeasonalNaive, UsualPeriod
 from ebbflow.forecasting.experts.smoothing import Smoothing
 from ebbflow.forecasting.grid import GRID, Ints, between
 from ebbflow.forecasting.history import History
@@ -50,6 +50,7 @@ def default_experts(step_s: float) -> list[Expert]:
         Smoothing(0.7, 0.4, 0.2, 0.05),
         DampedTrend(1.0, 1.0, 0.8),
         SeasonalNaive(),
+        UsualPeriod(),
         Autoregression(step_s, fits=FITS),
         Analogues(step_s),
         Jumps(),

@@ -17,8 +17,13 @@ reaches beyond the next one; in between, each cycle reads off it. *Present* and 
 backlog of Q rows counts as the load that works it off within the SLO, with all of a node: max_threshold · (present +
 Q / SLO). Rows that gather while a reconfiguration stops the stream are no backlog.
 
-Fewer nodes are taken only if forecast and present allow it and the change saves more node-seconds over the hold time
-than its stop costs (``symbiotic.reconfiguration``).
+Where a change stops the stream, more nodes can come too late for a burst: it is over before they work, and the stop
+makes the queue longer. If the planned nodes hold the lower of the last two readings, and the median of a new forecast
+after the horizon, the wait of all rows decides (``symbiotic.reconfiguration``): as it is, or with two stops, there and
+back.
+
+Fewer nodes are taken only if forecast and present allow it, no rows wait, and the change saves more node-seconds over
+the hold time than its stop costs.
 
 ``forecaster=last-value`` makes it reactive: the same decisions for the load as it is. The paper compares with that.
 """
@@ -28,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
+
+import numpy as np
 
 from ebbflow.core.decision import Constraint, Decision, Effect, hold
 from ebbflow.core.duration import format_duration
@@ -46,11 +53,15 @@ from ebbflow.profiling.estimator import Estimator
 from ebbflow.strategies.symbiotic.algorithm_one import Dimensions, UsageThresholds
 from ebbflow.strategies.symbiotic.evaluation import Evaluator
 from ebbflow.strategies.symbiotic.knowledge import Knowledge
-from ebbflow.strategies.symbiotic.reconfiguration import LearnedStop, weigh
+from ebbflow.strategies.symbiotic.reconfiguration import LearnedStop, wait_of, weigh
 
 FORMULA = "n = min { n : share of every node at max(present, forecast, backlog) ≤ max_threshold }"
 TOLERANCE = 0.02
 """How far above the threshold the planned size still stays, as a share of it: noise moves no node."""
+
+MEDIAN = 0.5
+WAITING_S = 1.0
+"""Seconds of arrivals that may wait when nodes are released."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +79,20 @@ class _Situation:
 
     snapshot: Snapshot
     present_per_s: Mapping[str, float]
+    queued: Mapping[str, float]
+    """Rows that wait."""
     backlog_per_s: Mapping[str, float]
-    """Load that stands for the backlog."""
+    """Load that stands for them."""
     forecasts: Mapping[str, Forecast]
     horizon_s: float
+
+    def ahead(self, level: float, since_s: float, until_s: float) -> dict[str, float]:
+        """The highest load that is forecast between two times from now on, at a quantile."""
+        now_s = self.snapshot.now_s
+        return {
+            name: highest(forecast, level, since_s=now_s + since_s, until_s=now_s + until_s)
+            for name, forecast in self.forecasts.items()
+        }
 
     def loads(self, level: float, ahead_s: float) -> dict[str, _Load]:
         """The highest load in the next seconds, at a quantile of the forecast."""
@@ -166,18 +187,20 @@ class Proactive(Strategy):
         stop_s = 0.0 if self._known.in_batches else self._stop.stop_s
         decided_every_s = STEP_S if before_s is None else max(STEP_S, snapshot.now_s - before_s)
         horizon_s = snapshot.lead_time_s + stop_s + min(decided_every_s, self._assess_s)
-        if due:
-            levels = tuple(sorted({self._grow_level, self._shrink_level}))
-            until_s = snapshot.now_s + self._assess_s + max(horizon_s, self._hold_s)
-            self._forecasts = self._known.forecasts(until_s, levels)
+        if due or not self._forecasts:
+            self._forecasts = self._forecast(snapshot.now_s + self._assess_s + max(horizon_s, self._hold_s))
         at = _Situation(
             snapshot=snapshot,
             present_per_s=present,
+            queued=self._known.backlogs(snapshot),
             backlog_per_s=self._backlogs(snapshot, present, stop_s),
             forecasts=self._forecasts,
             horizon_s=horizon_s,
         )
         return self._grow(at) or self._shrink(at)
+
+    def _forecast(self, until_s: float) -> Mapping[str, Forecast]:
+        return self._known.forecasts(until_s, tuple(sorted({MEDIAN, self._grow_level, self._shrink_level})))
 
     def _backlogs(self, snapshot: Snapshot, present: Mapping[str, float], stop_s: float) -> dict[str, float]:
         """The load that stands for the backlog of each application that has one."""
@@ -209,7 +232,41 @@ class Proactive(Strategy):
         bottleneck = (
             f"{counted(planned.main_nodes, 'node')} would have {evaluator.evaluate(planned).bottleneck}"
         )
+        if burst := self._passes(at, evaluator, loads, wanted):
+            return self._stay(at, evaluator, loads, "more nodes come too late for a burst", burst)
         return self._change(at, evaluator, loads, wanted, bottleneck)
+
+    def _passes(
+        self, at: _Situation, evaluator: Evaluator, loads: Mapping[str, _Load], wanted: Layout
+    ) -> Constraint | None:
+        """Why more nodes come too late for a burst; None if they help, or if the load lasts."""
+        planned, lead_s, stop_s = at.snapshot.planned, at.snapshot.lead_time_s, self._stop.stop_s
+        if not evaluator.needs_stop(wanted.difference(planned)):
+            return None
+        until_s = at.horizon_s + self._hold_s
+        ahead = self._forecast(at.snapshot.now_s + until_s)
+        if ahead.keys() != loads.keys():
+            return None
+        lasting = self._known.lasting_loads()
+        later = replace(at, forecasts=ahead).ahead(MEDIAN, at.horizon_s, until_s)
+        later = {name: max(load, lasting[name]) for name, load in later.items()}
+        if self._evaluator_of(at, later).evaluate(planned).stress > 1 + TOLERANCE:
+            return None
+        load_per_s = sum(load.per_s for load in loads.values())
+        before_per_s, after_per_s = (load_per_s / evaluator.evaluate(each).busy for each in (planned, wanted))
+        course = np.sum([each.at(MEDIAN) for each in ahead.values()], axis=0).tolist()
+        queued = sum(at.queued.values())
+        stay = wait_of(course, STEP_S, [(0.0, before_per_s)], queued)
+        change = [(0.0, before_per_s), (lead_s, 0.0), (lead_s + stop_s, after_per_s)]
+        there = wait_of(course, STEP_S, change, queued)
+        back = wait_of([sum(later.values())], stop_s, [(0.0, 0.0), (stop_s, before_per_s)])
+        if there.row_s + back.row_s < stay.row_s or stay.longest_s > at.snapshot.slo.freshness_s / 2:
+            return None
+        return Constraint(
+            name="burst",
+            why=f"all rows together wait {stay.row_s:.0f} s as it is, and "
+            f"{there.row_s + back.row_s:.0f} s with {wanted.difference(planned)} and back",
+        )
 
     def _shrink(self, at: _Situation) -> Decision:
         """Fewer nodes, if the load allows it for as long as makes it worth the change."""
@@ -217,7 +274,7 @@ class Proactive(Strategy):
         at = replace(at, present_per_s=self._known.last_loads())
         loads = at.loads(self._shrink_level, ahead_s)
         evaluator, planned = self._evaluator(at, loads), at.snapshot.planned
-        if why := self._known.why_no_scale_in():
+        if why := self._known.why_no_scale_in() or self._why_waiting(at):
             return self._stay(at, evaluator, loads, why)
         (wanted, *_) = evaluator.candidates()
         if wanted.main_nodes >= planned.main_nodes:
@@ -238,8 +295,18 @@ class Proactive(Strategy):
             )
         return self._change(at, evaluator, loads, wanted, f"then {evaluation.bottleneck}")
 
+    def _why_waiting(self, at: _Situation) -> str:
+        """Why nodes are still needed although the load is not: they work off a queue."""
+        if self._known.in_batches:
+            return ""
+        rows, load_per_s = sum(at.queued.values()), sum(at.present_per_s.values())
+        return f"{rows:.0f} rows wait" if rows > WAITING_S * load_per_s else ""
+
     def _evaluator(self, at: _Situation, loads: Mapping[str, _Load]) -> Evaluator:
-        found = self._known.evaluator(at.snapshot, {name: load.per_s for name, load in loads.items()})
+        return self._evaluator_of(at, {name: load.per_s for name, load in loads.items()})
+
+    def _evaluator_of(self, at: _Situation, loads_per_s: Mapping[str, float]) -> Evaluator:
+        found = self._known.evaluator(at.snapshot, loads_per_s)
         assert found is not None  # it was not for the present load
         return found
 

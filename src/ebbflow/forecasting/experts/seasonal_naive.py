@@ -1,4 +1,4 @@
-"""Seasonal naive: the load one period ago."""
+"""Seasonal naive: the load one period ago, or the usual one of the last three."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ebbflow.forecasting.history import History
 from ebbflow.forecasting.load_periods import SLOTS
 
 DAY, FOUND = 1, 3
+PERIODS = 3
+"""Periods of which the median is taken."""
 
 
 class SeasonalNaive(Expert):
@@ -27,6 +29,30 @@ class SeasonalNaive(Expert):
         context = history.context(horizons)
         back = context.back[1:]
         return np.concatenate((back, back + (history.values[-1] - context.ago[1:, None])))
+
+
+class UsualPeriod(Expert):
+    """The median of the last three periods at each phase, for day and found period: y(t+h−P), y(t+h−2P), y(t+h−3P).
+
+    A burst that comes in most periods is part of it, one that came once is not. With fewer than three periods it is the
+    last one; without a period it is the last value.
+    """
+
+    names = tuple(f"median of three: {SLOTS[slot]}" for slot in (DAY, FOUND))
+
+    def ahead(self, history: History, horizons: Ints) -> Floats:
+        """One row per period."""
+        values, now, rows = history.values, len(history) - 1, []
+        for slot in (DAY, FOUND):
+            period = history.periods.steps[slot]
+            if not period:
+                rows.append(np.full(len(horizons), values[-1]))
+                continue
+            last = now + horizons - period * -(-horizons // period)
+            back = last - period * np.arange(PERIODS)[:, None]
+            first, second, third = values[np.where(back >= 0, back, last)]
+            rows.append(np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third)))
+        return np.vstack(rows)
 
 
 class LastPeriod(Expert):

@@ -58,6 +58,8 @@ class PastAndPresent:
     seconds: float
     past: tuple[tuple[Load, float], ...] = field(repr=False)
     """Earlier loads with their lengths in seconds, the oldest first."""
+    missing_s: float = 0.0
+    """Length of the gap after each of them."""
     note: str = ""
 
     def history(self, step_s: float) -> list[tuple[float, float]]:
@@ -68,9 +70,14 @@ class PastAndPresent:
         >>> len(steps), steps[0][0], steps[-1][0]
         (1440, -14390.0, 0.0)
         """
-        means = np.concatenate([_means(load, seconds, step_s) for load, seconds in self.past])
-        ends_s = step_s * (np.arange(len(means)) - len(means) + 1)
-        return list(zip(ends_s.tolist(), means.tolist(), strict=True))
+        start_s = -sum(seconds + self.missing_s for _, seconds in self.past)
+        found: list[tuple[float, float]] = []
+        for load, seconds in self.past:
+            means = _means(load, seconds, step_s)
+            ends_s = start_s + step_s * np.arange(1, len(means) + 1)
+            found += zip(ends_s.tolist(), means.tolist(), strict=True)
+            start_s += seconds + self.missing_s
+        return found
 
 
 def _means(load: Load, seconds: float, step_s: float) -> Floats:
@@ -114,6 +121,7 @@ def _replayed(trace: str, day: int = TRACE_DAY) -> PastAndPresent:
         load=scaled[-1],
         seconds=seconds,
         past=tuple((each, seconds) for each in scaled[:-1]),
+        missing_s=DAY_S / SPEED - seconds,
         note=f"day {day + 1} of the trace at {SPEED:g}:1",
     )
 

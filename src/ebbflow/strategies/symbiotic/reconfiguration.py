@@ -13,8 +13,9 @@ A smaller layout is taken only if it saves more than it costs and has drained th
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -75,6 +76,50 @@ def weigh(
         saved_node_s=(before - after) * max(0.0, until_s - stop_s),
         until_s=until_s,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """How long rows wait over some time."""
+
+    row_s: float
+    """Time that all rows together wait, in row-seconds."""
+    longest_s: float
+    """Longest time in which the queue would be worked off."""
+
+
+def wait_of(
+    loads_per_s: Sequence[float],
+    step_s: float,
+    capacities: Sequence[tuple[float, float]],
+    queued: float = 0.0,
+) -> Wait:
+    """The wait under a load given by steps, on capacities given as (from, rows per second), the first from 0 on.
+
+    What is left in the queue at the end is worked off with the last capacity and the last load.
+
+    >>> burst = [300.0, 100.0, 100.0]
+    >>> wait_of(burst, 10.0, [(0.0, 200.0)]), wait_of(burst, 10.0, [(0.0, 0.0), (5.0, 400.0)])
+    (Wait(row_s=10000.0, longest_s=5.0), Wait(row_s=11666.666666666666, longest_s=3.75))
+    """
+    changes_s = [at_s for at_s, _ in capacities]
+    ends_s = sorted({*(step_s * (at + 1) for at in range(len(loads_per_s))), *changes_s[1:]})
+    best = max(capacity for _, capacity in capacities)
+    queue, row_s, longest_s, start_s = queued, 0.0, queued / (capacities[0][1] or best), 0.0
+    for end_s in ends_s:
+        load = loads_per_s[min(int(start_s / step_s + 1e-9), len(loads_per_s) - 1)]
+        capacity = capacities[bisect_right(changes_s, start_s) - 1][1]
+        left = queue + (load - capacity) * (end_s - start_s)
+        if left >= 0:
+            row_s += (queue + left) / 2 * (end_s - start_s)
+        elif queue:
+            row_s += queue * queue / (capacity - load) / 2
+        queue, start_s = max(0.0, left), end_s
+        longest_s = max(longest_s, queue / (capacity or best))
+    if queue:
+        spare = capacities[-1][1] - loads_per_s[-1]
+        row_s += queue * queue / spare / 2 if spare > 0 else math.inf
+    return Wait(row_s=row_s, longest_s=longest_s)
 
 
 USUAL_STOP_S = 6.5
