@@ -10,6 +10,7 @@ from ebbflow.cli.bench import (
     google_cluster,
     leaderboard,
     learner,
+    movies,
     pascal,
     rules,
     sentiment,
@@ -24,6 +25,7 @@ google_cluster.register(app)
 sentiment.register(app)
 elysium.register(app)
 pascal.register(app)
+movies.register(app)
 learner.register(app)
 forecast.register(app)
 

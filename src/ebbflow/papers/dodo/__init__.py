@@ -1,0 +1,1 @@
+"""DoDo: X. Wu, *Dynamic Load Balancing and Autoscaling in Distributed Stream Processing Systems* (2015)."""
