@@ -246,17 +246,36 @@ class Similar:
         return NewLists(similar=after, lists=_lists(self, after, listed_codes))
 
     def to_bytes(self) -> bytes:
-        """For the state store."""
-        head = np.array([self.version, len(self.codes), len(self.best)], np.int64)
-        return b"".join(each.tobytes() for each in (head, self.codes, self.best, self.counts))
+        """For the state store: half of what the arrays take, because the first movie of a pair is stored once."""
+        begins = _begins(first_of(self.codes))
+        lengths = np.diff(np.append(begins, len(self.codes)))
+        narrow = int(self.counts.max(initial=0)) < 1 << 16
+        head = np.array([self.version, len(self.best), len(begins), len(self.codes), narrow], np.int64)
+        columns = (
+            head,
+            self.best,
+            first_of(self.codes[begins]).astype(np.int32),
+            lengths.astype(np.int32),
+            second_of(self.codes).astype(np.int32),
+            self.counts.astype(np.uint16) if narrow else self.counts,
+        )
+        return b"".join(each.tobytes() for each in columns)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Similar:
         """Read what ``to_bytes`` wrote."""
-        version, pairs, best = (int(n) for n in np.frombuffer(data, np.int64, 3))
-        numbers = np.frombuffer(data, np.int64, pairs + best, offset=24)
-        counts = np.frombuffer(data, np.int32, pairs, offset=24 + 8 * (pairs + best))
-        return cls(codes=numbers[:pairs], counts=counts, best=numbers[pairs:], version=version)
+        version, best, movies, pairs, narrow = (int(n) for n in np.frombuffer(data, np.int64, 5))
+        ids = np.frombuffer(data, np.int32, 2 * movies + pairs, offset=8 * (5 + best))
+        firsts = np.repeat(ids[:movies], ids[movies : 2 * movies])
+        counts = np.frombuffer(
+            data, np.uint16 if narrow else np.int32, pairs, offset=8 * (5 + best) + 4 * (2 * movies + pairs)
+        )
+        return cls(
+            codes=codes_of(firsts, ids[2 * movies :]),
+            counts=counts.astype(np.int32),
+            best=np.frombuffer(data, np.int64, best, offset=40),
+            version=version,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

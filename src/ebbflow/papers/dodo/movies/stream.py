@@ -77,7 +77,9 @@ def history(context: QueryContext) -> DataStreamWriter:
     ratings = context.read(schema=COLUMNS).withColumn("bucket", F.col("user") % buckets)
     made = ratings.groupBy("bucket").applyInPandasWithState(step, PAIRS, "fans binary", "append", "NoTimeout")
     pairs = made.observe(WAITING, F.sum(WAITING).alias("fans")).where("pairs is not null")
-    return context.write(pairs.drop(WAITING), trigger=TRIGGER)
+    return context.write(pairs.drop(WAITING), trigger=TRIGGER).option(
+        "compression", "none"
+    )  # codes hardly shrink
 
 
 def _history(
