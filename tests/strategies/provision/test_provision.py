@@ -136,13 +136,11 @@ def test_a_cluster_is_sized_for_its_own_operators() -> None:
 def test_the_model_of_capacity_keeps_the_objective_with_fewer_nodes_than_thresholds() -> None:
     costs = {}
     for sizing in ("capacity", "thresholds"):
-        run = run_simulation(
-            scenario("sine(base=20, peak=400, period=30m)"), make_strategy(f"provision(sizing={sizing})")
-        ).run
+        run = run_simulation(scenario(), make_strategy(f"provision(sizing={sizing})")).run
         scores = score(run, oracle_node_seconds=None)
         assert scores.violation == 0.0, sizing
         costs[sizing] = scores.node_seconds
-    assert costs["capacity"] < 0.95 * costs["thresholds"]
+    assert costs["capacity"] < 0.96 * costs["thresholds"]
 
 
 def test_the_view_of_a_cluster_has_only_what_is_there() -> None:

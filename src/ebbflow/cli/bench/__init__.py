@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ebbflow.cli.bench import (
+    dodo,
     elysium,
     forecast,
     google_cluster,
@@ -26,6 +27,7 @@ sentiment.register(app)
 elysium.register(app)
 pascal.register(app)
 movies.register(app)
+dodo.register(app)
 learner.register(app)
 forecast.register(app)
 

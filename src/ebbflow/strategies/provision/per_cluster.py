@@ -23,7 +23,8 @@ from ebbflow.core.snapshot import Snapshot
 from ebbflow.strategies.capacity import Capacity
 from ebbflow.strategies.capacity.flow import LearnedFlow
 
-_RATE_WINDOW_S = 60.0
+_RATE_WINDOW_S, _HOLD_IN_S = 120.0, 180.0
+"""Longer than for a whole pipeline: whenever another cluster changes, what it sends stops and comes back at once."""
 
 
 class ClusterSizing:
@@ -40,7 +41,9 @@ class ClusterSizing:
         strategy = self._strategies.get(cluster)
         if strategy is None:
             flow = _ClusterFlow(rate_window_s=_RATE_WINDOW_S) if flows(snapshot) else None
-            strategy = self._strategies[cluster] = Capacity(learned=flow, rate_window_s=_RATE_WINDOW_S)
+            strategy = self._strategies[cluster] = Capacity(
+                learned=flow, rate_window_s=_RATE_WINDOW_S, hold_in_s=_HOLD_IN_S
+            )
         return strategy.decide(shown)
 
 

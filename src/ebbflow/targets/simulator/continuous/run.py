@@ -148,14 +148,16 @@ class ContinuousRun:
         return "rebalanced: stopped, drained, restarted"
 
     def check_nodes(self, now_s: float, cluster: str) -> None:
-        """Rebalance after a change of the nodes if one was lost, or if all requested nodes have joined."""
+        """Rebalance after a change of the nodes if one was lost, or if all requested nodes have joined; with an
+        instance on every node, whenever one has."""
         pool = self._pools[cluster]
         if self.stopping_since_s is not None or cluster not in self._clusters:
             return
         staying, placed = pool.working(now_s), self.placed(cluster)
         lost = any(not node.stays_after(now_s) for node in placed)
         joined = set(staying) - set(placed)
-        if (lost and staying) or (joined and not pool.joining(now_s)):
+        complete = self.engine.on_every_node or not pool.joining(now_s)
+        if (lost and staying) or (joined and complete):
             self._rebalance(now_s)
 
     def _rebalance(self, now_s: float) -> None:
