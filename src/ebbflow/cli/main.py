@@ -19,6 +19,7 @@ from ebbflow.cli import (
     agent,
     bench,
     config,
+    datastore,
     demo,
     fleet,
     forecast,
@@ -57,6 +58,7 @@ profile.register(app)
 forecast.register(app)
 learner.register(app)
 bench.register(app)
+datastore.register(app)
 google_cluster.register(app)
 report.register(app)
 ledger.register(app)

@@ -109,6 +109,7 @@ class Actuator:
         self._task: Future[None] | None = None
         self._resumed = self._journal.step is not None
         self._down_since_s: dict[str, float] = {}
+        self._left_s: float | None = None
         self._readings: list[Reading] = []
         self._given_up = 0
         self.waiting = ""
@@ -152,6 +153,7 @@ class Actuator:
             self._remember(needs_cleanup=known, joined_s=self._clock.now_s())
         seen = self._annotated(topology)
         self._note_down(seen)
+        self._note_left(seen)
         if self._task is None or self._task.done():
             error, self._task = self._error_of(self._task), None
             if self._journal.step is None:
@@ -192,6 +194,16 @@ class Actuator:
         now_s = self._clock.now_s()
         down = {node.address for node in topology.active if not node.up}
         self._down_since_s = {host: self._down_since_s.get(host, now_s) for host in down}
+
+    def _note_left(self, topology: Topology) -> None:
+        """When the data of a leaving node had moved; ``nodetool`` returns some seconds later."""
+        step = self._journal.step
+        if step is None or step.kind is not StepKind.REMOVE:
+            self._left_s = None
+        elif self._left_s is None and any(
+            node.address == step.host and node.state is NodeState.INACTIVE for node in topology.nodes
+        ):
+            self._left_s = self._clock.now_s()
 
     # -- beginning a step ------------------------------------------------------------------------------
 
@@ -314,7 +326,7 @@ class Actuator:
                 self._end_step()
             elif not step.leaving or self._clock.now_s() >= step.retry_s:
                 if not step.leaving:
-                    self._measured(step, Metric.LEAVE_TIME)
+                    self._measured(step, Metric.LEAVE_TIME, self._left_s)
                 self._run(replace(step, leaving=True, why=""), lambda: self._operations.stop(host))
         elif not node.up and (node.state is NodeState.DECOMMISSIONING or host in self._down_since_s):
             if self._clock.now_s() >= step.retry_s:
@@ -383,9 +395,10 @@ class Actuator:
         self._journal = replace(self._journal, **changes)
         self._journal.write(self._file)
 
-    def _measured(self, step: Step, metric: Metric) -> None:
+    def _measured(self, step: Step, metric: Metric, ended_s: float | None = None) -> None:
         now_s = self._clock.now_s()
-        self._readings.append(Reading(now_s, step.host, metric, now_s - step.since_s))
+        took_s = (now_s if ended_s is None else ended_s) - step.since_s
+        self._readings.append(Reading(now_s, step.host, metric, took_s))
 
     @staticmethod
     def _error_of(task: Future[None] | None) -> str:

@@ -143,6 +143,11 @@ class CassandraTarget:
             return [ActionUnderWay(kind=ActionKind.SHRINK, since_s=since_s, nodes=1, note=note)]
         return []
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no step is under way."""
+        return self._actuator.step is None
+
     def apply(self, planned: Layout) -> Outcome:
         """Request a number of nodes; the next observations show the steps."""
         nodes = min(planned.main_nodes, self._hosts)

@@ -56,6 +56,7 @@ class LocalCassandra:
 
     data_center = DATA_CENTER
     port = CQL_PORT
+    default_name = "local"
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class LocalCassandra:
         wait_for_gossip: bool = True,
         heap_mb: int = 512,
         start_within_s: float = 180.0,
-        name: str = "local",
+        name: str = default_name,
         clock: Clock | None = None,
     ) -> None:
         if not 1 <= nodes <= hosts <= MOST_HOSTS:
