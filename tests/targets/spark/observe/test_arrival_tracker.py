@@ -57,6 +57,18 @@ def test_rows_of_the_first_batch_count_as_arrived_when_it_started() -> None:
     assert first.oldest_arrival_s == 100.0
 
 
+def test_the_backlog_of_an_old_topic_counts_from_where_the_first_batch_ended() -> None:
+    """Its offsets begin at 3.9 million. The first batch has no start offset, as Kafka's."""
+    first = progress(0, 100.0, 3_900_000, 3_901_000, 7_800_000)
+    source = msgspec.structs.replace(first.sources[0], start_offset=None)
+    _, (one, two) = tracked(
+        msgspec.structs.replace(first, sources=[source]),
+        progress(1, 110.0, 3_901_000, 3_902_000, 7_810_000),
+    )
+    assert one.backlog_rows == 3_899_000.0
+    assert two.rate_per_s == 1000.0
+
+
 def test_a_restarted_query_dates_its_rows_from_when_the_previous_run_left_them() -> None:
     tracker = ArrivalTracker(10.0, waiting_since_s=60.0)
     assert tracker.oldest_unprocessed_s() == 60.0

@@ -108,18 +108,26 @@ def _total(offset: Any) -> float:
 def rows_left_behind(progress: Progress) -> float | None:
     """Rows that were at the sources when the batch started and that it did not take.
 
-    None if any source does not report its latest offset. For a source without rows in this batch, a unit of distance
-    counts as one row.
+    None if any source does not report its latest offset. A unit of distance counts as one row for a source without rows
+    in this batch, and in the first batch of a query: that has no start offset, and offsets of an old topic do not begin
+    at 0.
 
     >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
     1500.0
+    >>> old = SourceProgress(start_offset=None, end_offset={"t": {"0": 3_901_000}}, latest_offset={"t": {"0": 3_905_000}},
+    ...                      num_input_rows=1000)
+    >>> rows_left_behind(Progress("i", "r", 0, "2026-01-01T00:00:00Z", 1000, sources=[old]))
+    4000.0
     """
     if not progress.sources or any(_document(source.latest_offset) is None for source in progress.sources):
         return None
     left = 0.0
     for source in progress.sources:
-        taken = distance(source.start_offset, source.end_offset)
+        if _document(source.end_offset) is None:
+            continue  # nothing was read yet, so where it will begin is not known
+        begun = _document(source.start_offset) is not None
+        taken = distance(source.start_offset, source.end_offset) if begun else 0.0
         rows_per_unit = source.num_input_rows / taken if taken > 0 and source.num_input_rows else 1.0
         left += max(0.0, distance(source.end_offset, source.latest_offset)) * rows_per_unit
     return left
