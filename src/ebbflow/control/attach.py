@@ -17,7 +17,7 @@ from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Guard, Strategy, Target
 from ebbflow.core.slo import Slo
-from ebbflow.errors import EbbflowError, InputError
+from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.monitoring.addresses import check
 from ebbflow.monitoring.buffered_store import BufferedStore
 from ebbflow.monitoring.collector import Collector, WithAgents
@@ -95,6 +95,7 @@ def attach(
     time from, for tests. ``on_cycle``: called in the thread of the loop after each cycle, with its report; it must be
     quick. ``master_web_url``: web address of a standalone master, where it cannot be derived from the master's URL.
     """
+    _check_arguments(spark, queries, options, config, on_cycle)
     given = from_arguments(
         {
             "executors": executors, "slo": slo, "strategy": strategy, "fallback": fallback, "policy": policy,
@@ -105,16 +106,20 @@ def attach(
         options,
     )  # fmt: skip
     configured = config if isinstance(config, Configuration) else Configuration.read(config)
-    configured = configured.plus(given).with_spark(spark_settings(spark))
+    problem = session_problem(spark)
+    configured = configured.plus(given).with_spark({} if problem else spark_settings(spark))
     followed, chosen = decider(configured)
     limits, objective = configured["executors"], configured["slo"]
     chosen_guards, instead = configured.make_guards(chosen), configured.make_fallback(chosen)
     check_queries(queries)
     addresses, stored = configured["agents"], configured["store"]
+    _check_folder(stored, configured.setting("store").where)
     keys = check_agents(addresses, configured["agent_keys"])
     time = clock or SystemClock()
     opened = ExitStack()
     try:
+        if problem:
+            raise TargetError(problem)
         from ebbflow.targets.spark.target import SparkTarget
 
         application = str(spark.sparkContext.applicationId)
@@ -154,10 +159,10 @@ def attach(
             recall_acts(followed, ledger, time.now_s())
     except EbbflowError as error:
         log.warning("not scaling: %s", error)
-        return _not_scaling(opened)
-    except Exception:
+        return _not_scaling(opened, str(error))
+    except Exception as error:
         log.exception("not scaling because of an internal error; the job is not affected")
-        return _not_scaling(opened)
+        return _not_scaling(opened, f"internal error: {error}")
     kept = None if chosen.state_file is None else StateFile(chosen, chosen.state_file)
     if kept is not None:
         opened.callback(kept.close)
@@ -196,6 +201,49 @@ def _first(
             on_cycle(report)
 
     return after_cycle
+
+
+def _check_arguments(
+    spark: object, queries: object, options: object, config: object, on_cycle: object
+) -> None:
+    """Raise ``InputError`` for an argument of the wrong kind that is not an option."""
+    if spark is None or isinstance(spark, str | int | float | dict | list | tuple):
+        raise InputError(
+            f"attach({spark!r}): that is no Spark session; pass one, like SparkSession.builder.getOrCreate()"
+        )
+    for name, valid, value, must in (
+        ("queries", isinstance(queries, Sequence), queries, "a list of ebbflow.ManagedQuery objects"),
+        ("options", options is None or isinstance(options, Mapping), options, "a dictionary by key"),
+        (
+            "config",
+            config is None or isinstance(config, str | Path | Configuration),
+            config,
+            "a file or a Configuration",
+        ),
+        ("on_cycle", on_cycle is None or callable(on_cycle), on_cycle, "a function"),
+    ):
+        if not valid:
+            raise InputError(f"attach({name}=…): {value!r} is invalid; it must be {must}")
+
+
+def _check_folder(store: Path | None, where: str) -> None:
+    if store is not None and not store.absolute().parent.is_dir():
+        raise InputError(
+            f"{where}: there is no folder {store.absolute().parent} for the store; make it first"
+        )
+
+
+def session_problem(spark: SparkSession) -> str:
+    """Why the executors of a session cannot be set from here; empty if they can."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return (
+            "a Spark Connect session has no driver in this process; attach in the server's driver, or run the job with "
+            "a session of its own"
+        )
+    context = spark.sparkContext
+    if getattr(context, "_jsc", context) is None:
+        return "this Spark session has stopped; attach to a running one"
+    return ""
 
 
 def spark_settings(spark: SparkSession) -> dict[str, str]:
@@ -250,8 +298,8 @@ def check_agents(addresses: Sequence[str], keys_folder: str | Path | None) -> Co
     return keys
 
 
-def _not_scaling(opened: ExitStack) -> Attached:
+def _not_scaling(opened: ExitStack, why: str) -> Attached:
     """The result of a failure, after closing what was opened."""
     with suppress(Exception):  # the failure is logged already
         opened.close()
-    return Attached(None, None, lambda: None)
+    return Attached(None, None, lambda: None, reason=why)

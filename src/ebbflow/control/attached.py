@@ -31,9 +31,12 @@ class Attached:
         policy: PolicyInForce | None = None,
         collector: Collector | None = None,
         application: str | None = None,
+        reason: str = "",
     ) -> None:
         self._loop = loop
         self._application = application
+        self.reason = reason
+        """Why nothing is scaled; empty if the loop was started."""
         self.store = store
         self._close = close
         self._policy = policy
@@ -53,6 +56,13 @@ class Attached:
         finally:
             if self._application is not None and _RUNNING.get(self._application) is self:
                 _RUNNING.pop(self._application, None)
+
+    def __repr__(self) -> str:
+        if self._loop is None:
+            return f"<Attached: not scaling, {self.reason}>"
+        last = self._loop.ledger.last
+        decided = "no decision yet" if last is None else f"last {last.verdict}: {last.decision.reason}"
+        return f"<Attached: {'active' if self.active else 'ended'}, {decided}>"
 
     @property
     def active(self) -> bool:

@@ -28,6 +28,10 @@ class Limits:
     def __post_init__(self) -> None:
         if self.min_nodes < 1:
             raise LimitsError(f"{self.min_nodes}:{self.max_nodes} allows no nodes at all; the minimum is 1")
+        if self.max_nodes >= 10**_MOST_DIGITS:
+            raise LimitsError(
+                f"{self.min_nodes:.6g}:{self.max_nodes:.6g} is too large; the most is {10**_MOST_DIGITS - 1:,} nodes"
+            )
         if self.min_nodes > self.max_nodes:
             raise LimitsError(
                 f"{self.min_nodes}:{self.max_nodes} has its minimum above its maximum; "

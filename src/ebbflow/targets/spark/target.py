@@ -53,8 +53,8 @@ class SparkTarget:
             )
         if is_dynamic_allocation_active(self._driver.setting):
             log.warning(
-                "Spark's dynamic allocation is on and will work against Ebbflow; start the job with "
-                "spark.dynamicAllocation.enabled=false, or with `ebbflow submit`, which sets what is needed"
+                "Spark's dynamic allocation is on and will work against Ebbflow; set "
+                "spark.dynamicAllocation.enabled=false where the job turns it on"
             )
         self._clock = clock
         self._managed = managed

@@ -115,8 +115,8 @@ def rows_left_behind(progress: Progress) -> float | None:
     >>> source = SourceProgress(start_offset=0, end_offset=100, latest_offset=250, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 1, "2026-01-01T00:00:00Z", 1000, sources=[source]))
     1500.0
-    >>> old = SourceProgress(start_offset=None, end_offset={"t": {"0": 3_901_000}}, latest_offset={"t": {"0": 3_905_000}},
-    ...                      num_input_rows=1000)
+    >>> end, latest = {"t": {"0": 3_901_000}}, {"t": {"0": 3_905_000}}
+    >>> old = SourceProgress(end_offset=end, latest_offset=latest, num_input_rows=1000)
     >>> rows_left_behind(Progress("i", "r", 0, "2026-01-01T00:00:00Z", 1000, sources=[old]))
     4000.0
     """

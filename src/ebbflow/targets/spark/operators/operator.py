@@ -74,10 +74,12 @@ class NamedOperator:
     """A name and an optional parallelism, to wrap around a step."""
 
     def __init__(self, name: str, parallelism: int | None, key: str | None) -> None:
-        if not name or ":" in name:
-            raise PipelineError(f"'{name}' is not a name for an operator; use a word without ':'")
-        if parallelism is not None and parallelism < 1:
-            raise PipelineError(f"operator '{name}': parallelism {parallelism} is invalid; use 1 or more")
+        if not isinstance(name, str) or not name or ":" in name:
+            raise PipelineError(f"{name!r} is not a name for an operator; use a word without ':'")
+        if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
+            raise PipelineError(
+                f"operator '{name}': parallelism {parallelism!r} is invalid; use a whole number, 1 or more"
+            )
         self.name = name
         self.parallelism = parallelism
         self.key = key
