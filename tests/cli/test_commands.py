@@ -53,7 +53,7 @@ JOB = str(ROOT / "examples" / "plain_job.py")
         (["demo", "--report", "/no/such/folder/x.html"], "there is no folder"),
         (["submit", "--executors", "5:2", JOB], "did you mean 2:5?"),
         (["submit", "--executors", "many", JOB], "write it like 1:20"),
-        (["submit", "--strategy", "magic", JOB], "there are: capacity"),
+        (["submit", "--strategy", "magic", JOB], "there are: balance, capacity"),
         (["submit", "--slo", "freshness p95 <= soon", JOB], "write it like"),
         (["submit", "no-such-job.py"], "there is no script no-such-job.py"),
         (["submit", str(ROOT)], "is a folder"),

@@ -289,8 +289,16 @@ class ControlLoop:
             self._planned = observed.layout  # something else controls the size
         elif self._applied_s is None:
             self._planned = observed.requested  # until our first request, adopt what others requested
-        if (observed.given_up_nodes or observed.given_up_moves) and self._planned is not None:
-            self._give_up(now_s, observed, self._planned)
+        if observed.given_up_nodes and self._planned is not None:
+            why = "the cluster did not deliver them in time"
+            nodes = counted(observed.given_up_nodes, "requested node")
+            self._adopt(
+                now_s, observed.requested, f"gave up on {nodes} that never arrived", "infeasible", why
+            )
+        if observed.changed_placements and self._planned is not None:
+            wanted = replace(self._planned, placement=observed.requested.placement)
+            reason = "; ".join(f"{name}: {why}" for name, why in observed.changed_placements.items())
+            self._adopt(now_s, wanted, reason, "placement", "the plan follows")
         return bool(observed.batches) or before is None or before.layout != observed.layout
 
     def _write(self, observed: Observation) -> None:
@@ -298,21 +306,12 @@ class ControlLoop:
         readings = [*observed.readings, Reading(observed.time_s, MAIN, Metric.NODES_HELD, float(held))]
         self._store.add(readings, observed.batches, observed.first_batches)
 
-    def _give_up(self, now_s: float, observed: Observation, planned: Layout) -> None:
-        """Stop waiting for nodes that never arrived and moves that failed; continue with what the target has."""
-        reasons = [f"gave up on moving {name}: {why}" for name, why in observed.given_up_moves.items()]
-        why = "the operator is back where it was"
-        if observed.given_up_nodes:
-            nodes = counted(observed.given_up_nodes, "requested node")
-            reasons.insert(0, f"gave up on {nodes} that never arrived")
-            why = "the cluster did not deliver them in time"
-        decision = Decision(
-            wanted=observed.requested,
-            reason="; ".join(reasons),
-            bound_by=(Constraint(name="infeasible", why=why),),
-        )
-        self.ledger.open(now_s, self._decider.name, planned, decision)
-        self._planned = observed.requested
+    def _adopt(self, now_s: float, wanted: Layout, reason: str, name: str, why: str) -> None:
+        """Continue with what the target has, such as fewer nodes than planned, and record why."""
+        assert self._planned is not None
+        decision = Decision(wanted=wanted, reason=reason, bound_by=(Constraint(name=name, why=why),))
+        self.ledger.open(now_s, self._decider.name, self._planned, decision)
+        self._planned = wanted
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -404,9 +403,10 @@ class ControlLoop:
         except TargetError as error:
             requested = self._last.requested if self._last is not None else entry.before
             outcome = Outcome(requested=requested, note=f"not carried out: {error}")
-        if outcome.requested.parallelism != wanted.parallelism:
-            # Drop a parallelism the target refused: asking again would stop the query each time.
-            self._planned = replace(wanted, parallelism=outcome.requested.parallelism)
+        asked = outcome.requested
+        if (asked.parallelism, asked.placement) != (wanted.parallelism, wanted.placement):
+            # Drop a parallelism or placement the target refused: asking again would stop the query each time.
+            self._planned = replace(wanted, parallelism=asked.parallelism, placement=asked.placement)
         return self.ledger.close(entry, outcome)
 
     def _note_direction(self, now_s: float, wanted: Layout, before: Layout) -> None:

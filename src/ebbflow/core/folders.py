@@ -44,7 +44,12 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @classmethod
     def this_process(cls) -> Owner:
         """The current process."""
-        process = psutil.Process()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Owner:
+        """A process of this machine; ``psutil.NoSuchProcess`` if it has ended."""
+        process = psutil.Process(pid)
         return cls(
             pid=process.pid,
             started_s=process.create_time(),

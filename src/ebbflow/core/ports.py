@@ -51,8 +51,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Requested nodes that were cancelled because they did not arrive in time."""
     topology: Topology | None = None
     """The nodes of a datastore, for its guards; None for targets whose nodes hold no data."""
-    given_up_moves: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Operators that were to move to another cluster and are back where they were, with the reason."""
+    changed_placements: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Operators whose place was changed by something else than a plan, and what: a move that failed, or a user. The
+    plan follows ``requested``."""
     active: bool = True
     """False while no query runs, so there is nothing to scale."""
 

@@ -8,6 +8,7 @@ whether a checkpoint is in use.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -29,6 +30,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the fleet."""
     application: str
     owner: Owner
+    jvm: Owner | None = None
+    """The JVM that runs the query. It may outlive a host that was killed by a second."""
 
 
 def claims_folder(checkpoint: Path) -> Path:
@@ -79,6 +82,23 @@ def claim(checkpoint: Path, wanted: Claim) -> None:
         )
     for old in sorted(_files(folder))[:-KEPT]:
         old.unlink(missing_ok=True)
+        old.with_name(f"{old.name}.ended").unlink(missing_ok=True)
+
+
+def release(checkpoint: Path, token: int) -> None:
+    """Note that the query of a claim has ended, so that nobody needs to wait for its process."""
+    with contextlib.suppress(OSError):
+        (claims_folder(checkpoint) / f"{token:012d}.ended").touch()
+
+
+def still_writing(checkpoint: Path) -> Claim | None:
+    """The newest claim if its query has not ended and its JVM exists on this machine; None otherwise."""
+    found = holder_of(checkpoint)
+    if found is None or found.jvm is None or found.jvm.is_gone:
+        return None
+    ended = claims_folder(checkpoint) / f"{found.token:012d}.ended"
+    same = found.jvm.namespace == Owner.this_process().namespace
+    return found if same and not ended.exists() else None
 
 
 def _files(folder: Path) -> list[Path]:

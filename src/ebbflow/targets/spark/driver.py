@@ -94,6 +94,7 @@ class Driver:
         self.spark = spark
         self.app_name: str = context.appName
         self.master: str = context.master
+        self._runs_tasks = self.master == "local" or self.master.startswith("local[")
         self._context = context
         self._store: Any = self._jsc.statusStore()
         self._mapper: Any = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
@@ -114,9 +115,10 @@ class Driver:
         return self._context._jsc is None or bool(self._call(self._jsc.isStopped))
 
     def executors(self) -> list[ExecutorInfo]:
-        """Current executors, without the driver."""
+        """Current executors, without the driver unless it is the only one, as with a ``local`` master."""
         text = self._json(lambda: self._store.executorList(True))
-        return [e for e in msgspec.json.decode(text, type=list[ExecutorInfo]) if e.id != "driver"]
+        found = msgspec.json.decode(text, type=list[ExecutorInfo])
+        return [e for e in found if e.id != "driver" or self._runs_tasks]
 
     def queries(self) -> list[StreamingQuery]:
         """Running streaming queries of the application, in all its sessions."""

@@ -84,6 +84,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     machine: str
     owner: Owner
+    jvm: Owner | None = None
+    """The driver's JVM, which may outlive its host for a moment."""
 
 
 class Wish(StrEnum):
@@ -98,8 +100,12 @@ class Wish(StrEnum):
 class Coordination(Protocol):
     """The port. Every call raises ``TargetError`` if the service does not answer."""
 
-    def announce(self, host: Member) -> None:
-        """Announce a host, or that it is still there. The last host of an application to do so is its host."""
+    def join(self, host: Member) -> None:
+        """Announce a host that has started. It takes the place of an earlier host of its application."""
+        ...
+
+    def stay(self, host: Member) -> bool:
+        """Announce that a host is still there; False if another has taken its place."""
         ...
 
     def leave(self, host: Member) -> None:

@@ -313,9 +313,22 @@ def stop_between_batches(
 def _has_ended(query: StreamingQuery, within_s: int) -> bool:
     """Whether the query ends in time; a query that fails has ended, and ``exception()`` says why."""
     try:
-        return bool(query.awaitTermination(within_s))
+        return bool(query.awaitTermination(within_s)) and not is_working(query)
     except StreamingQueryException:
         return True
+
+
+def is_working(query: StreamingQuery) -> bool:
+    """Whether the thread of a query runs.
+
+    One that is to end after its batch counts as terminated for Spark from then on, also in ``isActive`` and
+    ``awaitTermination``, while its last batch still runs.
+    """
+    try:
+        execution: Any = query._jsq.streamingQuery()
+        return bool(execution.queryExecutionThread().isAlive())
+    except (Py4JError, AttributeError, TypeError):
+        return False
 
 
 def unfinished_batch(query: StreamingQuery) -> int | None:

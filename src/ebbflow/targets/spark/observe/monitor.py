@@ -85,6 +85,14 @@ class SparkMonitor:
         """Each running query with the start of its current batch, None between batches."""
         return {each.name: each.arrivals.running_since_s for each in self._queries.values()}
 
+    def arrival_rates(self) -> dict[str, float]:
+        """Rows that arrive per second at each running query; those before their second batch are left out."""
+        return {
+            each.name: each.arrivals.rate_per_s
+            for each in self._queries.values()
+            if each.last_batch is not None
+        }
+
     def read_limited(self) -> frozenset[str]:
         """Queries with a read limit, and the application if all its running queries have one."""
         limited = {name for name, has_one in self._has_read_limit.items() if has_one}

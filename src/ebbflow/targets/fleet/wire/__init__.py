@@ -1,0 +1,1 @@
+"""How controllers and hosts talk: typed messages (``messages``) over ZeroMQ sockets (``sockets``)."""
