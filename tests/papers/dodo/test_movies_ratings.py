@@ -122,6 +122,6 @@ def test_rows_and_page_have_published_figures_beside_ours() -> None:
     assert cases.count("growth") == 4
     assert all("published" in row for row in rows)
     page = movies_page(result)
-    assert "29 times the paper" in page
+    assert "29.4 times the paper" in page
     assert "paper: 17,280,000" in page
     assert "$21.12" in page

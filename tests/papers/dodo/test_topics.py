@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from ebbflow.papers.dodo.in_session import fleet_in, running
+from ebbflow.papers.dodo.movies import stream
 from ebbflow.papers.dodo.topics import operators
 from ebbflow.papers.dodo.topics.operators import read_top
 from ebbflow.papers.dodo.topics.tweets import TOPICS, topics_of, write_tweets
+from ebbflow.targets.fleet.file import load_fleet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +48,12 @@ def test_the_list_has_the_most_frequent_topics_after_every_report(
                 query.processAllAvailable()
             best = sorted(expected.items(), key=lambda each: (-each[1], each[0]))[:10]
             assert read_top(tmp_path / "top.json") == best
+
+
+@pytest.mark.parametrize(
+    "file", [FLEET, Path(stream.__file__).with_name("movies.toml")], ids=["topics", "movies"]
+)
+def test_the_fleet_files_in_the_package_are_valid(file: Path) -> None:
+    fleet = load_fleet(file)
+    assert len(fleet.operators) == 3
+    assert [len(each.reads) for each in fleet.operators.values()] == [1, 1, 1]

@@ -84,12 +84,13 @@ class Costs:
         return self.batch.seconds(ratings) / self.machines(rate_per_s)
 
     def break_even_rate_per_s(self, refresh_s: float, *, data_s: float = DAY_S) -> float | None:
-        """From this arrival rate on the stream is cheaper, with the data of a time; None if it never is.
+        """From this arrival rate on the stream is cheaper, with the data of a time.
 
-        Searched upwards in steps of 2 %, because the cost of the stream has steps.
+        None if it is not up to ten times what one machine holds; beyond that nothing was measured. Searched upwards in
+        steps of 2 %, because the cost of the stream has steps.
         """
         rate = 0.01
-        while rate < 1e6:
+        while rate < 10 * self.stream_per_s:
             if self.break_even_freshness_s(rate * data_s, rate_per_s=rate) >= refresh_s:
                 return rate
             rate *= 1.02

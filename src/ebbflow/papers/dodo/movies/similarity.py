@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
@@ -47,6 +48,41 @@ def first_of(codes: Ints) -> Ints:
 def second_of(codes: Ints) -> Ints:
     """The second of each pair."""
     return codes & _LOW
+
+
+def pack(codes: Ints, counts: Counts) -> bytes:
+    """Sorted codes and a count for each, in about a fifth of the space.
+
+    The first of a pair is stored once for all its pairs, the second as the difference to the one before, and everything
+    is compressed byte by byte: the upper bytes are nearly all 0. A batch spends more on moving state than on counting.
+
+    >>> codes = codes_of([1, 1, 7], [5, 9, 2])
+    >>> [each.tolist() for each in unpack(pack(codes, np.array([3, 1, 2], np.int32)))]
+    [[4294967301, 4294967305, 30064771074], [3, 1, 2]]
+    """
+    begins = _begins(first_of(codes))
+    seconds = second_of(codes)
+    steps = np.diff(seconds, prepend=0)
+    steps[begins] = seconds[begins]
+    lengths = np.diff(np.append(begins, len(codes)))
+    columns = np.concatenate((first_of(codes[begins]), lengths, steps, counts)).astype(np.int32)
+    planes = np.ascontiguousarray(columns.view(np.uint8).reshape(-1, 4).T)
+    head = np.array([len(begins), len(codes)], np.int64).tobytes()
+    return head + bytes(pa.compress(planes, codec="lz4", asbytes=True))
+
+
+def unpack(data: bytes | memoryview) -> tuple[Ints, Counts]:
+    """Codes and counts from what ``pack`` made."""
+    groups, size = (int(n) for n in np.frombuffer(data, np.int64, 2))
+    total = 2 * (groups + size)
+    plain = pa.decompress(pa.py_buffer(data[16:]), decompressed_size=4 * total, codec="lz4")
+    columns = np.ascontiguousarray(np.frombuffer(plain, np.uint8).reshape(4, total).T).view(np.int32).ravel()
+    firsts, lengths, steps, counts = np.split(columns, [groups, 2 * groups, 2 * groups + size])
+    seconds = np.cumsum(steps, dtype=np.int64)
+    begins = np.cumsum(lengths) - lengths
+    before = np.where(begins > 0, seconds[begins - 1], 0) if groups else begins
+    seconds -= np.repeat(before, lengths)
+    return codes_of(np.repeat(firsts, lengths), seconds), counts.astype(np.int32)
 
 
 def _no_codes() -> Ints:
@@ -140,7 +176,7 @@ def _is_at(codes: Ints, places: Ints, wanted: Ints) -> Bools:
     return np.asarray(codes[np.minimum(places, len(codes) - 1)] == wanted)
 
 
-def _counted(codes: Ints) -> tuple[Ints, Counts]:
+def counted(codes: Ints) -> tuple[Ints, Counts]:
     """Different codes in ascending order, and how often each occurs."""
     codes = np.sort(codes)
     begins = _begins(codes)
@@ -211,13 +247,13 @@ class Similar:
     """Additions so far."""
 
     def add(self, pairs: Ints, *, top: int) -> NewLists:
-        """Add one mutual fan to each of these pairs; returns the lists that changed.
+        """Add one mutual fan to each of these pairs, of which some may be equal; returns the lists that changed.
 
         Counts only grow. So a movie that is not in a list and whose count did not change cannot be in it now:
         candidates are the old list and the changed pairs, and of these only those that reach the last count of a full
         list.
         """
-        changed, more = _counted(pairs)
+        changed, more = counted(pairs)
         places = np.searchsorted(self.codes, changed)
         new = ~_is_at(self.codes, places, changed)
         codes = np.insert(self.codes, places[new], changed[new])
@@ -246,35 +282,17 @@ class Similar:
         return NewLists(similar=after, lists=_lists(self, after, listed_codes))
 
     def to_bytes(self) -> bytes:
-        """For the state store: half of what the arrays take, because the first movie of a pair is stored once."""
-        begins = _begins(first_of(self.codes))
-        lengths = np.diff(np.append(begins, len(self.codes)))
-        narrow = int(self.counts.max(initial=0)) < 1 << 16
-        head = np.array([self.version, len(self.best), len(begins), len(self.codes), narrow], np.int64)
-        columns = (
-            head,
-            self.best,
-            first_of(self.codes[begins]).astype(np.int32),
-            lengths.astype(np.int32),
-            second_of(self.codes).astype(np.int32),
-            self.counts.astype(np.uint16) if narrow else self.counts,
-        )
-        return b"".join(each.tobytes() for each in columns)
+        """For the state store."""
+        head = np.array([self.version, len(self.best)], np.int64)
+        return head.tobytes() + self.best.tobytes() + pack(self.codes, self.counts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Similar:
         """Read what ``to_bytes`` wrote."""
-        version, best, movies, pairs, narrow = (int(n) for n in np.frombuffer(data, np.int64, 5))
-        ids = np.frombuffer(data, np.int32, 2 * movies + pairs, offset=8 * (5 + best))
-        firsts = np.repeat(ids[:movies], ids[movies : 2 * movies])
-        counts = np.frombuffer(
-            data, np.uint16 if narrow else np.int32, pairs, offset=8 * (5 + best) + 4 * (2 * movies + pairs)
-        )
+        version, best = (int(n) for n in np.frombuffer(data, np.int64, 2))
+        codes, counts = unpack(memoryview(data)[16 + 8 * best :])
         return cls(
-            codes=codes_of(firsts, ids[2 * movies :]),
-            counts=counts.astype(np.int32),
-            best=np.frombuffer(data, np.int64, best, offset=40),
-            version=version,
+            codes=codes, counts=counts, best=np.frombuffer(data, np.int64, best, offset=16), version=version
         )
 
 

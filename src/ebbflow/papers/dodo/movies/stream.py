@@ -43,7 +43,10 @@ from ebbflow.papers.dodo.movies.similarity import (
     MovieList,
     Similar,
     codes_of,
+    counted,
     first_of,
+    pack,
+    unpack,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from ebbflow.targets.fleet.context import QueryContext
 
 PAIRS = "bucket int, pairs binary, waiting long"
-"""Pairs of a bucket of movies, as bytes. Rows of pairs would cost more than counting them."""
+"""Pairs of a bucket of movies, packed. Rows of pairs would cost more than counting them."""
 LISTS = "movie int, version long, similar array<int>, mutual_fans array<int>"
 TRIGGER = "200 milliseconds"
 WAITING = "waiting"
@@ -79,7 +82,7 @@ def history(context: QueryContext) -> DataStreamWriter:
     pairs = made.observe(WAITING, F.sum(WAITING).alias("fans")).where("pairs is not null")
     return context.write(pairs.drop(WAITING), trigger=TRIGGER).option(
         "compression", "none"
-    )  # codes hardly shrink
+    )  # they are already
 
 
 def _history(
@@ -100,7 +103,7 @@ def _history(
     yield pd.DataFrame(
         {
             "bucket": [*parts, -1],
-            "pairs": [*(codes.tobytes() for codes in parts.values()), None],
+            "pairs": [*(pack(*counted(codes)) for codes in parts.values()), None],
             "waiting": [*(0 for _ in parts), len(made.fans.waiting)],
         }
     ).astype({"bucket": np.int32, "waiting": np.int64})
@@ -137,8 +140,8 @@ def _similar(
     import pandas as pd
 
     before = Similar.from_bytes(state.get[0]) if state.exists else Similar()
-    pairs = np.frombuffer(b"".join(part for frame in frames for part in frame["pairs"]), np.int64)
-    after = before.add(pairs, top=top)
+    packed = [unpack(part) for frame in frames for part in frame["pairs"]]
+    after = before.add(np.concatenate([np.repeat(codes, counts) for codes, counts in packed]), top=top)
     state.update((after.similar.to_bytes(),))
     lists = after.lists
     yield pd.DataFrame(
