@@ -18,7 +18,7 @@ Options, in the table ``options`` of an operator in the fleet file:
 =================  =========  =========================================================================
 ``user_buckets``   16         buckets of users (``history``)
 ``movie_buckets``  16         buckets of movies (``history``)
-``max_pairs``      1,000,000  pairs that ``history`` makes for a bucket in one batch; the rest waits
+``max_pairs``      4,000,000  pairs that ``history`` makes for a bucket in one batch; the rest waits
 ``top``            10         length of the lists (``similar``)
 ``file``                      the file that ``output`` writes
 =================  =========  =========================================================================
@@ -64,7 +64,7 @@ TRIGGER = "200 milliseconds"
 WAITING = "waiting"
 """Name of the observed metric of ``history``: new fans whose pairs are left for later batches."""
 USER_BUCKETS = 16
-_DEFAULTS = {"user_buckets": USER_BUCKETS, "movie_buckets": 16, "max_pairs": 1_000_000, "top": 10}
+_DEFAULTS = {"user_buckets": USER_BUCKETS, "movie_buckets": 16, "max_pairs": 4_000_000, "top": 10}
 
 
 def history(context: QueryContext) -> DataStreamWriter:
