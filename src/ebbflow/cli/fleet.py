@@ -92,6 +92,10 @@ def up(
     the controller is killed, hosts and queries go on, and the next `ebbflow fleet up` continues.
     """
     lasts_s = None if seconds is None else parse_seconds(seconds)
+    if detach and lasts_s is not None:
+        raise InputError(
+            "--seconds and --detach exclude each other; a detached fleet ends with `ebbflow fleet down`"
+        )
     fleet, problems = _checked(file)
     if fleet is None:
         if json:
@@ -109,10 +113,6 @@ def up(
     check_java()
     for application in fleet.applications.values():
         check_master(application.master)
-    if detach and lasts_s is not None:
-        raise InputError(
-            "--seconds and --detach exclude each other; a detached fleet ends with `ebbflow fleet down`"
-        )
     controller = FleetController(
         fleet,
         strategy=strategy,
@@ -133,7 +133,6 @@ def up(
     )
     thread = threading.Thread(target=controller.run, name="ebbflow-controller", daemon=True)
     thread.start()
-    outcome = 0
     with _signals_to(controller.stop), errors_live() as live:
         clock = SystemClock()
         ends_s = None if lasts_s is None else clock.now_s() + lasts_s
@@ -159,7 +158,7 @@ def up(
             )
     if json:
         print_json(last)
-    return outcome
+    return 0
 
 
 def status(file: FleetFile, json: Json = False) -> int:

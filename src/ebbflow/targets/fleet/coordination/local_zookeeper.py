@@ -9,6 +9,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+import psutil
+
 from ebbflow.core.clock import Clock, SystemClock, wait_until
 from ebbflow.errors import TargetError
 from ebbflow.targets import supervisor
@@ -67,6 +69,14 @@ class LocalZooKeeper:
                 return connection.recv(4) == b"imok"
         except OSError:
             return False
+
+    def kill(self) -> None:
+        """Kill the server, as a fault would."""
+        if self._process is not None:
+            for child in psutil.Process(self._process.pid).children():
+                child.kill()
+            self._process.wait(20.0)
+            self._process = None
 
     def stop(self) -> None:
         """End the server. Clients see the same as when it is killed."""
