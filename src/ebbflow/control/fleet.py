@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
 from ebbflow.control.loop import ControlLoop, CycleReport, Note
@@ -71,9 +71,10 @@ class FleetController:
         policy: PolicyInForce | None = None,
         clock: Clock | None = None,
         on_cycle: Callable[[CycleReport], None] | None = None,
-        environment: Mapping[str, str] | None = None,
+        host_command: Sequence[str] | None = None,
     ) -> None:
-        """``on_cycle``: called after each cycle of the loop, in its thread. ``environment``: variables for hosts."""
+        """``on_cycle``: called after each cycle of the loop, in its thread. ``host_command`` starts a host, followed by
+        the fleet file and the application."""
         self._fleet = fleet
         self._strategy = strategy
         self._guards = tuple(guards)
@@ -88,7 +89,7 @@ class FleetController:
         self._target: FleetTarget | None = None
         self.stop = threading.Event()
         self.leads = False
-        self.keeper = HostKeeper(fleet, self._clock, environment)
+        self.keeper = HostKeeper(fleet, self._clock, host_command)
         self.coordination: Coordination = open_coordination(fleet, self._clock)
         self._links = HostLinks(fleet, self.coordination, self._clock)
         self.dispatcher = Dispatcher(fleet, self.coordination, self._links, self._clock)

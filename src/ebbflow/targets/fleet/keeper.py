@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,11 @@ class _Started:
 class HostKeeper:
     """Keeps one host running for each application of this machine."""
 
-    def __init__(self, fleet: Fleet, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
-        """``environment``: variables for hosts besides those of this process."""
+    def __init__(self, fleet: Fleet, clock: Clock, command: Sequence[str] | None = None) -> None:
+        """``command`` starts a host, followed by the fleet file and the application."""
         self._fleet = fleet
         self._clock = clock
-        self._environment = dict(environment or {})
+        self._command = list(command or (sys.executable, "-m", "ebbflow.targets.fleet.host.process"))
         self._started: dict[str, _Started] = {}
         self._seen: dict[str, Member] = {}
         self.failures: dict[str, str] = {}
@@ -81,7 +81,7 @@ class HostKeeper:
     def _start(self, name: str, now_s: float, attempts: int) -> None:
         log_file = self.log_file(name)
         make_folder(log_file.parent)
-        command = [sys.executable, "-m", "ebbflow.targets.fleet.host.process", str(self._fleet.path), name]
+        command = [*self._command, str(self._fleet.path), name]
         with log_file.open("ab") as output:
             process = subprocess.Popen(
                 command,
@@ -89,7 +89,6 @@ class HostKeeper:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **self._environment},
             )
         log.info("started the host of application %s as process %d", name, process.pid)
         self._started[name] = _Started(process, now_s, attempts)

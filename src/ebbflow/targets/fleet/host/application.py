@@ -64,7 +64,7 @@ class PolledApplication(Protocol):
 
 
 @contextmanager
-def open_session(application: Application, extra: Mapping[str, str]) -> Iterator[SparkSession]:
+def open_session(application: Application) -> Iterator[SparkSession]:
     """The session of an application."""
     remote = not application.is_local and not is_on_this_machine(application.master)
     settings = {
@@ -85,7 +85,7 @@ def open_session(application: Application, extra: Mapping[str, str]) -> Iterator
         settings |= scaling_settings(
             initial_executors=application.executors.min_nodes, master=application.master
         )
-    settings |= {**application.settings, **extra}
+    settings |= application.settings
     with local_session(
         application.master, settings, name=application.name, remote=remote, detached=True
     ) as spark:

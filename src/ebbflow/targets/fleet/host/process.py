@@ -10,12 +10,13 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from ebbflow.monitoring.keys import agent_keys
 from ebbflow.targets.fleet.coordination import Coordination, Member
 from ebbflow.targets.fleet.coordination.opening import open_coordination
 from ebbflow.targets.fleet.host.application import PolledApplication, SparkEngine, open_session, polled
-from ebbflow.targets.fleet.host.queries import HostedQueries
+from ebbflow.targets.fleet.host.queries import Engine, HostedQueries
 from ebbflow.targets.fleet.model import Application, Fleet
 from ebbflow.targets.fleet.wire.messages import (
     Answer,
@@ -71,14 +72,12 @@ class Host:
         queries: HostedQueries,
         coordination: Coordination,
         member: Member,
-        clock: Clock,
     ) -> None:
         self._application = application
         self._polled = polled_application
         self._queries = queries
         self._coordination = coordination
         self._member = member
-        self._clock = clock
         self._lock = threading.Lock()
         self._observed: Observation | None = None
         self._measured: deque[Measured] = deque(maxlen=KEPT)
@@ -211,7 +210,34 @@ class Host:
                 log.exception("cannot %s; trying again", what)
 
 
-def run_host(fleet: Fleet, application: Application, *, settings: dict[str, str] | None = None) -> int:
+@dataclass(frozen=True, kw_only=True)
+class OpenedApplication:
+    """An application that has been started."""
+
+    polled: PolledApplication
+    engine: Engine
+    jvm: subprocess.Popen[bytes] | None = None
+    """The process that runs the queries, if it is not this one."""
+
+
+@contextmanager
+def spark_application(fleet: Fleet, application: Application, clock: Clock) -> Iterator[OpenedApplication]:
+    """Start a Spark application."""
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory {application.memory} pyspark-shell")
+    _use_modules_of(fleet.path.parent)
+    with open_session(application) as spark:
+        yield OpenedApplication(
+            polled=polled(spark, application, clock), engine=SparkEngine(spark, fleet), jvm=_jvm_process()
+        )
+
+
+def run_host(
+    fleet: Fleet,
+    application: Application,
+    opened: Callable[
+        [Fleet, Application, Clock], AbstractContextManager[OpenedApplication]
+    ] = spark_application,
+) -> int:
     """Run the host of an application until it is shut down."""
     clock = SystemClock()
     name = application.name
@@ -223,25 +249,22 @@ def run_host(fleet: Fleet, application: Application, *, settings: dict[str, str]
         stack.callback(server.close)
         coordination = open_coordination(fleet, clock)
         stack.callback(coordination.close)
+        started = stack.enter_context(opened(fleet, application, clock))
+        jvm = started.jvm
         member = Member(
             name=name,
             boot=secrets.token_hex(8),
             address=server.address,
-            machine=host_name() or socket.gethostname(),
+            machine=host_name(),
             owner=Owner.this_process(),
+            jvm=None if jvm is None else Owner.of(jvm.pid),
         )
-        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory {application.memory} pyspark-shell")
-        _use_modules_of(fleet.path.parent)
-        spark = stack.enter_context(open_session(application, settings or {}))
-        jvm = _jvm_process()
-        member = replace(member, jvm=None if jvm is None else Owner.of(jvm.pid))
-        polled_application = polled(spark, application, clock)
-        queries = HostedQueries(fleet, name, SparkEngine(spark, fleet), coordination, clock, jvm=member.jvm)
-        host = Host(application, polled_application, queries, coordination, member, clock)
+        queries = HostedQueries(fleet, name, started.engine, coordination, clock, jvm=member.jvm)
+        host = Host(application, started.polled, queries, coordination, member)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: host.ending.set())
         host.poll()
-        coordination.join(member)
+        _join(coordination, member, host.ending)
         log.info("host of application %s listens at %s", name, server.address)
         stop = threading.Event()
         for what, every_s in (("watch", WATCH_EVERY_S), ("poll", POLL_EVERY_S)):
@@ -264,9 +287,20 @@ def run_host(fleet: Fleet, application: Application, *, settings: dict[str, str]
             coordination.leave(member)
         except EbbflowError as error:
             log.warning("cannot withdraw the host: %s", error)
-        polled_application.close()
+        started.polled.close()
         log.info("host of application %s has ended", name)
     return 0
+
+
+def _join(coordination: Coordination, member: Member, ending: threading.Event) -> None:
+    """Announce the host, however long the coordination takes to answer."""
+    while not ending.is_set():
+        try:
+            coordination.join(member)
+            return
+        except TargetError as error:
+            log.warning("cannot announce the host yet: %s", error)
+            ending.wait(WATCH_EVERY_S)
 
 
 def _use_modules_of(folder: Path) -> None:
