@@ -380,7 +380,7 @@ def _status(fleet: Fleet, coordination: Coordination) -> dict[str, Any]:
     from ebbflow.targets.fleet.wire.messages import Report
 
     reports: dict[str, Report] = {}
-    links = HostLinks(fleet, coordination, SystemClock())
+    links = HostLinks(fleet, coordination)
     try:
         hosts = links.update()
         for name in hosts:

@@ -91,7 +91,7 @@ class FleetController:
         self.leads = False
         self.keeper = HostKeeper(fleet, self._clock, host_command)
         self.coordination: Coordination = open_coordination(fleet, self._clock)
-        self._links = HostLinks(fleet, self.coordination, self._clock)
+        self._links = HostLinks(fleet, self.coordination)
         self.dispatcher = Dispatcher(fleet, self.coordination, self._links, self._clock)
         self.member = Member(
             name=f"controller-{secrets.token_hex(4)}",
@@ -148,7 +148,7 @@ class FleetController:
 
     def _start_loop(self, stack: ExitStack, lost: threading.Event) -> threading.Thread:
         """Start the control loop in a thread of its own."""
-        links = HostLinks(self._fleet, self.coordination, self._clock)
+        links = HostLinks(self._fleet, self.coordination)
         stack.callback(links.close)
         target = FleetTarget(self._fleet, self.coordination, links, self.dispatcher, self._clock)
         self._target = target
@@ -234,7 +234,7 @@ def moved_note(moved: Moved) -> Note:
 def shut_down(fleet: Fleet, clock: Clock, *, within_s: float = 150.0) -> list[str]:
     """End the controller and every host, queries after their running batches; returns the hosts that did not end."""
     coordination = open_coordination(fleet, clock)
-    links = HostLinks(fleet, coordination, clock)
+    links = HostLinks(fleet, coordination)
     pause = threading.Event()
     try:
         coordination.set_wish(Wish.DOWN)

@@ -93,6 +93,7 @@ def test_the_contract_of_a_coordination(another) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_without_zookeeper_calls_fail_in_seconds_and_records_survive_its_restart(tmp_path, wait) -> None:
     server = LocalZooKeeper(tmp_path / "data").start()
     client = connect(server.address, "fleet", session_s=2.0)

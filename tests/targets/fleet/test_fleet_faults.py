@@ -81,7 +81,7 @@ class RunningFleet:
 
     def runs(self, query: str) -> bool:
         """Whether the query runs where its record says, under its token."""
-        links = HostLinks(self.fleet, self.coordination, self.clock)
+        links = HostLinks(self.fleet, self.coordination)
         try:
             record = self.coordination.record(query)
             if record is None or record.is_moving:
@@ -280,7 +280,7 @@ def test_a_host_that_was_paused_wakes_up_beside_its_successor_and_yields(running
         os.kill(pid, signal.SIGSTOP)
     from ebbflow.targets.fleet.dispatch import Dispatcher
 
-    links = HostLinks(fleet.fleet, fleet.coordination, fleet.clock)
+    links = HostLinks(fleet.fleet, fleet.coordination)
     dispatcher = Dispatcher(fleet.fleet, fleet.coordination, links, fleet.clock)
     assert fleet.move("count")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ebbflow.core.clock import Clock
 from ebbflow.errors import TargetError
 from ebbflow.monitoring.keys import CollectorKeys, collector_keys
 from ebbflow.targets.fleet.coordination import Coordination, Member
@@ -16,9 +15,8 @@ from ebbflow.targets.fleet.wire.sockets import ANSWER_WITHIN_S, HostLink
 class HostLinks:
     """Follows the membership: a host that comes or goes is connected or dropped at the next ``update``."""
 
-    def __init__(self, fleet: Fleet, coordination: Coordination, clock: Clock) -> None:
+    def __init__(self, fleet: Fleet, coordination: Coordination) -> None:
         self._coordination = coordination
-        self._clock = clock
         self._keys: CollectorKeys | None = (
             None if fleet.keys is None else collector_keys(fleet.keys / "collector")
         )
