@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from ebbflow.control.deciding import Decider
 from ebbflow.core.decision import Decision, hold
+from ebbflow.core.layout import Layout
 from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import STRATEGIES, make_strategy
 from ebbflow.targets.simulator import Cluster, Continuous, Scenario
+from ebbflow.testing import ManualClock, make_snapshot
 from ebbflow.workloads import parse_load
 
 
@@ -76,6 +79,19 @@ def test_without_operators_in_main_nothing_is_sized() -> None:
         "strategy capacity sizes only the cluster main, which has no operators here"
     )
     assert run.reconfigurations == 0
+
+
+def test_without_a_cluster_main_even_a_constant_size_holds() -> None:
+    """As in a fleet. Static would otherwise plan nodes for a cluster that does not exist."""
+    fleet = Layout(nodes={"left": 1, "right": 2})
+    snapshot = make_snapshot(0.0, 1, planned=fleet, requested=fleet, observed=fleet)
+    for name in ("static", "capacity"):
+        decision = Decider(make_strategy(name), (), ManualClock(0.0)).decide(snapshot)
+        assert decision.wanted == fleet
+        assert (
+            decision.reason
+            == f"strategy {name} sizes only the cluster main, which is not among left and right"
+        )
 
 
 def test_the_strategies_for_several_clusters() -> None:

@@ -22,7 +22,7 @@ from ebbflow.core.decision import Constraint, Decision, hold
 from ebbflow.core.duration import format_duration
 from ebbflow.core.failures import FailureLimits, LogLimit
 from ebbflow.core.layout import MAIN, Layout
-from ebbflow.core.plural import counted
+from ebbflow.core.plural import counted, listed
 from ebbflow.core.ports import DecidesOn, Guard, Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import StrategyError
@@ -114,13 +114,15 @@ class Decider:
 
 def _asked(strategy: Strategy, snapshot: Snapshot) -> Decision:
     """The decision of a strategy; on the cluster ``main`` alone if it does not handle several."""
-    if strategy.handles_clusters or strategy.decides_on is DecidesOn.NOTHING:
+    if strategy.handles_clusters:
         return strategy.decide(snapshot)
+    why = f"strategy {strategy.name} sizes only the cluster {MAIN}, which"
+    if MAIN not in snapshot.planned.nodes:
+        return hold(snapshot, f"{why} is not among {listed(snapshot.planned.nodes)}", f"{MAIN} only")
     main = snapshot.of_main
-    if MAIN in snapshot.planned.nodes and main.pipeline.operators:
+    if main.pipeline.operators or strategy.decides_on is DecidesOn.NOTHING:
         return strategy.decide(main)
-    why = f"strategy {strategy.name} sizes only the cluster {MAIN}, which has no operators here"
-    return hold(snapshot, why, f"{MAIN} only")
+    return hold(snapshot, f"{why} has no operators here", f"{MAIN} only")
 
 
 class _Worker:

@@ -25,6 +25,8 @@ from ebbflow.strategies.capacity.flow import LearnedFlow
 
 _RATE_WINDOW_S, _HOLD_IN_S = 120.0, 180.0
 """Longer than for a whole pipeline: whenever another cluster changes, what it sends stops and comes back at once."""
+_BUSY_LIMIT = 0.9
+"""Lower than for a whole pipeline, for the same reason."""
 
 
 class ClusterSizing:
@@ -42,7 +44,7 @@ class ClusterSizing:
         if strategy is None:
             flow = _ClusterFlow(rate_window_s=_RATE_WINDOW_S) if flows(snapshot) else None
             strategy = self._strategies[cluster] = Capacity(
-                learned=flow, rate_window_s=_RATE_WINDOW_S, hold_in_s=_HOLD_IN_S
+                learned=flow, rate_window_s=_RATE_WINDOW_S, hold_in_s=_HOLD_IN_S, busy_limit=_BUSY_LIMIT
             )
         return strategy.decide(shown)
 

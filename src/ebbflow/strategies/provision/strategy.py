@@ -9,7 +9,7 @@ Every ``period_s`` the loads are measured as for ``balance``. ``sizing`` says ho
   joined and for the backlog, by the objective of freshness, instead of for the present load by a threshold.
 
 If all clusters together may have no more nodes, the last go to the highest loads. With ``capacity``, nodes of a cluster
-are then released for another, if that lowers the highest load by a tenth.
+are then released for another, if that lowers the highest load by a tenth. A node counts until it is released.
 
 When no nodes are under way, operators are balanced over the clusters by Algorithm 1, as ``balance`` does.
 """
@@ -138,18 +138,22 @@ class Provision(Strategy):
         planned = snapshot.planned.nodes
         wanted = {name: snapshot.limits_of(name).clamp(sizes.get(name, now)) for name, now in planned.items()}
         most = self._most_nodes
-        if most is None or sum(wanted.values()) <= most:
+        # nodes to be released count until they are: a guard may keep them
+        if most is None or sum(max(now, wanted[name]) for name, now in planned.items()) <= most:
             return wanted, ()
         total = sum(wanted.values())
         bound = (Constraint(name="most_nodes", why=f"{total} nodes wanted, {most} allowed in all clusters"),)
         work = {name: means[name] * nodes[name] for name in planned}
-        held = {name: min(now, wanted[name]) for name, now in planned.items()}
-        given = share_out(wanted, held, work, most)
-        if self._model is None or any(a.kind is not ActionKind.RESTART for a in snapshot.under_way):
+        given = share_out(wanted, planned, work, most)
+        for name, now in planned.items():
+            if wanted[name] < now:
+                given[name] = wanted[name]
+        if self._model is None or snapshot.under_way or total <= most:
             return given, bound
         even = even_loads(wanted, work, most)
         if _highest(even, work) < (1 - WORTH) * _highest(given, work):
-            return even, bound
+            # release first; the next decision gives the nodes to the highest load
+            return {name: min(now, even[name]) for name, now in planned.items()}, bound
         return given, bound
 
     def _resized(

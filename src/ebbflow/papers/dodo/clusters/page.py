@@ -35,6 +35,8 @@ COLUMNS = (
     ("ours", "over the variant without optimisation"),
     ("moves", "operators moved in a run"),
     ("nodes", "nodes of Cluster₂ and Cluster₃ at the end"),
+    ("node-hours", "paid for in a run"),
+    ("late", "share of the events that took longer than 30 s"),
 )
 VARIANT_NAMES = {
     NONE: "no optimisation",
@@ -163,6 +165,8 @@ def cells(result: Result) -> list[str]:
         _gain(result.gain),
         f"{result.measured.moves:g}" if result.measured.moves % 1 == 0 else f"{result.measured.moves:.1f}",
         " + ".join(f"{n:g}" if n % 1 == 0 else f"{n:.1f}" for n in nodes),
+        number(None) if result.measured.node_hours is None else f"{result.measured.node_hours:.1f}",
+        number(None) if result.measured.late is None else f"{100 * result.measured.late:.1f} %",
     ]
 
 

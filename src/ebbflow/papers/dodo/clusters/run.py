@@ -46,6 +46,7 @@ from ebbflow.papers.dodo.clusters.published import (
     Published,
 )
 from ebbflow.papers.rows import run_rows
+from ebbflow.runs.score import score
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import make_strategy
 
@@ -102,6 +103,9 @@ class Measured:
     """Decisions that changed numbers of nodes."""
     nodes: tuple[float, float]
     """Nodes of both clusters at the end."""
+    node_hours: float | None = None
+    late: float | None = None
+    """Share of the events that took longer than 30 s."""
 
     @classmethod
     def mean(cls, each: Sequence[Measured]) -> Measured:
@@ -111,6 +115,8 @@ class Measured:
             moves=statistics.fmean(m.moves for m in each),
             changes=statistics.fmean(m.changes for m in each),
             nodes=(statistics.fmean(m.nodes[0] for m in each), statistics.fmean(m.nodes[1] for m in each)),
+            node_hours=statistics.fmean(m.node_hours or 0.0 for m in each),
+            late=statistics.fmean(m.late or 0.0 for m in each),
         )
 
 
@@ -142,6 +148,8 @@ class Result:
             "moves": round(self.measured.moves, 2),
             "node_changes": round(self.measured.changes, 2),
             "nodes": [round(n, 2) for n in self.measured.nodes],
+            "node_hours": None if self.measured.node_hours is None else round(self.measured.node_hours, 3),
+            "late": None if self.measured.late is None else round(self.measured.late, 4),
             "runs": self.runs,
             "published": None if self.published is None else self.published.to_json(),
         }
@@ -257,11 +265,14 @@ def run_row(_: None, row: Row, seed: int) -> tuple[Measured, Curves | None]:
     ).run  # fmt: skip
     done = run.processed.interpolated(np.array([run.ended_s - MEASURED_S, run.ended_s]))
     last = run.decisions[-1].decision.wanted.nodes
+    scores = score(run, oracle_node_seconds=None)
     measured = Measured(
         throughput=float(done[1] - done[0]) / MEASURED_S,
         moves=float(moved_operators(run.decisions)),
         changes=float(sum(1 for e in run.decisions if e.decision.wanted.difference(e.before).nodes)),
         nodes=(float(last[SECOND]), float(last[THIRD])),
+        node_hours=(scores.node_seconds or 0.0) / 3600,
+        late=scores.violation,
     )
     return measured, recorder.curves(run) if row.with_curves and seed == 1 else None
 
