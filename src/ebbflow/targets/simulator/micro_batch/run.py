@@ -211,8 +211,9 @@ class MicroBatchRun:
 
     @property
     def placement(self) -> Mapping[str, str]:
-        """The cluster of its operators if that is not the main one; the same for all."""
-        return {} if self.cluster == MAIN else dict.fromkeys(self.query.pipeline.order, self.cluster)
+        """The requested cluster of its operators if that is not the main one; the same for all."""
+        cluster = self.cluster if self._pending_restart is None else self._pending_restart[1]
+        return {} if cluster == MAIN else dict.fromkeys(self.query.pipeline.order, cluster)
 
     def set_parallelism(
         self, now_s: float, parallelism: Mapping[str, int], placement: Mapping[str, str] | None = None
