@@ -12,6 +12,7 @@ import pytest
 from console import ebbflow
 
 from ebbflow.cli.profile import _facts
+from ebbflow.profiling.datastore import DatastoreProfile
 from ebbflow.profiling.profile import Profile, Reconfiguration, SparkCosts, Spread, StageCosts
 from ebbflow.runs.profiling import ProfilingResult
 from ebbflow.runs.simulation import run_simulation
@@ -247,3 +248,45 @@ def test_agents_of_the_configuration_are_for_spark_only(monkeypatch, capsys, tmp
     assert "tcp://10.0.0.7:7788 can be reached from other machines, which needs keys" in err
     code, _, err = ebbflow(monkeypatch, capsys, "profile", "--steps", "2", "--hold", "30s")
     assert code == 0, err
+
+
+def test_a_simulated_datastore_has_a_profile_of_its_own(monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = (
+        "--pipeline",
+        "datastore",
+        "--nodes",
+        "3:4",
+        "--hold",
+        "20s",
+        "--data-gb",
+        "2",
+        "--response",
+        "4ms",
+    )
+    code, out, _ = ebbflow(monkeypatch, capsys, "profile", *given, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["file"] == "datastore.profile.toml"
+    read = DatastoreProfile.read(tmp_path / document["file"])
+    assert [row["nodes"] for row in document["performance"]] == list(read.sizes) == [3, 4]
+    assert document["wanted_response_s"] == read.wanted_response_s == pytest.approx(0.004)
+    assert read.add is not None
+    assert (read.add.low, read.add.high) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--nodes", "3:6"), "--nodes is for --pipeline datastore"),
+        (("--pipeline", "datastore", "--nodes", "2:4"), "2 nodes are below the replication factor of 3"),
+        (("--pipeline", "datastore", "--steps", "4"), "--steps is not for a datastore"),
+        (("--pipeline", "datastore", "--response", "0s"), "use one above 0s, like 5ms"),
+        (("--pipeline", "datastore", "--target", "spark"), "unknown target 'spark'"),
+    ],
+)
+def test_bad_options_of_datastores_are_one_line(monkeypatch, capsys, tmp_path, arguments, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = ebbflow(monkeypatch, capsys, "profile", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err

@@ -107,7 +107,6 @@ def strategy(**named: object) -> Datastore:
 @pytest.mark.parametrize("make", [Datastore, DatastoreCosts])
 def test_it_keeps_the_contract(make: type[Datastore]) -> None:
     check_strategy(make)
-    check_strategy(lambda: make(profile=PROFILE))
 
 
 @pytest.mark.usefixtures("certain")

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ebbflow.cli import profile_datastore
 from ebbflow.cli.options import takes_configuration
 from ebbflow.cli.output import (
     Json,
@@ -24,11 +25,13 @@ from ebbflow.cli.output import (
     say,
     standard_output_to_error,
 )
+from ebbflow.cli.profile_datastore import DatastoreOptions
 from ebbflow.control.attach import check_agents
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.duration import parse_seconds
 from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.options import Configuration, Rank
+from ebbflow.profiling.datastore import DatastoreProfile
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
@@ -54,7 +57,7 @@ def profile(
     pipeline: Annotated[
         str | None,
         typer.Option(
-            help="Built-in pipeline; with --store, a query in the store.",
+            help="Built-in pipeline, or datastore; with --store, a query in the store.",
             show_default="top-words; with --store, its query",
             metavar="NAME",
         ),
@@ -120,6 +123,31 @@ def profile(
             show_default="check",
         ),
     ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="Datastore only: numbers of nodes.", show_default="3:6", metavar="MIN:MAX"),
+    ] = None,
+    first_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Datastore only: requests/s of the first step.", show_default="20000", metavar="RATE"
+        ),
+    ] = None,
+    data_gb: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Datastore only: further sizes of the data at which changes are timed; repeatable.",
+            metavar="GB",
+        ),
+    ] = None,
+    response: Annotated[
+        str | None,
+        typer.Option(
+            help="Datastore only: wanted mean response time, which bounds the throughput.",
+            show_default="twice that of the lowest rate",
+            metavar="DURATION",
+        ),
+    ] = None,
     *,
     configured: Configuration,
     json: Json = False,
@@ -128,6 +156,9 @@ def profile(
 
     This takes seconds in the simulator and a few minutes on a Spark cluster. The profile has selectivities, the CPU of
     an instance and of a node, the costs of batches and restarts, and the error of each.
+
+    Of a datastore, the profile has the highest throughput of each size, found by stepping the load until response times
+    diverge, and how long nodes take to join and to leave.
     """
     if pipeline == "":
         raise InputError("--pipeline is empty; give the name of a pipeline, or leave it out")
@@ -140,6 +171,19 @@ def profile(
         if (setting := configured.given(key)) is not None and setting.rank is Rank.COMMAND_LINE:
             real[name] = setting.value
     real["no-check" if check is False else "check"] = check
+    stored = DatastoreOptions(nodes=nodes, first_rate=first_rate, data_gb=data_gb, response=response)
+    if pipeline == profile_datastore.PIPELINE and store is None:
+        refuse({"engine": engine, "steps": steps, **real}, "is not for a datastore")
+        if target not in (None, SIMULATOR):
+            raise UnknownNameError("target", target, (SIMULATOR,))
+        path = _writable(output, pipeline)
+        with _ProgressBar() as bar:
+            found = profile_datastore.profile_simulated(
+                stored, hold_s=hold_s, noise=noise, seed=seed, learned_at=_now(), on_progress=bar.update
+            )
+        _write_datastore(found, path, json=json)
+        return
+    refuse(stored.given(), "is for --pipeline datastore")
     if store is not None:
         phases: dict[str, object] = {"target": target, "steps": steps, "hold": hold}
         refuse({**phases, **simulated, **real}, "is for a profiling phase, which --store does not run")
@@ -170,6 +214,15 @@ def profile(
         print_json({**phase.to_json(), "file": str(path)})
     else:
         _print_phase(phase)
+    say(f"profile: {escape(str(path))}")
+
+
+def _write_datastore(found: DatastoreProfile, path: Path, *, json: bool) -> None:
+    path.write_text(found.to_text(), encoding="utf-8")
+    if json:
+        print_json(profile_datastore.profile_json(found, path))
+    else:
+        profile_datastore.print_profile(found)
     say(f"profile: {escape(str(path))}")
 
 

@@ -6,6 +6,7 @@ import typer
 
 from ebbflow.cli.bench import (
     dodo,
+    datastore,
     elysium,
     forecast,
     google_cluster,
@@ -28,6 +29,7 @@ elysium.register(app)
 pascal.register(app)
 movies.register(app)
 dodo.register(app)
+datastore.register(app)
 learner.register(app)
 forecast.register(app)
 

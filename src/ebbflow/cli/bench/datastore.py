@@ -1,0 +1,115 @@
+"""``ebbflow bench datastore``: proactive scaling of a datastore on Pascal's load, published beside ours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ebbflow.cli.comparison import check_workers
+from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.simulation import Workers
+from ebbflow.errors import InputError, UnknownNameError
+from ebbflow.papers import SIMULATOR
+from ebbflow.papers.pascal.datastore.loads import DAYS, TESTED_DAYS, made_load, recorded_load
+from ebbflow.papers.pascal.datastore.page import (
+    RESULT_COLUMNS,
+    action_cells,
+    benchmark_json,
+    headline,
+    result_cells,
+    write_datastore_page,
+)
+from ebbflow.papers.pascal.datastore.results import STRATEGIES, Benchmark, run_benchmark
+from ebbflow.papers.pascal.datastore.simulated import SimulatedBench
+
+TARGETS = (SIMULATOR,)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the group."""
+    parent.command("datastore")(datastore)
+
+
+def datastore(
+    target: Annotated[str, typer.Option(help="simulator.", metavar="TARGET")] = SIMULATOR,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Only {', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}; repeatable.", metavar="NAME"
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Trace (time,events) over more days than are tested.",
+            show_default="a made trace stands in",
+            metavar="FILE",
+        ),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(min=3, max=400, help="Days of the made trace.", show_default=str(DAYS)),
+    ] = None,
+    tested: Annotated[
+        int,
+        typer.Option(min=1, max=100, help="Days of the test, the last ones; the others are learned from."),
+    ] = TESTED_DAYS,
+    workers: Workers = None,
+    report: Annotated[
+        Path, typer.Option(help="File for the page with the tables and charts like the paper's.")
+    ] = Path("ebbflow-datastore.html"),
+    json: Json = False,
+) -> int:
+    """Run Pascal's evaluation on a datastore (§7.2) and print the results beside the published ones."""
+    check_writable(report)
+    check_workers(workers)
+    if target not in TARGETS:
+        raise UnknownNameError("target", target, TARGETS)
+    for name in strategy or ():
+        if name not in STRATEGIES:
+            raise UnknownNameError("strategy", name, STRATEGIES)
+    if trace is not None and days is not None:
+        raise InputError("--days is for the made trace; leave it out, or --trace")
+    if trace is not None and not trace.is_file():
+        raise InputError(f"there is no trace file {trace}; give one with two columns, or leave --trace out")
+    if trace is None and (days or DAYS) <= tested:
+        raise InputError(f"--tested {tested} leaves no day to learn from; use more --days")
+    load = made_load(days or DAYS, tested) if trace is None else recorded_load(str(trace), tested)
+    bench = SimulatedBench(load=load, workers=workers)
+    chosen = [name for name in STRATEGIES if not strategy or name in strategy]
+    done = run_benchmark(bench, chosen, say=lambda text: say(escape(text)))
+    if json:
+        print_json(benchmark_json(done))
+    else:
+        _print(done)
+    write_datastore_page(report, done, bench.drawn_s)
+    say(f"page: {escape(str(report))}")
+    return 0
+
+
+def _print(done: Benchmark) -> None:
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    results = done.results
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("strategy", no_wrap=True)
+    for name, _ in RESULT_COLUMNS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in results:
+        table.add_row(escape(result.strategy), *result_cells(result))
+    console.print(table)
+    if results and results[0].actions:
+        actions = Table(box=None, pad_edge=False, header_style="dim", title=f"Table 5: {results[0].strategy}")
+        for name in ("action", "TP", "RP", "DP", "duration", "Δ"):
+            actions.add_column(name, justify="right", no_wrap=True)
+        for action in results[0].actions:
+            actions.add_row(*action_cells(action))
+        console.print(actions)
+    for note in dict.fromkeys(note for result in results for note in result.notes):
+        errors.print(escape(note), style="dim")
+    say(escape(headline(results)))
