@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebbflow.cli.comparison import check_workers
-from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
 from ebbflow.cli.simulation import Workers
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers import SIMULATOR
-from ebbflow.papers.pascal.datastore.loads import DAYS, TESTED_DAYS, made_load, recorded_load
+from ebbflow.papers.pascal.datastore.loads import DAYS, SEED, TESTED_DAYS, made_load, recorded_load
 from ebbflow.papers.pascal.datastore.page import (
     RESULT_COLUMNS,
     action_cells,
@@ -56,6 +56,9 @@ def datastore(
         int | None,
         typer.Option(min=3, max=400, help="Days of the made trace.", show_default=str(DAYS)),
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed of the made trace.", show_default=str(SEED))
+    ] = None,
     tested: Annotated[
         int,
         typer.Option(min=1, max=100, help="Days of the test, the last ones; the others are learned from."),
@@ -74,13 +77,16 @@ def datastore(
     for name in strategy or ():
         if name not in STRATEGIES:
             raise UnknownNameError("strategy", name, STRATEGIES)
-    if trace is not None and days is not None:
-        raise InputError("--days is for the made trace; leave it out, or --trace")
+    if trace is not None:
+        refuse({"days": days, "seed": seed}, "is for the made trace, which --trace replaces")
     if trace is not None and not trace.is_file():
         raise InputError(f"there is no trace file {trace}; give one with two columns, or leave --trace out")
     if trace is None and (days or DAYS) <= tested:
         raise InputError(f"--tested {tested} leaves no day to learn from; use more --days")
-    load = made_load(days or DAYS, tested) if trace is None else recorded_load(str(trace), tested)
+    if trace is None:
+        load = made_load(days or DAYS, tested, SEED if seed is None else seed)
+    else:
+        load = recorded_load(str(trace), tested)
     bench = SimulatedBench(load=load, workers=workers)
     chosen = [name for name in STRATEGIES if not strategy or name in strategy]
     done = run_benchmark(bench, chosen, say=lambda text: say(escape(text)))

@@ -332,6 +332,40 @@ def made_profile(
     )
 
 
+def differences(one: DatastoreProfile, other: DatastoreProfile) -> dict[str, float]:
+    """How much two profiles differ, as shares of the first: throughput by size, times by change, response at the bound.
+
+    With a profile of a real cluster and one of the simulated store that was made from it, this is the error of the
+    simulator.
+
+    >>> slower = [msgspec.structs.replace(row, seconds=1.1 * row.seconds) for row in paper_profile().times]
+    >>> found = differences(paper_profile(), msgspec.structs.replace(paper_profile(), times=tuple(slower)))
+    >>> {key: round(share, 3) for key, share in found.items() if share}["4 to 3 nodes"]
+    0.1
+    """
+    found = {}
+    for row in one.performance:
+        found[f"throughput of {row.nodes} nodes"] = other.most_per_s(row.nodes).value / row.most_per_s - 1.0
+        theirs = next((each for each in other.performance if each.nodes == row.nodes), None)
+        if theirs is not None and row.steps and theirs.steps:
+            at = [_response_s(each, one.bounded_per_s(row.nodes)) for each in (row, theirs)]
+            found[f"response of {row.nodes} nodes"] = at[1] / at[0] - 1.0
+    for change in dict.fromkeys((row.before, row.after) for row in one.times):
+        ours_s, theirs_s = (each.change_s(*change).seconds for each in (one, other))
+        if ours_s > 0:
+            found[f"{change[0]} to {change[1]} nodes"] = theirs_s / ours_s - 1.0
+    return found
+
+
+def _response_s(row: Performance, rate_per_s: float) -> float:
+    steps = sorted(row.steps, key=lambda step: step.throughput_per_s)
+    return float(
+        np.interp(
+            rate_per_s, [step.throughput_per_s for step in steps], [step.response_mean_s for step in steps]
+        )
+    )
+
+
 _KINDS = ("proportional", "line")
 """A few sizes of data do not show more."""
 

@@ -306,7 +306,8 @@ class DatastoreCosts(Datastore):
       late_cost / (1 + late_cost) of the forecast (Arrow, Harris & Marschak 1951). The same quantile must allow fewer
       nodes.
     - *Times.* Each step has its own expected time in the time table, corrected by what joins took lately, at the same
-      quantile. Nodes serve when they have joined: the cleanup after it is no part of the lead time,
+      quantile, plus the time until the next decision. Nodes serve when they have joined: the cleanup after it is no
+      part of the lead time,
     - *Cleanup*, unless a further node is due before the cleanup would end and another one could join. Then both are
       added in one action, with one cleanup after both.
     - *Tolerance.* A load that probably exceeds the bound only until ``tolerance`` seconds of work have piled up, such
@@ -336,7 +337,7 @@ class DatastoreCosts(Datastore):
         ] = 19.0,
         tolerance_s: Annotated[
             float, Duration("Work above the bound that may pile up before it needs a node.")
-        ] = 10.0,
+        ] = 3.0,
         forecaster: Annotated[str, Kind("Forecaster of the load.")] = "mixture",
         step_s: Annotated[float, Duration("Length of the steps of the forecast.", above=0)] = 30.0,
         percentile_over_s: Annotated[
@@ -362,6 +363,9 @@ class DatastoreCosts(Datastore):
         """Recent join times ÷ those of the profile."""
         self._slack = math.exp(JOIN_SPREAD * NormalDist().inv_cdf(self._grow_level))
         self._joined_s = -1.0
+        self._decided_s: float | None = None
+        self._period_s = 0.0
+        """Time between decisions: what is not due now would be due that much later."""
 
     @property
     def _grow_level(self) -> float:
@@ -374,6 +378,9 @@ class DatastoreCosts(Datastore):
     def decide(self, snapshot: Snapshot) -> Decision:
         """The nodes for the largest load until they could be there."""
         self._learn_joins(snapshot)
+        if self._decided_s is not None:
+            self._period_s = min(snapshot.now_s - self._decided_s, self._load.step_s)
+        self._decided_s = snapshot.now_s
         return super().decide(snapshot)
 
     def _learn_joins(self, snapshot: Snapshot) -> None:
@@ -398,7 +405,7 @@ class DatastoreCosts(Datastore):
 
     def _out_s(self, at: _Situation, more: int) -> float:
         rows = (at.profile.change_s(n, n + 1, at.data_gb) for n in range(at.nodes, at.nodes + more))
-        return self._slower * self._slack * sum(row.seconds for row in rows)
+        return self._period_s + self._slower * self._slack * sum(row.seconds for row in rows)
 
     def _in_s(self, at: _Situation, fewer: int) -> float:
         rows = (at.profile.change_s(n, n - 1, at.data_gb) for n in range(at.nodes, at.nodes - fewer, -1))
