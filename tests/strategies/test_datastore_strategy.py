@@ -245,7 +245,7 @@ def points_of(made: Datastore, load: Load, seconds: float) -> tuple[Run, list[Sc
         slo=Slo(freshness_s=10.0, quantile=0.95),
         nodes=DataNodes.of(PROFILE, noise=0.05),
         seconds=seconds,
-        cycle_s=5.0,
+        cycle_s=10.0,
     )
     run = run_simulation(scenario, made).run
     bounded = np.array([0.0, 0.0, 0.0, *(PROFILE.bounded_per_s(n) for n in PROFILE.sizes)])

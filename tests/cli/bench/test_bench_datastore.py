@@ -13,13 +13,13 @@ def test_it_prints_one_document_with_the_contract_of_scripts(monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     code, out, _ = ebbflow(
         monkeypatch, capsys,
-        *("bench", "datastore", "--days", "3", "--tested", "1", "--strategy", "reactive", "--workers", "1", "--json"),
+        *("bench", "datastore", "--days", "3", "--tested", "1"),
+        *("--strategy", "three nodes", "--workers", "1", "--json"),
     )  # fmt: skip
     assert code == 0
     document = json.loads(out)
     assert {"tables", "actions", "nodes_saved", "missed_demand_points", "published"} <= document.keys()
-    assert document["actions"]
-    assert {"action", "tp_s", "rp_s", "dp_s", "duration_s", "delta_s"} <= document["actions"][0].keys()
+    assert document["missed_demand_points"] == document["strategies"]["three nodes"]["demand_points"]
     assert (tmp_path / "ebbflow-datastore.html").is_file()
 
 

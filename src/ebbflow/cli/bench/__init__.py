@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from ebbflow.cli.bench import (
-    dodo,
     datastore,
+    dodo,
     elysium,
     forecast,
     google_cluster,
