@@ -196,6 +196,15 @@ def test_of_policy_and_strategy_the_stronger_source_decides(
     assert configuration.strategy_expression == ("rules" if policy_at < strategy_at else "hpa")
 
 
+def test_a_missing_policy_file_is_reported_with_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    configuration = Configuration([from_environment({"EBBFLOW_POLICY": str(file)})])
+    with pytest.raises(InputError, match=f"^EBBFLOW_POLICY: there is no policy file {file}$"):
+        configuration.existing_policy()
+    file.touch()
+    assert configuration.existing_policy() == file
+
+
 def test_arguments_of_a_strategy_expression_count_as_options_of_the_same_source() -> None:
     line = from_command_line({"strategy": "capacity(budget_out=0.5)"})
     variables = from_environment(

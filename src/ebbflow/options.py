@@ -648,6 +648,13 @@ class Configuration:
             return None
         return policy.value
 
+    def existing_policy(self) -> Any:
+        """The policy, if one decides. A file that is missing is reported with the source that names it."""
+        policy = self.policy
+        if isinstance(policy, Path) and not policy.exists():
+            raise InputError(f"{self.setting('policy').where}: there is no policy file {policy}")
+        return policy
+
     def overridden(self) -> dict[str, str]:
         """Of ``policy`` and ``strategy`` the one that is not in force, with the source that overrides it.
 

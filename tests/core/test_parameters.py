@@ -101,6 +101,18 @@ def test_fields_of_a_nested_struct_are_set_like_arguments() -> None:
     assert arguments(mine, {}) == {}
 
 
+def test_an_annotation_that_cannot_be_read_drops_no_parameter_silently() -> None:
+    def mine(*, alpha: float = 1.0, beta: float = 2.0, other: object = None) -> None: ...
+
+    mine.__annotations__ |= {"alpha": Annotated[float, Number("")], "beta": "Annotated[float]"}
+    with pytest.raises(
+        TypeError, match="mine: the annotation of beta cannot be read: Annotated"
+    ):
+        declared(mine)
+    mine.__annotations__ |= {"beta": float, "other": "OnlyForTypeChecking"}
+    assert list(declared(mine)) == ["alpha"]
+
+
 def test_two_parameters_of_one_key_are_refused_because_one_could_never_be_set() -> None:
     class Thresholds:
         def __init__(

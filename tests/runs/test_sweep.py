@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
 from multiprocessing import active_children
+from pathlib import Path
 
+import psutil
 import pytest
 from sweep_builders import case, result
 
@@ -149,6 +154,34 @@ def test_an_interrupt_does_not_wait_for_running_tasks() -> None:
     assert time.monotonic() - began_s < 60, "on the busiest machine; the stuck ones never end"
     assert on_done.answers == {0: 0, 1: 1}
     assert set(active_children()) == children
+
+
+STUCK_POOL = """
+import os, sys, threading
+from ebbflow.runs.parallel import parallel_map
+
+def stuck(shared, item):
+    print(os.getpid(), flush=True)
+    threading.Event().wait()
+
+if __name__ == "__main__":
+    with parallel_map(None, workers=2) as work:
+        work(stuck, range(2), lambda *_: None)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(ending: signal.Signals, tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK_POOL)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
+        parent.send_signal(ending)
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    for worker in alive:
+        worker.kill()
+    assert not alive
 
 
 def test_an_interrupted_sweep_compares_what_all_strategies_finished() -> None:

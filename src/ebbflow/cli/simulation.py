@@ -228,9 +228,9 @@ def choose(
         strategies, where = option, "--strategy"
     elif in_scenario is not None and not on_line:
         return complete_strategies(configured, in_scenario, f"{scenario}, strategy", policies)
-    elif configured.policy is not None:
+    elif (decides := configured.existing_policy()) is not None:
         configured.check_others()
-        return Chosen(places={}, policies=policies | read_policies([configured.policy]))
+        return Chosen(places={}, policies=policies | read_policies([decides]))
     return complete_strategies(configured, strategies, where, policies)
 
 

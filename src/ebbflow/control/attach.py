@@ -257,7 +257,7 @@ def spark_settings(spark: SparkSession) -> dict[str, str]:
 
 def decider(configured: Configuration) -> tuple[PolicyInForce | None, Strategy]:
     """The policy, if one decides, and the strategy that carries it out."""
-    estimators, policy = estimators_of(configured["profiles"]), configured.policy
+    estimators, policy = estimators_of(configured["profiles"]), configured.existing_policy()
     if policy is None:
         made = configured.make_strategy(estimators)
         configured.check_others(made.name)

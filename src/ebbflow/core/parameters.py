@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from ebbflow.core.duration import format_duration, parse_duration_s, parse_seconds
@@ -356,11 +357,7 @@ def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
     >>> {key: parameter.kind.type_name for key, parameter in declared(wait).items()}
     {'seconds': 'duration', 'tries': 'whole number'}
     """
-    target = factory.__init__ if inspect.isclass(factory) else factory
-    try:
-        hints = get_type_hints(target, include_extras=True)
-    except (NameError, TypeError):
-        hints = {}
+    hints = _hints(factory)
     found: dict[str, Parameter] = {}
     inferred: dict[str, Parameter] = {}
     for argument in inspect.signature(factory).parameters.values():
@@ -379,6 +376,29 @@ def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
             parameter = _parameter(argument, kind)
             inferred[parameter.key] = parameter
     return found or inferred
+
+
+def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of the arguments, without those that cannot be read and declare nothing.
+
+    A name that is imported only for type checking cannot be read. A parameter that is declared with it would be lost.
+    """
+    target = factory.__init__ if inspect.isclass(factory) else factory
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError):
+        found = {}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= get_type_hints(alone, getattr(target, "__globals__", {}), include_extras=True)
+        except (NameError, TypeError) as error:
+            if "Annotated" in str(annotation):
+                raise TypeError(
+                    f"{factory.__qualname__}: the annotation of {name} cannot be read: {error}; "
+                    "import what it names, also at run time"
+                ) from error
+    return found
 
 
 def _parameter(argument: inspect.Parameter, kind: Kind) -> Parameter:

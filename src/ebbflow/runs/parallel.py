@@ -1,17 +1,21 @@
 """Apply a function to many items: in this process, on all cores, or on a Spark cluster.
 
 ``task(shared, item)`` is called for every item, and the results come back in the order of the items. ``shared`` (the
-scenarios with their loads) is sent to each worker once. On an interrupt, running tasks are killed.
+scenarios with their loads) is sent to each worker once. On an interrupt, running tasks are killed. Workers end with
+their parent, however that ends.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
 from typing import Any
 
 Task = Callable[[Any, Any], Any]
@@ -84,10 +88,19 @@ _shared: Any = None
 
 
 def _init_worker(shared: Any) -> None:
-    """Keep the shared values; ignore interrupts, because the parent kills its workers."""
+    """Keep the shared values; ignore interrupts, because the parent kills its workers; end when the parent is gone."""
     global _shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _shared = shared
+
+
+def _end_with_parent() -> None:
+    """A parent that is terminated or killed cannot end its workers, and their queue never closes."""
+    parent = parent_process()
+    assert parent is not None  # this is a worker
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _call(task: Task, item: Any) -> Any:
