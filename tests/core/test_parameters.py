@@ -105,9 +105,7 @@ def test_an_annotation_that_cannot_be_read_drops_no_parameter_silently() -> None
     def mine(*, alpha: float = 1.0, beta: float = 2.0, other: object = None) -> None: ...
 
     mine.__annotations__ |= {"alpha": Annotated[float, Number("")], "beta": "Annotated[float]"}
-    with pytest.raises(
-        TypeError, match="mine: the annotation of beta cannot be read: Annotated"
-    ):
+    with pytest.raises(TypeError, match="mine: the annotation of beta cannot be read: Annotated"):
         declared(mine)
     mine.__annotations__ |= {"beta": float, "other": "OnlyForTypeChecking"}
     assert list(declared(mine)) == ["alpha"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ebbflow.core.layout import MAIN, Layout
 from ebbflow.core.metrics import Metric
 from ebbflow.core.readings import Reading
 from ebbflow.errors import InputError, NoStoreError
+from ebbflow.monitoring import store as store_module
 from ebbflow.monitoring.store import PRUNE_EVERY_S, Store
 from ebbflow.runs import stored_run
 from ebbflow.runs.score import score
@@ -272,3 +274,19 @@ def test_pipelines_that_share_nodes_score_the_same_from_their_store(tmp_path: Pa
     stored = read_run(tmp_path / "run.sqlite")
     assert [run.pipeline for run in stored.queries] == ["top-words", "sentiment"]
     assert stored.scores() == score_together(simulation.runs)
+
+
+def test_a_simulation_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two days of cycles are 50,000 transactions. A running job waits for each ledger entry."""
+    modes = []
+    connect = store_module._connect
+
+    def remember(path: Path, *, synchronous: str, wait_s: float) -> sqlite3.Connection:
+        modes.append(synchronous)
+        return connect(path, synchronous=synchronous, wait_s=wait_s)
+
+    monkeypatch.setattr(store_module, "_connect", remember)
+    scenario = Scenario(engine=built_in_engine("top-words"), load=parse_load("constant(300)"), seconds=60)
+    run_simulation(scenario, make_strategy("capacity"), store=tmp_path / "simulated.sqlite")
+    Store(tmp_path / "job.sqlite", ManualClock()).close()
+    assert modes == ["OFF", "OFF", "NORMAL", "FULL"]

@@ -17,8 +17,7 @@ class ChangeTest(Stateful):
     exceeds the threshold; then everything starts again. An error counts at most five times its usual size, so that a
     single burst is no change.
 
-    The mixture reports a change and does nothing else about it: forgetting its weights made the error 1 % larger on the
-    loads it was tried on, because the weights find the new course by themselves.
+    The mixture reports a change and does nothing else about it: its weights find the new course by themselves.
 
     >>> test = ChangeTest()
     >>> [step for step in range(60) if test.add(1.0 if step < 40 else 6.0)]

@@ -236,8 +236,11 @@ class Store:
         *,
         keep_readings_s: float = 7 * 86400.0,
         keep_holds_s: float = 30 * 86400.0,
+        survives_power_loss: bool = True,
     ) -> None:
+        """``survives_power_loss``: wait until each ledger entry is on the disk. A simulation can be repeated."""
         self.path = path
+        self._survives_power_loss = survives_power_loss
         self._clock = clock
         self._keep_readings_s = keep_readings_s
         self._keep_holds_s = keep_holds_s
@@ -259,9 +262,10 @@ class Store:
         path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fast = _connect(path, synchronous="NORMAL", wait_s=self._wait_s)
+            fast, safe = ("NORMAL", "FULL") if self._survives_power_loss else ("OFF", "OFF")
+            self._fast = _connect(path, synchronous=fast, wait_s=self._wait_s)
             self._fast.executescript(_SCHEMA)
-            self._safe = _connect(path, synchronous="FULL", wait_s=self._wait_s)
+            self._safe = _connect(path, synchronous=safe, wait_s=self._wait_s)
             self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error

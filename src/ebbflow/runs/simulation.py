@@ -131,7 +131,7 @@ def run_simulation(
     target = scenario.target(clock)
     if store is None:
         return _run_loop(scenario, strategy, guards, clock, target, MemoryStore(), on_cycle)
-    with closing(Store(store, clock)) as opened:
+    with closing(Store(store, clock, survives_power_loss=False)) as opened:
         opened.begin_run(
             {
                 "slo": str(scenario.slo),
