@@ -387,7 +387,7 @@ def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(target, include_extras=True)
     except (NameError, TypeError):
-        found = {}
+        found: dict[str, Any] = {}
     for name, annotation in getattr(target, "__annotations__", {}).items():
         alone = SimpleNamespace(__annotations__={name: annotation})
         try:
