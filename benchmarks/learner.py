@@ -1,92 +1,37 @@
-"""``learner``: the time of a decision, of loading a table and of training; what training achieves; what the initialiser
-and a teacher are worth.
+"""``learner``: the time of a decision, of loading a table of 10,000 states, and of 100 simulated hours of training.
 
-Agents train on loads between 300 and 1,500 rows/s and are judged on others: the built-in shapes of the leaderboard
-between 190 and 1,905 rows/s, with other seeds. ``python -m benchmarks.learner`` prints the runs behind the figures.
+`ebbflow bench learner` measures what training achieves.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from benchmarks.figures import Figure
 from benchmarks.synthetic import snapshot
 from ebbflow.core.readings import Windows
-from ebbflow.papers.learner.training import Training, train
-from ebbflow.runs.loads import built_in_loads
-from ebbflow.runs.score import score
-from ebbflow.runs.simulation import run_simulation
+from ebbflow.papers.learner.evaluation.loads import LEARNING
+from ebbflow.papers.learner.training import train
 from ebbflow.runs.spec import Spec
 from ebbflow.runs.sweep import SweepCase
-from ebbflow.strategies import make_strategy
 from ebbflow.strategies.learner import Learner, table_file
 from ebbflow.strategies.learner.q_table import QTable
 from ebbflow.strategies.learner.state import Action, Direction, State
 from ebbflow.workloads import parse_load
 
-BETWEEN = "base=300, peak=1500"
-TRAINING = {
-    f"sine({BETWEEN}, period=90m)": "3h",
-    f"square({BETWEEN}, period=3h)": "6h",
-    f"stair({BETWEEN}, steps=4, hold=30m)": "2h",
-    f"sawtooth({BETWEEN}, period=2h)": "4h",
-    f"periodic({BETWEEN}, period=3h, peaks=3)": "3h",
-}
-"""Loads to train on, with the length of an episode: 18 hours together."""
-EPISODES, SEEDS = 15, 2
-"""Three times each load: 54 hours for each of two agents."""
-JUDGED = {"sine": "4h", "square": "8h", "sawtooth": "6h", "stair": "7h", "bursts": "6h"}
-"""Built-in loads to judge on, with the length of a run."""
-PEAK_PER_S = 1905.0
-FIRST_S = 7200.0
-START_SEEDS = range(1, 11)
+HOURS = 5
+"""Of an episode: two agents with ten of them, and an evaluation that is not counted, are 100 hours."""
 
 
 def measure() -> list[Figure]:
-    took_s, trained = timed_training()
-    figures = [
+    return [
         Figure(what="decision of learner", value=decision_ms(), unit="ms", bar=1.0),
         Figure(what="loading a table of 10,000 states", value=loading_s(), unit="s", bar=0.5),
-        Figure(
-            what="training, 100 simulated hours",
-            value=took_s * 360_000 / trained.simulated_s,
-            unit="s",
-            bar=300.0,
-        ),
-    ]
-    rows = judged(trained.best.table)
-    worst = max(rows, key=lambda row: row[2] / row[4])
-    latest = max(rows, key=lambda row: row[3])
-    late, taught_late = teachers(("capacity", "learner(teacher=capacity)"))
-    starts = first_hours()
-    return [
-        *figures,
-        Figure(
-            what=f"trained, node-seconds ÷ capacity, highest ({worst[0]})",
-            value=worst[2] / worst[4],
-            unit="×",
-            bar=1.15,
-        ),
-        Figure(what=f"trained, late rows, most ({latest[0]})", value=100 * latest[3], unit="%", bar=1.0),
-        Figure(
-            what="learning with a teacher, late rows ÷ the teacher's",
-            value=taught_late / late if late else float(taught_late > 0),
-            unit="×",
-            bar=1.2,
-        ),
-        Figure(
-            what="first two hours, late rows with optimal ÷ the better of zero and random",
-            value=starts["optimal"] / min(starts["zero"], starts["random"]),
-            unit="×",
-            bar=1.0,
-        ),
+        Figure(what="training, 100 simulated hours", value=training_s(), unit="s", bar=300.0),
     ]
 
 
@@ -116,79 +61,12 @@ def loading_s(states: int = 10_000) -> float:
         return time.perf_counter() - began
 
 
-def timed_training() -> tuple[float, Training]:
+def training_s() -> float:
+    """Seconds for 100 simulated hours on all cores, evaluations included."""
     cases = [
-        SweepCase(load=text, scenario=Spec(seconds=length).scenario(parse_load(text)))
-        for text, length in TRAINING.items()
+        SweepCase(load=name, scenario=Spec(seconds=f"{HOURS}h").scenario(parse_load(text)))
+        for name, text in LEARNING.items()
     ]
     began = time.perf_counter()
-    trained = train(cases, "learner", episodes=EPISODES, seeds=range(1, SEEDS + 1))
-    return time.perf_counter() - began, trained
-
-
-def judged(table: str) -> list[tuple[str, int, float, float, float, float]]:
-    """Load, seed, node-seconds and late rows of the trained agent, then those of capacity."""
-    rows = []
-    for name, seed in ((name, seed) for name in JUDGED for seed in (101, 102)):
-        agent = Learner(policy="greedy")
-        agent.restore(table)
-        cost, late = run(name, agent, seed)
-        rows.append((name, seed, cost, late, *run(name, make_strategy("capacity"), seed)))
-    return rows
-
-
-def teachers(strategies: Sequence[str]) -> list[float]:
-    """Mean share of late rows on the judged loads, for each strategy."""
-    return [
-        statistics.mean(run(name, make_strategy(strategy), 103)[1] for name in JUDGED)
-        for strategy in strategies
-    ]
-
-
-def first_hours() -> dict[str, float]:
-    """Mean share of late rows of untrained agents in their first two hours, by initialiser."""
-    return {
-        mode: statistics.mean(
-            run(name, Learner(initializationMode=mode, seed=seed), seed, FIRST_S)[1]
-            for seed in START_SEEDS
-            for name in ("sine", "sawtooth")
-        )
-        for mode in ("optimal", "zero", "random")
-    }
-
-
-def run(name: str, strategy: object, seed: int, seconds: float | None = None) -> tuple[float, float]:
-    """Node-seconds and share of late rows on a built-in load."""
-    load = next(each.load for each in built_in_loads(PEAK_PER_S) if each.name == name)
-    scenario = replace(Spec(seconds=JUDGED[name], seed=seed).scenario(load))
-    if seconds is not None:
-        scenario = replace(scenario, seconds=seconds)
-    scores = score(run_simulation(scenario, strategy).run, oracle_node_seconds=None)  # type: ignore[arg-type]
-    return scores.node_seconds or 0.0, scores.violation or 0.0
-
-
-def main() -> int:
-    """Print the tables."""
-    took_s, trained = timed_training()
-    print(f"{trained.simulated_s / 3600:.0f} simulated hours of training in {took_s:.0f} s\n")
-    print(
-        "| load | seed | learner, node-s | late | capacity, node-s | late | cost ÷ |\n|---|---|---|---|---|---|---|"
-    )
-    for name, seed, cost, late, other, other_late in judged(trained.best.table):
-        print(
-            f"| {name} | {seed} | {cost:,.0f} | {late:.2%} | {other:,.0f} | {other_late:.2%} | {cost / other:.2f} |"
-        )
-    print("\n| load | capacity, late | learner with capacity as its teacher, late |\n|---|---|---|")
-    for name in JUDGED:
-        alone, taught = (
-            run(name, make_strategy(s), 103)[1] for s in ("capacity", "learner(teacher=capacity)")
-        )
-        print(f"| {name} | {alone:.2%} | {taught:.2%} |")
-    print("\n| initialiser | late rows in the first two hours |\n|---|---|")
-    for mode, late in first_hours().items():
-        print(f"| {mode} | {late:.2%} |")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    trained = train(cases, "learner", episodes=10, seeds=(1, 2))
+    return (time.perf_counter() - began) * 360_000 / trained.simulated_s

@@ -18,7 +18,7 @@ from ebbflow.papers.learner.evaluation.contenders import (
     Calibrated,
     FirstSign,
     Hindsight,
-    Part,
+    Measured,
     Plain,
     Reaction,
     Taught,
@@ -28,7 +28,7 @@ from ebbflow.papers.learner.evaluation.contenders import (
 )
 from ebbflow.papers.learner.evaluation.loads import ALL_FIVE, CHANGE_S, CHANGED, LEARNING, Loads, changed
 from ebbflow.papers.learner.evaluation.page import evaluation_page
-from ebbflow.papers.learner.evaluation.run import Estimate, StudyRow, run_studies
+from ebbflow.papers.learner.evaluation.run import MeanOfSeeds, StudyRow, run_studies
 from ebbflow.papers.learner.evaluation.studies import CAPACITY, Budget, Study, all_studies, chosen_studies
 from ebbflow.runs.simulation import run_simulation
 from ebbflow.strategies import STRATEGIES, make_strategy, read_strategy
@@ -81,7 +81,7 @@ def test_a_calibrated_rule_keeps_the_best_of_its_tries() -> None:
     rule = Calibrated(rule="spark-legacy", passes=3, on=("square",))
     parts, best = rule._search(1)
     tries = [part for part in parts if part.phase.startswith("pass ")]
-    costs = [part.node_seconds / 3600 + 160 * part.violation for part in tries]
+    costs = [part.node_seconds / 1800 + 160 * part.violation for part in tries]
     assert len(tries) == 3
     assert (best == rule_at("spark-legacy", (50 / 110, 5 / 8, 0.23 / 0.8))) == (np.argmin(costs) == 0)
 
@@ -97,9 +97,19 @@ def test_a_taught_agent_is_judged_with_what_it_learned_and_reports_both() -> Non
         ("sine", AFTER),
     ]
     whole = parts[1]
-    assert whole.hours == 4.0
+    assert whole.hours == 2.0
     assert whole.node_seconds == pytest.approx(parts[2].node_seconds + parts[3].node_seconds)
-    assert whole.converged_after_h in (2, 4)
+    assert whole.converged_after_h in (1.0, 2.0)
+
+
+def test_a_deep_agent_learns_in_one_run_and_is_cut_into_passes() -> None:
+    deep = Taught(strategy="deep-learner(agent=ppo)", passes=2, on=("sine",))
+    first, whole, one, two = deep.run(LOADS, (ALL_FIVE,), 1)
+    assert [part.phase for part in (first, whole, one, two)] == [FIRST, LEARNS, "pass 1", "pass 2"]
+    assert whole.hours == 1.0
+    assert whole.converged_after_h is None
+    assert one.node_seconds + two.node_seconds == pytest.approx(whole.node_seconds)
+    assert deep.table(1) == deep.table(1), "the same seed trained other weights"
 
 
 def test_a_frozen_agent_learns_nothing_more() -> None:
@@ -112,7 +122,7 @@ def test_the_parts_of_a_changing_load_add_up() -> None:
     run = run_simulation(LOADS.judged(CHANGED, 1), make_strategy("static-mean(nodes=12)")).run
     parts = run_parts(run, CHANGED)
     assert [part.hours for part in parts] == [4.0, 2.0, 4.0]
-    assert sum(part.node_seconds for part in parts) == pytest.approx(Part.of(run, CHANGED).node_seconds)
+    assert sum(part.node_seconds for part in parts) == pytest.approx(Measured.of(run, CHANGED).node_seconds)
 
 
 def test_bounds_are_bounds() -> None:
@@ -172,14 +182,14 @@ def test_every_question_of_the_chapter_has_a_study() -> None:
 def test_agents_and_rules_have_the_same_budget() -> None:
     (comparison,) = chosen_studies(Budget(whole=5), ["comparison"])
     prepared = [each for each in comparison.settings.values() if isinstance(each, Taught | Calibrated)]
-    assert len(prepared) >= 8
+    assert len(prepared) == 6
     assert {(each.passes, each.on) for each in prepared} == {(5, tuple(LEARNING))}
 
 
 def test_intervals_are_students() -> None:
     values = [1.0, 2.0, 4.0, 5.0]
     low, high = t.interval(0.95, 3, loc=np.mean(values), scale=np.std(values, ddof=1) / 2)
-    found = Estimate.of(values)
+    found = MeanOfSeeds.of(values)
     assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
 
 
@@ -212,7 +222,7 @@ def test_a_row_does_not_depend_on_the_other_studies(small: tuple[list[Study], li
 def test_costs_are_relative_to_capacity(small: tuple[list[Study], list[StudyRow]]) -> None:
     _, rows = small
     ratios = {row.setting: row.cost_ratio for row in rows if row.load == "sine" and row.study == "two"}
-    assert ratios["c"] == Estimate(mean=1.0, half=0.0)
+    assert ratios["c"] == MeanOfSeeds(mean=1.0, half=0.0)
     assert ratios["d"] is not None
     assert ratios["d"].mean < 0.8
 

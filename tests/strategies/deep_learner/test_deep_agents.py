@@ -7,7 +7,7 @@ import pytest
 
 from ebbflow.core.curve import Floats
 from ebbflow.errors import InputError
-from ebbflow.strategies.deep_learner.agents import AGENTS, Step
+from ebbflow.strategies.deep_learner.agents import AGENTS, Transition
 from ebbflow.strategies.deep_learner.network import Layer, Network
 
 SIZES = (3, 5, 4, 2)
@@ -61,7 +61,7 @@ def test_an_agent_learns_to_walk_against_small_rewards_to_a_large_one(name: str)
         following = min(4, place + 1) if action else max(0, place - 1)
         reward = 1.0 if following == 4 else -0.05 if action else 0.1 if following == 0 else 0.0
         agent.learn(
-            Step(
+            Transition(
                 features=corridor(place),
                 action=action,
                 chosen=action,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ebbflow.errors import InputError
 from ebbflow.strategies.learner.how_many import make_how_many
 from ebbflow.strategies.learner.initial import initialiser, optimal_values
-from ebbflow.strategies.learner.learning import LEARNING, Next
+from ebbflow.strategies.learner.learning import LEARNING, Next, iterate_values
 from ebbflow.strategies.learner.policies import (
     TIES,
     OneMinusEpsilon,
@@ -26,7 +26,6 @@ from ebbflow.strategies.learner.q_table import Entry, QTable
 from ebbflow.strategies.learner.rewards import PREFER_NO_ACTION, PREFER_SCALE_IN, TABLES, reward
 from ebbflow.strategies.learner.state import Action, Direction, Region, State, StateSpace
 from ebbflow.strategies.learner.teacher import LEAST_VISITS, beats
-from ebbflow.strategies.learner.value_iteration import iterate_values
 
 OUT, IN, NONE = Action.OUT, Action.IN, Action.NONE
 RISING, FALLING = Direction.RISING, Direction.FALLING

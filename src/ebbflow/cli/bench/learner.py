@@ -28,8 +28,8 @@ from ebbflow.runs.loads import read_loads
 from ebbflow.targets.spark.launch.preflight import check_java
 
 SEEDS = 10
-QUICK_SEEDS, QUICK_BUDGET = 2, Budget(whole=2, parameter=1)
-TRACE_HOURS = 4.0
+QUICK_SEEDS, QUICK_BUDGET = 2, Budget(whole=3, parameter=1)
+TRACE_HOURS = 3.0
 """Of a trace, the busiest section of this length."""
 NAMES = ", ".join(study.name for study in all_studies(Budget(), ["trace"]))
 

@@ -31,7 +31,7 @@ from ebbflow.targets.simulator import MicroBatch, Scenario
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingMethod:
     """How a strategy is trained."""
 
     file: str
@@ -40,9 +40,9 @@ class Trained:
     """Parameters while it is trained."""
 
 
-TRAINED: Mapping[str, Trained] = {
-    Learner.name: Trained(file="table"),
-    DeepLearner.name: Trained(file="weights", training={"policy": "explore"}),
+TRAINED: Mapping[str, TrainingMethod] = {
+    Learner.name: TrainingMethod(file="table"),
+    DeepLearner.name: TrainingMethod(file="weights", training={"policy": "explore"}),
 }
 """Strategies that can be trained, by name."""
 

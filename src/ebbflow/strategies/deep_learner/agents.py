@@ -24,7 +24,7 @@ DISCOUNT = 0.95
 """γ: what happens in 20 decisions counts for a third."""
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """A decision and what followed."""
 
     features: Floats
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     following: Floats
 
 
-class Agent(Protocol):
+class DeepAgent(Protocol):
     """What the strategy needs of an agent."""
 
     def best(self, features: Floats) -> int:
@@ -47,7 +47,7 @@ class Agent(Protocol):
         """The action while learning."""
         ...
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: Transition) -> None:
         """Learn from a step."""
         ...
 
@@ -80,7 +80,7 @@ class Dqn:
         self._rng, self._actions, self._steps = rng, actions, steps
         self._values = stored.get("values") or Network.random((features, *HIDDEN, actions), rng)
         self._target = self._values.copy()
-        self._memory: deque[Step] = deque(maxlen=self.MEMORY)
+        self._memory: deque[Transition] = deque(maxlen=self.MEMORY)
 
     @staticmethod
     def sizes(features: int, actions: int) -> dict[str, tuple[int, ...]]:
@@ -99,7 +99,7 @@ class Dqn:
             return int(self._rng.integers(self._actions))
         return self.best(features)
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: Transition) -> None:
         """Remember the step, and learn from some that are remembered."""
         self._memory.append(step)
         self._steps += 1
@@ -149,7 +149,7 @@ class Ppo:
         self._rng, self._actions = rng, actions
         self._policy = stored.get("policy") or Network.random((features, *HIDDEN, actions), rng)
         self._value = stored.get("value") or Network.random((features, *HIDDEN, 1), rng)
-        self._rollout: list[Step] = []
+        self._rollout: list[Transition] = []
 
     @staticmethod
     def sizes(features: int, actions: int) -> dict[str, tuple[int, ...]]:
@@ -164,7 +164,7 @@ class Ppo:
         """An action drawn from the policy."""
         return int(self._rng.choice(self._actions, p=_softmax(self._policy(features[None, :]))[0]))
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: Transition) -> None:
         """Collect a rollout, then improve the policy on it."""
         self._rollout.append(step)
         if len(self._rollout) < self.ROLLOUT:

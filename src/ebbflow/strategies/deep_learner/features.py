@@ -20,7 +20,7 @@ All are clipped to about 0 to 2."""
 RISE_S = 60.0
 
 
-class Observer:
+class FeatureReader:
     """Turns snapshots into features."""
 
     def __init__(self) -> None:

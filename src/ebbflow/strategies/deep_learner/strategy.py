@@ -29,10 +29,10 @@ from ebbflow.core.ports import Strategy
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import InputError
 from ebbflow.strategies.deep_learner import weights_file
-from ebbflow.strategies.deep_learner.agents import AGENTS, Agent, Step
-from ebbflow.strategies.deep_learner.features import FEATURES, Observer
+from ebbflow.strategies.deep_learner.agents import AGENTS, DeepAgent, Transition
+from ebbflow.strategies.deep_learner.features import FEATURES, FeatureReader
 from ebbflow.strategies.deep_learner.network import Network
-from ebbflow.strategies.deep_learner.weights_file import Weights
+from ebbflow.strategies.deep_learner.weights_file import StoredWeights
 
 FORMULA = "n' = n + argmax over changes of the network's output"
 CHANGES = (-2, -1, 0, 1, 2, 4)
@@ -70,12 +70,12 @@ class DeepLearner(Strategy):
         self._late_price, self._change_price = late_price, change_price
         self._rng = np.random.default_rng(seed)
         self._file = None if weights is None else Path(weights)
-        self._observer = Observer()
+        self._reader = FeatureReader()
         self._last: tuple[Floats, int, int] | None = None
         """Features, action chosen and nodes planned of the last decision."""
         self._steps = 0
         self._changed = False
-        self._agent: Agent = self._make({})
+        self._agent: DeepAgent = self._make({})
         if self._file is not None and (self._file.exists() or not self._learns):
             self._take(weights_file.read(self._file), str(self._file))
         elif not self._learns:
@@ -86,19 +86,21 @@ class DeepLearner(Strategy):
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Learn from the last step, and choose a change."""
-        features = self._observer.features(snapshot)
+        features = self._reader.features(snapshot)
         if features is None:
             self._last = None
-            return hold(snapshot, self._observer.missing, FORMULA)
+            return hold(snapshot, self._reader.missing, FORMULA)
         planned, limits = snapshot.planned.main_nodes, snapshot.limits
-        waited = self._observer.freshness_s / snapshot.slo.freshness_s
+        waited = self._reader.freshness_s / snapshot.slo.freshness_s
         if self._learns and self._last is not None:
             before, chosen, nodes = self._last
             carried_out = min(range(len(CHANGES)), key=lambda k: abs(CHANGES[k] - (planned - nodes)))
             reward = -planned / limits.max_nodes - self._late_price * min(1.0, max(0.0, waited - MARGIN))
             reward -= self._change_price if planned != nodes else 0.0
             self._agent.learn(
-                Step(features=before, action=carried_out, chosen=chosen, reward=reward, following=features)
+                Transition(
+                    features=before, action=carried_out, chosen=chosen, reward=reward, following=features
+                )
             )
             self._steps += 1
             self._changed = True
@@ -114,7 +116,7 @@ class DeepLearner(Strategy):
         change = CHANGES[action]
         reason = f"{self._kind} chooses {change:+d}" if change else f"{self._kind} keeps {planned}"
         if late:
-            reason = f"rows wait {self._observer.freshness_s:.0f} s, longer than the SLO allows: {change:+d}"
+            reason = f"rows wait {self._reader.freshness_s:.0f} s, longer than the SLO allows: {change:+d}"
         if not change or limits.clamp(planned + change) == planned:
             return hold(snapshot, reason, FORMULA, inputs)
         return want(snapshot, planned + change, reason, FORMULA, inputs)
@@ -132,7 +134,7 @@ class DeepLearner(Strategy):
             return None
         self._changed = False
         return weights_file.to_text(
-            Weights(
+            StoredWeights(
                 agent=self._kind,
                 features=list(FEATURES),
                 changes=list(CHANGES),
@@ -145,7 +147,7 @@ class DeepLearner(Strategy):
         """Continue from the text of weights."""
         self._take(weights_file.from_text(state, "the state"), "the state")
 
-    def _take(self, weights: Weights, where: str) -> None:
+    def _take(self, weights: StoredWeights, where: str) -> None:
         if weights.agent != self._kind:
             raise InputError(
                 f"{where} has weights of {weights.agent}; set agent={weights.agent}, or train {self._kind}"
@@ -162,5 +164,5 @@ class DeepLearner(Strategy):
             {name: Network.of(weights.networks[name], sizes[name], where) for name in sizes}
         )
 
-    def _make(self, stored: dict[str, Network]) -> Agent:
+    def _make(self, stored: dict[str, Network]) -> DeepAgent:
         return AGENTS[self._kind](len(FEATURES), len(CHANGES), self._rng, stored=stored, steps=self._steps)

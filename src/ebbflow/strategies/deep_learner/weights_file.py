@@ -11,7 +11,7 @@ from ebbflow.core.checked_file import Document, FileFormat
 from ebbflow.strategies.deep_learner.network import Layer
 
 
-class Weights(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredWeights(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file holds."""
 
     agent: str
@@ -22,7 +22,7 @@ class Weights(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 FORMAT = FileFormat(
-    content=Weights,
+    content=StoredWeights,
     format="ebbflow deep-learner weights",
     version=1,
     noun="file with weights of deep-learner",
@@ -31,17 +31,17 @@ FORMAT = FileFormat(
 )
 
 
-def to_text(weights: Weights) -> str:
+def to_text(weights: StoredWeights) -> str:
     """The text of a file."""
     return msgspec.json.format(msgspec.json.encode(FORMAT.signed(weights)), indent=0).decode() + "\n"
 
 
-def read(path: Path) -> Weights:
+def read(path: Path) -> StoredWeights:
     """Read a file. Raises ``InputError`` if that is not possible, or if the file was changed."""
     return FORMAT.read(path)
 
 
-def from_text(text: str, where: str) -> Weights:
+def from_text(text: str, where: str) -> StoredWeights:
     """Read weights from text.
 
     >>> from_text('{"format": "ebbflow deep-lea', "w.json")

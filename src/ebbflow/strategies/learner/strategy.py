@@ -17,7 +17,7 @@ later than the SLO allows. Without a finished batch in the window it holds. Whil
 holds as long as a change is under way: its effect is not known yet, and the next action would be a guess.
 
 During ``valueIterationInitializationTime`` the agent follows its initial table and only counts. Then value iteration
-sets the table (``value_iteration``), and learning goes on from there.
+sets the table (``learning``), and learning goes on from there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ebbflow.strategies import make_strategy
 from ebbflow.strategies.learner import table_file
 from ebbflow.strategies.learner.how_many import EXECUTOR_STRATEGIES, make_how_many
 from ebbflow.strategies.learner.initial import initialiser
-from ebbflow.strategies.learner.learning import LEARNING, Next
+from ebbflow.strategies.learner.learning import LEARNING, Next, iterate_values
 from ebbflow.strategies.learner.policies import (
     POLICIES,
     Probabilities,
@@ -56,7 +56,6 @@ from ebbflow.strategies.learner.q_table import Entry, QTable
 from ebbflow.strategies.learner.rewards import REWARDS, TABLES, reward
 from ebbflow.strategies.learner.state import Action, Direction, State, StateSpace
 from ebbflow.strategies.learner.teacher import beats, quantile
-from ebbflow.strategies.learner.value_iteration import iterate_values
 from ebbflow.strategies.learner.window import LatencyWindow, WindowMeans
 
 log = logging.getLogger(__name__)

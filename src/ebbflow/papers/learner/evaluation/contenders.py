@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Protocol
 
 from ebbflow.core.decision import Decision, want
+from ebbflow.core.expression import Call
 from ebbflow.core.metrics import Metric
 from ebbflow.core.parameters import Whole, declared
 from ebbflow.core.ports import Guard, Strategy
@@ -29,6 +31,7 @@ from ebbflow.papers.learner.evaluation.loads import (
     ALL_FIVE,
     CHANGE_S,
     CHANGED,
+    EPISODE_S,
     HOUR_S,
     LEARNING,
     SHAPES,
@@ -47,6 +50,7 @@ from ebbflow.strategies.tuned.random_search import Point, RecursiveRandomSearch
 from ebbflow.targets.simulator import Scenario
 
 FIRST, LEARNS = "first two hours", "while learning"
+FIRST_EPISODES = 4
 """Phases of preparing, beside single passes."""
 AFTER = ""
 """The phase of a run after preparing."""
@@ -57,7 +61,7 @@ CONVERGED = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Measured:
     """What a run, or a part of one, cost with one seed."""
 
     load: str
@@ -71,7 +75,7 @@ class Part:
     """Of all passes together: hours of learning after which the greedy actions no longer changed."""
 
     @classmethod
-    def of(cls, run: Run, load: str, phase: str = AFTER) -> Part:
+    def of(cls, run: Run, load: str, phase: str = AFTER) -> Measured:
         """The scores of a run."""
         scores = score(run, oracle_node_seconds=None)
         return cls(
@@ -85,7 +89,7 @@ class Part:
         )
 
     @classmethod
-    def together(cls, parts: Sequence[Part], load: str, phase: str) -> Part:
+    def together(cls, parts: Sequence[Measured], load: str, phase: str) -> Measured:
         """Several runs as one: late rows are weighted by rows."""
         return cls(
             load=load,
@@ -101,7 +105,7 @@ class Part:
 class Contender(Protocol):
     """One of those compared. Contenders are equal if they do the same, so that each is run once."""
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """Prepare with a seed, then run on the loads of these names."""
         ...
 
@@ -124,14 +128,16 @@ def seeded(expression: str, seed: int) -> Strategy:
     return make_strategy(str(replace(call, arguments=given)))
 
 
-def run_parts(run: Run, name: str) -> list[Part]:
+def run_parts(run: Run, name: str) -> list[Measured]:
     """The parts of a run: the load that changes midway is scored before, soon after and long after the change."""
     if name != CHANGED:
-        return [Part.of(run, name)]
+        return [Measured.of(run, name)]
     cuts_s = (0.0, CHANGE_S, CHANGE_S + 2 * HOUR_S, run.ended_s)
     phases = (BEFORE_CHANGE, SOON_AFTER, LATER)
     return [
-        Part.of(replace(run, started_s=cuts_s[k], ended_s=cuts_s[k + 1], reconfigurations=None), name, phase)
+        Measured.of(
+            replace(run, started_s=cuts_s[k], ended_s=cuts_s[k + 1], reconfigurations=None), name, phase
+        )
         for k, phase in enumerate(phases)
     ]
 
@@ -146,9 +152,9 @@ class Plain:
     strategy: str
     carries: bool = False
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """Run on each load."""
-        parts = list[Part]()
+        parts = list[Measured]()
         state: str | None = None
         for name in names:
             if name == ALL_FIVE:
@@ -162,18 +168,18 @@ class Plain:
             state = agent.state() if carries else state
         return parts
 
-    def _passed(self, seed: int) -> Iterator[Part]:
+    def _passed(self, seed: int) -> Iterator[Measured]:
         """One pass of the learning loads, as agents meet them in their first."""
         ran = []
         for episode, name in enumerate(order(list(LEARNING), seed), start=1):
             scenario = _episode(name, seed, episode)
-            ran.append(Part.of(run_simulation(scenario, seeded(self.strategy, seed)).run, name))
-        yield Part.together(ran[:2], ALL_FIVE, FIRST)
-        yield Part.together(ran, ALL_FIVE, passes_of(1))
+            ran.append(Measured.of(run_simulation(scenario, seeded(self.strategy, seed)).run, name))
+        yield Measured.together(ran[:FIRST_EPISODES], ALL_FIVE, FIRST)
+        yield Measured.together(ran, ALL_FIVE, passes_of(1))
 
 
 def _episode(name: str, seed: int, episode: int) -> Scenario:
-    return replace(learning_scenario(name, seed, episode), seed=episode_seed(seed, episode))
+    return replace(learning_scenario([name], seed, episode), seed=episode_seed(seed, episode))
 
 
 # -- agents --------------------------------------------------------------------------------------------------------
@@ -191,7 +197,7 @@ class Taught:
     on: tuple[str, ...] = tuple(LEARNING)
     frozen: bool = False
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """Train, then run on each load without exploring."""
         parts, state = self._train(seed)
         call = read_strategy(self.strategy)
@@ -206,27 +212,46 @@ class Taught:
         """The text of the table, or of the weights, after training."""
         return self._train(seed)[1] or ""
 
-    def _train(self, seed: int) -> tuple[list[Part], str | None]:
-        call, ran, states = read_strategy(self.strategy), list[Part](), list[str]()
-        state: str | None = None
-        names, each = order(self.on, seed), len(self.on)
-        for episode in range(1, self.passes * each + 1):
-            name = names[(episode - 1) % each]
-            run, state = run_episode(
-                call, learning_scenario(name, seed, episode), seed=seed, episode=episode, state=state
-            )
-            ran.append(Part.of(run, name))
-            if episode % each == 0 and state is not None:
-                states.append(state)
-        whole = Part.together(ran, ALL_FIVE, LEARNS)
+    def _train(self, seed: int) -> tuple[list[Measured], str | None]:
+        names = order(self.on, seed)
+        call = read_strategy(self.strategy)
         if call.name == Learner.name:
-            whole = replace(whole, converged_after_h=converged_after(states) * each)
-        parts = [Part.together(ran[:2], ALL_FIVE, FIRST), whole]
+            ran, states = self._in_episodes(call, names, seed)
+            hours = converged_after(states) * len(names) * EPISODE_S / HOUR_S
+        else:
+            (ran, states), hours = self._at_once(call, names, seed), None
+        each = len(names)
+        whole = replace(Measured.together(ran, ALL_FIVE, LEARNS), converged_after_h=hours)
+        parts = [Measured.together(ran[:FIRST_EPISODES], ALL_FIVE, FIRST), whole]
         parts += [
-            Part.together(ran[k : k + each], ALL_FIVE, passes_of(k // each + 1))
+            Measured.together(ran[k : k + each], ALL_FIVE, passes_of(k // each + 1))
             for k in range(0, len(ran), each)
         ]
-        return parts, state
+        return parts, states[-1]
+
+    def _in_episodes(self, call: Call, names: Sequence[str], seed: int) -> tuple[list[Measured], list[str]]:
+        """Half an hour at a time, keeping the table; returns the table after each pass."""
+        ran, states, state = list[Measured](), list[str](), ""
+        for episode in range(1, self.passes * len(names) + 1):
+            name = names[(episode - 1) % len(names)]
+            scenario = learning_scenario([name], seed, episode)
+            run, after = run_episode(call, scenario, seed=seed, episode=episode, state=state or None)
+            state = after or state
+            ran.append(Measured.of(run, name))
+            if episode % len(names) == 0:
+                states.append(state)
+        return ran, states
+
+    def _at_once(self, call: Call, names: Sequence[str], seed: int) -> tuple[list[Measured], list[str]]:
+        """All passes in one run: weights alone do not hold the memory that a deep agent learns from."""
+        scenario = learning_scenario([*names] * self.passes, seed, 1)
+        run, state = run_episode(call, scenario, seed=seed, episode=1, state=None)
+        cuts_s = [EPISODE_S * k for k in range(len(names) * self.passes + 1)]
+        ran = [
+            Measured.of(replace(run, started_s=begin_s, ended_s=end_s, reconfigurations=None), ALL_FIVE)
+            for begin_s, end_s in pairwise(cuts_s)
+        ]
+        return ran, [state or ""]
 
 
 def converged_after(tables: Sequence[str]) -> int:
@@ -279,11 +304,6 @@ RULES: Mapping[str, Mapping[str, Range]] = {
         "up_ratio": (0.4, 1.2, 0.9),
         "down_ratio": (0.1, 0.9, 0.33),  # as a share of up_ratio
     },
-    "spark-dra": {
-        "backlog_timeout": (1.0, 60.0, 1.0),
-        "idle_timeout": (5.0, 120.0, 60.0),
-        "allocation_ratio": (0.1, 1.0, 1.0),
-    },
 }
 """Parameters that are searched, by rule."""
 _SHARE_OF = {"lower": "upper", "shrink_busy": "grow_busy", "down_ratio": "up_ratio"}
@@ -315,24 +335,24 @@ class Calibrated:
     passes: int
     on: tuple[str, ...] = tuple(LEARNING)
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """Calibrate, then run on each load."""
         parts, best = self._search(seed)
         return parts + Plain(strategy=best).run(loads, [name for name in names if name != ALL_FIVE], seed)
 
-    def _search(self, seed: int) -> tuple[list[Part], str]:
+    def _search(self, seed: int) -> tuple[list[Measured], str]:
         start = tuple((first - low) / (high - low) for low, high, first in RULES[self.rule].values())
         search, tries = RecursiveRandomSearch(start, Random(seed)), []
         for number in range(1, self.passes + 1):
             expression, ran = rule_at(self.rule, search.ask()), []
             for k, name in enumerate(order(self.on, seed), start=1):
                 scenario = _episode(name, seed, (number - 1) * len(self.on) + k)
-                ran.append(Part.of(run_simulation(scenario, make_strategy(expression)).run, name))
-            tries.append(Part.together(ran, ALL_FIVE, passes_of(number)))
+                ran.append(Measured.of(run_simulation(scenario, make_strategy(expression)).run, name))
+            tries.append(Measured.together(ran, ALL_FIVE, passes_of(number)))
             most = scenario.limits.max_nodes
             nodes = tries[-1].node_seconds / (tries[-1].hours * HOUR_S)
             search.tell(nodes + LATE_PRICE * most * tries[-1].violation)
-        return [*tries, Part.together(tries, ALL_FIVE, LEARNS)], rule_at(self.rule, search.best)
+        return [*tries, Measured.together(tries, ALL_FIVE, LEARNS)], rule_at(self.rule, search.best)
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------
@@ -342,7 +362,7 @@ class Calibrated:
 class Hindsight:
     """The cheapest schedule with which no row is late, knowing the load and the lead time: a lower bound."""
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """The bound of each load. The load that changes has none for its parts."""
         parts = []
         for name in (name for name in names if name not in (ALL_FIVE, CHANGED)):
@@ -350,7 +370,7 @@ class Hindsight:
             oracle = oracle_of(replace(scenario, slo=Slo(freshness_s=scenario.slo.freshness_s)))
             if oracle is not None and oracle.feasible:
                 parts.append(
-                    Part(
+                    Measured(
                         load=name,
                         hours=scenario.duration_s / HOUR_S,
                         node_seconds=oracle.node_seconds,
@@ -395,7 +415,7 @@ class Reaction:
 
     guarded: bool
 
-    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Part]:
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
         """Run on each load."""
         parts = []
         for name in (name for name in names if name != ALL_FIVE):

@@ -1,8 +1,8 @@
 """The loads: five to learn on, others to judge on, and one that changes its nature midway.
 
-Agents learn, and rules are calibrated, between 300 and 1,500 rows/s, an hour of each load at a time. They are judged
-between 190 and 1,905 rows/s, 75 % of what the maximum of 16 nodes holds, on other periods and other noise. The judged
-loads but ``day`` are built-in shapes of the leaderboard. Arrivals of each second vary by 5 %.
+Agents learn, and rules are calibrated, between 300 and 1,500 rows/s, half an hour of each load at a time. They are
+judged between 190 and 1,905 rows/s, 75 % of what the maximum of 16 nodes holds, on other periods and other noise. The
+judged loads but ``day`` are built-in shapes of the leaderboard. Arrivals of each second vary by 5 %.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _LEARNED = "base=300, peak=1500"
 _JUDGED = f"base=190, peak={PEAK_PER_S:g}"
 
 LEARNING: Mapping[str, str] = {
-    "sine": f"sine({_LEARNED}, period=1h)",
-    "square": f"square({_LEARNED}, period=1h)",
-    "stair": f"stair({_LEARNED}, steps=4, hold=400s)",
-    "sawtooth": f"sawtooth({_LEARNED}, period=1h)",
-    "bursts": f"periodic({_LEARNED}, period=1h, peaks=2)",
+    "sine": f"sine({_LEARNED}, period=30m)",
+    "square": f"square({_LEARNED}, period=30m)",
+    "stair": f"stair({_LEARNED}, steps=4, hold=200s)",
+    "sawtooth": f"sawtooth({_LEARNED}, period=30m)",
+    "bursts": f"periodic({_LEARNED}, period=1h, peaks=3)",
 }
-"""Loads to learn on, an hour each. All five are one pass."""
+"""Loads to learn on, half an hour each. All five are one pass, of 2.5 hours."""
+EPISODE_S = HOUR_S / 2
 ALL_FIVE = "learning loads"
 """The name of all five in results."""
 
@@ -43,7 +44,7 @@ HOURS: Mapping[str, float] = {
     "sawtooth": 3.0,
     "stair": 4.0,
     "bursts": 6.0,
-    "day": 8.0,
+    "day": 4.0,
 }
 """Loads to judge on, with the length of a run: one period; of the stair, four steps up."""
 SHAPES = ("sine", "square", "sawtooth", "stair", "bursts")
@@ -68,7 +69,7 @@ class Loads:
 
     def __post_init__(self) -> None:
         named = {each.name: each.load for each in built_in_loads(PEAK_PER_S)}
-        named["day"] = parse_load(f"day({_JUDGED}, period=8h)")
+        named["day"] = parse_load(f"day({_JUDGED}, period=4h)")
         named[CHANGED] = changed()
         object.__setattr__(self, "_named", named | {each.name: each.load for each in self.traces})
 
@@ -85,12 +86,11 @@ class Loads:
         return Spec(seconds=whole_s, seed=seed).scenario(noise)
 
 
-def learning_scenario(name: str, seed: int, episode: int) -> Scenario:
-    """An hour of a load to learn on, with the noise of an episode."""
-    noise = NamedLoad(name=name, load=parse_load(LEARNING[name])).with_jitter(
-        JITTER, episode_seed(seed, episode)
-    )
-    return Spec(seconds=HOUR_S).scenario(noise)
+def learning_scenario(names: Sequence[str], seed: int, episode: int) -> Scenario:
+    """Half an hour of each of these loads, one after the other, with the noise of an episode."""
+    load = _in_sequence("learning", [(LEARNING[name], EPISODE_S) for name in names])
+    noise = NamedLoad(name="", load=load).with_jitter(JITTER, episode_seed(seed, episode))
+    return Spec(seconds=EPISODE_S * len(names)).scenario(noise)
 
 
 def order(names: Sequence[str], seed: int) -> list[str]:
@@ -109,9 +109,14 @@ def changed() -> Recorded:
     >>> changed().duration_s
     36000.0
     """
+    return _in_sequence(CHANGED, _PARTS)
+
+
+def _in_sequence(source: str, parts: Sequence[tuple[str, float]]) -> Recorded:
+    """Loads one after the other, each from its start and for so many seconds."""
     times_s, rows = [np.zeros(1)], [np.zeros(1)]
-    for text, seconds in _PARTS:
+    for text, seconds in parts:
         edges_s = np.arange(0.0, seconds + 0.5)
         times_s.append(times_s[-1][-1] + edges_s[1:])
         rows.append(rows[-1][-1] + np.cumsum(parse_load(text).rows_between(edges_s)))
-    return Recorded(source=CHANGED, arrived=Curve(np.concatenate(times_s), np.concatenate(rows)))
+    return Recorded(source=source, arrived=Curve(np.concatenate(times_s), np.concatenate(rows)))

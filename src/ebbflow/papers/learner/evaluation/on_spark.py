@@ -17,14 +17,14 @@ from ebbflow.core.run import Run
 from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.on_spark import run_application
 from ebbflow.papers.elysium.run import RunCurves
-from ebbflow.papers.learner.evaluation.contenders import Part, Taught
-from ebbflow.papers.learner.evaluation.run import Estimate, StudyRow
+from ebbflow.papers.learner.evaluation.contenders import Measured, Taught
+from ebbflow.papers.learner.evaluation.run import MeanOfSeeds, StudyRow
 from ebbflow.papers.rows import run_in_process
 from ebbflow.strategies import make_strategy
 
 STUDY = "on-spark"
 NAME, LOAD, SECONDS = "sawtooth", "sawtooth(base=60, peak=320, period=5m)", 600.0
-PASSES = 2
+PASSES = 4
 TRAINED, MODEL, LEGACY = "learner, trained", "capacity", "spark-legacy"
 SETTINGS = (TRAINED, MODEL, LEGACY)
 
@@ -38,16 +38,16 @@ def run_selection(
     settings: Sequence[str] = SETTINGS, *, say: Callable[[str], None]
 ) -> tuple[list[StudyRow], Mapping[str, RunCurves]]:
     """Run each setting on Spark; returns a row and the curves of each."""
-    parts, curves = dict[str, Part](), dict[str, RunCurves]()
+    parts, curves = dict[str, Measured](), dict[str, RunCurves]()
     with scratch_folder("learner") as folder:
         table = Path(folder) / "table.json"
-        say(f"training a table for {PASSES * 5} simulated hours")
+        say(f"training a table for {PASSES * 5 // 2} simulated hours")
         trained_table(table)
         for setting in settings:
             say(f"{NAME} {setting} on Spark: {SECONDS:.0f} s after the cluster has started")
             expression = f"learner(table={table}, policy=greedy)" if setting == TRAINED else setting
             answer = run_in_process(__name__, LOAD, SECONDS, expression, name=f"{NAME} {setting}")
-            parts[setting] = Part(**answer["part"])
+            parts[setting] = Measured(**answer["part"])
             curves[setting] = RunCurves.from_json(answer["curves"])
             say(
                 f"{setting}: {answer['rows_out']:,} of {answer['rows_in']:,} rows done, {answer['rows_lost']} lost"
@@ -60,11 +60,13 @@ def run_selection(
             load=NAME,
             phase=part.phase,
             hours=part.hours,
-            node_seconds=Estimate.of([part.node_seconds]),
-            violation=Estimate.of([part.violation]),
+            node_seconds=MeanOfSeeds.of([part.node_seconds]),
+            violation=MeanOfSeeds.of([part.violation]),
             cost_ratio=None
             if reference is None
-            else Estimate.of([part.node_seconds / part.hours / (reference.node_seconds / reference.hours)]),
+            else MeanOfSeeds.of(
+                [part.node_seconds / part.hours / (reference.node_seconds / reference.hours)]
+            ),
             reconfigurations=part.reconfigurations,
             seeds=1,
             target=SPARK,
@@ -83,7 +85,7 @@ def main() -> None:
     """Run the load, seconds and strategy of the command line and print the result as one line of JSON."""
     load, seconds, expression = sys.argv[1:]
     run = run_on_spark(load, float(seconds), expression)
-    part = Part.of(run, NAME)
+    part = Measured.of(run, NAME)
     arrived, done = float(run.arrived.values[-1]), float(run.processed.values[-1])
     answer = {
         "part": vars(part),

@@ -10,7 +10,7 @@ from ebbflow.core.plural import counted
 from ebbflow.papers import SPARK
 from ebbflow.papers.elysium.run import RunCurves
 from ebbflow.papers.learner.evaluation.loads import ALL_FIVE
-from ebbflow.papers.learner.evaluation.run import Estimate, StudyRow
+from ebbflow.papers.learner.evaluation.run import MeanOfSeeds, StudyRow
 from ebbflow.papers.learner.evaluation.studies import Study
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 from ebbflow.report.template import figure_json, render
@@ -99,8 +99,8 @@ def _answers(rows: Sequence[StudyRow]) -> list[str]:
 def column(row: StudyRow) -> str:
     """What a row is measured on.
 
-    >>> column(StudyRow(study="s", setting="a", load="sine", phase="", hours=1.0, node_seconds=Estimate.of([1.0]),
-    ...                 violation=Estimate.of([0.0]), cost_ratio=None, reconfigurations=0.0, seeds=1))
+    >>> column(StudyRow(study="s", setting="a", load="sine", phase="", hours=1.0, node_seconds=MeanOfSeeds.of([1.0]),
+    ...                 violation=MeanOfSeeds.of([0.0]), cost_ratio=None, reconfigurations=0.0, seeds=1))
     'sine'
     """
     return row.phase or row.load
@@ -148,7 +148,7 @@ def _share(part: float) -> str:
     return f"{100 * part:.2f} %"
 
 
-def _half(estimate: Estimate, scale: float, unit: str) -> str:
+def _half(estimate: MeanOfSeeds, scale: float, unit: str) -> str:
     return "" if estimate.half is None else f"± {scale * estimate.half:.2f}{unit}"
 
 

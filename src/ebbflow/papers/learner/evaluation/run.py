@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebbflow.papers import SIMULATOR
-from ebbflow.papers.learner.evaluation.contenders import Contender, Part, passes_of
+from ebbflow.papers.learner.evaluation.contenders import Contender, Measured, passes_of
 from ebbflow.papers.learner.evaluation.loads import ALL_FIVE, Loads
 from ebbflow.papers.learner.evaluation.studies import CAPACITY, Study
 from ebbflow.papers.rows import run_rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class MeanOfSeeds:
     """A mean, and half the width of its 95 % confidence interval (None with one seed)."""
 
     mean: float
     half: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
+    def of(cls, values: Sequence[float]) -> MeanOfSeeds:
         """Student's interval.
 
-        >>> three = Estimate.of([1.0, 2.0, 3.0])
+        >>> three = MeanOfSeeds.of([1.0, 2.0, 3.0])
         >>> three.mean, round(three.half, 3)
         (2.0, 2.484)
-        >>> Estimate.of([2.0])
-        Estimate(mean=2.0, half=None)
+        >>> MeanOfSeeds.of([2.0])
+        MeanOfSeeds(mean=2.0, half=None)
         """
         count = len(values)
         if count < 2:
@@ -61,13 +61,13 @@ class StudyRow:
     load: str
     phase: str
     hours: float
-    node_seconds: Estimate
-    violation: Estimate
-    cost_ratio: Estimate | None
+    node_seconds: MeanOfSeeds
+    violation: MeanOfSeeds
+    cost_ratio: MeanOfSeeds | None
     """Node-seconds ÷ those of ``capacity`` on the same load with the same seed; None without them."""
     reconfigurations: float
     seeds: int
-    converged_after_h: Estimate | None = None
+    converged_after_h: MeanOfSeeds | None = None
     target: str = SIMULATOR
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def run_studies(
     ]
 
 
-def _run(loads: Loads, work: _Work, seed: int) -> tuple[list[Part], None]:
+def _run(loads: Loads, work: _Work, seed: int) -> tuple[list[Measured], None]:
     return work.contender.run(loads, work.loads, seed), None
 
 
@@ -146,17 +146,22 @@ def _name(work: _Work) -> str:
 
 
 def _rows(
-    study: Study, label: str, runs: Sequence[Sequence[Part]], reference: Sequence[Sequence[Part]]
+    study: Study, label: str, runs: Sequence[Sequence[Measured]], reference: Sequence[Sequence[Measured]]
 ) -> list[StudyRow]:
     """A row for each load and phase of the study that the contender has."""
     found = []
     for load in study.loads:
         for phase in study.phases:
-            parts = [part for run in runs for part in run if (part.load, part.phase) == (load, phase)]
-            if not parts:
+            pairs = [
+                (part, other)
+                for run, other in zip(runs, reference, strict=True)
+                for part in run
+                if (part.load, part.phase) == (load, phase)
+            ]
+            if not pairs:
                 continue
-            costs = [_cost(part, other) for part, other in zip(parts, reference, strict=True)]
-            known = [cost for cost in costs if cost is not None]
+            parts = [part for part, _ in pairs]
+            known = [cost for part, other in pairs if (cost := _cost(part, other)) is not None]
             hours = [part.converged_after_h for part in parts if part.converged_after_h is not None]
             found.append(
                 StudyRow(
@@ -165,18 +170,18 @@ def _rows(
                     load=load,
                     phase=phase,
                     hours=parts[0].hours,
-                    node_seconds=Estimate.of([part.node_seconds for part in parts]),
-                    violation=Estimate.of([part.violation for part in parts]),
-                    cost_ratio=Estimate.of(known) if known else None,
+                    node_seconds=MeanOfSeeds.of([part.node_seconds for part in parts]),
+                    violation=MeanOfSeeds.of([part.violation for part in parts]),
+                    cost_ratio=MeanOfSeeds.of(known) if known else None,
                     reconfigurations=statistics.fmean(part.reconfigurations for part in parts),
                     seeds=len(parts),
-                    converged_after_h=Estimate.of(hours) if hours else None,
+                    converged_after_h=MeanOfSeeds.of(hours) if hours else None,
                 )
             )
     return found
 
 
-def _cost(part: Part, reference: Sequence[Part]) -> float | None:
+def _cost(part: Measured, reference: Sequence[Measured]) -> float | None:
     """The cost of an hour ÷ that of ``capacity``: on the same load, for learning loads in its own pass over them."""
     phase = passes_of(1) if part.load == ALL_FIVE else part.phase
     same = [each for each in reference if (each.load, each.phase) == (part.load, phase)]

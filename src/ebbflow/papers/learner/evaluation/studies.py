@@ -32,16 +32,16 @@ CAPACITY = Plain(strategy="capacity")
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Simulated time to prepare, in passes of five hours."""
+    """Simulated time to prepare, in passes of two and a half hours."""
 
-    whole: int = 8
-    """40 hours, for the comparison of strategies."""
+    whole: int = 10
+    """25 hours, for the comparison of strategies."""
     parameter: int = 2
-    """10 hours, for each value of a parameter."""
+    """5 hours, for each value of a parameter."""
 
     @property
     def single(self) -> int:
-        """10 hours of one load alone."""
+        """5 hours of one load alone, in half-hours."""
         return 5 * self.parameter
 
 
@@ -103,14 +103,11 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
     }
     calibrated = {
         f"{rule}, calibrated": Calibrated(rule=rule, passes=whole)
-        for rule in ("thresholds", "rightscale", "spark-legacy", "spark-dra")
+        for rule in ("thresholds", "rightscale", "spark-legacy")
     }
     plain = {name: Plain(strategy=name) for name in ("tuned", "spark-legacy", "spark-dra")}
     field_of: dict[str, Contender] = {
         "learner, trained": trained,
-        "learner with messages in its state, trained": Taught(
-            strategy="learner(incomingMessageGranularity=200)", passes=whole
-        ),
         "learner, untrained": Plain(strategy="learner"),
         "learner with capacity as teacher": Plain(strategy="learner(teacher=capacity)", carries=True),
         **deep,
@@ -233,10 +230,10 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
                 for mode in ("zero", "optimal")
                 for time, label in (
                     ("0s", "none"),
+                    ("30m", "180"),
                     ("1h", "360"),
                     ("2h", "720"),
                     ("4h", "1,440"),
-                    ("8h", "2,880"),
                 )
             },
             budget,
@@ -328,7 +325,7 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
                 name=TRACES,
                 title="On recorded loads",
                 question="And on real traces, which nobody was trained on?",
-                settings={**field_of, **bounds},
+                settings={name: each for name, each in (field_of | bounds).items() if name != "tuned"},
                 loads=tuple(traces),
             )
         )
