@@ -39,4 +39,4 @@ def test_a_deep_agent_is_trained_by_the_same_command(
     assert "Learning curves" in page.read_text()
     code, _, said = ebbflow(monkeypatch, capsys, "learner", "show", str(weights))
     assert code == 2
-    assert "is not a table of learner" in said
+    assert "is not a learner table" in said

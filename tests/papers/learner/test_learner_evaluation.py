@@ -21,6 +21,7 @@ from ebbflow.papers.learner.evaluation.contenders import (
     Measured,
     Plain,
     Reaction,
+    Restrained,
     Taught,
     converged_after,
     rule_at,
@@ -133,6 +134,14 @@ def test_bounds_are_bounds() -> None:
     assert cheapest.node_seconds < 0.8 * capacity.node_seconds
     assert free.violation < guarded.violation < capacity.violation
     assert FirstSign().name == "first-sign"
+
+
+def test_the_guards_of_an_agent_restrain_a_teacher_that_brings_its_own() -> None:
+    """Without exploring, a taught agent that knows nothing is its teacher under the default guards."""
+    (free,) = Plain(strategy="spark-legacy").run(LOADS, ("square",), 1)
+    (restrained,) = Restrained(strategy="spark-legacy").run(LOADS, ("square",), 1)
+    (taught,) = Plain(strategy="learner(teacher=spark-legacy, policy=greedy)").run(LOADS, ("square",), 1)
+    assert taught.violation == restrained.violation > free.violation
 
 
 def test_a_teacher_keeps_an_agent_safe_while_it_learns() -> None:

@@ -26,7 +26,7 @@ from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.run import Run
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.guards import Bounds, HoldOnMissingData, guards_for
+from ebbflow.guards import Bounds, HoldOnMissingData, default_guards, guards_for
 from ebbflow.papers.learner.evaluation.loads import (
     ALL_FIVE,
     CHANGE_S,
@@ -407,6 +407,21 @@ class FirstSign(Strategy):
         if snapshot.now_s >= self._until_s:
             return decision
         return want(snapshot, snapshot.limits.max_nodes, "the load rises", "n' = max nodes", {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restrained:
+    """A strategy under the default guards, although it brings its own: as the teacher of an agent is."""
+
+    strategy: str
+
+    def run(self, loads: Loads, names: Sequence[str], seed: int) -> list[Measured]:
+        """Run on each load."""
+        parts = []
+        for name in (name for name in names if name != ALL_FIVE):
+            strategy = seeded(self.strategy, seed)
+            parts += run_parts(run_simulation(loads.judged(name, seed), strategy, default_guards()).run, name)
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from ebbflow.papers.learner.evaluation.contenders import (
     Hindsight,
     Plain,
     Reaction,
+    Restrained,
     Taught,
     passes_of,
 )
@@ -148,7 +149,9 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
             "Exploration",
             "How much exploration is right, if it stays the same for ever?",
             {
-                value: f"learner(policy=one-minus-epsilon, epsilon={value})"
+                value: "learner(policy=one-minus-epsilon)"
+                if value == "0.1"
+                else f"learner(policy=one-minus-epsilon, epsilon={value})"
                 for value in ("0.01", "0.1", "0.3")
             },
             budget,
@@ -224,8 +227,10 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
             "Samples for value iteration",
             "How many samples does value iteration need (the question that §5.2.2 leaves to chapter 6)?",
             {
-                f"{mode}, {label}": "learner"
-                if mode == "optimal" and time == "0s"
+                f"{mode}, {label}": (
+                    "learner" if mode == "optimal" else f"learner(initializationMode={mode})"
+                )
+                if time == "0s"
                 else f"learner(initializationMode={mode}, valueIterationInitializationTime={time})"
                 for mode in ("zero", "optimal")
                 for time, label in (
@@ -275,12 +280,13 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
             title="With a teacher",
             question="Is it safe to learn beside a teacher?",
             settings={
-                label: Plain(strategy=strategy, carries=True)
-                for teacher in ("capacity", "spark-legacy")
-                for label, strategy in (
-                    (f"{teacher} alone", teacher),
-                    (f"learner(teacher={teacher})", f"learner(teacher={teacher})"),
-                )
+                "capacity alone": CAPACITY,
+                "learner(teacher=capacity)": Plain(strategy="learner(teacher=capacity)", carries=True),
+                "spark-legacy alone": plain["spark-legacy"],
+                "spark-legacy under the guards of learner": Restrained(strategy="spark-legacy"),
+                "learner(teacher=spark-legacy)": Plain(
+                    strategy="learner(teacher=spark-legacy)", carries=True
+                ),
             },
             loads=SHAPES,
         ),
