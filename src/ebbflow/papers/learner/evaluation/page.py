@@ -41,7 +41,7 @@ def evaluation_page(
         sections.append(
             {
                 "heading": study.title,
-                "paragraphs": [study.question, *_answers(own)],
+                "paragraphs": [study.question, *_answers([r for r in own if r.setting not in study.bounds])],
                 "figure": study.name,
                 "table": table(own),
             }

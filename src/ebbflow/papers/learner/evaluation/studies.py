@@ -57,6 +57,8 @@ class Study:
     loads: tuple[str, ...]
     phases: tuple[str, ...] = (AFTER,)
     """What is reported: phases of preparing, and the runs after it."""
+    bounds: tuple[str, ...] = ()
+    """Settings that nobody can run, and that are not ranked with the others."""
 
 
 def parameter_study(
@@ -274,6 +276,7 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
             question="Does learning pay, compared with calibrated rules, a model, and what is possible at all?",
             settings={**field_of, **bounds},
             loads=SHAPES,
+            bounds=tuple(bounds),
         ),
         Study(
             name="teacher",
@@ -333,6 +336,7 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
                 question="And on real traces, which nobody was trained on?",
                 settings={name: each for name, each in (field_of | bounds).items() if name != "tuned"},
                 loads=tuple(traces),
+                bounds=tuple(bounds),
             )
         )
     return studies
