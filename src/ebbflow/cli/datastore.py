@@ -18,10 +18,11 @@ from rich.table import Table
 
 from ebbflow.cli.options import Seed, takes_configuration
 from ebbflow.cli.output import Json, check_writable, errors, print_json, say
+from ebbflow.cli.profile_datastore import print_profile, profile_json
 from ebbflow.control.datastore import scale_datastore
 from ebbflow.control.loop import CycleReport
 from ebbflow.core.clock import SystemClock
-from ebbflow.core.duration import format_duration, parse_seconds
+from ebbflow.core.duration import parse_seconds
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.metrics import Metric
@@ -522,44 +523,5 @@ def profile(
     if json:
         print_json(profile_json(learned, output))
     else:
-        _print_profile(learned)
+        print_profile(learned)
     say(f"profile: {escape(str(output))}")
-
-
-def profile_json(learned: DatastoreProfile, path: Path) -> dict[str, Any]:
-    """The tables of a profile."""
-    return {
-        "file": str(path),
-        "cluster": learned.cluster,
-        "replication": learned.replication,
-        "bound": learned.bound,
-        "performance": [
-            {"nodes": row.nodes, "most_per_s": row.most_per_s, "error": row.error}
-            for row in learned.performance
-        ],
-        "times": [
-            {"before": row.before, "after": row.after, "seconds": row.seconds, "cleanup_s": row.cleanup_s}
-            for row in learned.times
-        ],
-    }
-
-
-def _print_profile(learned: DatastoreProfile) -> None:
-    console = Console(highlight=False)
-    table = Table("nodes", "X_max requests/s", "error", f"bounded, p = {learned.bound:.2f}", box=None)
-    for row in learned.performance:
-        table.add_row(
-            str(row.nodes),
-            f"{row.most_per_s:.0f}",
-            f"{row.error:.1%}",
-            f"{learned.bounded_per_s(row.nodes):.0f}",
-        )
-    console.print(table)
-    times = Table("change", "took", "cleanup", box=None)
-    for each in learned.times:
-        times.add_row(
-            f"{each.before} → {each.after}",
-            format_duration(round(each.seconds)),
-            format_duration(round(each.cleanup_s)),
-        )
-    console.print(times)

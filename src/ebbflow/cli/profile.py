@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ebbflow.cli import profile_datastore
+from ebbflow.cli import datastore, profile_datastore
 from ebbflow.cli.options import takes_configuration
 from ebbflow.cli.output import (
     Json,
@@ -32,6 +32,7 @@ from ebbflow.core.duration import parse_seconds
 from ebbflow.errors import InputError, TargetError, UnknownNameError
 from ebbflow.options import Configuration, Rank
 from ebbflow.profiling.datastore import DatastoreProfile
+from ebbflow.profiling.datastore.profile import CASSANDRA
 from ebbflow.profiling.profile import NodeProfile, Profile, SparkCosts, Spread
 from ebbflow.profiling.profile_file import sound_text
 from ebbflow.profiling.samples import WINDOW_S
@@ -63,7 +64,12 @@ def profile(
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="simulator or spark.", show_default=SIMULATOR, metavar="TARGET")
+        str | None,
+        typer.Option(
+            help="simulator or spark; for a datastore simulator or cassandra.",
+            show_default=SIMULATOR,
+            metavar="TARGET",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -172,10 +178,18 @@ def profile(
             real[name] = setting.value
     real["no-check" if check is False else "check"] = check
     stored = DatastoreOptions(nodes=nodes, first_rate=first_rate, data_gb=data_gb, response=response)
+    if target == CASSANDRA and pipeline in (None, profile_datastore.PIPELINE) and store is None:
+        others = {"engine": engine, "noise": noise, "steps": steps, "data-gb": data_gb or None, **real}
+        refuse(others, "is not for a datastore on Cassandra")
+        datastore.profile(
+            output or Path("datastore.profile.toml"), nodes=nodes or "3:6", first=first_rate or 200.0,
+            hold=hold or "20s", response=response, seed=seed or 1, json=json,
+        )  # fmt: skip
+        return
     if pipeline == profile_datastore.PIPELINE and store is None:
         refuse({"engine": engine, "steps": steps, **real}, "is not for a datastore")
         if target not in (None, SIMULATOR):
-            raise UnknownNameError("target", target, (SIMULATOR,))
+            raise UnknownNameError("target", target, (CASSANDRA, SIMULATOR))
         path = _writable(output, pipeline)
         with _ProgressBar() as bar:
             found = profile_datastore.profile_simulated(

@@ -27,6 +27,9 @@ def test_it_prints_one_document_with_the_contract_of_scripts(monkeypatch, capsys
     ("arguments", "words"),
     [
         (("--target", "mongodb"), "unknown target 'mongodb'"),
+        (("--seconds", "10m"), "--seconds is for --target cassandra"),
+        (("--target", "cassandra", "--seconds", "1m"), "too short for nodes to join"),
+        (("--target", "cassandra", "--workers", "2"), "--workers is for --target simulator"),
         (("--strategy", "cost"), "did you mean 'costs'?"),
         (("--trace", "none.csv"), "there is no trace file none.csv"),
         (("--days", "5", "--tested", "5"), "leaves no day to learn from"),

@@ -14,9 +14,17 @@ from rich.table import Table
 from ebbflow.cli.comparison import check_workers
 from ebbflow.cli.output import Json, check_writable, errors, print_json, refuse, say
 from ebbflow.cli.simulation import Workers
+from ebbflow.core.duration import parse_seconds
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers import SIMULATOR
-from ebbflow.papers.pascal.datastore.loads import DAYS, SEED, TESTED_DAYS, made_load, recorded_load
+from ebbflow.papers.pascal.datastore.loads import (
+    DAYS,
+    SEED,
+    TESTED_DAYS,
+    DatastoreLoad,
+    made_load,
+    recorded_load,
+)
 from ebbflow.papers.pascal.datastore.page import (
     RESULT_COLUMNS,
     action_cells,
@@ -27,8 +35,11 @@ from ebbflow.papers.pascal.datastore.page import (
 )
 from ebbflow.papers.pascal.datastore.results import STRATEGIES, Benchmark, run_benchmark
 from ebbflow.papers.pascal.datastore.simulated import SimulatedBench
+from ebbflow.profiling.datastore.profile import CASSANDRA
+from ebbflow.targets.java import check_java
 
-TARGETS = (SIMULATOR,)
+TARGETS = (SIMULATOR, CASSANDRA)
+SHORTEST_S = 300.0
 
 
 def register(parent: typer.Typer) -> None:
@@ -37,7 +48,9 @@ def register(parent: typer.Typer) -> None:
 
 
 def datastore(
-    target: Annotated[str, typer.Option(help="simulator.", metavar="TARGET")] = SIMULATOR,
+    target: Annotated[
+        str, typer.Option(help="simulator, or cassandra: nodes on this machine.", metavar="TARGET")
+    ] = SIMULATOR,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,6 +76,14 @@ def datastore(
         int,
         typer.Option(min=1, max=100, help="Days of the test, the last ones; the others are learned from."),
     ] = TESTED_DAYS,
+    seconds: Annotated[
+        str | None,
+        typer.Option(
+            help="Cassandra only: time in which the first day of the test is replayed, once for each strategy.",
+            show_default="20m",
+            metavar="DURATION",
+        ),
+    ] = None,
     workers: Workers = None,
     report: Annotated[
         Path, typer.Option(help="File for the page with the tables and charts like the paper's.")
@@ -77,6 +98,15 @@ def datastore(
     for name in strategy or ():
         if name not in STRATEGIES:
             raise UnknownNameError("strategy", name, STRATEGIES)
+    if target == CASSANDRA:
+        refuse({"workers": workers}, "is for --target simulator")
+        check_java("Cassandra")
+        if seconds is not None and parse_seconds(seconds) < SHORTEST_S:
+            raise InputError(
+                f"--seconds {seconds} is too short for nodes to join; use {SHORTEST_S:g}s or more"
+            )
+    else:
+        refuse({"seconds": seconds}, "is for --target cassandra")
     if trace is not None:
         refuse({"days": days, "seed": seed}, "is for the made trace, which --trace replaces")
     if trace is not None and not trace.is_file():
@@ -87,16 +117,40 @@ def datastore(
         load = made_load(days or DAYS, tested, SEED if seed is None else seed)
     else:
         load = recorded_load(str(trace), tested)
-    bench = SimulatedBench(load=load, workers=workers)
-    chosen = [name for name in STRATEGIES if not strategy or name in strategy]
-    done = run_benchmark(bench, chosen, say=lambda text: say(escape(text)))
+    done, drawn_s = (
+        _on_cassandra(load, strategy, seconds)
+        if target == CASSANDRA
+        else _in_simulator(load, strategy, workers)
+    )
     if json:
         print_json(benchmark_json(done))
     else:
         _print(done)
-    write_datastore_page(report, done, bench.drawn_s)
+    write_datastore_page(report, done, drawn_s)
     say(f"page: {escape(str(report))}")
     return 0
+
+
+def _in_simulator(
+    load: DatastoreLoad, strategies: list[str] | None, workers: int | None
+) -> tuple[Benchmark, tuple[float, float]]:
+    bench = SimulatedBench(load=load, workers=workers)
+    chosen = [name for name in STRATEGIES if not strategies or name in strategies]
+    return run_benchmark(bench, chosen, say=lambda text: say(escape(text))), bench.drawn_s
+
+
+def _on_cassandra(
+    load: DatastoreLoad, strategies: list[str] | None, seconds: str | None
+) -> tuple[Benchmark, tuple[float, float]]:
+    from ebbflow.papers.pascal.datastore.on_cassandra import DEFAULT_STRATEGIES, CassandraBench
+
+    chosen = [name for name in STRATEGIES if name in (strategies or DEFAULT_STRATEGIES)]
+    say("starting three Cassandra nodes on this machine; each answers a limited number of requests/s")
+    bench = CassandraBench(load=load)
+    if seconds is not None:
+        bench.seconds = parse_seconds(seconds)
+    with bench:
+        return run_benchmark(bench, chosen, say=lambda text: say(escape(text))), bench.drawn_s
 
 
 def _print(done: Benchmark) -> None:

@@ -6,7 +6,7 @@ tables. The workload model is learned from the days before the test.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -149,19 +149,26 @@ def _nodes() -> DataNodes:
     return DataNodes.of(paper_profile(), noise=TIME_NOISE)
 
 
-def strategy_for(name: str, profile: DatastoreProfile, load: DatastoreLoad) -> Strategy:
+def strategy_for(
+    name: str,
+    profile: DatastoreProfile,
+    history: Iterable[tuple[float, float]],
+    *,
+    step_s: float = STEP_S,
+    speed: float = SPEED,
+) -> Strategy:
     """A new strategy that has learned the past of a load. The load is an approximated trace already."""
     if name in (STATIC_MOST, STATIC_FEW):
         return Static()
     made: Datastore
     if name == COSTS:
-        made = DatastoreCosts(profile=profile, step_s=STEP_S, percentile_over_s=0.0, speed=SPEED)
+        made = DatastoreCosts(profile=profile, step_s=step_s, percentile_over_s=0.0, speed=speed)
     else:
         forecaster = {ALGORITHM_2: "mixture", REACTIVE: "last-value"}[name]
         made = Datastore(
-            profile=profile, step_s=STEP_S, percentile_over_s=0.0, speed=SPEED, forecaster=forecaster
+            profile=profile, step_s=step_s, percentile_over_s=0.0, speed=speed, forecaster=forecaster
         )
-    made.learn_past(load.history(STEP_S))
+    made.learn_past(history)
     return made
 
 
@@ -179,7 +186,7 @@ def _run(context: tuple[DatastoreLoad, DatastoreProfile], name: str, seed: int) 
         if report.observation is not None:
             recorder.record(report.observation.readings)
 
-    strategy = strategy_for(name, profile, load)
+    strategy = strategy_for(name, profile, load.history(STEP_S))
     guards = guards_for(strategy, added=topology_guards())
     run = run_simulation(scenario, strategy, guards, on_cycle=record).run
     acts = [entry for entry in run.decisions if entry.verdict == "act"]
