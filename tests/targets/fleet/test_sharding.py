@@ -225,6 +225,7 @@ def main(folder: Path, shard: str, step: str) -> None:
         "spark.sql.shuffle.partitions": "2",
         STATE_STORE: ROCKS_DB,
         "spark.ui.enabled": "false",
+        "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python workers slowly
     }
     with local_session("local[2]", settings, name="killed") as spark:
         sharded = operator(spark, folder)

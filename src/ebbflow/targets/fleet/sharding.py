@@ -388,11 +388,9 @@ class ShardedOperator:
         return self._router
 
     def start(self) -> None:
-        """Start all queries. A change that was cut off is undone or completed first."""
+        """Start all queries that do not run. A change that was cut off is undone or completed first."""
         self._recover()
-        for name in self.ring.names:
-            self._start_shard(name)
-        self._start_router()
+        self._start_missing()
 
     def stop(self) -> None:
         """Stop all queries, each between two batches."""
@@ -449,10 +447,7 @@ class ShardedOperator:
         self._save(routing)  # the point of no return
         self._routing = routing
         self._deliver()
-        for name in after.names:
-            if name not in self._shards:
-                self._start_shard(name)
-        self._start_router()
+        self._start_missing()
         stopped_s = time.monotonic() - began_s
         return Change(shard=shard, first_batch=epoch.first_batch, keys=keys, stopped_s=stopped_s)
 
@@ -501,11 +496,7 @@ class ShardedOperator:
                 started.stop()
             self._forget(shard)
         shutil.rmtree(self._moves(number), ignore_errors=True)
-        for name in self.ring.names:
-            if name not in self._shards:
-                self._start_shard(name)
-        if self._router is None:
-            self._start_router()
+        self._start_missing()
 
     def _recover(self) -> None:
         """Complete a change that passed the point of no return, and remove what is left of one that did not."""
@@ -524,6 +515,14 @@ class ShardedOperator:
         shutil.rmtree(self._folder / "results" / f"{shard}-{self._routing.changes + 1}", ignore_errors=True)
 
     # -- queries ----------------------------------------------------------------------------------------------------
+
+    def _start_missing(self) -> None:
+        """Start what is stopped or has failed."""
+        for name in self.ring.names:
+            if name not in self._shards or not self._shards[name].isActive:
+                self._start_shard(name)
+        if self._router is None or not self._router.isActive:
+            self._start_router()
 
     def _start_router(self) -> None:
         source = self._source(self._spark)
@@ -564,6 +563,9 @@ class ShardedOperator:
                 break
             self._start_router()
             await_batch(self.router, unfinished, self._within_s)
+            failure = self.router.exception()
+            if failure is not None:
+                raise failure
         commits = [int(each.name) for each in (self._folder / "router" / "commits").glob("[0-9]*")]
         return max(commits, default=-1)
 
