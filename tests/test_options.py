@@ -381,6 +381,7 @@ def test_variables_of_other_tools_of_the_repository_are_not_options() -> None:
 
 class FakeEntryPoint:
     name = "nightly"
+    value = "my_package:Nightly"
 
     def load(self) -> Any:
         from ebbflow.core.ports import Guard
@@ -398,7 +399,7 @@ class FakeEntryPoint:
 
 
 def test_an_installed_guard_is_added_by_name_with_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: [FakeEntryPoint()])
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: [FakeEntryPoint()])
     source = from_environment({"EBBFLOW_GUARDS_ADD": "nightly", "EBBFLOW_GUARDS_NIGHTLY_OPENS": "2h"})
     configuration = Configuration([source])
     names = [guard.name for guard in configuration.make_guards(STRATEGIES["capacity"]())]
@@ -418,7 +419,7 @@ def test_a_plug_in_that_cannot_be_loaded_is_skipped_until_it_is_named(
         def load(self) -> Any:
             raise ImportError("no module named nightly")
 
-    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: [Broken()])
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: [Broken()])
     assert "slo" in options()
     assert "slo" in options()
     assert caplog.text.count("guard 'broken' cannot be loaded") == 1
@@ -433,9 +434,12 @@ def test_a_guard_plug_in_of_another_kind_is_one_line(monkeypatch: pytest.MonkeyP
         def load(self) -> Any:
             return dict
 
-    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: [Wrong()])
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: [Wrong()])
     assert "slo" in options()
-    with pytest.raises(InputError, match="guard 'wrong' cannot be loaded: it must be a subclass of Guard"):
+    with pytest.raises(
+        InputError,
+        match="guard 'wrong' cannot be loaded from my_package:Nightly: it must be a",
+    ):
         from_environment({"EBBFLOW_GUARDS_ADD": "wrong"})
 
 

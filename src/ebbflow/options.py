@@ -17,7 +17,6 @@ value is an error in any source, even if another source overrides it.
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 import logging
 import os
@@ -44,10 +43,11 @@ from ebbflow.core.parameters import (
     meant,
     read_arguments,
 )
+from ebbflow.core.plugins import make, missing, warn_once
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.slo import DEFAULT_SLO, Slo
 from ebbflow.errors import InputError
-from ebbflow.guards import BUILT_IN, guards_for, installed_guards, make_guard
+from ebbflow.guards import BUILT_IN, guards_for, installed_guards, load_guard, make_guard, read_guard
 from ebbflow.monitoring.addresses import is_local
 from ebbflow.policy.model import Policy
 from ebbflow.profiling.estimator import Estimator
@@ -180,8 +180,7 @@ class GuardChoice(Kind):
     def accept(self, value: Any) -> Any:
         """The expression, checked, or the object."""
         if isinstance(value, str):
-            make_guard(value)
-            return value
+            return str(read_guard(value))
         if not isinstance(value, Guard):
             raise ValueError(value)
         return value
@@ -329,18 +328,13 @@ def sections() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "shrink", ShrinkTimes
     for name, kind in BUILT_IN.items():
         yield f"guards.{name}", kind
-    for name, load in installed_guards().items():
+    for name, entry_point in installed_guards().items():
         try:
-            yield f"guards.{name}", load()
+            yield f"guards.{name}", load_guard(entry_point)
         except InputError as error:
-            _warn_once(str(error))
+            warn_once(str(error))
     for name in STRATEGIES.usable():
         yield f"strategy.{name}", STRATEGIES[name]
-
-
-@functools.cache
-def _warn_once(text: str) -> None:
-    log.warning("%s", text)
 
 
 # -- sources ---------------------------------------------------------------------------------------------
@@ -717,10 +711,13 @@ class Configuration:
             }
             if not values or name in chosen:
                 continue
+            factory = STRATEGIES[name]
+            if missing(factory, values):
+                continue  # it is not complete, and not needed
             try:
-                STRATEGIES[name](**arguments(STRATEGIES[name], values))
+                make("strategy", name, factory, Strategy, values)
             except InputError as error:
-                raise InputError(f"{self.sources_of(name, '')}: strategy {name}: {error}") from error
+                raise InputError(f"{self.sources_of(name, '')}: {error}") from error
 
     def sources_of(self, strategy: str, where: str | None = None) -> str:
         """Where a strategy and its parameters are set, for errors; empty if nowhere.
@@ -752,7 +749,11 @@ class Configuration:
     def make_guards(self, strategy: Strategy) -> tuple[Guard, ...]:
         """The guards of a strategy, with the parameters and the added guards that are set."""
         settings = self.guard_settings
-        added = [make_guard(each, settings) if isinstance(each, str) else each for each in self["guards.add"]]
+        chosen = self.setting("guards.add")
+        try:
+            added = [make_guard(each, settings) if isinstance(each, str) else each for each in chosen.value]
+        except InputError as error:
+            raise InputError(f"{chosen.where}: {error}") from error
         return guards_for(strategy, settings, added)
 
     @property

@@ -63,7 +63,7 @@ def test_guards_of_an_argument_are_added_to_those_of_the_platform(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     installed = [EntryPoint(name, f"{__name__}:Nightly", "ebbflow.guards") for name in ("night", "day")]
-    monkeypatch.setattr("ebbflow.guards.entry_points", lambda group: installed)
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: installed)
     (folder / "ebbflow.toml").write_text("[guards]\nadd = ['night', 'day']\n[guards.day]\nopens = '9h'\n")
     of_platform = session(**{"spark.ebbflow.guards.add": "night", "spark.ebbflow.guards.night.opens": "7h"})
     mine = Nightly(opens_s=1.0)

@@ -217,7 +217,7 @@ def test_third_parties_add_forecasters_but_cannot_replace_built_in_ones(
         EntryPoint("mixture", f"{__name__}:its_own", group),
         EntryPoint("broken", "no_such_module:make", group),
     ]
-    monkeypatch.setattr("ebbflow.forecasting.registry.entry_points", lambda group: found)
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: found)
     registry = Registry()
     assert registry["mine"](STEP_S, 0).name == "last-value"
     assert registry["mixture"](STEP_S, 0).name == "mixture"

@@ -48,7 +48,7 @@ def test_other_distributions_add_strategies_by_entry_point(monkeypatch) -> None:
         EntryPoint("capacity", "ebbflow.strategies.static:Static", group),
         EntryPoint("broken", "no_such_package:Strategy", group),
     ]
-    monkeypatch.setattr(ebbflow.strategies, "entry_points", lambda group: installed)
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: installed)
     registry = StrategyRegistry()
     assert registry["theirs"] is Static
     assert registry["capacity"] is not Static, "a built-in strategy was replaced"
@@ -63,7 +63,7 @@ def test_an_entry_point_of_another_kind_is_one_line_and_warned_about_once(monkey
         EntryPoint("class", "builtins:dict", group),
         EntryPoint("function", "builtins:print", group),
     ]
-    monkeypatch.setattr(ebbflow.strategies, "entry_points", lambda group: installed)
+    monkeypatch.setattr("ebbflow.core.plugins.entry_points", lambda group: installed)
     registry = StrategyRegistry()
     for name in ("number", "class"):
         with pytest.raises(

@@ -95,7 +95,7 @@ def wait_until(
     >>> clock = ManualClock(100.0)
     >>> wait_until(lambda: clock.now_s() >= 102.0, clock, within_s=5.0, every_s=0.5), clock.now_s()
     (True, 102.0)
-    >>> wait_until(lambda: False, clock, within_s=3.0), clock.now_s()
+    >>> wait_until(lambda: False, clock, within_s=3.0), round(clock.now_s(), 6)
     (False, 105.0)
     """
     stop = stop or threading.Event()

@@ -353,9 +353,9 @@ class Parameter:
 def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of a class or function that can be set, by key.
 
-    >>> def wait(*, seconds_s: float = 3.0, tries: int = 2, on_end: object = None) -> None: ...
+    >>> def wait(*, hour: int, seconds_s: float = 3.0, tries: int = 2, on_end: object = None) -> None: ...
     >>> {key: parameter.kind.type_name for key, parameter in declared(wait).items()}
-    {'seconds': 'duration', 'tries': 'whole number'}
+    {'hour': 'whole number', 'seconds': 'duration', 'tries': 'whole number'}
     """
     hints = _hints(factory)
     found: dict[str, Parameter] = {}
@@ -371,7 +371,7 @@ def declared(factory: Callable[..., Any]) -> dict[str, Parameter]:
                 if parameter.key in found:  # upper and upper_s, say: one of them could never be set
                     raise TypeError(f"{factory.__qualname__} declares the parameter {parameter.key} twice")
                 found[parameter.key] = parameter
-        kind = _inferred(argument)
+        kind = _inferred(argument, hints.get(argument.name))
         if not notes and kind is not None:
             parameter = _parameter(argument, kind)
             inferred[parameter.key] = parameter
@@ -412,16 +412,17 @@ def _parameter(argument: inspect.Parameter, kind: Kind) -> Parameter:
     )
 
 
-def _inferred(argument: inspect.Parameter) -> Kind | None:
-    """The kind of an argument without a note, from its default."""
-    default = argument.default
-    if isinstance(default, bool):
+def _inferred(argument: inspect.Parameter, hint: Any) -> Kind | None:
+    """The kind of an argument without a note, from its default; from its type if it is required."""
+    required = argument.default is inspect.Parameter.empty
+    given: Any = hint if required else type(argument.default)
+    if given is bool:
         return Flag("")
-    if isinstance(default, int):
+    if given is int:
         return Whole("")
-    if isinstance(default, float):
+    if given is float:
         return Duration("") if argument.name.endswith("_s") else Number("")
-    return Kind("") if isinstance(default, str) else None
+    return Kind("") if given is str else None
 
 
 def arguments(factory: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:

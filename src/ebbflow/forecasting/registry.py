@@ -15,10 +15,11 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ebbflow.core.plugins import installed, load, make
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.forecasting.port import Forecaster
 
@@ -37,20 +38,12 @@ class Registry(Mapping[str, Factory]):
 
     @cached_property
     def _entries(self) -> dict[str, Factory | EntryPoint]:
-        entries: dict[str, Factory | EntryPoint] = {**_built_in()}
-        for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-            entries.setdefault(entry_point.name, entry_point)
-        return entries
+        built_in = _built_in()
+        return {**built_in, **installed(ENTRY_POINT_GROUP, "forecaster", built_in)}
 
     def __getitem__(self, name: str) -> Factory:
         entry = self._entries[name]
-        if not isinstance(entry, EntryPoint):
-            return entry
-        try:
-            loaded: Factory = entry.load()
-        except Exception as error:
-            raise InputError(f"forecaster {name!r} cannot be loaded from {entry.value}: {error}") from error
-        return loaded
+        return load(entry, "forecaster", Forecaster) if isinstance(entry, EntryPoint) else entry
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -111,7 +104,4 @@ def make_forecaster(name: str, step_s: float, seed: int = 0) -> Forecaster:
         raise UnknownNameError("forecaster", name, FORECASTERS)
     if not step_s > 0:
         raise InputError(f"a step of {step_s:g} s; it must be above 0")
-    made = FORECASTERS[name](step_s, seed)
-    if not isinstance(made, Forecaster):
-        raise InputError(f"forecaster {name!r}: its entry point returned {made!r}, which is not a Forecaster")
-    return made
+    return make("forecaster", name, partial(FORECASTERS[name], step_s, seed), Forecaster, {})

@@ -10,15 +10,14 @@ name to the option ``guards.add``:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
-from ebbflow.core.expression import parse_call
+from ebbflow.core.expression import Call, parse_call
 from ebbflow.core.parameters import arguments, read_arguments
+from ebbflow.core.plugins import installed, load, make
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.guards.backlog import FreezeScaleInOnBacklog
@@ -36,7 +35,9 @@ __all__ = [
     "default_guards",
     "guards_for",
     "installed_guards",
+    "load_guard",
     "make_guard",
+    "read_guard",
     "topology_guards",
 ]
 
@@ -45,6 +46,8 @@ BUILT_IN: Mapping[str, type[Guard]] = MappingProxyType(
     {kind.name.replace(" ", "-"): kind for kind in (FreezeScaleInOnBacklog, CoolDown, StepCap)}
 )
 """Guards with parameters, by the name of their table in the configuration."""
+_NAMES = {*BUILT_IN, "add", "bounds", "missing-data"}
+"""Names that an installed guard cannot have; ``guards.add`` is an option."""
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Values of guard parameters, by guard and key."""
@@ -72,31 +75,35 @@ def guards_for(
     return default_guards(settings, added)
 
 
-def installed_guards() -> dict[str, Callable[[], Callable[..., Guard]]]:
-    """Guards that other distributions publish: functions that load their class, by name."""
-    return {each.name: partial(_load, each) for each in entry_points(group=ENTRY_POINT_GROUP)}
+def installed_guards() -> dict[str, EntryPoint]:
+    """Guards that other distributions publish, by name. They cannot take the name of a built-in one."""
+    return installed(ENTRY_POINT_GROUP, "guard", _NAMES)
 
 
-def _load(entry_point: EntryPoint) -> Callable[..., Guard]:
-    try:
-        factory: Callable[..., Guard] = entry_point.load()
-    except Exception as error:
-        raise InputError(f"guard '{entry_point.name}' cannot be loaded: {error}") from error
-    if not callable(factory) or (inspect.isclass(factory) and not issubclass(factory, Guard)):
-        raise InputError(
-            f"guard '{entry_point.name}' cannot be loaded: it must be a subclass of Guard or a function that "
-            "returns a Guard"
-        )
-    return factory
+def load_guard(entry_point: EntryPoint) -> Callable[..., Guard]:
+    """The class or function of an installed guard."""
+    return load(entry_point, "guard", Guard)
+
+
+def read_guard(expression: str) -> Call:
+    """The name and arguments of an installed guard, checked."""
+    call = parse_call("guard", expression)
+    read_arguments(f"guard {call.name}", _factory(call), call.arguments)
+    return call
 
 
 def make_guard(expression: str, settings: Settings | None = None) -> Guard:
     """Create an installed guard from its name, or from an expression like ``business-hours(opens=8)``."""
-    call, installed = parse_call("guard", expression), installed_guards()
-    if call.name not in installed:
-        if not installed:
-            raise InputError(f"unknown guard '{call.name}': no distribution with guards is installed")
-        raise UnknownNameError("guard", call.name, installed)
-    factory = installed[call.name]()
+    call = parse_call("guard", expression)
+    factory = _factory(call)
     values = read_arguments(f"guard {call.name}", factory, call.arguments)
-    return factory(**arguments(factory, {**(settings or {}).get(call.name, {}), **values}))
+    return make("guard", call.name, factory, Guard, {**(settings or {}).get(call.name, {}), **values})
+
+
+def _factory(call: Call) -> Callable[..., Guard]:
+    found = installed_guards()
+    if call.name not in found:
+        if not found:
+            raise InputError(f"unknown guard '{call.name}': no distribution with guards is installed")
+        raise UnknownNameError("guard", call.name, found)
+    return load_guard(found[call.name])

@@ -16,12 +16,13 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ebbflow.core.expression import Call, parse_call
-from ebbflow.core.parameters import arguments, read_arguments
+from ebbflow.core.parameters import read_arguments
+from ebbflow.core.plugins import installed, load, make
 from ebbflow.core.plural import listed
 from ebbflow.core.ports import Strategy
 from ebbflow.errors import InputError, UnknownNameError
@@ -45,7 +46,7 @@ class StrategyRegistry(MutableMapping[str, Factory]):
     """Strategy classes by name: those of ``PACKAGES``, then those of entry points.
 
     Modules are imported on first use, and third-party classes when they are looked up. A third-party strategy cannot
-    replace a built-in one.
+    replace a built-in one; that is a warning.
     """
 
     @cached_property
@@ -54,14 +55,12 @@ class StrategyRegistry(MutableMapping[str, Factory]):
         for package in map(import_module, PACKAGES):
             for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
                 entries |= _strategies_in(import_module(info.name))
-        for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-            entries.setdefault(entry_point.name, entry_point)
-        return entries
+        return entries | installed(ENTRY_POINT_GROUP, "strategy", entries)
 
     def __getitem__(self, name: str) -> Factory:
         entry = self._entries[name]
         if isinstance(entry, EntryPoint):
-            entry = self._entries[name] = _load(entry)
+            entry = self._entries[name] = load(entry, "strategy", Strategy)
         return entry
 
     @cached_property
@@ -140,13 +139,7 @@ budget_out, budget_in, busy_limit, busy_limit_in, hold_in, rate_window
             raise InputError(f"a profile is for {usable}, not for {call.name}; leave one of them out")
         parameters["estimators"] = estimators
     written = read_arguments(f"strategy {call.name}", factory, call.arguments)
-    try:
-        made = factory(**arguments(factory, written), **parameters)
-    except InputError as error:
-        raise InputError(f"strategy {call.name}: {error}") from error
-    if not isinstance(made, Strategy):
-        raise InputError(f"strategy {call.name}: its entry point returned {made!r}, which is not a Strategy")
-    return made
+    return make("strategy", call.name, factory, Strategy, written, parameters)
 
 
 def read_strategy(text: str) -> Call:
@@ -189,18 +182,3 @@ def _strategies_in(module: ModuleType) -> dict[str, Factory]:
 def _strategy_class(factory: Factory) -> type[Strategy]:
     """The class that a factory is; ``Strategy`` itself, with its defaults, for a function."""
     return factory if inspect.isclass(factory) and issubclass(factory, Strategy) else Strategy
-
-
-def _load(entry_point: EntryPoint) -> Factory:
-    try:
-        factory: Factory = entry_point.load()
-    except Exception as error:
-        raise InputError(
-            f"strategy '{entry_point.name}' cannot be loaded from {entry_point.value}: {error}"
-        ) from error
-    if not callable(factory) or (inspect.isclass(factory) and not issubclass(factory, Strategy)):
-        raise InputError(
-            f"strategy '{entry_point.name}' cannot be loaded from {entry_point.value}: it must be a subclass of "
-            "Strategy or a function that returns a Strategy"
-        )
-    return factory
