@@ -209,8 +209,8 @@ def triggers_of(condition: Condition) -> Iterator[Trigger]:
 
 
 UNIT_NAMES = {
-    "rows": ("rows", "300 tuples"),
-    "rows/s": ("rows per second", "300 tuples/s"),
+    "rows": ("rows", "300 rows"),
+    "rows/s": ("rows per second", "300 rows/s"),
     "s": ("seconds", "30s or 500ms"),
     "count": ("plain numbers", "4"),
     "share of 1": ("percent", "80%"),
@@ -438,7 +438,7 @@ class Policy:
     >>> policy = Policy(
     ...     rule("Queue length is above 300 for 30 seconds")
     ...     .scale_out(operator("enrich")).by(absolute(1)).but_never_above(nodes(2))
-    ...     .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30))
+    ...     .when(metric("queue-length")).is_(above(rows(300))).for_at_least(seconds(30))
     ...     .with_no_scale_out_since(minutes(5)),
     ... )
     >>> policy.rules[0].never_above, str(policy.rules[0].no_scale_out_since)

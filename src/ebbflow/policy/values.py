@@ -4,7 +4,7 @@
 value            in a file                                              in Python
 ===============  =====================================================  =====================
 ``Span``         ``30s``, ``1m30s``                                     ``seconds(30)``
-``Quantity``     ``300 tuples``, ``80%``, ``64MB``, ``5 tuples/s``      ``tuples(300)``
+``Quantity``     ``300 rows``, ``80%``, ``64MB``, ``5 rows/s``      ``rows(300)``
 ``StepSize``     ``1``, ``x2``, ``25%``                                 ``absolute(1)``
 ``Limit``        ``8``, ``x2`` (times the original size)                ``nodes(8)``
 ``Measure``      ``mean over 1m``, ``p95 over 5m``                      ``mean_over(…)``
@@ -190,7 +190,7 @@ class TimeOfDay(msgspec.Struct, frozen=True, order=True):
 # -- quantities ----------------------------------------------------------------------------------------
 
 _FACTORS: dict[str, tuple[Unit, float]] = {
-    "tuples": (Unit.ROWS, 1.0),
+    "rows": (Unit.ROWS, 1.0),
     "%": (Unit.SHARE, 0.01),
     "s": (Unit.SECONDS, 1.0),
     "B": (Unit.BYTES, 1.0),
@@ -199,7 +199,7 @@ _FACTORS: dict[str, tuple[Unit, float]] = {
     "GB": (Unit.BYTES, 1024.0**3),
     "": (Unit.COUNT, 1.0),
 }
-_SYNONYMS = {"rows": "tuples", "row": "tuples", "tuple": "tuples", "percent": "%", "bytes": "B"}
+_SYNONYMS = {"row": "rows", "tuples": "rows", "tuple": "rows", "percent": "%", "bytes": "B"}
 _PER_S = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z%]*)\s*(?:/\s*(s|min|h))?\s*")
 _TIME = re.compile(r"(\s*\d+(?:\.\d+)?\s*(?:ms|s|m|h|d))+\s*")
@@ -219,7 +219,7 @@ class Quantity(msgspec.Struct, frozen=True):
         "type": ["string", "number"],
         "pattern": rf"^(?:\s*{_NUMBER}\s*(?:{'|'.join([*_FACTORS, *_SYNONYMS])})\s*(?:/\s*(?:s|min|h))?\s*"
         rf"|{_TIME.pattern})$",
-        "examples": ["300 tuples", "80%", "30s", "64MB", "5 tuples/s"],
+        "examples": ["300 rows", "80%", "30s", "64MB", "5 rows/s"],
     }
 
     def __post_init__(self) -> None:
@@ -228,19 +228,19 @@ class Quantity(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, written: object) -> Quantity:
-        """Read ``300 tuples``."""
+        """Read ``300 rows``."""
         if isinstance(written, int | float) and not isinstance(written, bool):
             return cls(to_float(written), "")
         if not isinstance(written, str):
             raise PolicyError(
-                f"{quoted(written)} is not a quantity; write, for example, 300 tuples, 80% or 30s"
+                f"{quoted(written)} is not a quantity; write, for example, 300 rows, 80% or 30s"
             )
         if _TIME.fullmatch(written):
             return cls(_rounded_to_ms(parse_duration_s(written)), "s")
         match = _QUANTITY.fullmatch(written)
         unit = _SYNONYMS.get(match[2], match[2]) if match else None
         if match is None or unit not in _FACTORS:
-            known = "tuples, %, ms, s, m, h, B, KB, MB or GB"
+            known = "rows, %, ms, s, m, h, B, KB, MB or GB"
             raise PolicyError(f"'{written}' is not a quantity; write a number and a unit: {known}")
         kind = Percent if unit == "%" and not match[3] else Quantity
         return kind(float(match[1]), unit, match[3] or "")
@@ -277,8 +277,8 @@ class Quantity(msgspec.Struct, frozen=True):
         return self._with_unit(f"{base * _PER_S[self.per] / _FACTORS[self.unit][1]:.4g}")
 
     def _with_unit(self, amount: str) -> str:
-        space = " " if self.unit == "tuples" else ""
-        return f"{amount}{space}{self.unit}" + (f"/{self.per}" if self.per else "")
+        unit = self.unit if self.unit != "rows" else " row" if amount == "1" else " rows"
+        return f"{amount}{unit}" + (f"/{self.per}" if self.per else "")
 
 
 class Percent(Quantity, frozen=True):

@@ -38,17 +38,17 @@ def busy(share: float, key: str = "cpu", of: str = ""):
 
 
 def often(side, rows_: float, times: int, of: int):
-    return metric("queue-length").is_(side(tuples(rows_))).in_at_least(times, of=of)
+    return metric("queue-length").is_(side(rows(rows_))).in_at_least(times, of=of)
 
 
 def queue(side, rows_: float, of: str = ""):
     compared = metric("queue-length").of(of) if of else metric("queue-length")
-    return compared.is_(side(tuples(rows_))).for_at_least(seconds(30))
+    return compared.is_(side(rows(rows_))).for_at_least(seconds(30))
 
 
 def operator_queue(side, rows_: float, of: str = ""):
     compared = metric("operator-queue").of(of) if of else metric("operator-queue")
-    return compared.is_(side(tuples(rows_))).for_at_least(seconds(30))
+    return compared.is_(side(rows(rows_))).for_at_least(seconds(30))
 
 
 def lasting(measure: str, side, rows_: float, time: str):
@@ -56,7 +56,7 @@ def lasting(measure: str, side, rows_: float, time: str):
 
 
 def measured(measure: str, side, rows_: float):
-    value = side(tuples(rows_)).value
+    value = side(rows(rows_)).value
     return Trigger(
         metric="queue-length",
         measure=Measure.parse(measure),
@@ -67,7 +67,7 @@ def measured(measure: str, side, rows_: float):
 
 def changing(side, rows_per_s: float, over: str = "1m"):
     span = Span.parse(over)
-    return metric("queue-length").rate_of_change_over(span).is_(side(per_second(tuples(rows_per_s))))
+    return metric("queue-length").rate_of_change_over(span).is_(side(per_second(rows(rows_per_s))))
 
 
 def low(share: float):
@@ -81,14 +81,14 @@ def low(share: float):
         (Policy(grow(HIGH, low(80))), "exclude each other"),
         (Policy(grow(any_of(HIGH, HIGH), any_of(LOW, low(10)))), "exclude each other"),
         (Policy(grow(metric("instance-cpu").is_(above(percent(100))).for_at_least(seconds(5)))), "less than 100%"),
-        (Policy(grow(metric("queue-length").is_(below(tuples(-1))).for_at_least(seconds(5)))), "its minimum is 0"),
+        (Policy(grow(metric("queue-length").is_(below(rows(-1))).for_at_least(seconds(5)))), "its minimum is 0"),
         # always past the threshold
         (Policy(grow(queue(above, -5))),
-         "is always above -5 tuples, so this condition has no effect; its minimum is 0"),
-        (Policy(grow(metric("queue-length").mean_over(minutes(1)).is_(above(tuples(-5))))), "always above"),
+         "is always above -5 rows, so this condition has no effect; its minimum is 0"),
+        (Policy(grow(metric("queue-length").mean_over(minutes(1)).is_(above(rows(-5))))), "always above"),
         (Policy(shrink(low(100))),
          "cpu is always at or below 100%, so this condition has no effect; write less than 100%"),
-        (Policy(grow(any_of(HIGH, queue(above, -1)))), "always above -1 tuples"),
+        (Policy(grow(any_of(HIGH, queue(above, -1)))), "always above -1 row"),
         (Policy(grow(HIGH, most=1)), "every size is at least 1"),
         (
             Policy(rule("x").scale_out(cluster()).to(nodes(9)).but_never_above(nodes(4)).when(HIGH)),
@@ -244,7 +244,7 @@ def test_a_policy_that_cannot_work_is_reported_and_refused(policy: AnyPolicy, wo
         Policy(grow(HIGH), shrink(low(90), op="store")),
         Policy(grow(HIGH), rule("n").scale_in(cluster()).by(absolute(1)).when(low(90))),
         # different metrics are not compared
-        Policy(grow(HIGH), shrink(metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(5)))),
+        Policy(grow(HIGH), shrink(metric("queue-length").is_(below(rows(1))).for_at_least(seconds(5)))),
         # under a constant load only one of them holds
         Policy(grow(queue(above, 300)), shrink(measured("mean over 5m", below, 300))),
         Policy(grow(queue(above, 300)), shrink(changing(below, -1))),
@@ -271,8 +271,8 @@ def test_a_policy_that_cannot_work_is_reported_and_refused(policy: AnyPolicy, wo
         Policy(grow(operator_queue(above, 300)), shrink(queue(below, 1000, of="store"))),
         # one condition keeps them apart
         Policy(
-            grow(HIGH, metric("queue-length").is_(above(tuples(9))).for_at_least(seconds(5))),
-            shrink(low(90), metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(5))),
+            grow(HIGH, metric("queue-length").is_(above(rows(9))).for_at_least(seconds(5))),
+            shrink(low(90), metric("queue-length").is_(below(rows(1))).for_at_least(seconds(5))),
         ),
         Policy(
             bounds("day").keep(cluster(), at_least=5).between("08:00", "20:00").on("weekdays"),
@@ -329,8 +329,8 @@ def test_rules_conflict_exactly_if_some_constant_load_makes_both_fire(
 ) -> None:
     """The check agrees with feeding readings to both triggers."""
     duration = {"for_at_least": Span.parse("5s")}
-    one = Trigger(metric="queue-length", measure=Measure.parse(out), above=tuples(up), **duration)
-    other = Trigger(metric="queue-length", measure=Measure.parse(in_), below=tuples(down), **duration)
+    one = Trigger(metric="queue-length", measure=Measure.parse(out), above=rows(up), **duration)
+    other = Trigger(metric="queue-length", measure=Measure.parse(in_), below=rows(down), **duration)
 
     def both_hold(rows_: float) -> bool:
         states = [TriggerState(one), TriggerState(other)]
@@ -395,7 +395,7 @@ by = 1
 when = [
   { metric = "freshness", above = "10s", for-at-least = "30s" },
   { any-of = [
-    { metric = "backlog", above = "9 tuples", for-at-least = "30s" },
+    { metric = "backlog", above = "9 rows", for-at-least = "30s" },
     { metric = "freshness", below = "5s", for-at-least = "30s" },
   ] },
 ]

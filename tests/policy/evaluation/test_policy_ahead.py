@@ -20,9 +20,9 @@ from ebbflow.policy import (
     metric,
     minutes,
     per_second,
+    rows,
     rule,
     seconds,
-    tuples,
 )
 from ebbflow.policy.evaluation.ahead import ConditionForecast
 from ebbflow.policy.evaluation.measures import Ahead
@@ -30,8 +30,8 @@ from ebbflow.policy.evaluation.routing import Router
 from ebbflow.policy.evaluation.states import TriggerState
 
 LOAD = metric("arrival-rate")
-HIGH = LOAD.is_forecast_to_be(above(per_second(tuples(400))), ahead=seconds(80))
-LOW = LOAD.is_forecast_to_be(below(per_second(tuples(200))), ahead=seconds(80))
+HIGH = LOAD.is_forecast_to_be(above(per_second(rows(400))), ahead=seconds(80))
+LOW = LOAD.is_forecast_to_be(below(per_second(rows(200))), ahead=seconds(80))
 
 
 def hourly(time_s: float) -> float:
@@ -85,8 +85,8 @@ def test_a_rule_fires_before_a_load_that_it_has_seen_before() -> None:
 
 
 def test_rules_on_the_same_load_share_a_forecaster_and_others_do_not() -> None:
-    later = LOAD.is_forecast_to_be(above(per_second(tuples(400))), ahead=minutes(5))
-    queue = metric("queue-length").is_forecast_to_be(above(tuples(400)), ahead=seconds(80))
+    later = LOAD.is_forecast_to_be(above(per_second(rows(400))), ahead=minutes(5))
+    queue = metric("queue-length").is_forecast_to_be(above(rows(400)), ahead=seconds(80))
     router = router_of(HIGH, any_of(LOW, later), queue)
     high, low, in_5m, queued = (trigger._measure for state in router.states for trigger in state.triggers)
     assert isinstance(high, Ahead)

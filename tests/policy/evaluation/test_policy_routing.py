@@ -18,16 +18,16 @@ from ebbflow.policy import (
     metric,
     operator,
     percent,
+    rows,
     rule,
     seconds,
-    tuples,
 )
 from ebbflow.policy.evaluation.calendar import applies
 from ebbflow.policy.evaluation.routing import Need, Router, needs
 from ebbflow.policy.language.words import Scalable
 from ebbflow.policy.model import Trigger
 
-QUEUE = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
+QUEUE = metric("queue-length").is_(above(rows(300))).for_at_least(seconds(10))
 BUSY = metric("cpu").is_(above(percent(80))).for_at_least(seconds(10))
 
 

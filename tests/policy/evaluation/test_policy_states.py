@@ -20,16 +20,16 @@ from ebbflow.policy import (
     cluster,
     metric,
     per_second,
+    rows,
     rule,
     seconds,
-    tuples,
 )
 from ebbflow.policy.evaluation.states import RuleState, TriggerState
 from ebbflow.policy.model import Condition, Trigger
 from ebbflow.policy.values import MeasureKind
 
 QUEUE = metric("queue-length")
-LONG = QUEUE.is_(above(tuples(300))).for_at_least(seconds(30))
+LONG = QUEUE.is_(above(rows(300))).for_at_least(seconds(30))
 
 
 def fed(trigger: Trigger, *points: tuple[float, float]) -> TriggerState:
@@ -60,7 +60,7 @@ def test_a_trigger_holds_when_readings_past_the_threshold_span_its_duration() ->
 
 def test_above_is_strict_and_below_is_not() -> None:
     assert not fed(LONG, *every(5, 60, 300.0)).holds(60)
-    assert fed(QUEUE.is_(below(tuples(1))).for_at_least(seconds(30)), *every(5, 60, 1.0)).holds(60)
+    assert fed(QUEUE.is_(below(rows(1))).for_at_least(seconds(30)), *every(5, 60, 1.0)).holds(60)
 
 
 def test_one_reading_on_the_other_side_starts_a_new_run() -> None:
@@ -99,21 +99,21 @@ def test_a_trigger_needs_a_full_new_period_after_a_reset() -> None:
 
 
 def test_one_outlier_neither_fires_nor_blocks_m_of_n() -> None:
-    trigger = QUEUE.is_(above(tuples(300))).in_at_least(4, of=5)
+    trigger = QUEUE.is_(above(rows(300))).in_at_least(4, of=5)
     assert fed(trigger, *every(1, 3), (4, 0.0)).holds(4)
     assert not fed(trigger, *every(1, 3, 0.0), (4, 10**9)).holds(4)
     assert not fed(trigger, *every(1, 3)).holds(3), "four of four are not four of five"
 
 
 def test_one_outlier_neither_fires_nor_blocks_a_percentile() -> None:
-    trigger = QUEUE.percentile(90, over=seconds(19)).is_(above(tuples(300)))
+    trigger = QUEUE.percentile(90, over=seconds(19)).is_(above(rows(300)))
     assert not fed(trigger, *every(1, 18, 0.0), (19, 10**9)).holds(19)
-    low = QUEUE.percentile(50, over=seconds(19)).is_(above(tuples(300)))
+    low = QUEUE.percentile(50, over=seconds(19)).is_(above(rows(300)))
     assert fed(low, *every(1, 18), (19, 0.0)).holds(19)
 
 
 def test_a_mean_needs_readings_that_span_its_duration() -> None:
-    trigger = QUEUE.mean_over(seconds(10)).is_(above(tuples(300)))
+    trigger = QUEUE.mean_over(seconds(10)).is_(above(rows(300)))
     assert not fed(trigger, *every(1, 9, 999.0)).holds(9)
     assert fed(trigger, *every(1, 10, 999.0)).holds(10)
 
@@ -121,11 +121,11 @@ def test_a_mean_needs_readings_that_span_its_duration() -> None:
 # -- incremental against direct computation -------------------------------------------------------------------
 
 KINDS = {
-    "mean": QUEUE.mean_over(seconds(20)).is_(above(tuples(50))),
-    "p80": QUEUE.percentile(80, over=seconds(20)).is_(above(tuples(50))),
-    "p80 below": QUEUE.percentile(80, over=seconds(20)).is_(below(tuples(50))),
-    "rate": QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(tuples(0)))),
-    "forecast": QUEUE.is_forecast_to_be(above(tuples(50)), ahead=seconds(20)),
+    "mean": QUEUE.mean_over(seconds(20)).is_(above(rows(50))),
+    "p80": QUEUE.percentile(80, over=seconds(20)).is_(above(rows(50))),
+    "p80 below": QUEUE.percentile(80, over=seconds(20)).is_(below(rows(50))),
+    "rate": QUEUE.rate_of_change_over(seconds(20)).is_(above(per_second(rows(0)))),
+    "forecast": QUEUE.is_forecast_to_be(above(rows(50)), ahead=seconds(20)),
 }
 
 
@@ -195,7 +195,7 @@ def test_sums_do_not_drift() -> None:
 
 # -- rules -------------------------------------------------------------------------------------------
 
-HIGH = QUEUE.is_(above(tuples(300))).for_at_least(seconds(10))
+HIGH = QUEUE.is_(above(rows(300))).for_at_least(seconds(10))
 LATE = metric("freshness").is_(above(seconds(20))).for_at_least(seconds(10))
 
 

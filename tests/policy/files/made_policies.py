@@ -29,7 +29,7 @@ from ebbflow.policy.values import (
     TimeOfDay,
 )
 
-UNITS = {"rows": "tuples", "s": "s", "count": "", "share of 1": "%", "bytes": "MB"}
+UNITS = {"rows": "rows", "s": "s", "count": "", "share of 1": "%", "bytes": "MB"}
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20).filter(str.strip)
 amounts = st.one_of(

@@ -30,7 +30,7 @@ operator = "enrich"
 by = 1
 never-above = 2
 when = [
-  { metric = "queue-length", above = "300 tuples", for-at-least = "30s" },
+  { metric = "queue-length", above = "300 rows", for-at-least = "30s" },
 ]
 """
 
@@ -50,7 +50,7 @@ KEYS = [
 ]
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=9),
-    st.sampled_from(["30s", "300 tuples", "80%", "x2", "scale-out", "queue-length", "mean over 1m", "4 of 5",
+    st.sampled_from(["30s", "300 rows", "80%", "x2", "scale-out", "queue-length", "mean over 1m", "4 of 5",
                      "1e400", "x1e400", "9e999s", "08:00", "weekdays", "-1", "nan", "inf %"]),
 )  # fmt: skip
 anything = st.recursive(
@@ -99,13 +99,13 @@ def test_the_examples_are_valid_and_fit_the_schema(path: Path) -> None:
         (GROW.replace("never-above", "never-over"), "a.toml:6:1: unknown key 'never-over': did you mean"),
         (GROW.replace('"scale-out"', '"scale-up"'),
          "a.toml:3:1: unknown action 'scale-up'; write scale-out or scale-in"),
-        (GROW.replace('"300 tuples"', '"30%"'),
+        (GROW.replace('"300 rows"', '"30%"'),
          "a.toml:8:30: 30% does not fit queue-length, which is measured in rows; "
-         "write, for example, 300 tuples"),
-        (GROW.replace('"300 tuples"', '"300 tuples/s"'), "a.toml:8:30: 300 tuples/s does not fit queue-length"),
-        (GROW.replace('"300 tuples"', '"many"'), "a.toml:8:30: 'many' is not a quantity; write a number and a unit"),
-        (GROW.replace('"30s"', '"a while"'), "a.toml:8:52: 'a while' is not a duration; write it like"),
-        (GROW.replace('"30s"', "30"), "a.toml:8:52: 30 is not a duration; add a unit, for example 30s or 5m"),
+         "write, for example, 300 rows"),
+        (GROW.replace('"300 rows"', '"300 rows/s"'), "a.toml:8:30: 300 rows/s does not fit queue-length"),
+        (GROW.replace('"300 rows"', '"many"'), "a.toml:8:30: 'many' is not a quantity; write a number and a unit"),
+        (GROW.replace('"30s"', '"a while"'), "a.toml:8:50: 'a while' is not a duration; write it like"),
+        (GROW.replace('"30s"', "30"), "a.toml:8:50: 30 is not a duration; add a unit, for example 30s or 5m"),
         (GROW.replace("queue-length", "queue-lenght"), "a.toml:8:5: unknown metric 'queue-lenght': did you mean"),
         (GROW.replace(', for-at-least = "30s"', ""),
          "a.toml:8:5: a single reading cannot fire a rule; add for-at-least"),
@@ -139,7 +139,7 @@ def test_a_problem_has_its_position_and_a_remedy(text: str, problem: str) -> Non
 def test_all_problems_of_one_table_are_reported_at_once() -> None:
     bounds = '[[bounds]]\nname = "b"\nat-least = 9\nat-most = 3\nfrom = "08:00"\ntimezone = "Mars"\n'
     rule = GROW.replace("by = 1", "to = 0").replace("never-above", "never-below")
-    trigger = GROW.replace('"300 tuples", for-at-least = "30s"', '"30%"')
+    trigger = GROW.replace('"300 rows", for-at-least = "30s"', '"30%"')
     for text, found in (
         (
             bounds,
@@ -180,7 +180,7 @@ def test_an_unreadable_value_does_not_hide_other_problems_of_its_table() -> None
         "6:1: to 0 is too small; ",
         "7:1: never-below limits ",
     ], "but not that by is missing"
-    trigger = GROW.replace('"300 tuples", for-at-least = "30s"', '"30%", for-at-least = "a while"')
+    trigger = GROW.replace('"300 rows", for-at-least = "30s"', '"30%", for-at-least = "a while"')
     assert problems_of(trigger) == ["8:30: 30% does not fit q", "8:45: 'a while' is not a"]
     assert problems_of(GROW.replace(" above =", " abvoe =")) == ["8:30: unknown key 'abvoe"], (
         "but not that the threshold is missing"
@@ -245,7 +245,7 @@ def test_the_fields_of_each_kind_of_table_are_inspected_once(monkeypatch: pytest
 
 
 def test_problems_are_reported_in_the_order_of_the_file() -> None:
-    text = GROW.replace("by = 1", 'by = "much"').replace("300 tuples", "30%") + '[[bounds]]\nname = "b"\n'
+    text = GROW.replace("by = 1", 'by = "much"').replace("300 rows", "30%") + '[[bounds]]\nname = "b"\n'
     with pytest.raises(PolicyError) as error:
         parse_policy(text, "a.toml")
     assert [line.split(": ")[0] for line in error.value.problems] == [
@@ -310,7 +310,7 @@ VALUES: dict[str, tuple[object, ...]] = {
            "0.5%", "1000%", "1000.1%", "2000%", "x1000", "x2000", "x1.000", "x1.0001", "0007", "-1", "x"),
     "never-above": (8, "8", "x2", "x 1.5", "x2e1", 0, "0", "-1", "eight", 10**9, 10**9 + 1, "x0", "x0.0", "x0.01",
                     "8.0", "1000000000", "1000000001", "x1000000001"),
-    "above": ("300 tuples", "5", 5, "1e2 rows", "five", "3 apples", "1 tuples/s", ""),
+    "above": ("300 rows", "5", 5, "1e2 rows", "five", "3 apples", "1 row/s", ""),
     "for-at-least": ("30s", "1m30s", "a while", 30, "0s", "0m 0.0s", "0m1s", " 5 m "),
     "measure": ("each reading", "mean over 1m", "mean over x", "mean over 0s", "p95 over 5m", "p100 over 5m",
                 "p0 over 5m", "p99.9 over 1h", "p0.1 over 1h", "p095 over 1m", " mean  over  1m ", "p over 1m",
@@ -326,7 +326,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     ("key", "value"), [(key, value) for key, values in VALUES.items() for value in values]
 )
 def test_schema_and_reader_agree(key: str, value: object) -> None:
-    trigger = {"metric": "queue-length", "above": "300 tuples", "for-at-least": "30s"}
+    trigger = {"metric": "queue-length", "above": "300 rows", "for-at-least": "30s"}
     table = {"name": "grow", "action": "scale-out", "by": 1, "when": [trigger]}
     if key == "in-at-least":
         del trigger["for-at-least"]

@@ -28,7 +28,7 @@ def test_the_first_policy_of_the_rules_thesis_builds_its_rule() -> None:
     policy = Policy(
         rule("Queue length is above 300 for 30 seconds")
         .scale_out(operator("enrich")).by(absolute(1)).but_never_above(nodes(2))
-        .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30))
+        .when(metric("queue-length")).is_(above(rows(300))).for_at_least(seconds(30))
         .with_no_scale_out_since(minutes(5)),
     )  # fmt: skip
     assert policy.rules == (
@@ -38,23 +38,26 @@ def test_the_first_policy_of_the_rules_thesis_builds_its_rule() -> None:
             operator="enrich",
             by=StepSize("absolute", 1.0),
             never_above=Limit(2.0),
-            when=(
-                Trigger(metric="queue-length", above=Quantity(300.0, "tuples"), for_at_least=Span(30_000)),
-            ),
+            when=(Trigger(metric="queue-length", above=Quantity(300.0, "rows"), for_at_least=Span(30_000)),),
             no_scale_out_since=Span(300_000),
         ),
     )
 
 
+def test_tuples_the_word_of_the_thesis_means_rows() -> None:
+    assert Quantity.parse("300 tuples/s") == Quantity.parse("300 rows/s") == per_second(tuples(300))
+    assert str(Quantity.parse("1 tuple")) == "1 row"
+
+
 def test_conditions_nest_and_several_must_all_hold() -> None:
     busy = metric("cpu").is_(above(percent(80))).in_at_least(4, of=5)
     late = metric("freshness").percentile(95, over=minutes(5)).is_(above(seconds(20)))
-    full = metric("queue-length").mean_over(minutes(1)).is_(above(tuples(1000)), for_at_least=seconds(10))
+    full = metric("queue-length").mean_over(minutes(1)).is_(above(rows(1000)), for_at_least=seconds(10))
     built = (
         rule("nested").scale_out(cluster()).by(percent(25))
         .when(any_of(busy, all_of(late, full)))
-        .and_when(metric("arrival-rate")).is_forecast_to_be(above(per_second(tuples(100))), ahead=minutes(5))
-        .and_when(metric("queue-length").rate_of_change_over(minutes(1))).is_(above(per_minute(tuples(60))))
+        .and_when(metric("arrival-rate")).is_forecast_to_be(above(per_second(rows(100))), ahead=minutes(5))
+        .and_when(metric("queue-length").rate_of_change_over(minutes(1))).is_(above(per_minute(rows(60))))
         .build()
     )  # fmt: skip
     first, second, third = built.when
@@ -72,29 +75,29 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
     ("words", "complaint"),
     [
         (lambda: metric("queue-length").is_(above(percent(50))).for_at_least(seconds(5)), "does not fit queue-length"),
-        (lambda: metric("cpu").is_(above(tuples(50))).for_at_least(seconds(5)),
+        (lambda: metric("cpu").is_(above(rows(50))).for_at_least(seconds(5)),
          "measured in percent; write, for example, 80%"),
         (lambda: metric("freshness").is_(above(megabytes(5))).for_at_least(seconds(5)), "30s or 500ms"),
         (lambda: metric("state-size").is_(above(milliseconds(5))).for_at_least(seconds(5)), "64MB"),
-        (lambda: metric("nodes").is_(above(tuples(5))).for_at_least(seconds(5)), "which is measured in plain numbers"),
-        (lambda: metric("arrival-rate").is_(above(tuples(5))).for_at_least(seconds(5)), "300 tuples/s"),
-        (lambda: metric("queue-length").rate_of_change_over(minutes(1)).is_(above(tuples(5))), "tuples/min"),
+        (lambda: metric("nodes").is_(above(rows(5))).for_at_least(seconds(5)), "which is measured in plain numbers"),
+        (lambda: metric("arrival-rate").is_(above(rows(5))).for_at_least(seconds(5)), "300 rows/s"),
+        (lambda: metric("queue-length").rate_of_change_over(minutes(1)).is_(above(rows(5))), "rows/min"),
         (
-            lambda: metric("arrival-rate").rate_of_change_over(minutes(1)).is_(above(per_second(tuples(5)))),
+            lambda: metric("arrival-rate").rate_of_change_over(minutes(1)).is_(above(per_second(rows(5)))),
             "is already a rate",
         ),
-        (lambda: metric("queue-lenght").is_(above(tuples(5))).for_at_least(seconds(5)), "did you mean 'queue-length'"),
+        (lambda: metric("queue-lenght").is_(above(rows(5))).for_at_least(seconds(5)), "did you mean 'queue-length'"),
         (lambda: absolute(0), "invalid step 0; write a whole number of at least 1"),
         (lambda: relative(1), "invalid factor 1; it must be above 1"),
         (lambda: nodes(0), "must be above 0"),
         (lambda: seconds(0), "1ms to 366d"),
         (lambda: seconds(float("nan")), "whole milliseconds"),
-        (lambda: tuples(float("inf")), "invalid number inf"),
+        (lambda: rows(float("inf")), "invalid number inf"),
         (lambda: metric("cpu").is_(above(percent(5))).in_at_least(6, of=5), "6 of 5"),
         (lambda: metric("cpu").percentile(100, over=minutes(1)), "below 100"),
         (lambda: operator("*"), "all_operators"),
         (any_of, "at least one"),
-        (lambda: per_second(per_second(tuples(1))), "already a rate"),
+        (lambda: per_second(per_second(rows(1))), "already a rate"),
         (lambda: bounds("b").keep(cluster(), at_least=5, at_most=2).build(), "did you mean at-least 2 and at-most 5?"),
         (lambda: bounds("b").keep(cluster()).build(), "have no size; add at-least or at-most"),
         (lambda: bounds("b").keep(cluster(), at_least=1).between("9", "10:00"), "time of day"),
@@ -103,7 +106,7 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (
             lambda: Policy(
                 rule("x").scale_out(cluster()).by(absolute(1))
-                .when(metric("operator-queue")).is_(above(tuples(5))).for_at_least(seconds(5))
+                .when(metric("operator-queue")).is_(above(rows(5))).for_at_least(seconds(5))
             ),
             "operator-queue belongs to an operator; name the operator with of",
         ),
@@ -113,7 +116,7 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (lambda: Policy(START), "rule 'a' is incomplete; continue with .by(…) or .to(…)"),  # type: ignore[arg-type]
         (lambda: Policy(START.by(absolute(1))), "continue with .when(…)"),  # type: ignore[arg-type]
         (lambda: Policy(WHEN), "this phrase is incomplete; continue with .is_(…)"),  # type: ignore[arg-type]
-        (lambda: Policy(WHEN.is_(above(tuples(1)))), "continue with .for_at_least(…)"),  # type: ignore[arg-type]
+        (lambda: Policy(WHEN.is_(above(rows(1)))), "continue with .for_at_least(…)"),  # type: ignore[arg-type]
         (lambda: Policy(bounds("b")), "continue with .keep(…)"),  # type: ignore[arg-type]
         (lambda: rule(5), 'write, for example, rule("Queue'),  # type: ignore[arg-type]
         (lambda: rule("a").scale_out("e"), 'write, for example, scale_out(operator("enrich"))'),  # type: ignore[arg-type]
@@ -121,13 +124,13 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (lambda: START.to(4), "invalid argument in to(4); write, for example, to(nodes(4))"),  # type: ignore[arg-type]
         (lambda: START.by(absolute(1)).but_never_above(2), "but_never_above(nodes(4))"),  # type: ignore[arg-type]
         (lambda: START.by(absolute(1)).when(5), 'invalid argument in when(5); write, for example, when(metric("cpu")'),  # type: ignore[call-overload]
-        (lambda: above(5), "invalid argument in above(5); write, for example, above(tuples(300))"),  # type: ignore[arg-type]
-        (lambda: WHEN.is_(5), "invalid argument in is_(5); write, for example, is_(above(tuples(300)))"),  # type: ignore[arg-type]
-        (lambda: WHEN.is_(above(tuples(1))).for_at_least(30), "write, for example, for_at_least(seconds(30))"),  # type: ignore[arg-type]
+        (lambda: above(5), "invalid argument in above(5); write, for example, above(rows(300))"),  # type: ignore[arg-type]
+        (lambda: WHEN.is_(5), "invalid argument in is_(5); write, for example, is_(above(rows(300)))"),  # type: ignore[arg-type]
+        (lambda: WHEN.is_(above(rows(1))).for_at_least(30), "write, for example, for_at_least(seconds(30))"),  # type: ignore[arg-type]
         (lambda: WHEN.mean_over(30), "write, for example, mean_over(seconds(30))"),  # type: ignore[arg-type]
         (lambda: any_of(metric("cpu")), "any_of(…) contains an incomplete phrase; continue it with .is_(…)"),  # type: ignore[arg-type]
         (lambda: all_of(5), "invalid argument in all_of(5)"),  # type: ignore[arg-type]
-        (lambda: tuples("x"), "invalid argument in tuples('x'); write, for example, tuples(5)"),  # type: ignore[arg-type]
+        (lambda: rows("x"), "invalid argument in rows('x'); write, for example, rows(5)"),  # type: ignore[arg-type]
         (lambda: absolute(True), "invalid argument in absolute(True); write, for example, absolute(5)"),
         (lambda: seconds("30s"), "invalid argument in seconds('30s')"),  # type: ignore[arg-type]
         (lambda: operator(5), "invalid argument in operator(5)"),  # type: ignore[arg-type]
@@ -139,7 +142,7 @@ def test_conditions_nest_and_several_must_all_hold() -> None:
         (lambda: bounds("b").keep(cluster(), at_least=1).on(["monday"]), 'on("monday", "friday")'),  # type: ignore[arg-type]
         (lambda: metric("cpu").is_(above(percent(5))).in_at_least(True, of=5), "in_at_least(4, of=5)"),
         (lambda: metric("cpu").percentile(True, over=minutes(1)), "percentile(95"),
-        (lambda: tuples(10**400), "more than 300 digits"),
+        (lambda: rows(10**400), "more than 300 digits"),
         # too large: the message has the maximum
         (lambda: relative(2000), "invalid factor 2000; it must be above 1 and at most 1000, for example x2"),
         (lambda: START.by(percent(2000)), "invalid step 2000%; it must be above 0% and at most 1000%"),
@@ -186,7 +189,7 @@ def test_english_includes_every_part_of_a_policy() -> None:
         Policy(
             rule("back").scale_in(all_operators()).by(relative(2)).but_never_below(times_original(0.5))
             .when(metric("cpu")).is_(below(percent(20))).in_at_least(9, of=10)
-            .and_when(metric("queue-length").of("store")).is_(below(tuples(1))).for_at_least(minutes(1))
+            .and_when(metric("queue-length").of("store")).is_(below(rows(1))).for_at_least(minutes(1))
             .with_no_scale_out_since(minutes(5)).with_no_scale_in_since(seconds(90)),
             bounds("night").keep(operator("enrich"), at_most=2).between("22:00", "06:00").on("friday"),
             bounds("ever").keep(cluster(), at_least=2),
@@ -196,7 +199,7 @@ def test_english_includes_every_part_of_a_policy() -> None:
         "back\n"
         "  Scale in each operator by a factor of 2, but never below 0.5 times its original size,\n"
         "  when cpu is at or below 20% in at least 9 of the last 10 readings\n"
-        "  and queue-length of store is at or below 1 tuples for at least 1m,\n"
+        "  and queue-length of store is at or below 1 row for at least 1m,\n"
         "  but not within 5m of a scale-out or 1m30s of a scale-in.\n\n"
         "night\n"
         "  Keep at most 2 instances of operator enrich from 22:00 to 06:00 on Friday (UTC).\n\n"
@@ -214,7 +217,7 @@ from ebbflow.policy import *
 start = rule("x").scale_out(operator("enrich"))
 limited = start.by(absolute(1)).but_never_above(nodes(2))
 compared = limited.when(metric("queue-length"))
-ready = compared.is_(above(tuples(300))).for_at_least(seconds(30))
+ready = compared.is_(above(rows(300))).for_at_least(seconds(30))
 Policy(ready, ready.with_no_scale_out_since(minutes(5)), bounds("b").keep(cluster(), at_least=1))  # right
 start.by(percent(25)).when(any_of(metric("cpu").is_(above(percent(80))).in_at_least(4, of=5)))  # right
 start.when(metric("cpu"))  # wrong: by how much?
@@ -224,10 +227,10 @@ start.by(absolute(1)).but_never_below(nodes(1))  # wrong: a scale-out has no low
 limited.but_never_above(nodes(3))  # wrong: twice
 limited.when("queue-length")  # wrong: not a metric
 compared.for_at_least(seconds(30))  # wrong: past which threshold?
-compared.is_(tuples(300))  # wrong: above or below?
+compared.is_(rows(300))  # wrong: above or below?
 compared.is_(above(300))  # wrong: of what?
-compared.is_(above(tuples(300))).with_no_scale_out_since(minutes(5))  # wrong: for how long?
-compared.is_(above(tuples(300))).for_at_least(30)  # wrong: of what?
+compared.is_(above(rows(300))).with_no_scale_out_since(minutes(5))  # wrong: for how long?
+compared.is_(above(rows(300))).for_at_least(30)  # wrong: of what?
 ready.when(metric("cpu"))  # wrong: and_when
 ready.with_no_scale_in_since(minutes(5)).and_when(metric("cpu"))  # wrong: guard times come last
 Policy(compared)  # wrong: not whole

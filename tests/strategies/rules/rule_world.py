@@ -12,11 +12,11 @@ from ebbflow.core.pipeline import Pipeline
 from ebbflow.core.readings import Reading, Windows
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
-from ebbflow.policy import Policy, above, absolute, below, metric, operator, rule, seconds, tuples
+from ebbflow.policy import Policy, above, absolute, below, metric, operator, rows, rule, seconds
 from ebbflow.strategies.rules import Rules
 
-HIGH = metric("queue-length").is_(above(tuples(300))).for_at_least(seconds(10))
-LOW = metric("queue-length").is_(below(tuples(1))).for_at_least(seconds(10))
+HIGH = metric("queue-length").is_(above(rows(300))).for_at_least(seconds(10))
+LOW = metric("queue-length").is_(below(rows(1))).for_at_least(seconds(10))
 
 
 class World:

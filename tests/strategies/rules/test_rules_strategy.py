@@ -187,15 +187,15 @@ def test_a_forecast_is_explained_as_one() -> None:
     world.queue["enrich"] = 110.0
     reason = world.decide().reason
     assert (
-        "the forecast of queue-length in 10s is 210 tuples (line through the last 10s); "
-        "it must be above 300 tuples in 10s"
+        "the forecast of queue-length in 10s is 210 rows (line through the last 10s); "
+        "it must be above 300 rows in 10s"
     ) in reason
     world.now_s = 12.0
     for t in range(12, 21):
         world.run(1, enrich=10.0 * t)
     world.queue["enrich"] = 210.0
-    observed = world.decide().inputs["queue-length is forecast to be above 300 tuples in 10s [enrich]"]
-    assert str(observed).startswith("the forecast of queue-length in 10s is 310 tuples")
+    observed = world.decide().inputs["queue-length is forecast to be above 300 rows in 10s [enrich]"]
+    assert str(observed).startswith("the forecast of queue-length in 10s is 310 rows")
 
 
 def test_a_forecast_shorter_than_the_interval_of_readings_reports_too_few_readings() -> None:
@@ -209,7 +209,7 @@ def test_a_hold_names_the_closest_rule_and_what_blocks_it() -> None:
     world = World(Policy(grow().but_never_above(nodes(9)).when(HIGH).with_no_scale_out_since(minutes(5))))
     world.run(3, enrich=150)
     assert world.decide().reason == (
-        "the closest rule is 'grow': queue-length is 150 tuples; it must be above 300 tuples for at least 10s"
+        "the closest rule is 'grow': queue-length is 150 rows; it must be above 300 rows for at least 10s"
     )
     world.now_s += 1
     world.run(30, enrich=301)
@@ -226,11 +226,8 @@ def test_an_action_names_the_rule_that_fired_and_lists_the_readings() -> None:
     assert decision.reason == "rule 'grow' fired (main +1 node, enrich ×1→2)"
     assert decision.inputs["rule"] == "grow"
     assert decision.inputs["readings of operator-queue of enrich"].startswith("301.5, 301.5, ")  # type: ignore[union-attr]
-    observed = decision.inputs["queue-length is above 300 tuples for at least 10s [enrich]"]
-    assert (
-        observed
-        == "queue-length is 301.5 tuples, past the threshold for 10s (11 readings, 301.5 tuples to 301.5 tuples)"
-    )
+    observed = decision.inputs["queue-length is above 300 rows for at least 10s [enrich]"]
+    assert observed == "queue-length is 301.5 rows, above 300 rows for 10s (11 readings, all 301.5 rows)"
 
 
 @pytest.mark.parametrize(("lasting_s", "words"), [(590, "301, 301"), (900, "of the last 10m: 301, 301")])
@@ -240,7 +237,7 @@ def test_evidence_says_if_the_window_lacks_older_readings(lasting_s: int, words:
     world.run(lasting_s, enrich=301)
     inputs = world.decide().inputs
     assert f"({lasting_s + 1} readings," in str(
-        inputs[f"queue-length is above 300 tuples for at least {Span(lasting_s * 1000)} [enrich]"]
+        inputs[f"queue-length is above 300 rows for at least {Span(lasting_s * 1000)} [enrich]"]
     )
     assert str(inputs["readings of operator-queue of enrich"]).startswith(words)
 
@@ -397,7 +394,7 @@ def test_a_rule_at_its_limit_does_not_hide_the_closest_other_rule() -> None:
     world.run(12, enrich=0)
     assert world.decide().reason == (
         "rule 'in' would fire, but the size is already 1 and the limit is 1; no other rule is close to firing "
-        "(for 'grow', queue-length is 0 tuples; it must be above 300 tuples for at least 10s)"
+        "(for 'grow', queue-length is 0 rows; it must be above 300 rows for at least 10s)"
     )
 
 

@@ -98,13 +98,13 @@ class Forecasts:
     def of(self, trigger: Trigger, operator: str) -> ConditionForecast | None:
         """The forecast that a trigger of a rule on an operator compares; None unless it is that of a load.
 
-        >>> from ebbflow.policy import above, metric, minutes, per_second, tuples
-        >>> load, many = metric("arrival-rate"), above(per_second(tuples(900)))
+        >>> from ebbflow.policy import above, metric, minutes, per_second, rows
+        >>> load, many = metric("arrival-rate"), above(per_second(rows(900)))
         >>> soon, later = (load.is_forecast_to_be(many, ahead=minutes(m)) for m in (2, 5))
         >>> forecasts = Forecasts()
         >>> forecasts.of(soon, "split") is forecasts.of(soon, "split"), forecasts.of(later, "split").ahead_s
         (True, 300.0)
-        >>> print(forecasts.of(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)), "split"))
+        >>> print(forecasts.of(metric("backlog").is_forecast_to_be(above(rows(9)), ahead=minutes(2)), "split"))
         None
         """
         measure = trigger.measure

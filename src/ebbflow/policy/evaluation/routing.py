@@ -110,7 +110,7 @@ class Router:
 
     >>> from ebbflow.policy import *
     >>> grow = (rule("grow").scale_out(operator("enrich")).by(absolute(1))
-    ...         .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30)))
+    ...         .when(metric("queue-length")).is_(above(rows(300))).for_at_least(seconds(30)))
     >>> router = Router(Policy(grow), "words", ["enrich"])
     >>> for t in range(0, 40, 10):
     ...     router.add(Reading(float(t), "enrich", Metric.OPERATOR_QUEUE, 301.0))

@@ -22,7 +22,12 @@ from ebbflow.core.snapshot import STALE_AFTER_S
 from ebbflow.policy.evaluation.ahead import ConditionForecast, Forecasts
 from ebbflow.policy.evaluation.coverage import Coverage
 from ebbflow.policy.evaluation.measures import running_measure
-from ebbflow.policy.language.english import measured_in_english, requirement_in_english, trigger_in_english
+from ebbflow.policy.language.english import (
+    compared_in_english,
+    measured_in_english,
+    requirement_in_english,
+    trigger_in_english,
+)
 from ebbflow.policy.model import AllOf, Condition, Rule, Trigger
 from ebbflow.policy.values import MeasureKind
 
@@ -211,17 +216,20 @@ class TriggerState:
         if self._measure.basis:
             text += f" ({self._measure.basis})"
         if self._last_n is not None:
-            return f"{text}, past the threshold in {self._hits} of {len(self._last_n)} readings"
+            return f"{text}, {compared_in_english(trigger)} in {self._hits} of {len(self._last_n)} readings"
         if self._since_s is None:
             return text
         return f"{text}, {self._describe_run()}"
 
     def _describe_run(self) -> str:
-        like = self.trigger.threshold.like
-        readings = f"{self._count} reading{'s' if self._count > 1 else ''}"
+        compared = compared_in_english(self.trigger)
+        if self._count == 1:
+            return f"{compared} (1 reading)"
+        readings = f"{self._count} readings"
         if not math.isnan(self._low):  # unknown for a percentile
-            readings += f", {like(self._low)} to {like(self._high)}"
-        return f"past the threshold for {format_duration(max(0.0, self._run_s()))} ({readings})"
+            low, high = (self.trigger.threshold.like(each) for each in (self._low, self._high))
+            readings += f", all {low}" if low == high else f", {low} to {high}"
+        return f"{compared} for {format_duration(max(0.0, self._run_s()))} ({readings})"
 
     @property
     def evidence_since_s(self) -> float:

@@ -146,7 +146,7 @@ def _condition(word: str, value: Any) -> Condition:
 
 
 def _side(word: str, threshold: Threshold) -> dict[str, Any]:
-    expect(word, threshold, Threshold, f"{word}(above(tuples(300)))")
+    expect(word, threshold, Threshold, f"{word}(above(rows(300)))")
     return {"above" if threshold.is_above else "below": threshold.value}
 
 

@@ -25,13 +25,13 @@ def policy_in_english(policy: Policy) -> str:
     >>> from ebbflow.policy import *
     >>> print(policy_in_english(Policy(
     ...     rule("grow").scale_out(operator("enrich")).by(absolute(1)).but_never_above(nodes(2))
-    ...     .when(metric("queue-length")).is_(above(tuples(300))).for_at_least(seconds(30))
+    ...     .when(metric("queue-length")).is_(above(rows(300))).for_at_least(seconds(30))
     ...     .with_no_scale_out_since(minutes(5)),
     ...     bounds("office hours").keep(cluster(), at_least=4, at_most=12).between("08:00", "20:00").on("weekdays"),
     ... )))
     grow
       Scale out operator enrich by 1 instance, but never above 2 instances,
-      when queue-length is above 300 tuples for at least 30s,
+      when queue-length is above 300 rows for at least 30s,
       but not within 5m of a scale-out.
     <BLANKLINE>
     office hours
@@ -122,8 +122,8 @@ def trigger_in_english(trigger: Trigger) -> str:
     """The measure, the threshold, and for how long or how often.
 
     >>> from ebbflow.policy import *
-    >>> trigger_in_english(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)))
-    'backlog is forecast to be above 9 tuples in 2m'
+    >>> trigger_in_english(metric("backlog").is_forecast_to_be(above(rows(9)), ahead=minutes(2)))
+    'backlog is forecast to be above 9 rows in 2m'
     """
     if trigger.measure.kind is MeasureKind.FORECAST:
         return f"{_named(trigger)} is forecast to be {requirement_in_english(trigger)}"
@@ -134,10 +134,10 @@ def requirement_in_english(trigger: Trigger) -> str:
     """The threshold, and for how long or how often.
 
     >>> from ebbflow.policy import *
-    >>> requirement_in_english(metric("backlog").is_(above(tuples(9))).in_at_least(4, of=5))
-    'above 9 tuples in at least 4 of the last 5 readings'
+    >>> requirement_in_english(metric("backlog").is_(above(rows(9))).in_at_least(4, of=5))
+    'above 9 rows in at least 4 of the last 5 readings'
     """
-    text = f"{'above' if trigger.is_above else 'at or below'} {trigger.threshold}"
+    text = compared_in_english(trigger)
     if trigger.measure.kind is MeasureKind.FORECAST:
         text += f" in {trigger.measure.span}"
     if trigger.for_at_least is not None:
@@ -148,11 +148,21 @@ def requirement_in_english(trigger: Trigger) -> str:
     return text
 
 
+def compared_in_english(trigger: Trigger) -> str:
+    """The threshold.
+
+    >>> from ebbflow.policy import *
+    >>> compared_in_english(metric("backlog").is_(below(rows(9))).for_at_least(seconds(5)))
+    'at or below 9 rows'
+    """
+    return f"{'above' if trigger.is_above else 'at or below'} {trigger.threshold}"
+
+
 def measured_in_english(trigger: Trigger) -> str:
     """What is compared with the threshold: a metric or a statistic of it.
 
     >>> from ebbflow.policy import *
-    >>> measured_in_english(metric("backlog").is_forecast_to_be(above(tuples(9)), ahead=minutes(2)))
+    >>> measured_in_english(metric("backlog").is_forecast_to_be(above(rows(9)), ahead=minutes(2)))
     'the forecast of backlog in 2m'
     """
     name, measure = _named(trigger), trigger.measure

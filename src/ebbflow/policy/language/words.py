@@ -110,19 +110,19 @@ def below(value: Quantity | Span) -> Threshold:
 
 
 def _quantity(word: str, value: Quantity | Span) -> Quantity:
-    expect(word, value, Quantity | Span, f"{word}(tuples(300)) or {word}(percent(80))")
+    expect(word, value, Quantity | Span, f"{word}(rows(300)) or {word}(percent(80))")
     return Quantity(value.seconds, "s") if isinstance(value, Span) else value
 
 
 # -- units ---------------------------------------------------------------------------------------------
 
 
-def tuples(count: float) -> Quantity:
-    """Rows."""
-    return Quantity(_number("tuples", count), "tuples")
+def rows(count: float) -> Quantity:
+    """Rows; ``tuples`` is the word of the Rules thesis."""
+    return Quantity(_number("rows", count), "rows")
 
 
-rows = tuples
+tuples = rows
 
 
 def count(number: float) -> Quantity:

@@ -14,9 +14,9 @@ from ebbflow.policy import (
     minutes,
     per_second,
     percent,
+    rows,
     rule,
     seconds,
-    tuples,
 )
 
 
@@ -30,7 +30,7 @@ def default_policy() -> Policy:
         .with_no_scale_out_since(seconds(20)),
         rule("The queue keeps growing: one more node")
         .scale_out(cluster()).by(absolute(1))
-        .when(metric("queue-length").rate_of_change_over(minutes(1))).is_(above(per_second(tuples(1))))
+        .when(metric("queue-length").rate_of_change_over(minutes(1))).is_(above(per_second(rows(1))))
         .and_when(metric("freshness")).is_(above(seconds(10))).in_at_least(2, of=3)
         .with_no_scale_out_since(seconds(30)),
         rule("Rows hardly wait: one node less")
