@@ -35,8 +35,3 @@ def test_target_and_store_errors_are_not_input_errors() -> None:
 
 def test_an_unknown_name_lists_all_names_even_if_none_is_similar() -> None:
     assert str(UnknownNameError("strategy", "xyz", ["b", "a"])) == "unknown strategy 'xyz'; there are: a, b"
-
-
-def test_the_warning_is_not_an_error() -> None:
-    assert issubclass(errors.EbbflowWarning, UserWarning)
-    assert not issubclass(errors.EbbflowWarning, EbbflowError)

@@ -25,8 +25,6 @@
     ├── StrategyError          a strategy wants 2.5 nodes, or does not decide in time
     └── StoreError             readings or ledger cannot be read or written
         └── NoStoreError       the file is not a store, or a damaged one (also an InputError)
-
-    EbbflowWarning             something works, but not as intended
 """
 
 from __future__ import annotations
@@ -167,7 +165,3 @@ class StoreError(EbbflowError):
 
 class NoStoreError(StoreError, InputError):
     """The file is not a store, or a damaged one."""
-
-
-class EbbflowWarning(UserWarning):
-    """Something works, but not as intended."""
