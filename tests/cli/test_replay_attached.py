@@ -84,7 +84,7 @@ class Driver:
         del self._ids[seen.layout.main_nodes :]
 
     def executors(self) -> list[ExecutorInfo]:
-        return [ExecutorInfo(str(i), True, 2, 2, 0, 9, 9, 0, 0, 0, 10**9) for i in self._ids]
+        return [ExecutorInfo(str(i), True, 2, 2, 0, 9, 0, 0, 0, 10**9) for i in self._ids]
 
     def queries(self) -> list[Any]:
         return [self.query]

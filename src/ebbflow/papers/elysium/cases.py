@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ebbflow.core.expression import quote
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError, UnknownNameError
 from ebbflow.papers.elysium.calibration import (
     ARRIVAL_NOISE,
@@ -96,7 +96,7 @@ class Case:
                 Tenant(engine=engine, load=load) for engine, load in zip(engines[1:], loads[1:], strict=True)
             ),
             limits=LIMITS,
-            slo=Slo(freshness_s=30.0, quantile=0.95),
+            slo=DEFAULT_SLO,
             nodes=NODES,
             initial_nodes=self.initial_nodes,
             seconds=self.seconds,

@@ -36,7 +36,6 @@ class ExecutorInfo(msgspec.Struct, frozen=True, rename="camel"):
     total_cores: int
     max_tasks: int
     active_tasks: int
-    total_tasks: int
     completed_tasks: int
     total_duration: int
     rdd_blocks: int

@@ -37,7 +37,7 @@ class FakeSpark:
 
     def executors(self) -> list[ExecutorInfo]:
         return [
-            ExecutorInfo(i, True, 1, 1, 0, 1, 1, 0, self.cached.get(i, 0), 0, 1000 * int(i)) for i in self.ids
+            ExecutorInfo(i, True, 1, 1, 0, 1, 0, self.cached.get(i, 0), 0, 1000 * int(i)) for i in self.ids
         ]
 
     @property

@@ -231,7 +231,7 @@ def test_lead_time_counts_to_the_first_finished_task(completed: int) -> None:
     requests.add(1)
     clock.set(50_000.0)  # the wall clock leaps, which is not waiting
     clock.advance(9.0)
-    newcomer = ExecutorInfo("1", True, 1, 1, 1, 1, completed, 0, 0, 0, 104_000)
+    newcomer = ExecutorInfo("1", True, 1, 1, 1, completed, 0, 0, 0, 104_000)
     measured = requests.update([newcomer])
     assert measured == ([LeadTime(executor="1", lead_time_s=9.0)] if completed else [])
     assert requests.lead_time_s == (9.0 if completed else 12.0)

@@ -19,7 +19,7 @@ class FakeDriver:
     settings: dict[str, str]
     master: str = "spark://host:7077"
     live_executors: list[ExecutorInfo] = field(
-        default_factory=lambda: [ExecutorInfo("0", True, 2, 2, 0, 0, 0, 0, 0, 0, 0)]
+        default_factory=lambda: [ExecutorInfo("0", True, 2, 2, 0, 0, 0, 0, 0, 0)]
     )
 
     def setting(self, key: str, default: str = "") -> str:

@@ -71,7 +71,7 @@ class FakeDriver:
             raise TargetError(f"no {call} of {query}")
 
     def executors(self) -> list[ExecutorInfo]:
-        return [ExecutorInfo("0", True, 1, 1, 0, 1, 1, 0, 0, 0, 1000)]
+        return [ExecutorInfo("0", True, 1, 1, 0, 1, 0, 0, 0, 1000)]
 
     def queries(self) -> list[FakeQuery]:
         return self.running

@@ -45,13 +45,13 @@ def choose_victims(
     Executors with cached data are left out, even if fewer than ``count`` remain: their blocks would be recomputed at
     best, and after ``localCheckpoint`` they would be lost, and the query with them.
 
-    >>> a = ExecutorInfo("a", True, 1, 1, 0, 9, 9, 0, 0, 0, 100)
-    >>> b = ExecutorInfo("b", True, 1, 1, 0, 9, 9, 0, 0, 0, 200)
+    >>> a = ExecutorInfo("a", True, 1, 1, 0, 9, 0, 0, 0, 100)
+    >>> b = ExecutorInfo("b", True, 1, 1, 0, 9, 0, 0, 0, 200)
     >>> choose_victims([a, b], {"b": 3}, 1)
     ['a']
     >>> choose_victims([a, b], {}, 1)
     ['b']
-    >>> with_data = ExecutorInfo("c", True, 1, 1, 0, 9, 9, 0, 7, 0, 300)
+    >>> with_data = ExecutorInfo("c", True, 1, 1, 0, 9, 0, 7, 0, 300)
     >>> choose_victims([a, b, with_data], {}, 3)
     ['b', 'a']
     """
