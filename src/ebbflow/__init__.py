@@ -8,8 +8,9 @@ In a job, one line::
 Around an unchanged job: ``ebbflow submit --executors 1:20 job.py``. To see it at work: ``ebbflow demo``.
 
 The names below are public and loaded on first use, so ``import ebbflow`` is cheap and does not need Spark. Public, too,
-are ``ebbflow.testing``, ``ebbflow.errors`` and ``ebbflow.core.parameters`` (options of your own strategies and guards).
-All other modules may change without notice.
+are ``ebbflow.testing``, ``ebbflow.errors``, ``ebbflow.core.parameters`` (options of your own strategies and guards)
+and, of the modules that docs/api.md lists, the names that the documentation uses. Everything else may change between
+minor versions.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class Option:
         return f"[{table}] {key}" if table else key
 
     def written(self, value: Any) -> str:
-        """A value as text; of None what is in force then, empty if nothing."""
+        """A value as text. For None, what applies then; empty if nothing does."""
         return self.kind.unset if value is None else self.kind.write(value)
 
 
@@ -274,7 +274,8 @@ GENERAL = (
     ),
     Option(
         key="profiles", argument="profiles", flag="--profile", default=(),
-        kind=Several(File("Profile of a pipeline, from `ebbflow profile`, for symbiotic to size by.", Profile)),
+        kind=Several(File("Profile of a pipeline, from `ebbflow profile`, by which proactive, symbiotic and "
+                          "symbiotic-proactive size.", Profile)),
     ),
     Option(
         key="store", argument="store", flag="--store", default=None,
@@ -463,7 +464,7 @@ def from_command_line(
 ) -> Source:
     """Command-line options by key, None where not given, and the pairs of ``--set KEY=VALUE``.
 
-    ``flags``: by key, options of the command that are called otherwise than declared.
+    ``flags``: names of command-line options, by key, where they differ from the declared ones.
     """
     source, known = Source(Rank.COMMAND_LINE), options()
     for key, value in values.items():

@@ -122,7 +122,7 @@ def _value(option: Option, setting: Setting, reads: Taken) -> str:
 
 
 def _place(setting: Setting) -> str:
-    """Where a value is set; of a file without the key, which stands in the row already."""
+    """Where a value is set. For a file without the key, which is in the same row."""
     return setting.where.rpartition(", ")[0] if setting.rank is Rank.FILE else setting.where
 
 

@@ -18,6 +18,7 @@ from ebbflow.control.attached import Attached
 from ebbflow.core.clock import SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
+from ebbflow.core.plural import counted
 from ebbflow.core.slo import Slo
 from ebbflow.errors import InputError, StoreError
 from ebbflow.monitoring.store import Store
@@ -191,7 +192,7 @@ def submit(
                 write_run_page(report, stored)
             say(
                 f"{script.name} exited with code {code}: {whole(scores['node_seconds'])} executor-seconds, "
-                f"{scores['reconfigurations']} reconfigurations"
+                f"{counted(scores['reconfigurations'], 'reconfiguration')}"
             )
     return code
 

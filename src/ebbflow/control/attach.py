@@ -193,7 +193,7 @@ def attach(
 def _first(
     do: Callable[[], None], on_cycle: Callable[[CycleReport], None] | None
 ) -> Callable[[CycleReport], None]:
-    """What to do after a cycle: this first, then what was to be done before."""
+    """A callback that does this first and then calls ``on_cycle``."""
 
     def after_cycle(report: CycleReport) -> None:
         do()

@@ -99,8 +99,8 @@ class Strategy(ABC):
 
     name: str
     brings_own_guards: bool = False
-    """True if the strategy has its own periods, cool-downs and step limits. The loop then applies only the guards
-    for bounds and missing data."""
+    """True if the strategy has its own periods, cool-downs and step limits. The loop then applies only added guards,
+    bounds and missing data."""
     decides_on: DecidesOn = DecidesOn.BATCHES
     """What the strategy measures. ``ebbflow.testing.check_strategy`` checks it accordingly."""
     handles_clusters: bool = False

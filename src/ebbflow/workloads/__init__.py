@@ -1,15 +1,15 @@
 """Loads and rows: how much arrives when (shapes, traces, arrivals), and what arrives (tweets).
 
-==============  =============================================================================================
-``load``        a load: rows per second over time; sums and multiples of loads
-``shapes``      loads given by a formula: constant, sine, step, noise, …
-``trace``       recorded loads: trace files, and the counted rows of a run
-``series``      a load as the means of even steps, for forecasters
-``expression``  the text form of a load, ``sine(base=100, peak=900, period=10m) + constant(50)``
-``arrivals``    when each row of a load arrives
-``tweets``      generated tweets, and labelled tweets from a file
-``hashing``     random numbers by counter, which make loads and tweets reproducible
-==============  =============================================================================================
+=================  ==========================================================================================
+``load``           a load: rows per second over time; sums and multiples of loads
+``shapes``         loads given by a formula: constant, sine, step, noise, …
+``trace``          recorded loads: trace files, and the counted rows of a run
+``series``         a load as the means of even steps, for forecasters
+``expression``     the text form of a load, ``sine(base=100, peak=900, period=10m) + constant(50)``
+``arrival_times``  when each row of a load arrives
+``tweets``         generated tweets, and labelled tweets from a file
+``hashing``        random numbers by counter, which make loads and tweets reproducible
+=================  ==========================================================================================
 
 Importing this package loads numpy and pyarrow but never pandas: every executor of a source imports it.
 """

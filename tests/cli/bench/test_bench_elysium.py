@@ -149,7 +149,7 @@ def test_without_a_trace_the_table_says_that_twitter_is_replaced(monkeypatch, ca
     assert code == 0
     assert "T1 twitter joint *" in out
     assert "T1 step joint *" not in out
-    assert "* no Twitter trace was given: a day of a web service stands in for it" in " ".join(out.split())
+    assert "* no Twitter trace was given; a generated day of a web service is used" in " ".join(out.split())
 
 
 def test_a_table_without_twitter_has_no_note_about_a_trace(monkeypatch, capsys, tmp_path) -> None:

@@ -24,7 +24,7 @@ def test_rows_are_printed_and_drawn(monkeypatch, capsys, tmp_path: Path) -> None
     assert {row["strategy"] for row in rows} == {"static"}
     assert all(row["failed"] == 0.0 and row["nodes_saved"] == 0.0 for row in rows)
     assert rows[0]["published"]["latency_mean_s"] == 1.478
-    assert "a made one stands in" in rows[3]["note"]
+    assert "a generated one is used" in rows[3]["note"]
     assert "sawtooth (Figure 13)" in page.read_text()
 
 

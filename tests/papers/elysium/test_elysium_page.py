@@ -13,7 +13,7 @@ from ebbflow.papers.elysium.cases import cases
 from ebbflow.papers.elysium.comparison import Comparison
 from ebbflow.papers.elysium.page import elysium_page
 from ebbflow.papers.elysium.published import JOINT, T1, Published
-from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics
+from ebbflow.papers.elysium.run import GENERATED, Result, RowMetrics
 from ebbflow.report.panels import Panel, PanelLine, Picture, panels_figure
 
 HOSTILE = "<script>alert(1)</script>"
@@ -62,7 +62,7 @@ def test_the_page_has_every_row_with_what_was_published_and_loads_nothing() -> N
     )
     assert "<td>–</td><td>0.12</td><td>0.40</td><td>–</td><td>30 %</td>" in rest
     assert "<li>T1 stair joint: the text says 52 %</li>" in rest
-    assert f"<li>T1 stair symbiotic: {STANDS_IN}</li>" in rest
+    assert f"<li>T1 stair symbiotic: {GENERATED}</li>" in rest
     assert not re.findall(r"https?://", rest)
     assert json.loads(re.findall(r'id="picture-0">(.*?)</script>', rest, flags=re.DOTALL)[0])["data"]
 

@@ -157,7 +157,7 @@ def test_without_a_trace_a_note_says_that_something_stands_in() -> None:
     case, *_ = cases(loads=["twitter"], strategies=[JOINT])
     assert str(case.loads[0][1]) == STAND_IN
     row = Result(case=case, target="simulator", metrics=metrics(0.1, 0.2), runs=1).to_json()
-    assert "stands in" in row["note"]
+    assert "a generated day of a web service is used" in row["note"]
 
 
 def test_a_trace_that_is_too_short_is_refused(tmp_path: Path) -> None:

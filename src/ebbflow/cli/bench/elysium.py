@@ -22,7 +22,7 @@ from ebbflow.papers.elysium.cases import Case, cases, spark_cases
 from ebbflow.papers.elysium.comparison import Comparison, compare, explain_with_sorted_minutes, tally
 from ebbflow.papers.elysium.models import Models
 from ebbflow.papers.elysium.page import write_elysium_page
-from ebbflow.papers.elysium.run import STANDS_IN, Result, run_cases
+from ebbflow.papers.elysium.run import GENERATED, Result, run_cases
 from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.threshold_learning import ThresholdStudy, threshold_runs
 from ebbflow.report.wording import number, seconds, share
@@ -50,7 +50,7 @@ def elysium(
         Path | None,
         typer.Option(
             help="Trace of tweets per second over at least five days (time,events), for the load twitter.",
-            show_default="a day of a web service stands in",
+            show_default="a generated trace is used",
             metavar="FILE",
         ),
     ] = None,
@@ -106,7 +106,7 @@ def elysium(
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
         console.print(_table(results))
         if not all(result.case.traced for result in results):
-            console.print(f"* {STANDS_IN}; the published figures are for Twitter", style="dim")
+            console.print(f"* {GENERATED}; the published figures are for Twitter", style="dim")
         if study_results is not None:
             console.print()
             console.print(_threshold_table(study_results.thresholds))

@@ -45,7 +45,7 @@ def pascal(
         Path | None,
         typer.Option(
             help="Trace of tweets per second over at least six days (time,events), for the load twitter.",
-            show_default="a made trace stands in",
+            show_default="a generated trace is used",
             metavar="FILE",
         ),
     ] = None,

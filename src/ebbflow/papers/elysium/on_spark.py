@@ -26,7 +26,7 @@ from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
 from ebbflow.core.ports import Strategy
 from ebbflow.core.run import Run
-from ebbflow.core.slo import Slo
+from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.monitoring.store import Store
 from ebbflow.options import Configuration
 from ebbflow.papers import SPARK
@@ -46,7 +46,6 @@ from ebbflow.targets.spark.launch.settings import scaling_settings
 from ebbflow.workloads import Load, Trace, parse_load
 
 LIMITS = Limits(min_nodes=1, max_nodes=4)
-SLO = Slo(freshness_s=30.0, quantile=0.95)
 PEAK_PER_S = 320.0
 WAIT_S = 0.008
 TRIGGER_S = 5.0
@@ -171,7 +170,7 @@ def run_application(
                 spark,
                 config=Configuration(),
                 executors=(LIMITS.min_nodes, LIMITS.max_nodes),
-                slo=SLO,
+                slo=DEFAULT_SLO,
                 strategy=strategy,
                 queries=[query],
                 store=path,

@@ -11,7 +11,7 @@ from ebbflow.papers import SIMULATOR, SPARK
 from ebbflow.papers.elysium.calibration import STOP_WORDS
 from ebbflow.papers.elysium.comparison import Comparison, tally
 from ebbflow.papers.elysium.published import BOTH
-from ebbflow.papers.elysium.run import STANDS_IN, Result, RowMetrics, RunCurves
+from ebbflow.papers.elysium.run import GENERATED, Result, RowMetrics, RunCurves
 from ebbflow.papers.elysium.studies import Studies
 from ebbflow.papers.elysium.threshold_learning import TRIAL, ThresholdStudy
 from ebbflow.papers.page import embedded_data, estimator_pictures
@@ -102,7 +102,7 @@ def _table_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         here = f"{key.application} · {key.load}" + (
             "" if result.target == SIMULATOR else f" · {result.target}"
         )
-        notes = ["" if published is None else published.note, "" if result.case.traced else STANDS_IN]
+        notes = ["" if published is None else published.note, "" if result.case.traced else GENERATED]
         shown.append(
             {
                 "group": here + figures.get(key[:2], "") if here != group else "",

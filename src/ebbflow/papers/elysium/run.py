@@ -33,7 +33,7 @@ from ebbflow.papers.studies import Points
 from ebbflow.runs.score import by_rows, score, waits_of
 from ebbflow.runs.simulation import run_simulation
 
-STANDS_IN = "no Twitter trace was given: a day of a web service stands in for it"
+GENERATED = "no Twitter trace was given; a generated day of a web service is used"
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Result:
         if metrics.foresight is not None:
             row["foresight"] = metrics.foresight.to_json()
         if not self.case.traced:
-            row["note"] = STANDS_IN
+            row["note"] = GENERATED
         return row
 
 

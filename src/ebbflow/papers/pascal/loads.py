@@ -7,7 +7,7 @@ than a square of twenty minutes needs that starts low, if its trough fits on one
 sawtooth and the length of the one in §7.1.3.
 
 The Twitter trace of the paper, 41 days of tweets on an election, is not public. ``--trace`` replays a day of another
-one at 60:1. Without it a made one stands in: days of a web service, each with its own height, drift and bursts.
+one at 60:1. Without it a generated one is used: days of a web service, each with its own height, drift and bursts.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _made() -> PastAndPresent:
         load=present,
         seconds=run_s,
         past=((past, past_s),),
-        note="no trace was given: a made one stands in for Twitter",
+        note="no trace was given; a generated one is used instead of Twitter",
     )
 
 
