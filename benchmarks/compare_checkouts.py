@@ -6,6 +6,8 @@ It proves that a restructuring changes no behaviour. It uses only ``python -m eb
 modules are or what they are called. Both sides read the examples of OLD and run on the same Python; ``PYTHONPATH``
 selects the checkout. Compare a checkout with itself to see which cases are deterministic.
 
+Fields that only one side has are listed and not compared: a new field changes no behaviour that there was.
+
 A case is *same*, *different*, *expected* (different, and named by ``--expect``) or *failed* (it runs on neither
 side, so it proves nothing). The exit code is 0 if every case is same or expected, 1 otherwise, and 2 on bad input.
 """
@@ -34,7 +36,7 @@ MACHINE_TIMES = (
     "learned_at",  # `profile`: when the profile was made
     "training_s",  # `profile`: how long the models took to train
 )
-"""Fields that tell the time or speed of the machine. Their values are not compared; their presence is."""
+"""Fields that tell the time or speed of the machine. Their values are not compared."""
 
 TIMEOUT_S = 300.0
 ABSENT = "(absent)"
@@ -104,6 +106,8 @@ class Comparison:
     old_s: float
     new_s: float
     difference: Difference | None = None
+    one_sided: tuple[str, ...] = ()
+    """Fields that only one side has, with that side; ``[*]`` for any index of a list."""
 
     @property
     def ok(self) -> bool:
@@ -189,7 +193,7 @@ def first_difference(old: Any, new: Any, path: str = "$") -> Difference | None:
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            inner = f"{path}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{path}[{_text(key)}]"
+            inner = _field(path, key)
             if key not in new:
                 return Difference(inner, _text(old[key]), ABSENT)
             if key not in old:
@@ -226,20 +230,73 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@dataclass(frozen=True)
+class Common:
+    """Two documents without the fields that only one of them has."""
+
+    old: Any
+    new: Any
+    one_sided: tuple[str, ...]
+
+
+def common(old: Any, new: Any, path: str = "$") -> Common:
+    """Leave out the fields that only one of two JSON documents has.
+
+    >>> common([{"late": 1, "gap": 2}], [{"late": 1}])
+    Common(old=[{'late': 1}], new=[{'late': 1}], one_sided=('$[*].gap (old only)',))
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        missing = [(key, "old only") for key in old if key not in new]
+        missing += [(key, "new only") for key in new if key not in old]
+        found = [f"{_field(path, key)} ({side})" for key, side in missing]
+        both = {key: common(old[key], new[key], _field(path, key)) for key in old if key in new}
+        found += [each for inner in both.values() for each in inner.one_sided]
+        return Common(
+            {key: both[key].old for key in old if key in both},
+            {key: both[key].new for key in new if key in both},
+            tuple(dict.fromkeys(found)),
+        )
+    if isinstance(old, list) and isinstance(new, list):
+        pairs = [common(one, other, f"{path}[*]") for one, other in zip(old, new, strict=False)]
+        at = len(pairs)
+        return Common(
+            [*(each.old for each in pairs), *old[at:]],
+            [*(each.new for each in pairs), *new[at:]],
+            tuple(dict.fromkeys(each for inner in pairs for each in inner.one_sided)),
+        )
+    return Common(old, new, ())
+
+
+def _field(path: str, key: str) -> str:
+    return f"{path}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{path}[{_text(key)}]"
+
+
+def _judged(old: str, new: str) -> tuple[Difference | None, tuple[str, ...]]:
+    try:
+        shared = common(json.loads(masked(old)), json.loads(masked(new)))
+    except ValueError:
+        return compare(old, new), ()
+    if not shared.one_sided:
+        return compare(old, new), ()
+    return first_difference(shared.old, shared.new), shared.one_sided
+
+
 def judge(
     case: Case, old: CaseOutput, new: CaseOutput, expected: Sequence[re.Pattern[str]] = ()
 ) -> Comparison:
     """What became of a case."""
+    found: Difference | None
+    one_sided: tuple[str, ...] = ()
     if old.failed or new.failed:
-        found: Difference | None = Difference("exit", str(old), str(new))
+        found = Difference("exit", str(old), str(new))
     else:
-        found = compare(old.output, new.output)
+        found, one_sided = _judged(old.output, new.output)
     status = "same"
     if old.failed and new.failed:
         status = "failed"
     elif found is not None:
         status = "expected" if any(pattern.search(case.name) for pattern in expected) else "different"
-    return Comparison(case.name, status, old.seconds, new.seconds, found)
+    return Comparison(case.name, status, old.seconds, new.seconds, found, one_sided)
 
 
 # -- running ----------------------------------------------------------------------------------
@@ -397,6 +454,8 @@ def _show(verdicts: Sequence[Comparison]) -> None:
         result, where = verdict.status if verdict.ok else verdict.status.upper(), ""
         if (found := verdict.difference) is not None:
             where = f"{escape(found.path)}: {_short(found.old)} → {_short(found.new)}"
+        if verdict.one_sided:
+            where += f"{'; ' if where else ''}not compared: {escape(', '.join(verdict.one_sided))}"
         table.add_row(escape(verdict.case), result, f"{verdict.old_s:.1f}", f"{verdict.new_s:.1f}", where)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     console.print(table)

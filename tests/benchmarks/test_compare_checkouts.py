@@ -69,6 +69,22 @@ def test_a_case_that_fails_on_one_side_differs_and_on_both_sides_fails(tool) -> 
     )
 
 
+def test_fields_that_only_one_side_has_are_listed_and_not_compared(tool) -> None:
+    case = tool.Case("simulate/new", ("simulate",))
+
+    def judged(old: str, new: str):
+        return tool.judge(case, tool.CaseOutput(0, old, "", 1.0), tool.CaseOutput(0, new, "", 1.0))
+
+    found = judged(
+        '[{"late": 1, "old": 2}, {"late": 1, "old": 3}]', '[{"gap": 9, "late": 1}, {"gap": 8, "late": 1}]'
+    )
+    assert found.status == "same"
+    assert found.one_sided == ("$[*].old (old only)", "$[*].gap (new only)")
+    found = judged('[{"late": 1, "old": 2}]', '[{"gap": 9, "late": 4}]')
+    assert (found.status, found.difference) == ("different", tool.Difference("$[0].late", "1", "4"))
+    assert judged('[{"late": 1}]', '[{"late": 1}, {"late": 2}]').status == "different"  # a row is no field
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
