@@ -18,6 +18,7 @@ from ebbflow.cli.config import reference_page
 from ebbflow.control.attach import attach
 from ebbflow.core.limits import Limits
 from ebbflow.core.parameters import PYTHON_ONLY, Kind, Part, declared
+from ebbflow.core.ports import Guard
 from ebbflow.core.slo import DEFAULT_SLO
 from ebbflow.errors import InputError
 from ebbflow.guards import BUILT_IN, CoolDown, StepCap
@@ -33,6 +34,7 @@ from ebbflow.options import (
     options,
 )
 from ebbflow.strategies import STRATEGIES
+from ebbflow.strategies.static import Static
 from ebbflow.targets.spark.act.actuator import GrowTimes
 from ebbflow.targets.spark.act.draining import ShrinkTimes
 
@@ -451,3 +453,42 @@ def test_contradictory_parameters_are_an_error_that_names_their_sources() -> Non
     assert str(error.value).startswith(
         "EBBFLOW_STRATEGY_JOINT_CORE_MIN and --strategy: strategy joint: core_min 0.9"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "[guards]\ncool-down = 3",
+            "no such option; it is a table: did you mean 'guards.cool-down.",
+        ),
+        ("[shrink]\ndeadline = true", "shrink.deadline: true is invalid; it must be"),
+    ],
+)
+def test_hints_are_about_what_was_written(text: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "ebbflow.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=words):
+        from_file(file)
+
+
+def test_an_option_that_is_set_twice_on_the_command_line_says_so() -> None:
+    with pytest.raises(InputError, match=r"^--set cycle is given twice; leave one of them out$"):
+        from_command_line({}, ["cycle=1s", "cycle=2s"])
+
+
+def test_objects_without_a_name_are_refused() -> None:
+    class Nameless(Static):
+        name = ""
+
+    with pytest.raises(
+        InputError, match=r"attach\(strategy=…\): Nameless has no name; set the class attribute name"
+    ):
+        from_arguments({"strategy": Nameless()})
+    with pytest.raises(InputError, match=r"attach\(guards=…\): Unnamed has no name"):
+        from_arguments({"guards": [Unnamed()]})
+
+
+class Unnamed(Guard):
+    def restrain(self, _snapshot: Any, decision: Any) -> Any:
+        return decision

@@ -107,6 +107,13 @@ class Objective(Kind):
         return value if isinstance(value, Slo) else Slo.parse(super().accept(value))
 
 
+def _named(value: Strategy | Guard) -> Strategy | Guard:
+    """The object, if it has a name; the ledger quotes it."""
+    if not isinstance(getattr(value, "name", None), str) or not value.name:
+        raise InputError(f'{type(value).__name__} has no name; set the class attribute name = "…"')
+    return value
+
+
 class StrategyChoice(Kind):
     """The name of a strategy, or an expression; in Python also an object."""
 
@@ -119,7 +126,7 @@ class StrategyChoice(Kind):
             return str(read_strategy(value))
         if not isinstance(value, Strategy):
             raise ValueError(value)
-        return value
+        return _named(value)
 
     def write(self, value: Any) -> str:
         """The expression, or the name of the object."""
@@ -183,7 +190,7 @@ class GuardChoice(Kind):
             return str(read_guard(value))
         if not isinstance(value, Guard):
             raise ValueError(value)
-        return value
+        return _named(value)
 
     def write(self, value: Any) -> str:
         """The expression, or the name of the object."""
@@ -414,7 +421,9 @@ class Source:
 
     def _put(self, key: str, value: Any, where: str) -> None:
         if key in self.settings:
-            raise InputError(f"{where} and {self.settings[key].where} both set {key}; leave one of them out")
+            other = self.settings[key].where
+            twice = f"{where} is given twice" if other == where else f"{where} and {other} both set {key}"
+            raise InputError(f"{twice}; leave one of them out")
         self.settings[key] = Setting(value=value, rank=self.rank, where=where)
 
     def checked(self) -> Source:
@@ -433,8 +442,13 @@ def _hint(key: str, known: Iterable[str], prefix: str = "") -> str:
 
     >>> _hint("shrink.dead_line", options()), _hint("budget_out", options())
     ("; did you mean 'shrink.deadline'?", "; did you mean 'strategy.capacity.budget_out'?")
+    >>> _hint("guards.cool-down", options())
+    "; it is a table: did you mean 'guards.cool-down.out'?"
     """
     keys = list(known)
+    below = [each for each in keys if each.startswith(f"{key}.")]
+    if below:
+        return f"; it is a table: did you mean '{prefix}{below[0]}'?"
     beside = [each for each in keys if each.rpartition(".")[0] == key.rpartition(".")[0]]
     by_last_part = {each.rpartition(".")[2]: each for each in reversed(keys)}
     close = difflib.get_close_matches(key, beside, n=1) or difflib.get_close_matches(key, keys, n=1)

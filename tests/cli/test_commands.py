@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 from pathlib import Path
@@ -152,3 +153,27 @@ def test_a_signal_ignored_at_the_start_as_under_nohup_stays_ignored(
 def test_version_is_printed(monkeypatch, capsys) -> None:
     code, out, _ = ebbflow(monkeypatch, capsys, "--version")
     assert (code, out.strip()) == (0, "ebbflow 0.1.0")
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo", "replay"])
+def test_help_fills_the_lines_of_the_terminal(command: str) -> None:
+    """Lines of a docstring are for readers of the source; in 80 columns each would be broken once more."""
+    shown = (
+        CliRunner().invoke(cli.app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
+    )
+    lines = [line.strip() for line in shown.split("╭", 1)[0].splitlines()]
+    paragraph = lines[lines.index("", 3) :] if "" in lines[3:] else lines
+    text = [line for line in paragraph if line]
+    for line, following in itertools.pairwise(text):
+        fits = len(line) + 1 + len(following.split()[0]) <= 76
+        assert not fits or line.endswith("."), f"broken early: {line!r}"
+
+
+def test_the_example_of_set_is_an_option_that_the_command_takes() -> None:
+    for command, key in (("simulate", "guards.cool-down.in=30s"), ("profile", "agents=tcp://")):
+        shown = (
+            CliRunner()
+            .invoke(cli.app, [command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"})
+            .output
+        )
+        assert f"Any other option, like {key}" in shown

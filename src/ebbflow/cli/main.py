@@ -5,6 +5,7 @@ Invalid input ends with one line and exit code 2 before anything is started; any
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
@@ -66,6 +67,22 @@ metrics.register(app)
 policy.register(app)
 agent.register(app)
 config.register(app)
+
+
+def _reflow(commands: typer.Typer) -> None:
+    """Let the terminal break the lines of help texts: those of a docstring are for readers of the source."""
+    for command in commands.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(
+            part if "\n " in part or part.startswith("\b") else " ".join(part.split())
+            for part in text.split("\n\n")
+        )
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _reflow(group.typer_instance)
+
+
+_reflow(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -26,14 +26,6 @@ ConfigFile = Annotated[
         metavar="FILE",
     ),
 ]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Any other option, like guards.cool-down.in=30s; repeatable. See `ebbflow config show`.",
-        metavar="KEY=VALUE",
-    ),
-]
 _SEED = "Random seed; the same seed gives the same result."
 Seed = Annotated[int, typer.Option("--seed", min=0, help=_SEED)]
 SeedOfScenario = Annotated[int | None, typer.Option("--seed", min=0, help=_SEED, show_default="1")]
@@ -108,7 +100,7 @@ def takes_configuration(
                 name: _typed(option, called[option.key], read.default_text(option))
                 for name, option in names.items()
             }
-            for name, annotation in {**added, "set": SetOption, "config": ConfigFile}.items():
+            for name, annotation in {**added, "set": _set_option(read), "config": ConfigFile}.items():
                 parameters.append(
                     inspect.Parameter(
                         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
@@ -132,6 +124,18 @@ def takes_configuration(
         return with_configuration
 
     return decorate
+
+
+def _set_option(read: Taken) -> Any:
+    """``--set``, with a key that the command takes as an example."""
+    examples = {
+        "guards.cool-down.in": "30s",
+        "strategy.capacity.budget_out": "0.5",
+        "agents": "tcp://worker-1:7700",
+    }
+    example = next((f"{key}={value}" for key, value in examples.items() if read.reads(key)), "KEY=VALUE")
+    help_text = f"Any other option, like {example}; repeatable. See `ebbflow config show`."
+    return Annotated[list[str] | None, typer.Option("--set", help=help_text, metavar="KEY=VALUE")]
 
 
 def _typed(option: Option, flag: str, default: str) -> Any:

@@ -147,8 +147,8 @@ class Number(Kind):
     def write(self, value: Any) -> str:
         """The shortest text that reads back as the same number.
 
-        >>> [Number("").write(each) for each in (100, 0.1, 1e22)]
-        ['100', '0.1', '1e22']
+        >>> Number("").write(100), Number("").write(1e22)
+        ('100', '1e22')
         """
         return repr(float(value)).removesuffix(".0").replace("e+", "e")
 
@@ -222,8 +222,8 @@ class Duration(Number):
     def write(self, value: Any) -> str:
         """A duration that reads back as the same number of seconds.
 
-        >>> [Duration("").write(each) for each in (0.0, 600.0, 12.3456)]
-        ['0s', '10m', '12.3456s']
+        >>> Duration("").write(600.0), Duration("").write(12.3456)
+        ('10m', '12.3456s')
         """
         short = format_duration(value)
         exact = value > 0 and parse_duration_s(short) == value
@@ -454,8 +454,13 @@ def convert(label: str, kind: Kind, value: Any, *, from_text: bool) -> Any:
     except InputError as error:
         raise InputError(f"{label}: {error}") from None
     except ValueError:
-        shown = value if from_text and value.strip() else repr(value)
+        shown = value if from_text and value.strip() else _shown(value)
         raise InputError(f"{label}: {shown} is invalid; it must be {kind.must}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value as TOML and Python people write it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def read_arguments(what: str, factory: Callable[..., Any], written: Mapping[str, str]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ def read_text(path: Path) -> str:
     """The text of a policy file."""
     try:
         return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise PolicyError(f"there is no policy file {path}") from None
     except OSError as error:
         raise PolicyError(f"{path}:1:1: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
