@@ -112,7 +112,7 @@ def test_an_invalid_trace_is_a_one_line_error(
         (["--report", "/no/such/folder/x.html"], "there is no folder"),
         (["--parquet", "/no/such/x.parquet"], "there is no folder"),
         (["--workers", "0"], "must be 1 or more"),
-        (["--policy", "none.toml"], "none.toml:1:1: cannot be read"),
+        (["--policy", "none.toml"], "there is no policy file none.toml"),
         (["--policy", str(QUEUE)], "names operator 'enrich', which pipeline top-words does not have"),
         (["--policy", str(OFFICE), "--policy", str(OFFICE)], "two policies are called 'office_hours.yaml'"),
     ],

@@ -90,7 +90,7 @@ def test_published_spark_keys_count_only_for_their_strategy(monkeypatch, capsys,
     [
         (("--set", "agents=foo"), "--set agents: 'foo' is not an address"),
         (("--agent", "tcp://10.0.0.1:7788"), "needs keys"),
-        (("--set", "policy=nope.toml"), "nope.toml:1:1: cannot be read"),
+        (("--set", "policy=nope.toml"), "--set policy: there is no policy file "),
         (("--set", "strategy.learner.epsilonByRegion=foo"), "must be four numbers from 0 to 1"),
         (("--set", "strategy.elastic-scaling.low=2"), "low is 2 and high is 1; low must be at most high"),
         (("--set", "strategy.learner.targetLatency=60s"), "targetLatency must be at most maxLatency"),

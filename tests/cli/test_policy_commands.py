@@ -192,13 +192,13 @@ def test_try_reports_when_each_rule_fired(ebbflow, tmp_path) -> None:
             ],
             "on the continuous engine only",
         ),
-        (["policy", "show", "no.toml"], "cannot be read"),
+        (["policy", "show", "no.toml"], "there is no policy file"),
         (["policy", "show", "--as", "xml", QUEUE], "ends in .toml"),
         (["bench", "rules", "--target", "spork"], "did you mean 'spark'"),
         (["bench", "rules", "--case", "scaleout"], "did you mean 'scale-out'"),
-        (["demo", "--policy", "no.toml"], "cannot be read"),
+        (["demo", "--policy", "no.toml"], "there is no policy file"),
         (["demo", "--policy", QUEUE, "--strategy", "flink"], "leave one of them out"),
-        (["submit", "--policy", "no.toml", QUEUE], "cannot be read"),
+        (["submit", "--policy", "no.toml", QUEUE], "there is no policy file"),
     ],
 )
 def test_invalid_input_is_one_line_and_exit_code_2(ebbflow, arguments: list[str], words: str) -> None:

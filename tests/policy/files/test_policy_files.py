@@ -362,7 +362,9 @@ def test_positions_are_found_in_all_toml_syntax() -> None:
     assert positions["rule", 1, "w"] == (11, 1)
 
 
-@pytest.mark.parametrize(("name", "words"), [("no-such.toml", "cannot be read"), ("x.json", "ends in .toml")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("no-such.toml", "there is no policy file"), ("x.json", "ends in .toml")]
+)
 def test_an_unreadable_file_is_one_problem(tmp_path, name: str, words: str) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(PolicyError, match=words):
