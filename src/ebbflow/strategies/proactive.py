@@ -74,7 +74,7 @@ class _Load:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Situation:
+class _LoadsAhead:
     """What a decision works on, by application."""
 
     snapshot: Snapshot
@@ -189,7 +189,7 @@ class Proactive(Strategy):
         horizon_s = snapshot.lead_time_s + stop_s + min(decided_every_s, self._assess_s)
         if due or not self._forecasts:
             self._forecasts = self._forecast(snapshot.now_s + self._assess_s + max(horizon_s, self._hold_s))
-        at = _Situation(
+        at = _LoadsAhead(
             snapshot=snapshot,
             present_per_s=present,
             queued=self._known.backlogs(snapshot),
@@ -214,7 +214,7 @@ class Proactive(Strategy):
 
     # -- deciding ------------------------------------------------------------------------------
 
-    def _grow(self, at: _Situation) -> Decision | None:
+    def _grow(self, at: _LoadsAhead) -> Decision | None:
         """More nodes, if those planned do not hold the load; None if they do."""
         loads = at.loads(self._grow_level, at.horizon_s)
         evaluator = self._evaluator(at, loads)
@@ -237,7 +237,7 @@ class Proactive(Strategy):
         return self._change(at, evaluator, loads, wanted, bottleneck)
 
     def _passes(
-        self, at: _Situation, evaluator: Evaluator, loads: Mapping[str, _Load], wanted: Layout
+        self, at: _LoadsAhead, evaluator: Evaluator, loads: Mapping[str, _Load], wanted: Layout
     ) -> Constraint | None:
         """Why more nodes come too late for a burst; None if they help, or if the load lasts."""
         planned, lead_s, stop_s = at.snapshot.planned, at.snapshot.lead_time_s, self._stop.stop_s
@@ -268,7 +268,7 @@ class Proactive(Strategy):
             f"{there.row_s + back.row_s:.0f} s with {wanted.difference(planned)} and back",
         )
 
-    def _shrink(self, at: _Situation) -> Decision:
+    def _shrink(self, at: _LoadsAhead) -> Decision:
         """Fewer nodes, if the load allows it for as long as makes it worth the change."""
         ahead_s = max(at.horizon_s, self._hold_s)
         at = replace(at, present_per_s=self._known.last_loads())
@@ -295,17 +295,17 @@ class Proactive(Strategy):
             )
         return self._change(at, evaluator, loads, wanted, f"then {evaluation.bottleneck}")
 
-    def _why_waiting(self, at: _Situation) -> str:
+    def _why_waiting(self, at: _LoadsAhead) -> str:
         """Why nodes are still needed although the load is not: they work off a queue."""
         if self._known.in_batches:
             return ""
         rows, load_per_s = sum(at.queued.values()), sum(at.present_per_s.values())
         return f"{rows:.0f} rows wait" if rows > WAITING_S * load_per_s else ""
 
-    def _evaluator(self, at: _Situation, loads: Mapping[str, _Load]) -> Evaluator:
+    def _evaluator(self, at: _LoadsAhead, loads: Mapping[str, _Load]) -> Evaluator:
         return self._evaluator_of(at, {name: load.per_s for name, load in loads.items()})
 
-    def _evaluator_of(self, at: _Situation, loads_per_s: Mapping[str, float]) -> Evaluator:
+    def _evaluator_of(self, at: _LoadsAhead, loads_per_s: Mapping[str, float]) -> Evaluator:
         found = self._known.evaluator(at.snapshot, loads_per_s)
         assert found is not None  # it was not for the present load
         return found
@@ -313,7 +313,7 @@ class Proactive(Strategy):
     # -- decisions -----------------------------------------------------------------------------
 
     def _change(
-        self, at: _Situation, evaluator: Evaluator, loads: Mapping[str, _Load], wanted: Layout, why: str
+        self, at: _LoadsAhead, evaluator: Evaluator, loads: Mapping[str, _Load], wanted: Layout, why: str
     ) -> Decision:
         evaluation = evaluator.evaluate(wanted)
         extrapolated = evaluator.extrapolated(wanted)
@@ -333,7 +333,7 @@ class Proactive(Strategy):
 
     def _stay(
         self,
-        at: _Situation,
+        at: _LoadsAhead,
         evaluator: Evaluator,
         loads: Mapping[str, _Load],
         why: str,
@@ -348,13 +348,13 @@ class Proactive(Strategy):
             bound_by=bound,
         )
 
-    def _basis(self, at: _Situation) -> str:
+    def _basis(self, at: _LoadsAhead) -> str:
         """What the forecasts are based on, for the reason."""
         found = dict.fromkeys(forecast.basis for forecast in at.forecasts.values())
         return f"; forecast: {', '.join(found)}" if found else ""
 
     def _inputs(
-        self, at: _Situation, evaluator: Evaluator, loads: Mapping[str, _Load], extrapolated: str
+        self, at: _LoadsAhead, evaluator: Evaluator, loads: Mapping[str, _Load], extrapolated: str
     ) -> dict[str, float | str]:
         numbers: dict[str, float | str] = {"horizon_s": round(at.horizon_s, 1)}
         for name, load in loads.items():
