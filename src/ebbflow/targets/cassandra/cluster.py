@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ebbflow.core.clock import Clock
-from ebbflow.core.topology import NodeState, Topology
+from ebbflow.core.topology import Topology
 from ebbflow.errors import InputError
 from ebbflow.targets.cassandra.actuator import ResizeTimes
 from ebbflow.targets.cassandra.cluster_file import ClusterFile
@@ -136,8 +136,3 @@ class OpenCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def summary(topology: Topology) -> dict[NodeState, int]:
-    """Nodes by state."""
-    return {state: len(topology.in_state(state)) for state in NodeState}
