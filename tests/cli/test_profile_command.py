@@ -283,6 +283,8 @@ def test_a_simulated_datastore_has_a_profile_of_its_own(monkeypatch, capsys, tmp
         (("--pipeline", "datastore", "--steps", "4"), "--steps is not for a datastore"),
         (("--pipeline", "datastore", "--response", "0s"), "use one above 0s, like 5ms"),
         (("--pipeline", "datastore", "--target", "spark"), "unknown target 'spark'"),
+        (("--target", "cassandra", "--steps", "3"), "--steps is not for a datastore on Cassandra"),
+        (("--target", "cassandra", "--nodes", "6:3"), "did you mean 3:6?"),
     ],
 )
 def test_bad_options_of_datastores_are_one_line(monkeypatch, capsys, tmp_path, arguments, words: str) -> None:

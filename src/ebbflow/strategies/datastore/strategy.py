@@ -389,7 +389,7 @@ class DatastoreCosts(Datastore):
             return
         usual_s = self._profile.change_s(snapshot.planned.main_nodes - 1, snapshot.planned.main_nodes).seconds
         for subject, metric in snapshot.windows.series():
-            if metric is Metric.LEAD_TIME:
+            if metric in (Metric.LEAD_TIME, Metric.JOIN_TIME):
                 for time_s, took_s in snapshot.windows.of(subject, metric).after(self._joined_s):
                     if usual_s > 0:
                         self._slower += 0.3 * (took_s / usual_s - self._slower)
