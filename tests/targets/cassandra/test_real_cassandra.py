@@ -37,7 +37,7 @@ cached = pytest.mark.skipif(
     not are_cached(), reason=f"Cassandra {VERSION} is not cached; `ebbflow datastore run` fetches it"
 )
 KEYSPACE, KEYS = "rows_of_test", 2_000
-TIMES = ResizeTimes(cleanup_after_s=0.0, start_within_s=60.0, restart_after_s=15.0)
+TIMES = ResizeTimes(cleanup_after_s=0.0, restart_after_s=15.0)
 
 
 class Store:
@@ -111,7 +111,7 @@ def drive(
     target: CassandraTarget,
     nodes: int,
     on_seen: Callable[[dict[str, NodeState]], None],
-    within_s: float = 300.0,
+    within_s: float = 600.0,
 ) -> None:
     """Observe once a second until the cluster has so many nodes and is clean."""
     deadline_s = time.monotonic() + within_s
@@ -132,7 +132,7 @@ def drive(
 
 @cached
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("run", range(5))
 @pytest.mark.parametrize("victim", ["joining", "decommissioning", "active"])
 def test_no_row_is_lost_when_a_node_is_killed(store: Store, victim: str, run: int) -> None:
@@ -192,7 +192,7 @@ def provisioner(local: LocalCassandra, path: Path) -> Iterator[None]:
 
 @cached
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("run", range(5))
 def test_a_controller_that_is_killed_is_continued_by_the_next(store: Store, run: int, tmp_path: Path) -> None:
     """kill -9 of `ebbflow datastore run`, some seconds into a change; the next one completes it."""
@@ -221,7 +221,7 @@ def test_a_controller_that_is_killed_is_continued_by_the_next(store: Store, run:
     with provisioner(store.local, asked), store.load("constant(40)", 800.0) as generator:
         for size in (4, 3):
             first = controller(size, 600.0)
-            deadline_s = time.monotonic() + 60.0
+            deadline_s = time.monotonic() + 180.0
             while (
                 not (journal.exists() and '"kind"' in journal.read_text()) and time.monotonic() < deadline_s
             ):
@@ -232,7 +232,7 @@ def test_a_controller_that_is_killed_is_continued_by_the_next(store: Store, run:
             first.wait()
             second = controller(size, 600.0)
             monitor = store.opened.monitor()
-            deadline_s = time.monotonic() + 240.0
+            deadline_s = time.monotonic() + 600.0
             while time.monotonic() < deadline_s:
                 done = '"kind"' not in journal.read_text() and len(monitor.settle(1.0).active) == size
                 if done and '"needs_cleanup": []' in journal.read_text():
