@@ -77,7 +77,7 @@ def learner(
     """Study how `learner` learns and whether it pays: parameters, convergence, other strategies, new loads.
 
     Agents are trained and rules calibrated with the same budget on some loads, and judged on others. Costs are relative
-    to those of `capacity`. The whole takes about 20 minutes on two cores.
+    to those of `capacity`. The whole takes about a quarter of an hour on two cores.
     """
     check_writable(report)
     targets = check_paper_options(target, seeds=seeds, studies=None, workers=workers, trace=None)
