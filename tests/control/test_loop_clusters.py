@@ -96,3 +96,11 @@ def test_without_a_cluster_main_even_a_constant_size_holds() -> None:
 
 def test_the_strategies_for_several_clusters() -> None:
     assert [name for name, kind in STRATEGIES.items() if kind.handles_clusters] == ["balance", "provision"]
+
+
+def test_a_job_without_named_operators_is_sized() -> None:
+    """On Spark a pipeline has operators only where the job names them."""
+    strategy = Watching(handles_clusters=False)
+    unnamed = make_snapshot(0.0, 1, pipeline=Pipeline(name="shop", operators=()))
+    Decider(strategy, (), ManualClock(0.0)).decide(unnamed)
+    assert strategy.seen is unnamed

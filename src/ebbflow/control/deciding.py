@@ -114,7 +114,7 @@ class Decider:
 
 def _asked(strategy: Strategy, snapshot: Snapshot) -> Decision:
     """The decision of a strategy; on the cluster ``main`` alone if it does not handle several."""
-    if strategy.handles_clusters:
+    if strategy.handles_clusters or snapshot.planned.nodes.keys() == {MAIN}:
         return strategy.decide(snapshot)
     why = f"strategy {strategy.name} sizes only the cluster {MAIN}, which"
     if MAIN not in snapshot.planned.nodes:
