@@ -288,7 +288,7 @@ def test_a_query_of_another_session_is_found(spark, tmp_path, wait) -> None:
 
 
 def test_a_store_that_cannot_be_opened_leaves_the_job_unscaled(spark, tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    attached = ebbflow.attach(spark, store=tmp_path / "file" / "run.sqlite")
+    attached = ebbflow.attach(spark, store=tmp_path)  # a folder
     assert not attached.active
+    assert "cannot open the store" in attached.reason
     attached.stop()

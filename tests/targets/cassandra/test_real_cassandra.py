@@ -71,6 +71,7 @@ class Store:
         return check_written(self.opened.connection, KEYSPACE, self.written)
 
 
+@pytest.mark.long
 @cached
 def test_one_node_starts_serves_is_limited_and_loses_nothing(tmp_path: Path) -> None:
     with socket.socket() as probe:
