@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
+from ebbflow.cli.comparison import compare
 from ebbflow.core.parameters import Whole
 from ebbflow.core.plugins import installed, load, make
 from ebbflow.core.ports import Guard
@@ -175,3 +176,11 @@ def test_what_is_loaded_must_be_of_the_right_kind() -> None:
     ):
         load(EntryPoint("x", "builtins:dict", "ebbflow.guards"), "guard", Guard)
     assert make("guard", "x", lambda: 3, int, {}) == 3
+
+
+@pytest.mark.usefixtures("guards")
+def test_a_simulation_with_an_invalid_guard_does_not_begin() -> None:
+    """It is one line for the command, and not one failure for each run."""
+    configured = Configuration([from_command_line({"guards.add": ["needs"]})])
+    with pytest.raises(InputError, match="guard needs needs hour"):
+        compare([], ["static"], policies={}, workers=1, guards=configured.make_guards)

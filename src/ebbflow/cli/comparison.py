@@ -33,6 +33,7 @@ from ebbflow.report.drawing import Detail, draw_runs
 from ebbflow.report.wording import number, seconds, share, times, whole
 from ebbflow.runs.leaderboard import LeaderboardRow, MeanScores
 from ebbflow.runs.sweep import GuardsOf, Sweep, SweepCase, sweep
+from ebbflow.strategies.static import Static
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ def compare(
 
     ``keep_runs``: keep drawn runs, and not just what a page with many runs shows.
     """
+    guards(Static())  # an invalid guard is an error of the command, not of each run
     runs = sum(len(case.run_names(strategies)) for case in cases)
     drawn = sum(len(case.run_names(strategies)) for case in cases if case.drawn)
     with progress_bar() as bar:

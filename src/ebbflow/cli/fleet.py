@@ -42,7 +42,9 @@ log = logging.getLogger(__name__)
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help=__doc__)
+    group = typer.Typer(
+        no_args_is_help=True, help="Run many streaming queries on several Spark applications, and move them."
+    )
     for name, command in (
         ("check", check), ("up", up), ("status", status), ("move", move), ("pause", pause), ("down", down),
         ("host", host),
@@ -70,7 +72,7 @@ def check(file: FleetFile, json: Json = False) -> int:
 
 @takes_configuration(
     without=("executors", "profiles", "store", "agents", "agent_keys"),
-    tables=("strategy", "guards"),
+    tables=("decide", "strategy", "guards"),
     defaults={"strategy": DEFAULT_STRATEGY},
 )
 def up(
@@ -120,6 +122,8 @@ def up(
         slo=configured["slo"],
         cycle_s=configured["cycle"],
         dry_run=configured["dry_run"],
+        failures=configured.failure_limits,
+        fallback=configured.make_fallback(strategy),
         policy=followed,
     )
     check_can_lead(fleet, controller.coordination)

@@ -1,4 +1,4 @@
-"""Runs the control loop on a datastore, until it is told to stop."""
+"""Runs the control loop on a datastore, until stopped."""
 
 from __future__ import annotations
 

@@ -18,12 +18,14 @@ from ebbflow.control.policy_file import PolicyInForce
 from ebbflow.control.state_file import StateFile
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import Decision
+from ebbflow.core.failures import FailureLimits
 from ebbflow.core.folders import Owner
 from ebbflow.core.ports import Guard, Strategy
 from ebbflow.core.slo import Slo
 from ebbflow.core.snapshot import Snapshot
 from ebbflow.errors import EbbflowError, InputError, TargetError
 from ebbflow.monitoring.agent import host_name
+from ebbflow.monitoring.buffered_store import BufferedStore
 from ebbflow.monitoring.store import Store
 from ebbflow.targets.fleet.coordination import Coordination, Member, Wish
 from ebbflow.targets.fleet.coordination.opening import open_coordination
@@ -68,6 +70,8 @@ class FleetController:
         slo: Slo,
         cycle_s: float = 1.0,
         dry_run: bool = False,
+        failures: FailureLimits | None = None,
+        fallback: Strategy | None = None,
         policy: PolicyInForce | None = None,
         clock: Clock | None = None,
         on_cycle: Callable[[CycleReport], None] | None = None,
@@ -81,6 +85,8 @@ class FleetController:
         self._slo = slo
         self._cycle_s = cycle_s
         self._dry_run = dry_run
+        self._failures = failures
+        self._fallback = fallback
         self._policy = policy
         self._clock = clock or SystemClock()
         self._on_cycle = on_cycle
@@ -184,13 +190,15 @@ class FleetController:
             target=target,
             strategy=self._strategy,
             guards=(*self._guards, self._paused),
-            store=store,
+            store=BufferedStore(store, self._clock),
             clock=self._clock,
             limits=self._fleet.limits,
             cluster_limits=self._fleet.cluster_limits,
             slo=self._slo,
             cycle_s=self._cycle_s,
             dry_run=self._dry_run,
+            failures=self._failures,
+            fallback=self._fallback,
             on_cycle=after_cycle,
             before_cycle=self._before_cycle,
         )

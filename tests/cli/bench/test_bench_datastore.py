@@ -33,7 +33,7 @@ def test_it_prints_one_document_with_the_contract_of_scripts(monkeypatch, capsys
         (("--strategy", "cost"), "did you mean 'costs'?"),
         (("--trace", "none.csv"), "there is no trace file none.csv"),
         (("--days", "5", "--tested", "5"), "leaves no day to learn from"),
-        (("--days", "5", "--trace", "a.csv"), "--days is for the made trace, which --trace replaces"),
+        (("--days", "5", "--trace", "a.csv"), "--days is for the generated trace, which --trace replaces"),
     ],
 )
 def test_bad_input_is_one_line(monkeypatch, capsys, tmp_path: Path, arguments, words: str) -> None:

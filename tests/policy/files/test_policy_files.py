@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +215,7 @@ def test_a_condition_cannot_have_both_all_of_and_any_of() -> None:
         ("a.yaml", "x: " + "9" * 5001,
          "a.yaml:1:1: cannot parse this file: it contains a number with thousands of digits"),
         ("a.yaml", "x: " + "[" * 5000, "a.yaml:1:1: cannot parse this file: lists or tables are nested too deeply"),
+        ("a.yaml", "rule: \x07", "a.yaml:1:1: invalid YAML: unacceptable character #x0007"),
         ("a.yaml", "rule:\n- name:\n  by: 1\n", "a.yaml:2:3: expected text, found nothing"),
     ],
 )  # fmt: skip
@@ -381,3 +383,14 @@ def test_a_binary_file_is_one_problem(tmp_path) -> None:
 @settings(max_examples=30)
 def test_a_policy_can_be_pickled(policy: Policy) -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+@pytest.mark.parametrize("file", ["a.yaml", "a.toml"])
+def test_deep_nesting_is_found_whatever_the_recursion_limit(file: str) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        with pytest.raises(PolicyError, match="nested too deeply"):
+            parse_policy(("x: " if file == "a.yaml" else "x = ") + "[" * 200 + "]" * 200, file)
+    finally:
+        sys.setrecursionlimit(before)

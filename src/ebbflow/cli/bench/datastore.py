@@ -61,16 +61,16 @@ def datastore(
         Path | None,
         typer.Option(
             help="Trace (time,events) over more days than are tested.",
-            show_default="a made trace stands in",
+            show_default="a generated trace is used",
             metavar="FILE",
         ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option(min=3, max=400, help="Days of the made trace.", show_default=str(DAYS)),
+        typer.Option(min=3, max=400, help="Days of the generated trace.", show_default=str(DAYS)),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed of the made trace.", show_default=str(SEED))
+        int | None, typer.Option(min=0, help="Random seed of the generated trace.", show_default=str(SEED))
     ] = None,
     tested: Annotated[
         int,
@@ -108,7 +108,7 @@ def datastore(
     else:
         refuse({"seconds": seconds}, "is for --target cassandra")
     if trace is not None:
-        refuse({"days": days, "seed": seed}, "is for the made trace, which --trace replaces")
+        refuse({"days": days, "seed": seed}, "is for the generated trace, which --trace replaces")
     if trace is not None and not trace.is_file():
         raise InputError(f"there is no trace file {trace}; give one with two columns, or leave --trace out")
     if trace is None and (days or DAYS) <= tested:

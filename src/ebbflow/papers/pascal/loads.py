@@ -43,7 +43,7 @@ RECORDED_S = 23.5 * 3600.0
 TRACE_DAY = 5
 """The day of the trace that is replayed, counted from 0; the days before it are the past."""
 MADE_DAYS = 7
-"""Days of the made trace; the last two are replayed."""
+"""Days of the generated trace; the last two are replayed."""
 MADE_SEED = 41
 NIGHT_PER_S = PEAK_PER_S / 6
 """The tweets of one country nearly stop at night."""
@@ -150,7 +150,7 @@ def _made() -> PastAndPresent:
 def _section(rates: Floats, start_s: float, end_s: float) -> Recorded:
     part = rates[round(start_s) : round(end_s)]
     arrived = Curve(np.arange(len(part) + 1.0), np.concatenate(([0.0], np.cumsum(part))))
-    return Recorded(source="a made trace", arrived=arrived)
+    return Recorded(source="a generated trace", arrived=arrived)
 
 
 def made_days(days: int, seed: int) -> Floats:

@@ -16,9 +16,12 @@ Positions = dict[PolicyPath, tuple[int, int]]
 """Line and column of the key of each path, counted from 1."""
 
 MAX_CHARACTERS = 1_000_000
+DEEPEST = 100
+"""Deepest nesting of lists and tables; Python's own limit differs from process to process."""
 TOO_DEEP = "cannot parse this file: lists or tables are nested too deeply"
 HUGE_NUMBER = "cannot parse this file: it contains a number with thousands of digits"
 _AT = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_DEEP = re.compile(rf"(?:\[\s*){{{DEEPEST + 1}}}")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -46,6 +49,8 @@ def read_toml(text: str) -> tuple[dict[str, Any], Positions]:
     ((2, 1), (4, 5))
     """
     check_length(text)
+    if _DEEP.search(text):
+        raise InvalidSyntaxError(TOO_DEEP, 1, 1)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

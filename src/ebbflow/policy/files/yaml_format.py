@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ebbflow.policy.files.toml_format import (
+    DEEPEST,
     HUGE_NUMBER,
     TOO_DEEP,
     InvalidSyntaxError,
@@ -36,6 +37,7 @@ class _Loader(yaml.SafeLoader):
     """The 1.2 core schema without aliases, which a policy does not need and attacks use to exhaust memory."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own name and shape
+    depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.events.AliasEvent):
@@ -43,7 +45,13 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(
                 problem="aliases are not allowed in a policy", problem_mark=event.start_mark
             )
-        return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise RecursionError
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -97,8 +105,9 @@ def read_yaml(text: str) -> tuple[object, Positions]:
     ('08:00', (3, 3))
     """
     check_length(text)
-    loader = _Loader(text)
+    loader = None
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         positions: Positions = {(): (1, 1)}
         if node is None:
@@ -117,7 +126,8 @@ def read_yaml(text: str) -> tuple[object, Positions]:
     except ValueError:
         raise InvalidSyntaxError(HUGE_NUMBER, 1, 1) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _walk(node: yaml.Node, path: PolicyPath, positions: Positions) -> None:

@@ -177,7 +177,7 @@ class Balance(Strategy):
         self._balancer.note(snapshot, list(moved))
         return Decision(
             wanted=with_moves(snapshot, moved, loads.operators),
-            reason=f"initial placement: {counted(len(moved), 'operator')} to the cluster with the most room; "
+            reason=f"initial placement: {counted(len(moved), 'operator')} to the cluster with the most free capacity; "
             f"highest load {before_max:.2f} → {after_max:.2f}",
             formula=INITIAL,
             inputs={f"load of {name}": round(load, 3) for name, load in size.items()},

@@ -60,7 +60,7 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         try:
             found = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
-            raise InputError(f"{path}: {error}; docs/datastore.md shows a cluster file") from None
+            raise InputError(f"{path}: {error}; docs/cassandra.md shows a cluster file") from None
         return found._checked(path)
 
     def _checked(self, path: Path) -> ClusterFile:

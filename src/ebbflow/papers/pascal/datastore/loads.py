@@ -89,7 +89,7 @@ class DatastoreLoad:
 
 
 def made_load(days: int = DAYS, tested: int = TESTED_DAYS, seed: int = SEED) -> DatastoreLoad:
-    """A made trace; the last days are for the test."""
+    """A generated trace; the last days are for the test."""
     return _split("made", made_minutes(days, seed), tested)
 
 

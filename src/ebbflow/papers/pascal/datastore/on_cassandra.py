@@ -142,7 +142,7 @@ class CassandraBench:
             f"Cassandra on this machine: 3 to 6 nodes of {self.requests_per_s} requests/s by construction, "
             f"replication factor {REPLICATION}, {self.keys:,} rows",
             f"one day of the trace in {self.seconds:g} s",
-            "a made trace" if self.load.name == "made" else "a recorded trace",
+            "a generated trace" if self.load.name == "made" else "a recorded trace",
         )
 
     @property

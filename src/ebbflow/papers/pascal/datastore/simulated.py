@@ -74,7 +74,7 @@ class SimulatedBench:
         return (
             "simulator: 3 to 6 nodes, replication factor 3, 1 GB",
             f"{counted(past, 'day')} to learn from, {counted(tested, 'day')} of test, {SPEED:g} times as fast",
-            "a made trace" if self.load.name == "made" else "a recorded trace",
+            "a generated trace" if self.load.name == "made" else "a recorded trace",
         )
 
     @property
