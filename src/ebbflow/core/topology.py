@@ -300,7 +300,7 @@ class DiskHeadRoom(Rule):
         self._free_share = free_share
 
     def allowed(self, topology: Topology, size: int, wanted: int) -> Verdict:
-        """As many nodes as leave head-room."""
+        """The fewest nodes with enough free disk for the data."""
         order = leaving_order(topology)
         for leaving in range(1, size - wanted + 1):
             why = self._lacks_space(topology, order[:leaving])

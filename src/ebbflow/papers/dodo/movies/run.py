@@ -159,7 +159,7 @@ def _process_all(queries: Mapping[str, StreamingQuery], source: Path, zeros: Rat
     history = queries["history"]
     history.processAllAvailable()
     while waiting_fans(history.recentProgress):
-        # Nobody becomes a fan by a rating of 0, but waiting fans are continued with.
+        # A rating of 0 makes no fan; it lets the batch continue with the fans that wait.
         write_ratings(source, zeros, f"zeros-{len(history.recentProgress):06d}")
         history.processAllAvailable()
     for name in ("similar", "output"):

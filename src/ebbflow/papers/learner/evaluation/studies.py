@@ -58,7 +58,7 @@ class Study:
     phases: tuple[str, ...] = (AFTER,)
     """What is reported: phases of preparing, and the runs after it."""
     bounds: tuple[str, ...] = ()
-    """Settings that nobody can run, and that are not ranked with the others."""
+    """Settings that cannot be run in practice; they are not ranked with the others."""
 
 
 def parameter_study(
@@ -333,7 +333,7 @@ def all_studies(budget: Budget, traces: Sequence[str] = ()) -> list[Study]:
             Study(
                 name=TRACES,
                 title="On recorded loads",
-                question="And on real traces, which nobody was trained on?",
+                question="What about real traces, on which no strategy was trained?",
                 settings={name: each for name, each in (field_of | bounds).items() if name != "tuned"},
                 loads=tuple(traces),
                 bounds=tuple(bounds),
