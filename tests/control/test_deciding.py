@@ -179,11 +179,11 @@ def test_a_decision_that_never_comes_does_not_stop_the_loop() -> None:
 
     loop = Loop(decide, failures=FailureLimits(within_s=0.05), guards=())
     assert loop.cycle().decision.reason == "strategy failed: it did not decide within 50ms"
-    assert loop.loop.deciding
+    assert loop.loop._decider.is_late
     assert "it has been deciding for" in loop.cycle().decision.reason
     assert len(asked) == 1, "it is not asked again while it decides"
     release.set()
-    while loop.loop.deciding:
+    while loop.loop._decider.is_late:
         release.wait(0.001)
     assert loop.cycle().decision.wanted == Layout.of(7), "the late answer, 6, is dropped"
 

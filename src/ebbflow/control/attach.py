@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ebbflow.control.attached import Attached, take_over
 from ebbflow.control.loop import ControlLoop, CycleReport
 from ebbflow.control.policy_file import PolicyFile, PolicyInForce, recall_acts
-from ebbflow.control.state_file import StateFile
+from ebbflow.control.upkeep import with_upkeep
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
@@ -163,14 +163,6 @@ def attach(
     except Exception as error:
         log.exception("not scaling because of an internal error; the job is not affected")
         return _not_scaling(opened, f"internal error: {error}")
-    kept = None if chosen.state_file is None else StateFile(chosen, chosen.state_file)
-    if kept is not None:
-        opened.callback(kept.close)
-        on_cycle = _first(lambda: None if loop.deciding else kept.after_cycle(time.now_s()), on_cycle)
-    work = chosen.in_background()
-    if work is not None:
-        opened.callback(work.close)
-        on_cycle = _first(work.step, on_cycle)
     loop = ControlLoop(
         target=target,
         strategy=chosen,
@@ -183,24 +175,11 @@ def attach(
         dry_run=configured["dry_run"],
         failures=configured.failure_limits,
         fallback=instead,
-        on_cycle=on_cycle,
+        on_cycle=with_upkeep(chosen, time, opened, on_cycle),
         before_cycle=followed.refresh if followed is not None else None,
     )
     log.info("scaling %s executors for %s with %s", limits, objective, chosen.name)
     return Attached(loop, ledger, opened.close, policy=followed, collector=collector, application=application)
-
-
-def _first(
-    do: Callable[[], None], on_cycle: Callable[[CycleReport], None] | None
-) -> Callable[[CycleReport], None]:
-    """A callback that does this first and then calls ``on_cycle``."""
-
-    def after_cycle(report: CycleReport) -> None:
-        do()
-        if on_cycle is not None:
-            on_cycle(report)
-
-    return after_cycle
 
 
 def _check_arguments(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ebbflow.control.attach import decider
 from ebbflow.control.loop import ControlLoop, CycleReport
+from ebbflow.control.upkeep import with_upkeep
 from ebbflow.core.clock import Clock
 from ebbflow.core.folders import scratch_folder
 from ebbflow.core.limits import Limits
@@ -54,16 +55,6 @@ def scale_datastore(
                 "started_s": repr(clock.now_s()),
             }
         )
-        work = strategy.in_background()
-        if work is not None:
-            opened.callback(work.close)
-
-        def after_cycle(report: CycleReport) -> None:
-            if work is not None:
-                work.step()
-            if on_cycle is not None:
-                on_cycle(report)
-
         loop = ControlLoop(
             target=target,
             strategy=strategy,
@@ -76,7 +67,7 @@ def scale_datastore(
             dry_run=configured["dry_run"],
             failures=configured.failure_limits,
             fallback=configured.make_fallback(strategy),
-            on_cycle=after_cycle,
+            on_cycle=with_upkeep(strategy, clock, opened, on_cycle),
             before_cycle=followed.refresh if followed is not None else None,
         )
         loop.run(stop)

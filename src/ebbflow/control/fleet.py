@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 
 from ebbflow.control.loop import ControlLoop, CycleReport, Note
 from ebbflow.control.policy_file import PolicyInForce
-from ebbflow.control.state_file import StateFile
+from ebbflow.control.upkeep import with_upkeep
 from ebbflow.core.clock import Clock, SystemClock
 from ebbflow.core.decision import Decision
 from ebbflow.core.failures import FailureLimits
@@ -170,22 +170,6 @@ class FleetController:
                 "started_s": repr(self._clock.now_s()),
             }
         )
-        afterwards: list[Callable[[], None]] = []
-        if self._strategy.state_file is not None:
-            kept = StateFile(self._strategy, self._strategy.state_file)
-            stack.callback(kept.close)
-            afterwards.append(lambda: kept.after_cycle(self._clock.now_s()))
-        work = self._strategy.in_background()
-        if work is not None:
-            stack.callback(work.close)
-            afterwards.append(work.step)
-
-        def after_cycle(report: CycleReport) -> None:
-            for do in afterwards:
-                do()
-            if self._on_cycle is not None:
-                self._on_cycle(report)
-
         loop = ControlLoop(
             target=target,
             strategy=self._strategy,
@@ -199,7 +183,7 @@ class FleetController:
             dry_run=self._dry_run,
             failures=self._failures,
             fallback=self._fallback,
-            on_cycle=after_cycle,
+            on_cycle=with_upkeep(self._strategy, self._clock, stack, self._on_cycle),
             before_cycle=self._before_cycle,
         )
         thread = threading.Thread(target=loop.run, args=(lost,), name="ebbflow-loop", daemon=True)

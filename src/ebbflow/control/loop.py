@@ -75,6 +75,8 @@ class CycleReport(msgspec.Struct, frozen=True, kw_only=True):
     planned: Layout | None
     alarm: str = ""
     """What needs attention, such as a store that cannot be written; empty if nothing does."""
+    deciding: bool = False
+    """Whether the strategy is still deciding, after the loop stopped waiting for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,14 +211,15 @@ class ControlLoop:
             entry = self._decide(now_s, last)
         return self._report(entry)
 
-    @property
-    def deciding(self) -> bool:
-        """Whether the strategy is still deciding, after the loop stopped waiting for it."""
-        return self._decider.is_late
-
     def _report(self, entry: LedgerEntry | None) -> CycleReport:
         alarm = f"store: {self._store.alarm}" if self._store.alarm else ""
-        return CycleReport(observation=self._last, entry=entry, planned=self._planned, alarm=alarm)
+        return CycleReport(
+            observation=self._last,
+            entry=entry,
+            planned=self._planned,
+            alarm=alarm,
+            deciding=self._decider.is_late,
+        )
 
     def _note_step(self, stepped_s: float) -> None:
         how = "was set back" if stepped_s < 0 else "leapt forward"
